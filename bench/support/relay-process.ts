@@ -1,0 +1,101 @@
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { saveUser } from '../../src/authenticate/users.ts';
+import { freePort } from '../../tests/support/free-port.ts';
+import { waitUntil } from './wait.ts';
+
+const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
+const USER = { username: 'bench', password: 'bench-password-0f3a' };
+const START_TIMEOUT_MS = 10_000;
+
+/** As in production, but for the limits, which must not bind: it is the relay that is measured. */
+const ENVIRONMENT = {
+  NODE_ENV: 'production',
+  PORT: '0',
+  HOST: '127.0.0.1',
+  PUBLIC_URL: 'https://chat.example.com',
+  UPSTREAM_API_KEYS: 'bench-api-key',
+  BOTS: 'bench/*',
+  SESSION_SECRETS: 'bench-session-secret-7c1e09d4b2f85a36',
+  USERS_FILE: 'users.json',
+  RATE_LIMIT: '1000000',
+  MAX_STREAMS_PER_SESSION: '1000000',
+  CLIENT_LIMIT_PER_ADDRESS: '1000000000',
+  CLIENT_LIMIT_PER_SESSION: '1000000000',
+  SHUTDOWN_GRACE_MS: '0',
+};
+
+export interface RelayProcess {
+  readonly port: number;
+  readonly pid: number;
+  /** The `Cookie` header of a signed-in user. */
+  readonly cookie: string;
+  /** Signs the user in once more; returns the `Cookie` header of that session. */
+  signIn(): Promise<string>;
+  /** Asks the relay to stop, and removes what it wrote. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the built relay in front of the bot service at `upstreamPort`, with its log in a file, and signs a
+ * user in. It sees nothing of this process's environment nor of a `.env` file.
+ * `environment` goes over what is lifted for the benchmark; RELAY_NODE_OPTIONS holds flags for its runtime.
+ * @throws Error if it has not been built or does not start
+ */
+export async function startRelay(
+  upstreamPort: number,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<RelayProcess> {
+  if (!existsSync(MAIN)) throw new Error('the relay is not built: npm run build');
+  const directory = mkdtempSync(join(tmpdir(), 'bot-relay-bench-'));
+  await saveUser(join(directory, 'users.json'), USER.username, USER.password);
+  const log = join(directory, 'relay.log');
+  const nodeOptions = process.env.RELAY_NODE_OPTIONS?.split(' ') ?? [];
+  const child = spawn(process.execPath, [...nodeOptions, MAIN], {
+    cwd: directory,
+    env: {
+      ...ENVIRONMENT,
+      METRICS_PORT: String(await freePort()),
+      UPSTREAM_BASE_URL: `http://127.0.0.1:${upstreamPort}`,
+      ...environment,
+    },
+    stdio: ['ignore', openSync(log, 'a'), 'inherit'],
+  });
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const close = async () => {
+    child.kill('SIGTERM');
+    await exited;
+    rmSync(directory, { recursive: true });
+  };
+  try {
+    await waitUntil(() => portIn(log) !== undefined || child.exitCode !== null, START_TIMEOUT_MS);
+    const port = portIn(log);
+    if (port === undefined) throw new Error('the relay did not start');
+    return { port, pid: child.pid as number, cookie: await signIn(port), signIn: () => signIn(port), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** The port of the log's line `listening`, once that is written. */
+function portIn(log: string): number | undefined {
+  const port = /"port":(\d+).*"msg":"listening"/.exec(readFileSync(log, 'utf8'))?.[1];
+  return port === undefined ? undefined : Number(port);
+}
+
+async function signIn(port: number): Promise<string> {
+  const response = await fetch(`http://127.0.0.1:${port}/auth/login`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(USER),
+  });
+  if (response.status !== 200) throw new Error(`the sign-in answered ${response.status}`);
+  return response.headers
+    .getSetCookie()
+    .map((cookie) => cookie.split(';', 1)[0])
+    .join('; ');
+}

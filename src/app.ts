@@ -1,0 +1,194 @@
+import express, { type Express, type RequestHandler } from 'express';
+import { accessLog } from './arrive/access-log.ts';
+import { methodNotAllowed, notFound, problemResponse } from './arrive/problem-response.ts';
+import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
+import { requestId } from './arrive/request-id.ts';
+import { requestTarget } from './arrive/request-target.ts';
+import { securityHeaders } from './arrive/security-headers.ts';
+import { attachSession, sessionCookie } from './authenticate/attach-session.ts';
+import { loginAttempts } from './authenticate/login-attempts.ts';
+import { letGoWhenRefused, requireSession, useSession } from './authenticate/require-session.ts';
+import { liveSessionKey } from './authenticate/session-data.ts';
+import { accountOf, login, logout, logoutAll, showSession } from './authenticate/session-routes.ts';
+import { watchSessions } from './authenticate/session-watch.ts';
+import type { Users } from './authenticate/users.ts';
+import type { LiveBots } from './bots/live-bots.ts';
+import type { Config } from './config.ts';
+import { allowedBot } from './guard/allowed-bot.ts';
+import { clientAddress } from './guard/client-address.ts';
+import { addressLimit, sessionLimit } from './guard/client-limits.ts';
+import { cors } from './guard/cors.ts';
+import { endpointBudget, mayLeave, noteSent, oneMoreSlot, waitAgain } from './guard/endpoint-budget.ts';
+import { jsonBody } from './guard/json-body.ts';
+import { type RequestLimit, requestLimits } from './guard/request-limits.ts';
+import { sameOrigin } from './guard/same-origin.ts';
+import { slotWaits } from './guard/slot-waits.ts';
+import { streamCap } from './guard/stream-cap.ts';
+import type { Logger } from './logger.ts';
+import type { Redis } from './redis.ts';
+import { type OpenMessages, openMessage } from './relay/open-messages.ts';
+import { relayMessage } from './relay/relay-message.ts';
+import { createUpstream } from './relay/send-upstream.ts';
+import type { Stores } from './stores.ts';
+import { health, readiness } from './watch/health.ts';
+import type { Metrics } from './watch/metrics.ts';
+import { relayMetrics } from './watch/relay-metrics.ts';
+import { requestMetrics } from './watch/request-metrics.ts';
+
+/** How long a request's body may take to arrive, in ms. */
+const BODY_TIMEOUT_MS = 30_000;
+const MAX_LOGIN_BYTES = 4096;
+
+/** What the application is built from; whoever builds them closes them. */
+export interface Parts extends Stores {
+  readonly config: Config;
+  readonly logger: Logger;
+  /** The bot service. */
+  readonly upstreamUrl: Readonly<URL>;
+  readonly users: Users;
+  readonly bots: LiveBots;
+  readonly open: OpenMessages;
+  /** Without it, everything is in the memory of this process. */
+  readonly redis?: Pick<Redis, 'answers'> | undefined;
+  /** What the process says of itself; see `server.ts`. */
+  readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
+  /** Kept only if somebody can read them. */
+  readonly metrics?: Metrics | undefined;
+}
+
+/** The stages in the order in which a request meets them. */
+export function createApp(parts: Parts): Express {
+  const { config, logger, lifecycle, metrics } = parts;
+  const app = express();
+  app.set('trust proxy', config.trustProxy);
+  app.set('query parser', false);
+  app.enable('case sensitive routing').enable('strict routing');
+  app.disable('x-powered-by').disable('etag');
+
+  // Arrive
+  app.use(requestId());
+  app.use(accessLog(logger));
+  if (metrics) app.use(requestMetrics(metrics));
+  app.use(securityHeaders({ https: isHttps(config) }));
+  app.use(cors(config.allowedOrigins));
+  app.use(requestTarget());
+
+  // Watch
+  route(app, `${config.basePath}/healthz`, { get: [probe, health()] });
+  const checks = { accepting: lifecycle.isReady, ...(parts.redis && { redis: parts.redis.answers }) };
+  const notes = () => (parts.bots.lastFailure() ? { configuration: 'last reload failed' } : {});
+  metrics?.readAtScrape({ checks, openMessages: parts.open.count });
+  route(app, `${config.basePath}/readyz`, { get: [probe, readiness(checks, notes)] });
+
+  app.use(refuseWhileDraining(lifecycle.isDraining));
+  const limit = requestLimits(parts.counts, logger);
+  // First on each route, whose name the log then has.
+  const byAddress = addressLimit(limit, config.clientLimits);
+  const origin = sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins });
+  const cookie = { https: isHttps(config), sameSite: config.session.sameSite };
+  const session = attachSession({ ...cookie, store: parts.sessions, secrets: config.session.secrets });
+
+  // Not before the sign-out, which works once only.
+  const bySession = sessionLimit(limit, config.clientLimits, liveSessionKey);
+
+  authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
+  message(app, parts, { byAddress, origin, session, bySession });
+
+  app.use(byAddress, notFound());
+  app.use(letGoWhenRefused());
+  app.use(problemResponse(logger));
+  return app;
+}
+
+/** Stages that stand before more than one route. */
+interface Shared {
+  readonly byAddress: RequestHandler;
+  readonly origin: RequestHandler;
+  readonly session: RequestHandler;
+  readonly bySession: RequestHandler;
+}
+
+interface SharedBySignIn extends Shared {
+  readonly limit: RequestLimit;
+  readonly cookie: Parameters<typeof sessionCookie>[0];
+}
+
+function authenticate(app: Express, parts: Parts, shared: SharedBySignIn): void {
+  const { config, users, sessions } = parts;
+  const { byAddress, origin, session, bySession, limit, cookie } = shared;
+  const body = jsonBody({ maxBytes: MAX_LOGIN_BYTES, timeoutMs: BODY_TIMEOUT_MS });
+  const attempts = loginAttempts(limit, { ...config.login, addressOf: clientAddress, accountOf });
+  const signedIn = [byAddress, origin, session, requireSession()];
+  route(app, `${config.basePath}/auth/session`, {
+    get: [byAddress, session, bySession, showSession()],
+  });
+  route(app, `${config.basePath}/auth/login`, {
+    post: [byAddress, origin, body, ...attempts, session, login(users, config.session)],
+  });
+  route(app, `${config.basePath}/auth/logout`, {
+    post: [...signedIn, logout(sessionCookie(cookie))],
+  });
+  route(app, `${config.basePath}/auth/logout-all`, {
+    post: [...signedIn, logoutAll(sessions, sessionCookie(cookie))],
+  });
+}
+
+function message(app: Express, parts: Parts, shared: Shared): void {
+  const { byAddress, origin, session, bySession } = shared;
+  const { config, sessions, budgets, bots, streams, upstreamUrl, open, logger, metrics } = parts;
+  const rate = { ...config.rate, limitOf: bots.limitOf };
+  const slots = slotWaits(budgets, rate);
+  const limits = config.session;
+  const watch = watchSessions({ sessions, limits, endMessages: open.endSession });
+  route(app, `${config.basePath}/generic/ns/:namespace/bot-provider/:botProviderName/message/sse`, {
+    post: [
+      byAddress,
+      origin,
+      session,
+      requireSession(),
+      openMessage(open),
+      bySession,
+      useSession({ sessions, limits, watch }),
+      allowedBot(config.bots),
+      streamCap(streams, config.maxStreamsPerSession),
+      jsonBody({ maxBytes: config.maxBodyBytes, timeoutMs: BODY_TIMEOUT_MS }),
+      endpointBudget(slots, rate),
+      relayMessage({
+        ...config.upstream,
+        baseUrl: upstreamUrl,
+        send: createUpstream(upstreamUrl),
+        keyRings: bots.keyRings,
+        waitAgain: waitAgain(slots),
+        mayLeave: mayLeave(slots),
+        noteSent: noteSent(slots),
+        waitForNextKey: oneMoreSlot(slots),
+        logger,
+        observer: metrics && relayMetrics(metrics),
+      }),
+    ],
+  });
+}
+
+function isHttps({ publicUrl }: Config): boolean {
+  return publicUrl.protocol === 'https:';
+}
+
+const probe: RequestHandler = (_req, res, next) => {
+  res.locals.isProbe = true;
+  next();
+};
+
+/** One exact path and what it takes; every other method is refused with `Allow`. */
+function route(
+  app: Express,
+  path: string,
+  { get, post }: { get?: RequestHandler[]; post?: RequestHandler[] },
+) {
+  const named: RequestHandler = (_req, res, next) => {
+    res.locals.route = path;
+    next();
+  };
+  if (get) app.get(path, named, ...get);
+  if (post) app.post(path, named, ...post);
+  app.all(path, named, methodNotAllowed(get ? 'GET, HEAD' : 'POST'));
+}

@@ -1,0 +1,50 @@
+import type { RequestHandler } from 'express';
+import { PROBLEMS, type ProblemCode } from '../errors.ts';
+import type { Logger } from '../logger.ts';
+import { type Ending, endingOf } from '../outcome.ts';
+
+/**
+ * One line per request, when it is over; a probe that went well is told of at `debug` only. Fields: `requestId`, `method`, `route`, `status`, `outcome`,
+ * `cause`, `upstreamStatus`, `durationMs`, `firstByteMs`, `slotWaitMs`, `bytes`, `userId`, `bot`.
+ * Never a path, query, header or body that came.
+ */
+export function accessLog(logger: Logger): RequestHandler {
+  return function accessLog(req, res, next) {
+    const startedAt = performance.now();
+    res.once('close', () => {
+      const { locals } = res;
+      const { status, outcome } = endingOf(res);
+      const level = locals.isProbe && outcome === 'ok' ? 'debug' : levelOf({ status, outcome });
+      logger[level](
+        {
+          requestId: locals.requestId,
+          method: req.method,
+          route: locals.route ?? 'none',
+          status,
+          outcome,
+          cause: locals.cause,
+          upstreamStatus: locals.upstreamStatus,
+          durationMs: sinceMs(startedAt, performance.now()),
+          firstByteMs: locals.firstByteAt && sinceMs(startedAt, locals.firstByteAt),
+          slotWaitMs: locals.slotWaitMs && sinceMs(0, locals.slotWaitMs),
+          bytes: locals.bytes ?? Number(res.getHeader('content-length') ?? 0),
+          userId: locals.session?.user.id,
+          bot: locals.bot && `${locals.bot.namespace}/${locals.bot.botProviderName}`,
+        },
+        'request',
+      );
+    });
+    next();
+  };
+}
+
+/** A stream that fails has begun with 200: what ended it counts. */
+function levelOf({ status, outcome }: Ending): 'info' | 'warn' | 'error' {
+  const ending = Object.hasOwn(PROBLEMS, outcome) ? PROBLEMS[outcome as ProblemCode].status : status;
+  if (ending === 500) return 'error';
+  return ending > 500 ? 'warn' : 'info';
+}
+
+function sinceMs(from: number, to: number): number {
+  return Math.round((to - from) * 10) / 10;
+}

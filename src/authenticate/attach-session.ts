@@ -1,0 +1,72 @@
+import type { RequestHandler } from 'express';
+import session, { type Store } from 'express-session';
+import { Problem } from '../errors.ts';
+import type { Secret } from '../secret.ts';
+
+/** Longer than any cookie of ours: an id of 32 characters, its signature of 43, and the encoding of both. */
+const MAX_COOKIE_LENGTH = 256;
+
+export interface SessionCookieOptions {
+  readonly store: Store;
+  /** The first signs, all verify. */
+  readonly secrets: readonly Secret[];
+  readonly sameSite: 'strict' | 'lax' | 'none';
+  /** Whether the browser sees the relay over https: the cookie is then `Secure` and `__Host-`. */
+  readonly https: boolean;
+}
+
+/** The session cookie's name and the flags that go with it (RFC 6265bis §4.1.3.2 for `__Host-`). */
+export function sessionCookie({ https, sameSite }: Pick<SessionCookieOptions, 'https' | 'sameSite'>) {
+  return {
+    name: https ? '__Host-bot_relay_session' : 'bot_relay_session',
+    flags: { httpOnly: true, sameSite, path: '/', secure: https },
+  } as const;
+}
+
+/**
+ * Gives `req.session` to the routes behind it: the session of the request's cookie, or an empty one that is
+ * kept only if somebody signs in. A cookie that is not signed by one of `secrets`, too long, or sent twice
+ * counts as none, and the store is not asked for it.
+ * @throws Problem `session_store_unavailable` if the store fails
+ */
+export function attachSession(options: SessionCookieOptions): RequestHandler {
+  const { name, flags } = sessionCookie(options);
+  const attach = session({
+    name,
+    store: options.store,
+    secret: options.secrets.map((secret) => secret.open()),
+    cookie: flags,
+    resave: false,
+    saveUninitialized: false,
+    unset: 'keep',
+  });
+  return function attachSession(req, res, next) {
+    if (!hasOneCookie(req.headers.cookie, name)) delete req.headers.cookie;
+    // express-session sets a Secure cookie only on what it takes for https. Whether it is, PUBLIC_URL says,
+    // and no header of a proxy that may be missing or forged.
+    if (options.https) Object.defineProperty(req, 'secure', { value: true });
+    attach(req, res, (error?: unknown) => {
+      if (error === undefined) return next();
+      next(storeUnavailable(error));
+    });
+  };
+}
+
+/** The problem for a failure of the session store, unless the store itself has named it. */
+export function storeUnavailable(cause: unknown): Problem {
+  if (cause instanceof Problem) return cause;
+  return new Problem('session_store_unavailable', 'Sessions are not available right now; try again.', {
+    retryAfter: 1,
+    cause,
+  });
+}
+
+function hasOneCookie(header: string | undefined, name: string): boolean {
+  if (header === undefined) return false;
+  const ours = header
+    .split(';')
+    .map((part) => part.trim())
+    // The parser of express-session takes white space before the `=` for no part of the name; so does this.
+    .filter((part) => part.split('=', 1)[0]?.trim() === name);
+  return ours.length === 1 && (ours[0] as string).length <= MAX_COOKIE_LENGTH;
+}

@@ -1,0 +1,32 @@
+import type { SessionData, Store } from 'express-session';
+
+/**
+ * What a store knows of a session: its idle limit (ms since the epoch), that it was removed, or nothing, because
+ * it ran out, was never there, or the store has lost it.
+ */
+export type SessionState = number | 'removed' | 'missing';
+
+/** Hears which sessions are over. */
+export interface SessionEnds {
+  /** The keys of sessions that were removed, by whichever instance. */
+  removed(keys: readonly string[]): void;
+  /** Removals may have gone unheard: whoever cares must ask for each session. */
+  missed(): void;
+}
+
+/**
+ * A store of sessions: express-session's own methods, by session id, and those that the relay adds, by session
+ * key (`session-key.ts`). Nothing brings a removed session back, neither `set` nor `touch` nor `extend`.
+ * Callbacks get, and promises reject with, Problem `session_store_unavailable` if the store is out of reach.
+ */
+export interface SessionStore extends Store {
+  touch(id: string, data: SessionData, callback?: (error?: unknown) => void): void;
+  /** Moves the idle limit of a session that has not run out forward to `idleExpiresAt`, and never back. */
+  extend(key: string, idleExpiresAt: number): Promise<SessionState>;
+  state(key: string): Promise<SessionState>;
+  /** Removes all sessions of a user. */
+  removeUser(userId: string): Promise<void>;
+  listen(ends: SessionEnds): void;
+  /** Ends what the store does by itself. */
+  close(): void;
+}

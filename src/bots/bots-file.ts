@@ -1,0 +1,103 @@
+import { dirname, resolve } from 'node:path';
+import { z } from 'zod';
+import { apiKeyText, botPattern, MAX_RATE_LIMIT } from '../config-variables.ts';
+import { type Secret, secret } from '../secret.ts';
+import { type OwnSettings, overlap } from './bot-settings.ts';
+import { readKeysFile } from './keys-file.ts';
+import { readSecretFile } from './secret-file.ts';
+
+/** What `BOTS_FILE` says, with every problem in plain words; no problem holds a value that was set. */
+export interface BotsFile {
+  readonly own: Readonly<Record<string, OwnSettings>>;
+  readonly problems: readonly string[];
+  /** The files whose keys it names. */
+  readonly keyFiles: readonly string[];
+}
+
+const limitMessage = `must be a whole number from 1 to ${MAX_RATE_LIMIT}`;
+
+const entrySchema = z
+  .strictObject(
+    {
+      keys: z
+        .array(z.string('must hold texts').pipe(apiKeyText), 'must be a list')
+        .min(1, 'must not be an empty list')
+        .transform((keys) => [...new Set(keys)].map(secret))
+        .optional(),
+      keysFile: z.string('must be a path').min(1, 'must be a path').optional(),
+      rateLimit: z.int(limitMessage).min(1, limitMessage).max(MAX_RATE_LIMIT, limitMessage).optional(),
+    },
+    'must be an object with no more than keys or keysFile, and rateLimit',
+  )
+  .refine(({ keys, keysFile }) => !keys || keysFile === undefined, 'has both keys and keysFile')
+  .refine((entry) => Object.values(entry).some((value) => value !== undefined), 'sets nothing');
+
+/**
+ * Reads the file at `path`: JSON with an entry per bot, whose `keysFile` is a path from the file's own folder.
+ * `bots` is the allow-list: an entry that fits none of its bots is a problem, since it is a bot misspelled.
+ */
+export function readBotsFile(path: string, bots: readonly string[] | undefined): BotsFile {
+  const read = readSecretFile(path);
+  if ('problem' in read) return failed(read.problem);
+  const entries = parseObject(read.text);
+  if (!entries) return failed('must hold a JSON object with an entry per bot');
+  const own: Record<string, OwnSettings> = {};
+  const problems: string[] = [];
+  const keyFiles: string[] = [];
+  for (const [index, [pattern, value]] of Object.entries(entries).entries()) {
+    // A name that is no bot may be a key in the wrong place.
+    const place = isAllowed(pattern, bots) ? pattern : `entry ${index + 1}`;
+    const report = (problem: string) => problems.push(`BOTS_FILE: ${place} ${problem}`);
+    if (!botPattern.safeParse(pattern).success) report('is not named namespace/bot');
+    else if (place !== pattern) report('is a bot that BOTS does not let through');
+    own[pattern] = readEntry(value, { folder: dirname(path), report, keyFiles });
+  }
+  return { own, problems, keyFiles };
+}
+
+interface EntryContext {
+  readonly folder: string;
+  readonly report: (problem: string) => void;
+  readonly keyFiles: string[];
+}
+
+function readEntry(value: unknown, { folder, report, keyFiles }: EntryContext): OwnSettings {
+  const { data, error } = entrySchema.safeParse(value);
+  if (!data) {
+    const words = error.issues.map(
+      ({ path: [field], message }) => `${field ? `${String(field)} ` : ''}${message}`,
+    );
+    new Set(words).forEach(report);
+    return {};
+  }
+  const { keysFile, keys, rateLimit } = data;
+  const path = keysFile && resolve(folder, keysFile);
+  if (path) keyFiles.push(path);
+  const allKeys = path ? keysOfFile(path, report) : keys;
+  return { ...(allKeys && { keys: allKeys }), ...(rateLimit !== undefined && { rateLimit }) };
+}
+
+function keysOfFile(path: string, report: EntryContext['report']): readonly Secret[] {
+  const { keys, problems } = readKeysFile(path);
+  for (const problem of problems) report(`keysFile ${problem}`);
+  return keys;
+}
+
+function isAllowed(pattern: string, bots: readonly string[] | undefined): boolean {
+  const wellFormed = botPattern.safeParse(pattern).success;
+  return wellFormed && (bots === undefined || bots.some((bot) => overlap(bot, pattern)));
+}
+
+/** The object of a JSON text; the parser's own words would quote what is in it. */
+function parseObject(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function failed(problem: string): BotsFile {
+  return { own: {}, problems: [`BOTS_FILE ${problem}`], keyFiles: [] };
+}

@@ -1,0 +1,152 @@
+import { overlap } from '../bots/bot-settings.ts';
+import type { Config } from '../config.ts';
+import { Problem } from '../errors.ts';
+import { keyRings } from '../relay/key-rings.ts';
+import type { Secret } from '../secret.ts';
+import type { CheckOptions } from './check-arguments.ts';
+import { adviceFor } from './failure-advice.ts';
+import type { Report } from './findings.ts';
+import { arrivalFinding, judgeArrival, seconds } from './judge-arrival.ts';
+import type { Observation } from './observe-stream.ts';
+import type { Met, TestMessage } from './send-message.ts';
+
+const CHECK = 'key';
+
+/** The bots that can be asked: those that were named, or all that `BOTS` names. Reports those that cannot. */
+export function botsToAsk({ bots }: Config, named: readonly string[], report: Report): string[] {
+  const isAllowed = (bot: string) => bots.some((pattern) => overlap(pattern, bot));
+  for (const about of named.filter((bot) => !isAllowed(bot))) {
+    const says = 'BOTS does not let it through';
+    report({ state: 'problem', check: 'bot', about, says, advice: 'Add it to BOTS.' });
+  }
+  if (named.length > 0) return named.filter(isAllowed);
+  for (const about of bots.filter((bot) => bot.includes('*'))) {
+    const says = 'stands for bots that only the bot service knows: not tried';
+    const advice = 'Name one of them with --bot NAMESPACE/BOT.';
+    report({ state: 'note', check: 'bot', about, says, advice });
+  }
+  return bots.filter((bot) => !bot.includes('*'));
+}
+
+/** A bot and the keys that the relay would try, in their order. */
+export interface BotKeys {
+  readonly bot: string;
+  readonly keys: readonly Secret[];
+}
+
+/** The keys of each of `bots`. */
+export function keysToTry({ upstream, bots: allowed }: Config, bots: readonly string[]): BotKeys[] {
+  const rings = keyRings({ settings: upstream, bots: allowed });
+  return bots.map((bot) => ({ bot, keys: rings.ringOf(bot).keys }));
+}
+
+export interface KeysOptions extends Pick<CheckOptions, 'text'> {
+  readonly report: Report;
+  readonly quote: (text: string) => string;
+  readonly send: (message: TestMessage) => Promise<Met>;
+}
+
+/**
+ * Sends each bot one message with each of its keys, one after the other, and reports what the service makes of the
+ * key. Until one was answered to its end, the answer is read; the others are left as soon as their key has worked.
+ * Returns how the answers arrived, by bot.
+ */
+export async function checkKeys(
+  bots: readonly BotKeys[],
+  options: KeysOptions,
+): Promise<Map<string, Observation>> {
+  const answers = new Map<string, Observation>();
+  for (const { bot, keys } of bots) {
+    for (const key of keys) {
+      const seen = await checkKey({ bot, key, text: options.text, whole: !answers.has(bot) }, options);
+      if (seen) answers.set(bot, seen);
+    }
+  }
+  return answers;
+}
+
+async function checkKey(message: TestMessage, options: KeysOptions): Promise<Observation | undefined> {
+  const { report, quote, send } = options;
+  const about = `${message.bot} ${message.key.fingerprint}`;
+  try {
+    const met = await send(message);
+    if (met.outcome === 'key_rejected') {
+      const advice = 'Replace it, or take it out; see npm run keys.';
+      report({ state: 'problem', check: CHECK, about, says: 'the bot service refuses it', advice });
+      return undefined;
+    }
+    report({ state: 'ok', check: CHECK, about, says: 'works' });
+    if (met.outcome !== 'answered') return undefined;
+    reportAnswer(met.seen, { about: message.bot, report, quote });
+    return met.seen;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    report({ state: 'problem', check: CHECK, about, ...failure(error, quote) });
+    return undefined;
+  }
+}
+
+interface AnswerContext {
+  readonly about: string;
+  readonly report: Report;
+  readonly quote: (text: string) => string;
+}
+
+function reportAnswer(seen: Observation, { about, report, quote }: AnswerContext): void {
+  const ending = endingFinding(seen, quote);
+  report({ ...ending, about });
+  const way = 'something between here and the bot service';
+  const advice = 'Look at an outgoing proxy or a scanner of TLS between here and the bot service.';
+  // What says nothing, or breaks at once, cannot be late.
+  if (seen.events > 0 || judgeArrival(seen) === 'torn')
+    report({ ...arrivalFinding(seen, { way, advice }), about });
+}
+
+/** Whether an answer ended as it should; for the answer of the bot service and for what comes through the relay. */
+export function endingFinding(seen: Observation, quote: (text: string) => string) {
+  const check = 'answer';
+  const state = 'problem' as const;
+  if (seen.broken !== undefined) {
+    const advice =
+      'Try again; if it stays, look at what stands in between and at how long it lets a connection live.';
+    return { state, check, says: `broke off after ${seconds(seen.endMs)} (${quote(seen.broken)})`, advice };
+  }
+  if (seen.runError !== undefined) {
+    const advice = "Look at the bot at the service's console.";
+    return { state, check, says: `the run ended in an error: ${quote(seen.runError)}`, advice };
+  }
+  if (seen.events === 0) {
+    return { state, check, says: 'no event in it', advice: "Look at the bot at the service's console." };
+  }
+  return { state: 'ok' as const, check, says: `whole after ${seconds(seen.endMs)}` };
+}
+
+/** What went wrong with a message, and what to do. */
+function failure({ code, status, message, cause, options }: Problem, quote: (text: string) => string) {
+  const why = typeof cause === 'string' ? ` (${quote(cause)})` : '';
+  switch (code) {
+    case 'upstream_refused': {
+      const body = options.upstream === undefined ? '' : `: ${quote(JSON.stringify(options.upstream))}`;
+      const advice =
+        status === 404 ? 'Look at the name of the bot and at UPSTREAM_BASE_URL.' : 'Try another --text.';
+      return { says: `the bot service refuses the message with status ${status}${body}`, advice };
+    }
+    case 'upstream_bad_response': {
+      const advice = 'Look at UPSTREAM_BASE_URL; what answers there may not be the bot service.';
+      return { says: `the bot service answers with something else than a stream${why}`, advice };
+    }
+    case 'upstream_unreachable':
+      return { says: `the bot service cannot be reached${why}`, advice: adviceFor(String(cause)) };
+    case 'upstream_rate_limited':
+    case 'rate_limited':
+      return {
+        says: 'the bot takes no more messages right now',
+        advice: 'Try again when there is less to do; and see whether somebody else sends to this bot.',
+      };
+    default:
+      return {
+        says: `${message}${why}`,
+        advice: 'Try again; if it stays, ask those who run the bot service.',
+      };
+  }
+}

@@ -1,0 +1,78 @@
+import { whenConnected } from '../connected-redis.ts';
+import { createLogger } from '../logger.ts';
+import { openRedis, type Redis, redisAddress } from '../redis.ts';
+import { isLoopback } from '../risks.ts';
+import type { Secret } from '../secret.ts';
+import { adviceFor } from './failure-advice.ts';
+import type { Report } from './findings.ts';
+
+const CHECK = 'Redis';
+const PINGS = 5;
+/** Every message asks Redis a few times before it starts: a slower answer than this can be felt, in ms. */
+const SLOW_MS = 50;
+const TEST_KEY = 'bot-relay:check';
+
+/** Whether Redis can be reached, written to, and how fast it is. Returns it if it can be used; the caller closes it. */
+export async function checkRedis(url: Secret | undefined, report: Report): Promise<Redis | undefined> {
+  if (!url) {
+    const says = 'REDIS_URL is not set: sessions and budgets are in the memory of one process; run only one';
+    report({ state: 'note', check: CHECK, says });
+    return undefined;
+  }
+  const { host, tls } = redisAddress(url);
+  let lostBy: string | undefined;
+  // The log line says what kept the connection from being made; a command only knows that there is none.
+  const logger = createLogger('error', {
+    write(line) {
+      lostBy = (JSON.parse(line) as { cause?: string }).cause;
+    },
+  });
+  const redis = openRedis({ url, logger });
+  try {
+    await whenConnected(redis);
+    const ms = await medianPing(redis);
+    await redis.run((client) => client.set(TEST_KEY, '1', { expiration: { type: 'PX', value: 1000 } }));
+    reportReachable({ host, tls, ms }, report);
+    return redis;
+  } catch (error) {
+    redis.close();
+    const code = lostBy ?? String((error as Error).cause);
+    const says = `cannot be used (${code})`;
+    report({ state: 'problem', check: CHECK, about: host, says, advice: adviceFor(code) });
+    return undefined;
+  }
+}
+
+async function medianPing(redis: Redis): Promise<number> {
+  const times: number[] = [];
+  for (let i = 0; i < PINGS; i++) {
+    const startedAt = performance.now();
+    await redis.run((client) => client.ping());
+    times.push(performance.now() - startedAt);
+  }
+  return times.sort((a, b) => a - b)[Math.floor(PINGS / 2)] as number;
+}
+
+function reportReachable(
+  { host, tls, ms }: { host: string; tls: boolean; ms: number },
+  report: Report,
+): void {
+  const says = `answers in ${ms.toFixed(1)} ms, ${tls ? 'over TLS' : 'not encrypted'}`;
+  const advice = adviceOn({
+    clear: !tls && !isLoopback(new URL(`redis://${host}`).hostname),
+    slow: ms > SLOW_MS,
+  });
+  report({
+    state: advice ? 'note' : 'ok',
+    check: CHECK,
+    about: host,
+    says,
+    ...(advice && { advice }),
+    measured: { latencyMs: ms },
+  });
+}
+
+function adviceOn({ clear, slow }: { clear: boolean; slow: boolean }): string | undefined {
+  if (slow) return 'Put Redis nearer: every message asks it a few times before it starts.';
+  return clear ? 'Over a network that others share, use rediss://.' : undefined;
+}

@@ -1,0 +1,77 @@
+import { sessionCookie } from '../authenticate/attach-session.ts';
+import type { Config } from '../config.ts';
+import { isLoopback } from '../risks.ts';
+import { checkAddress } from './check-address.ts';
+import { adviceFor } from './failure-advice.ts';
+import type { Report } from './findings.ts';
+import { unauthenticatedFaults } from './judge-answer.ts';
+import { messageBody, pathFor } from './send-message.ts';
+import { type Answer, throughClient } from './through-client.ts';
+import { checkThroughMessage } from './through-message.ts';
+import { checkSession } from './through-session.ts';
+import type { ThroughOptions, Way } from './way.ts';
+
+/** Goes the whole way from the public address, with a sign-in, a message and a sign-out. */
+export async function checkThrough(options: ThroughOptions): Promise<void> {
+  const { config, through, report, account } = options;
+  checkPublicUrl(config, through, report);
+  if (!(await checkAddress(through, options))) return;
+  const way: Way = {
+    ...options,
+    client: throughClient(through),
+    base: config.basePath,
+    cookie: sessionCookie({
+      https: config.publicUrl.protocol === 'https:',
+      sameSite: config.session.sameSite,
+    }),
+  };
+  try {
+    if (!(await checkUnauthenticated(way))) return;
+    if (account) await checkSession({ ...way, account }, (session) => checkThroughMessage(way, session));
+    else {
+      const advice = 'Give --user NAME.';
+      report({ state: 'note', check: 'sign-in', says: 'left out, and with it cookie and message', advice });
+    }
+  } catch (error) {
+    const code = (error as Error).message;
+    const says = `no answer from ${through.host} (${code})`;
+    report({ state: 'problem', check: 'connection', about: through.host, says, advice: adviceFor(code) });
+  }
+}
+
+function checkPublicUrl({ publicUrl }: Config, through: Readonly<URL>, report: Report): void {
+  const check = 'public address';
+  if (publicUrl.origin !== through.origin) {
+    const says = `PUBLIC_URL is ${publicUrl.origin}, and this way is ${through.origin}`;
+    const advice = 'Set PUBLIC_URL to what browsers have in their address bar.';
+    report({ state: 'problem', check, says, advice });
+  } else if (through.protocol !== 'https:' && !isLoopback(through.hostname)) {
+    const says = 'not https: everybody on the way can read cookies and passwords';
+    report({ state: 'problem', check, says, advice: 'Let the load balancer end TLS.' });
+  } else report({ state: 'ok', check, says: 'is PUBLIC_URL' });
+}
+
+/** A message without a session: it costs nothing, and shows whether the paths lead to the relay. */
+async function checkUnauthenticated({ client, base, message, report, quote }: Way): Promise<boolean> {
+  const path = pathFor(base, message?.bot ?? 'check/check');
+  const answer = await client.call({ method: 'POST', path, json: messageBody('Nobody should read this.') });
+  const faults = unauthenticatedFaults(answer);
+  const check = 'not signed in';
+  if (faults.length === 0)
+    report({ state: 'ok', check, says: 'a message is refused with 401, as problem+json' });
+  else {
+    const says = `a message is not refused as it should be: ${quote(faults.join('; '))}`;
+    report({ state: 'problem', check, says, advice: adviceOn(answer) });
+  }
+  return answer.status === 401;
+}
+
+function adviceOn({ status, headers }: Answer): string {
+  if (status === 401) return 'Let the load balancer pass the answers of the relay on as they are.';
+  if (status >= 300 && status < 400)
+    return 'Use the address that it redirects to, or take the redirect away.';
+  if (status === 403) return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';
+  if (status >= 500) return 'Look at whether the relay runs, and at where the load balancer looks for it.';
+  const isRelay = headers['x-request-id'] !== undefined;
+  return isRelay ? 'Look at BASE_PATH.' : 'Look at the paths that the load balancer hands to the relay.';
+}

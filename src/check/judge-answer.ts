@@ -1,0 +1,92 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Answer } from './through-client.ts';
+
+type Head = Omit<Answer, 'text'>;
+
+/** Headers by which an answer gives away what stands behind it, or what is the relay's alone. */
+const LEAKS = ['x-api-key', 'x-powered-by', 'www-authenticate'];
+const REQUEST_ID = /^[A-Za-z0-9._-]{8,128}$/;
+
+/** What is wrong with the headers of an answer of the relay, in plain words; `kind` says what it should be. */
+export function headerFaults({ headers }: Head, kind: 'json' | 'stream'): string[] {
+  const faults: string[] = [];
+  if (!REQUEST_ID.test(one(headers['x-request-id']))) faults.push('X-Request-Id is missing');
+  if (one(headers['x-content-type-options']).toLowerCase() !== 'nosniff') {
+    faults.push('X-Content-Type-Options is not nosniff');
+  }
+  const caching = one(headers['cache-control']).toLowerCase();
+  const wanted = kind === 'stream' ? ['no-cache', 'no-transform'] : ['no-store'];
+  for (const word of wanted.filter((word) => !caching.includes(word))) {
+    faults.push(`Cache-Control does not say ${word}`);
+  }
+  if (kind === 'stream' && headers['content-encoding']) faults.push('the stream is compressed');
+  faults.push(...LEAKS.filter((name) => headers[name] !== undefined).map((name) => `${name} is there`));
+  return faults;
+}
+
+/** The answer of the relay to whoever is not signed in (RFC 9457 for its body): what is wrong with it. */
+export function unauthenticatedFaults(answer: Answer): string[] {
+  const { status, headers } = answer;
+  if (status !== 401) return [`it is ${describeAnswer(answer)} and not 401`];
+  const faults = headerFaults(answer, 'json');
+  const problem = problemOf(answer);
+  if (problem?.code !== 'unauthenticated')
+    faults.push('it is not the problem "unauthenticated" of the relay');
+  else if (problem.requestId !== headers['x-request-id'])
+    faults.push('X-Request-Id is not the one of the body');
+  if (headers.location !== undefined) faults.push('it has a Location');
+  if (headers['set-cookie'] !== undefined && sessionCookieIn(headers))
+    faults.push('it sets a session cookie');
+  return faults;
+}
+
+/** The session cookie that an answer sets, whole; `undefined` if there is none. */
+export function sessionCookieIn(headers: IncomingHttpHeaders): string | undefined {
+  return headers['set-cookie']?.find((cookie) => /^[^=]*bot_relay_session=/.test(cookie));
+}
+
+export interface ExpectedCookie {
+  readonly name: string;
+  readonly flags: { readonly sameSite: string; readonly secure: boolean };
+}
+
+/** What is wrong with a session cookie, as `Set-Cookie` has it; nothing of its value is said. */
+export function cookieFaults(setCookie: string, { name, flags }: ExpectedCookie): string[] {
+  const [pair = '', ...attributes] = setCookie.split(';').map((part) => part.trim());
+  const flag = (attribute: string) =>
+    attributes.find((one) => one.toLowerCase().split('=')[0] === attribute)?.toLowerCase();
+  const faults: string[] = [];
+  if (pair.split('=')[0] !== name) faults.push(`its name is not ${name}`);
+  if (flag('httponly') === undefined) faults.push('it is not HttpOnly');
+  if (flags.secure && flag('secure') === undefined) faults.push('it is not Secure');
+  if (flag('samesite') !== `samesite=${flags.sameSite}`) faults.push(`it is not SameSite=${flags.sameSite}`);
+  if (flag('path') !== 'path=/') faults.push('its path is not /');
+  if (flag('domain') !== undefined) faults.push('it has a Domain');
+  return faults;
+}
+
+/** An answer in a few words: its status, and the relay's code or the kind of its body. */
+export function describeAnswer(answer: Answer): string {
+  const { status, headers } = answer;
+  const code = problemOf(answer)?.code;
+  if (code !== undefined) return `${status} ${code}`;
+  const type = /^[a-z]+\/[a-z0-9.+-]+/i.exec(one(headers['content-type']))?.[0] ?? 'no type';
+  const location = headers.location === undefined ? '' : ', a redirect';
+  const server = headers.server === undefined ? '' : `, from ${headers.server}`;
+  return `${status} (${type}${location}${server})`;
+}
+
+/** The members of a problem document, if the answer is one. */
+export function problemOf({ headers, text }: Answer): { code: string; requestId: unknown } | undefined {
+  if (!/^application\/problem\+json\b/i.test(one(headers['content-type']))) return undefined;
+  try {
+    const { code, requestId } = JSON.parse(text) as { code?: unknown; requestId?: unknown };
+    return typeof code === 'string' ? { code, requestId } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function one(value: string | string[] | undefined): string {
+  return [value ?? ''].flat().join(', ');
+}

@@ -1,0 +1,112 @@
+import type { IncomingMessage } from 'node:http';
+import { createParser } from 'eventsource-parser';
+import { streamPosition } from '../relay/stream-position.ts';
+import { codeOf } from './failure-advice.ts';
+
+/** How a stream of events arrived. Times in ms; a moment is what came with no pause of more than `MOMENT_MS` in it. */
+export interface Observation {
+  /** From the request to the response's headers, to the first byte of its body, and to its end. */
+  readonly headersMs: number;
+  readonly firstByteMs: number | undefined;
+  readonly endMs: number;
+  readonly events: number;
+  readonly moments: number;
+  /** How many moments, but for the last, ended in the middle of an event. */
+  readonly tornMoments: number;
+  /** From the first byte to the last. */
+  readonly spreadMs: number;
+  /** The longest silence between two events, heartbeats aside. */
+  readonly longestSilenceMs: number;
+  /** Comment lines that came in a moment of their own. */
+  readonly heartbeats: number;
+  /** Why the stream broke; `undefined` if it ended well. */
+  readonly broken: string | undefined;
+  /** The error that an event of the stream told of, in its own words. */
+  readonly runError: string | undefined;
+}
+
+/** A pause that is too short for a buffer or a person to notice, in ms. */
+const MOMENT_MS = 25;
+/** More than any answer in words; what comes behind it tells nothing new, in bytes. */
+const MAX_BYTES = 16 * 1024 * 1024;
+
+/** Reads a stream of events to its end and notes how it came. `sentAt` is when the request was sent, by `performance.now()`. */
+export async function observeStream(response: IncomingMessage, sentAt: number): Promise<Observation> {
+  const headersMs = performance.now() - sentAt;
+  const notes = noteArrivals(sentAt);
+  let broken: string | undefined;
+  let bytes = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      notes.take(chunk);
+      if (bytes > MAX_BYTES) break;
+    }
+  } catch (error) {
+    broken = codeOf(error);
+  }
+  return { headersMs, endMs: performance.now() - sentAt, broken, ...notes.result() };
+}
+
+type Arrivals = Omit<Observation, 'headersMs' | 'endMs' | 'broken'>;
+
+function noteArrivals(sentAt: number) {
+  const position = streamPosition();
+  const decoder = new TextDecoder();
+  const times: { firstAt?: number; lastAt: number; lastEventAt: number } = { lastAt: 0, lastEventAt: 0 };
+  const counts = { events: 0, moments: 0, tornMoments: 0, heartbeats: 0 };
+  let longestSilenceMs = 0;
+  let runError: string | undefined;
+  const parser = createParser({
+    onEvent({ data }) {
+      counts.events++;
+      runError ??= errorIn(data);
+    },
+  });
+
+  return {
+    take(chunk: Buffer): void {
+      const now = performance.now();
+      const isNewMoment = times.firstAt === undefined || now - times.lastAt > MOMENT_MS;
+      const isHeartbeat = isNewMoment && isComments(chunk);
+      times.firstAt ??= now;
+      if (isHeartbeat) counts.heartbeats++;
+      else if (isNewMoment) {
+        if (counts.moments > 0 && !position.atEventBoundary()) counts.tornMoments++;
+        if (counts.moments > 0) longestSilenceMs = Math.max(longestSilenceMs, now - times.lastEventAt);
+        counts.moments++;
+      }
+      times.lastAt = now;
+      if (!isHeartbeat) times.lastEventAt = now;
+      position.push(chunk);
+      parser.feed(decoder.decode(chunk, { stream: true }));
+    },
+    result(): Arrivals {
+      const { firstAt, lastAt } = times;
+      const firstByteMs = firstAt === undefined ? undefined : firstAt - sentAt;
+      const spreadMs = firstAt === undefined ? 0 : lastAt - firstAt;
+      return { ...counts, firstByteMs, spreadMs, longestSilenceMs, runError };
+    },
+  };
+}
+
+/** Whether a chunk holds comment lines and nothing else. */
+function isComments(chunk: Buffer): boolean {
+  return /^(:[^\r\n]*(\r\n|\n|\r))+$/.test(chunk.toString('latin1'));
+}
+
+/** The code and the words of an error event as the service is seen to send them; it does not have to. */
+function errorIn(data: string): string | undefined {
+  if (!data.includes('asgard.run.error')) return undefined;
+  try {
+    const { eventType, fact } = JSON.parse(data) as {
+      eventType?: unknown;
+      fact?: { runError?: { error?: { code?: unknown; message?: unknown } } };
+    };
+    if (eventType !== 'asgard.run.error') return undefined;
+    const { code, message } = fact?.runError?.error ?? {};
+    return [code, message].filter((part) => typeof part === 'string').join(': ');
+  } catch {
+    return undefined;
+  }
+}

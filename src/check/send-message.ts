@@ -1,0 +1,129 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Config } from '../config.ts';
+import { Problem } from '../errors.ts';
+import type { SlotWaits } from '../guard/slot-waits.ts';
+import type { EndpointSlot } from '../locals.ts';
+import { judgeResponse } from '../relay/judge-response.ts';
+import { createUpstream } from '../relay/send-upstream.ts';
+import { messagePath, withKey } from '../relay/upstream-request.ts';
+import type { Secret } from '../secret.ts';
+import { type Observation, observeStream } from './observe-stream.ts';
+
+/** A message to a bot, with one key. */
+export interface TestMessage {
+  /** `namespace/bot`. */
+  readonly bot: string;
+  readonly key: Secret;
+  readonly text: string;
+  /** Whether its answer is read to its end; otherwise it is left as soon as the service has taken the key. */
+  readonly whole: boolean;
+}
+
+export interface TestMessageOptions {
+  readonly config: Config;
+  readonly slots: SlotWaits;
+  readonly mask: (text: string) => string;
+  /** Told of every message that leaves. */
+  readonly onSend: () => void;
+}
+
+/** How the service met a message: how its answer arrived, where that was read. */
+export type Met =
+  | { readonly outcome: 'key_rejected' | 'taken' }
+  | { readonly outcome: 'answered'; readonly seen: Observation };
+
+/**
+ * Makes the function that sends a message straight to the bot service, as the relay does, when its slot has come.
+ * Where the service asks to wait, the message waits and goes once more.
+ * @throws Problem of the upstream kinds, or `rate_limited` if no slot comes in time
+ */
+export function testMessages({
+  config,
+  slots,
+  mask,
+  onSend,
+}: TestMessageOptions): (message: TestMessage) => Promise<Met> {
+  const { baseUrl, responseTimeoutMs, maxExecutionMs } = config.upstream;
+  const send = createUpstream(baseUrl as Readonly<URL>);
+
+  async function attempt(message: TestMessage): Promise<Met> {
+    const stop = new AbortController();
+    const stopAfter = (ms: number, problem: Problem) => setTimeout(() => stop.abort(problem), ms);
+    const patience = stopAfter(responseTimeoutMs, NO_ANSWER);
+    const deadline = stopAfter(maxExecutionMs, TOO_LONG);
+    let response: IncomingMessage | undefined;
+    const destroy = () => response?.destroy(stop.signal.reason);
+    stop.signal.addEventListener('abort', destroy);
+    try {
+      onSend();
+      const sentAt = performance.now();
+      // Its slot has come already.
+      const pacing = { mayLeave: async () => {}, onSent: () => {} };
+      const request = withKey(requestFor(message, config), message.key);
+      response = await send(request, { signal: stop.signal, ...pacing });
+      const judged = await judgeResponse(response, mask);
+      clearTimeout(patience);
+      if (judged === 'key_rejected') return { outcome: 'key_rejected' };
+      if (!message.whole) return { outcome: 'taken' };
+      return { outcome: 'answered', seen: await observeStream(response, sentAt) };
+    } finally {
+      clearTimeout(patience);
+      clearTimeout(deadline);
+      stop.signal.removeEventListener('abort', destroy);
+      response?.destroy();
+    }
+  }
+
+  return async function sendTestMessage(message) {
+    const never = new AbortController().signal;
+    const { slot } = await slots.take({ endpoint: message.bot, holder: 'check' }, never);
+    if (!slot) throw NO_SLOT;
+    try {
+      return await attempt(message);
+    } catch (error) {
+      if (!(await mayGoAgain(error, slot, slots))) throw error;
+      return attempt(message);
+    }
+  };
+}
+
+const NO_ANSWER = new Problem('upstream_timeout', 'The bot service did not begin to answer in time.');
+const TOO_LONG = new Problem('deadline_exceeded', 'The answer took longer than MAX_EXECUTION_MS.');
+const NO_SLOT = new Problem('rate_limited', 'The bot had no slot free for the check.');
+
+async function mayGoAgain(error: unknown, slot: EndpointSlot, slots: SlotWaits): Promise<boolean> {
+  if (!(error instanceof Problem) || error.code !== 'upstream_rate_limited') return false;
+  const pauseMs = (error.options.retryAfter ?? 1) * 1000;
+  return slots.takeAgain(slot, pauseMs, new AbortController().signal);
+}
+
+/** What a client in the field would send, in a conversation of its own. */
+export function messageBody(text: string): Buffer {
+  const customChannelId = `bot-relay-check-${randomUUID()}`;
+  return Buffer.from(
+    JSON.stringify({ customChannelId, customMessageId: randomUUID(), text, action: 'NONE' }),
+  );
+}
+
+/** The path of a message to the bot `namespace/bot`, behind `prefix`. */
+export function pathFor(prefix: string, bot: string): string {
+  const [namespace = '', botProviderName = ''] = bot.split('/');
+  return messagePath(prefix, { namespace, botProviderName });
+}
+
+function requestFor({ bot, text }: TestMessage, { upstream }: Config) {
+  const body = messageBody(text);
+  return {
+    path: pathFor((upstream.baseUrl as Readonly<URL>).pathname.replace(/\/+$/, ''), bot),
+    headers: {
+      'content-type': 'application/json',
+      'content-length': String(body.length),
+      accept: 'text/event-stream',
+      'accept-encoding': 'identity',
+      'x-request-id': randomUUID(),
+      ...(upstream.userHeader && { [upstream.userHeader]: 'bot-relay-check' }),
+    },
+    body,
+  };
+}

@@ -1,0 +1,100 @@
+import { cookieFaults, problemOf, sessionCookieIn } from './judge-answer.ts';
+import { type Answer, credentials } from './through-client.ts';
+import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';
+
+type SignInWay = Way & { readonly account: NonNullable<Way['account']> };
+
+/** New connections on which the session must be known: a load balancer spreads them over the instances. */
+const CONNECTIONS = 5;
+
+/** Signs in, looks at the cookie and at whether every instance knows the session, runs `inSession`, and signs out. */
+export async function checkSession(
+  way: SignInWay,
+  inSession: (cookie: string) => Promise<void>,
+): Promise<void> {
+  const setCookie = await signIn(way);
+  if (setCookie === undefined) return;
+  const pair = setCookie.split(';', 1)[0] as string;
+  way.hide(pair.slice(pair.indexOf('=') + 1));
+  try {
+    reportCookie(setCookie, way);
+    if (await isKnown(way, pair)) await inSession(pair);
+  } finally {
+    await signOut(way, pair);
+  }
+}
+
+async function signIn(way: SignInWay): Promise<string | undefined> {
+  const { client, base, account, report } = way;
+  const json = credentials(account.user, account.password);
+  const answer = await client.call({ method: 'POST', path: `${base}/auth/login`, json });
+  const check = 'sign-in';
+  if (answer.status !== 200) {
+    reportWrongAnswer(answer, { ...way, check, advice: adviceOn(answer) });
+    return undefined;
+  }
+  reportHeaders(answer, { ...way, kind: 'json' });
+  const setCookie = sessionCookieIn(answer.headers);
+  if (setCookie === undefined) {
+    const says = 'went well, but no session cookie came';
+    report({ state: 'problem', check, says, advice: 'Let the load balancer pass Set-Cookie on.' });
+    return undefined;
+  }
+  report({ state: 'ok', check, says: `${account.user} is signed in` });
+  return setCookie;
+}
+
+function adviceOn(answer: Answer): string {
+  switch (problemOf(answer)?.code) {
+    case 'invalid_credentials':
+      return 'Look at --user and at the password; a wrong one counts as a failed sign-in.';
+    case 'too_many_attempts':
+      return 'Too many sign-ins have failed: wait, or set TRUST_PROXY if all clients count as one.';
+    case 'cross_site_request':
+      return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';
+    case 'not_found':
+    case 'method_not_allowed':
+      return 'The relay takes no password here: look at AUTH_MODE and BASE_PATH.';
+    default:
+      return 'Look at the log of the relay, and at what the load balancer does with /auth/login.';
+  }
+}
+
+function reportCookie(setCookie: string, { cookie, report }: Way): void {
+  const faults = cookieFaults(setCookie, cookie);
+  const flags = `HttpOnly, SameSite=${cookie.flags.sameSite}${cookie.flags.secure ? ', Secure' : ''}`;
+  if (faults.length === 0) report({ state: 'ok', check: 'cookie', says: `${cookie.name}, ${flags}` });
+  else {
+    const advice =
+      'Look at PUBLIC_URL and COOKIE_SAME_SITE of the running relay; let nobody rewrite Set-Cookie.';
+    report({ state: 'problem', check: 'cookie', says: faults.join('; '), advice });
+  }
+}
+
+async function isKnown({ client, base, report }: Way, cookie: string): Promise<boolean> {
+  let known = 0;
+  for (let i = 0; i < CONNECTIONS; i++) {
+    const answer = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
+    if (answer.status === 200) known++;
+  }
+  const says = `known on ${known} of ${CONNECTIONS} new connections`;
+  const check = 'session';
+  if (known === CONNECTIONS) report({ state: 'ok', check, says });
+  else {
+    const advice =
+      'All instances need the same REDIS_URL and SESSION_SECRETS; or the cookie is lost on the way.';
+    report({ state: 'problem', check, says, advice });
+  }
+  return known > 0;
+}
+
+async function signOut(way: Way, cookie: string): Promise<void> {
+  const { client, base, report } = way;
+  const answer = await client.call({ method: 'POST', path: `${base}/auth/logout`, cookie });
+  const after = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
+  const check = 'sign-out';
+  const advice = 'The session of this check lives on until it runs out: look at the log of the relay.';
+  if (answer.status !== 204) reportWrongAnswer(answer, { ...way, check, advice });
+  else if (after.status !== 401) reportWrongAnswer(after, { ...way, check: 'after sign-out', advice });
+  else report({ state: 'ok', check, says: 'the session is over' });
+}

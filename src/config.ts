@@ -1,0 +1,188 @@
+import { randomBytes } from 'node:crypto';
+import type { BotSettings } from './bots/bot-settings.ts';
+import { readBotsFile } from './bots/bots-file.ts';
+import { readSecretFile } from './bots/secret-file.ts';
+import { VARIABLES, type Values, type VariableName } from './config-variables.ts';
+import { type Secret, secret } from './secret.ts';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Everything the relay can be told, checked and frozen. Times in ms, sizes in bytes. */
+export type Config = ReturnType<typeof assemble>;
+
+/** Thrown when the environment does not make a configuration; `problems` names them all, in plain words. */
+export class ConfigError extends Error {
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(
+      `The configuration has ${problems.length} problem(s):\n${problems.map((p) => `  - ${p}`).join('\n')}`,
+    );
+    this.name = 'ConfigError';
+    this.problems = problems;
+  }
+}
+
+const REQUIRED_IN_PRODUCTION = [
+  'PUBLIC_URL',
+  'UPSTREAM_BASE_URL',
+  'UPSTREAM_API_KEYS',
+  'BOTS',
+  'SESSION_SECRETS',
+] as const;
+
+/**
+ * Reads the environment. An empty variable counts as not set.
+ * @throws ConfigError with every problem at once; no message holds a value that was set.
+ */
+export function loadConfig(environment: Environment): Config {
+  const reading: Reading = { values: {}, faulty: new Set(), problems: [] };
+  for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
+  const values = reading.values as Values;
+  const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
+  const problems = [
+    ...reading.problems,
+    ...(botsFile?.problems ?? []),
+    ...notSupportedYet(values),
+    ...missingVariables(values, reading.faulty),
+    ...(values.COOKIE_SAME_SITE === 'none' && values.PUBLIC_URL?.protocol !== 'https:'
+      ? ['COOKIE_SAME_SITE=none needs an https PUBLIC_URL']
+      : []),
+    ...(values.METRICS_PORT !== undefined && values.METRICS_PORT === values.PORT
+      ? ['METRICS_PORT must not be PORT: metrics are not for the public']
+      : []),
+  ];
+  if (problems.length > 0) throw new ConfigError(problems);
+  const keyFiles = { apiKeys: environment.UPSTREAM_API_KEYS_FILE || undefined, bots: values.BOTS_FILE };
+  return deepFreeze(assemble(values, { own: botsFile?.own ?? {}, keyFiles }));
+}
+
+interface Reading {
+  readonly values: Partial<Record<VariableName, unknown>>;
+  /** Variables that are set to something that cannot be used. */
+  readonly faulty: Set<VariableName>;
+  readonly problems: string[];
+}
+
+function readVariable(name: VariableName, environment: Environment, { values, faulty, problems }: Reading) {
+  const report = (problem: string) => {
+    faulty.add(name);
+    problems.push(problem);
+  };
+  const { schema, fallback, secret: isSecret } = VARIABLES[name];
+  const text = (isSecret ? secretText(name, environment, report) : environment[name]) || fallback;
+  if (text === undefined) return;
+  const result = schema.safeParse(text);
+  if (result.success) values[name] = result.data;
+  else
+    for (const message of new Set(result.error.issues.map((issue) => issue.message)))
+      report(`${name} ${message}`);
+}
+
+function secretText(name: VariableName, environment: Environment, report: (problem: string) => void) {
+  const file = environment[`${name}_FILE`];
+  if (!file) return environment[name];
+  if (environment[name]) {
+    report(`${name} and ${name}_FILE are both set; set one of them`);
+    return undefined;
+  }
+  const read = readSecretFile(file);
+  if ('text' in read) return read.text;
+  report(`${name}_FILE ${read.problem}`);
+  return undefined;
+}
+
+function notSupportedYet(values: Values): string[] {
+  const mode =
+    values.AUTH_MODE === 'oidc' || values.AUTH_MODE === 'guest' ? [`AUTH_MODE=${values.AUTH_MODE}`] : [];
+  return mode.map((name) => `${name} is not supported yet`);
+}
+
+function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
+  const isSet = (name: VariableName) => values[name] !== undefined || faulty.has(name);
+  const missing = (names: readonly VariableName[], why: string) =>
+    names.filter((name) => !isSet(name)).map((name) => `${name} must be set ${why}`);
+  if (values.NODE_ENV === 'production') return missing(REQUIRED_IN_PRODUCTION, 'in production');
+  return [
+    ...(isSet('UPSTREAM_BASE_URL') ? missing(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL') : []),
+    ...missing(
+      isSet('UPSTREAM_API_KEYS') || isSet('BOTS_FILE') ? ['UPSTREAM_BASE_URL'] : [],
+      `with ${isSet('UPSTREAM_API_KEYS') ? 'UPSTREAM_API_KEYS' : 'BOTS_FILE'}`,
+    ),
+    // What one instance signs, the others must be able to verify.
+    ...(isSet('REDIS_URL') ? missing(['SESSION_SECRETS'], 'with REDIS_URL') : []),
+  ];
+}
+
+/** What is read of bots besides the variables. */
+interface BotSources extends Pick<BotSettings, 'own'> {
+  /** The files that may change while the relay runs. */
+  readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
+}
+
+function assemble(values: Values, { own, keyFiles }: BotSources) {
+  const demo = values.UPSTREAM_BASE_URL === undefined;
+  const port = values.PORT;
+  const minutes = 60_000;
+  return {
+    demo,
+    production: values.NODE_ENV === 'production',
+    logLevel: values.LOG_LEVEL,
+    port,
+    /** Metrics are kept only if there is one. */
+    metricsPort: values.METRICS_PORT,
+    host: values.HOST ?? (demo ? '127.0.0.1' : '0.0.0.0'),
+    basePath: values.BASE_PATH ?? '',
+    publicUrl: (values.PUBLIC_URL ?? new URL(`http://localhost:${port}`)) as Readonly<URL>,
+    trustProxy: values.TRUST_PROXY ?? false,
+    allowedOrigins: values.ALLOWED_ORIGINS ?? [],
+    shutdown: { delayMs: values.SHUTDOWN_DELAY_MS, graceMs: values.SHUTDOWN_GRACE_MS },
+    upstream: {
+      /** `undefined` in demo mode, until the embedded bot service listens. */
+      baseUrl: values.UPSTREAM_BASE_URL as Readonly<URL> | undefined,
+      apiKeys: (values.UPSTREAM_API_KEYS ?? [
+        secret(randomBytes(24).toString('base64url')),
+      ]) as readonly Secret[],
+      own,
+      keyFiles,
+      responseTimeoutMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
+      maxExecutionMs: values.MAX_EXECUTION_MS,
+      heartbeatMs: values.HEARTBEAT_MS,
+      forwardQuery: values.FORWARD_QUERY ?? [],
+      userHeader: values.USER_HEADER,
+    },
+    bots: values.BOTS ?? ['demo/echo'],
+    maxBodyBytes: values.MAX_BODY_BYTES,
+    rate: {
+      limit: values.RATE_LIMIT,
+      windowMs: values.RATE_WINDOW_MS,
+      maxWaitMs: values.RATE_MAX_WAIT_MS,
+    },
+    maxStreamsPerSession: values.MAX_STREAMS_PER_SESSION,
+    /** 0 is no limit. */
+    clientLimits: {
+      perAddress: values.CLIENT_LIMIT_PER_ADDRESS,
+      perSession: values.CLIENT_LIMIT_PER_SESSION,
+      windowMs: values.CLIENT_WINDOW_MS,
+    },
+    login: { maxFailures: values.LOGIN_MAX_FAILURES, windowMs: values.LOGIN_WINDOW_MS },
+    session: {
+      secrets: (values.SESSION_SECRETS ?? [
+        secret(randomBytes(48).toString('base64url')),
+      ]) as readonly Secret[],
+      idleMs: values.SESSION_IDLE_MINUTES * minutes,
+      absoluteMs: values.SESSION_ABSOLUTE_HOURS * 60 * minutes,
+      sameSite: values.COOKIE_SAME_SITE,
+    },
+    redisUrl: values.REDIS_URL as Secret | undefined,
+    usersFile: values.USERS_FILE,
+  };
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !(value instanceof URL) && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const inner of Object.values(value)) deepFreeze(inner);
+  }
+  return value;
+}

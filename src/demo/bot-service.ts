@@ -1,0 +1,221 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { ANSWERS, type Message, type Pace, RESUMABLE, type Step } from './bot-answers.ts';
+
+const PATH = /^\/generic\/ns\/([^/?]+)\/bot-provider\/([^/?]+)\/message\/sse(?:\?.*)?$/;
+const LIMIT = 5;
+const WINDOW_MS = 1000;
+const MAX_EXECUTION_MS = 180_000;
+
+export interface BotServiceOptions {
+  /** Keys that the service accepts. */
+  readonly keys: readonly string[];
+  readonly pace?: Partial<Pace>;
+  /** The limit on the execution of one request, in ms. */
+  readonly maxExecutionMs?: number;
+  /** Requests that one endpoint takes in a second. */
+  readonly limit?: number;
+  /** Where to listen; a free loopback port if not given. */
+  readonly host?: string;
+  readonly port?: number;
+}
+
+export interface BotService {
+  readonly url: URL;
+  /** Makes a key invalid, as an operator does at the service's console. */
+  disableKey(key: string): void;
+  /** Makes a key valid. */
+  enableKey(key: string): void;
+  close(): Promise<void>;
+}
+
+/**
+ * A double of the hosted bot service: the documented path only, `X-API-KEY` with several valid keys, 5 requests
+ * per second for each endpoint, 3 minutes and 30 steps per request, and an event stream in the shape that is
+ * seen in the field, in which words arrive over time.
+ * @throws the system's error if the address cannot be had
+ */
+export async function startBotService({
+  keys,
+  pace = {},
+  maxExecutionMs = MAX_EXECUTION_MS,
+  limit = LIMIT,
+  host = '127.0.0.1',
+  port = 0,
+}: BotServiceOptions): Promise<BotService> {
+  const valid = new Set(keys);
+  const admit = endpointLimit(limit);
+  const speed: Pace = { wordMs: 60, silenceMs: 40_000, ...pace };
+  const server = createServer((req, res) => {
+    answer(req, res, { valid, admit, speed, maxExecutionMs }).catch(() => res.destroy());
+  });
+  server.listen(port, host);
+  await once(server, 'listening');
+  return {
+    url: new URL(`http://${host}:${(server.address() as AddressInfo).port}`),
+    disableKey: (key) => valid.delete(key),
+    enableKey: (key) => valid.add(key),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+interface Service {
+  readonly valid: ReadonlySet<string>;
+  readonly admit: (endpoint: string) => boolean;
+  readonly speed: Pace;
+  readonly maxExecutionMs: number;
+}
+
+async function answer(req: IncomingMessage, res: ServerResponse, service: Service) {
+  const { valid, admit } = service;
+  const path = PATH.exec(req.url ?? '');
+  if (!path || req.method !== 'POST') return refuse(res, 404, 'NOT_FOUND');
+  const key = req.headers['x-api-key'];
+  if (typeof key !== 'string' || !valid.has(key)) return refuse(res, 401, 'INVALID_API_KEY');
+  const [namespace = '', botProviderName = ''] = path.slice(1).map(decoded);
+  const endpoint = `${namespace}/${botProviderName}`;
+  if (!Object.hasOwn(ANSWERS, endpoint)) return refuse(res, 404, 'BOT_NOT_FOUND');
+  if (!admit(endpoint)) return refuse(res, 429, 'RATE_LIMITED', { 'Retry-After': '1' });
+  const message = await readMessage(req);
+  if (!message) return refuse(res, 400, 'INVALID_MESSAGE');
+  const lastEventId = RESUMABLE.has(endpoint) ? req.headers['last-event-id'] : undefined;
+  await run(res, { namespace, botProviderName, message, seen: parseEventId(lastEventId), ...service });
+}
+
+/** A path segment decoded; empty, which names no bot, if its percent-encoding is broken. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return '';
+  }
+}
+
+async function readMessage(req: IncomingMessage): Promise<Message | undefined> {
+  if (!req.headers['content-type']?.startsWith('application/json')) return undefined;
+  try {
+    const message: unknown = JSON.parse((await buffer(req)).toString('utf8'));
+    return typeof message === 'object' && message !== null ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+interface Run extends Pick<Service, 'speed' | 'maxExecutionMs'> {
+  readonly namespace: string;
+  readonly botProviderName: string;
+  readonly message: Message;
+  /** The last event that the client has seen of this run, if it resumes one. */
+  readonly seen: EventId | undefined;
+}
+
+interface EventId {
+  readonly runId: string;
+  readonly number: number;
+}
+
+function parseEventId(header: string | string[] | undefined): EventId | undefined {
+  const [, runId, number] = /^([0-9a-f-]{36})\.(\d{1,6})$/.exec(String(header)) ?? [];
+  return runId === undefined ? undefined : { runId, number: Number(number) };
+}
+
+/** Answers with the events of one run, until it ends, fails, takes too long or the client leaves. */
+async function run(res: ServerResponse, run: Run): Promise<void> {
+  const stop = new AbortController();
+  const deadline = setTimeout(() => stop.abort(), run.maxExecutionMs);
+  res.once('close', () => stop.abort());
+  const runId = run.seen?.runId ?? randomUUID();
+  res.writeHead(200, { 'Content-Type': 'text/event-stream', 'X-Trace-Id': runId });
+  const answer = ANSWERS[`${run.namespace}/${run.botProviderName}`] as (typeof ANSWERS)[string];
+  const steps = answer(run.message, run.speed, stop.signal);
+  try {
+    const breakOff = () => run.seen === undefined && res.destroy();
+    await sendEvents(steps, { send: eventSender(res, run, runId), breakOff, namespace: run.namespace });
+  } finally {
+    clearTimeout(deadline);
+  }
+  res.end();
+}
+
+type Send = (eventType: string, fact: object) => void;
+
+/** Sends events in the field's shape; of a run that can be resumed, with ids and without what was seen. */
+function eventSender(
+  res: ServerResponse,
+  { namespace, botProviderName, message, seen }: Run,
+  runId: string,
+): Send {
+  const customChannelId = message.customChannelId ?? null;
+  const resumable = RESUMABLE.has(`${namespace}/${botProviderName}`);
+  let number = 0;
+  return (eventType, fact) => {
+    number++;
+    if (seen && number <= seen.number) return;
+    const event = { eventType, requestId: runId, namespace, botProviderName, customChannelId, fact };
+    const id = resumable ? `id: ${runId}.${number}\n` : '';
+    res.write(`${id}event: ${eventType}\ndata: ${JSON.stringify(event)}\n\n`);
+  };
+}
+
+interface Sending {
+  readonly send: Send;
+  readonly breakOff: () => void;
+  readonly namespace: string;
+}
+
+async function sendEvents(steps: AsyncIterable<Step>, { send, breakOff, namespace }: Sending): Promise<void> {
+  const messageId = randomUUID();
+  let text = '';
+  send('asgard.run.init', { runInit: {} });
+  send('asgard.message.start', { messageStart: { message: { messageId } } });
+  try {
+    for await (const step of steps) {
+      if ('error' in step) return send('asgard.run.error', runError(step.error, namespace));
+      if ('breakOff' in step) breakOff();
+      else {
+        text += step.say;
+        send('asgard.message.delta', { messageDelta: { message: { messageId, text: step.say } } });
+      }
+    }
+  } catch {
+    const message = 'The run took longer than it may.';
+    return send('asgard.run.error', runError({ code: 'EXECUTION_TIMEOUT', message }, namespace));
+  }
+  send('asgard.message.complete', { messageComplete: { message: { messageId, text } } });
+  send('asgard.run.done', { runDone: {} });
+}
+
+function runError(error: { code: string; message: string }, namespace: string) {
+  const location = { namespace, workflowName: 'demo', processorName: 'answer', processorType: 'DEMO' };
+  return { runError: { error: { ...error, inner: '', location } } };
+}
+
+function refuse(
+  res: ServerResponse,
+  status: number,
+  code: string,
+  headers: Record<string, string> = {},
+): void {
+  res.writeHead(status, { 'Content-Type': 'application/json', ...headers });
+  res.end(JSON.stringify({ error: { code, message: `The bot service answered ${code}.` } }));
+}
+
+/** At most `limit` admissions of one endpoint in any stretch of `WINDOW_MS`, as the service counts them. */
+function endpointLimit(limit: number): (endpoint: string) => boolean {
+  const admissions = new Map<string, number[]>();
+  return (endpoint) => {
+    const now = performance.now();
+    const recent = (admissions.get(endpoint) ?? []).filter((at) => at > now - WINDOW_MS);
+    const admitted = recent.length < limit;
+    if (admitted) recent.push(now);
+    admissions.set(endpoint, recent);
+    return admitted;
+  };
+}

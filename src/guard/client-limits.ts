@@ -1,0 +1,36 @@
+import type { Request, RequestHandler } from 'express';
+import { clientAddress } from './client-address.ts';
+import type { RequestLimit } from './request-limits.ts';
+
+/** How many requests one client may make in a window of `windowMs`; 0 is no limit. */
+export interface ClientLimits {
+  readonly perAddress: number;
+  readonly perSession: number;
+  readonly windowMs: number;
+}
+
+const unlimited: RequestHandler = (_req, _res, next) => next();
+const DETAIL = 'Too many requests from here; wait and try again.';
+
+/**
+ * Limits what one address may ask of the relay. Stands before whatever costs something: a client without a session
+ * reaches no session store.
+ * @throws Problem `too_many_attempts`
+ */
+export function addressLimit(limit: RequestLimit, { perAddress, windowMs }: ClientLimits): RequestHandler {
+  if (perAddress === 0) return unlimited;
+  return limit({ name: 'address', limit: perAddress, windowMs, keyOf: clientAddress, detail: DETAIL });
+}
+
+/**
+ * Limits what one session may ask of the relay, from whatever addresses. `sessionOf` says whose request it is.
+ * @throws Problem `too_many_attempts`
+ */
+export function sessionLimit(
+  limit: RequestLimit,
+  { perSession, windowMs }: ClientLimits,
+  sessionOf: (req: Request) => string | undefined,
+): RequestHandler {
+  if (perSession === 0) return unlimited;
+  return limit({ name: 'session', limit: perSession, windowMs, keyOf: sessionOf, detail: DETAIL });
+}

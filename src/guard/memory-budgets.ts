@@ -1,0 +1,146 @@
+import { type EndpointBudgets, limitFor, type Rate, WAITING_SHARE } from './budgets.ts';
+
+/** A start that was or will be, in whole µs: sums of such numbers are exact. */
+interface Slot {
+  readonly at: number;
+  readonly ticket: string;
+}
+
+interface Endpoint {
+  /** Those of the last window and those that lie ahead, in order of time. */
+  slots: Slot[];
+  pausedUntil: number;
+}
+
+/** So many endpoints are remembered before the idle ones among them are looked for. */
+const SWEEP_FROM = 1000;
+const US_PER_MS = 1000;
+
+/**
+ * Exact sliding windows in this process's memory, for one instance. `now` is a monotonic clock in ms.
+ * `redis-budgets.ts` does the same in Lua; both pass the same tests.
+ */
+export function memoryBudgets(rate: Rate, now = () => performance.now()): EndpointBudgets {
+  const window = rate.windowMs * US_PER_MS;
+  const endpoints = new Map<string, Endpoint>();
+  let nextSweepAt = 0;
+  let tickets = 0;
+
+  /** The endpoint without what lies more than a window back, and the time. */
+  function current(name: string): [Endpoint, number] {
+    const at = Math.round(now() * US_PER_MS);
+    const endpoint = endpoints.get(name) ?? { slots: [], pausedUntil: 0 };
+    endpoint.slots = endpoint.slots.filter((slot) => slot.at + window > at);
+    return [endpoint, at];
+  }
+
+  function keep(name: string, endpoint: Endpoint, at: number): void {
+    if (endpoints.size >= SWEEP_FROM && at >= nextSweepAt) {
+      nextSweepAt = at + window;
+      for (const [other, { slots, pausedUntil }] of endpoints) {
+        if (Math.max((slots.at(-1)?.at ?? 0) + window, pausedUntil) <= at) endpoints.delete(other);
+      }
+    }
+    endpoints.set(name, endpoint);
+  }
+
+  /** The first time from `from` on for one more behind all of the endpoint's `slots`, the last of which asked for no later time. */
+  function behind(name: string, slots: readonly Slot[], from: number): number {
+    const limit = limitFor(rate, name);
+    return Math.max(from, (slots.at(-limit)?.at ?? -window) + window);
+  }
+
+  return {
+    async reserve({ endpoint: name, holder, maxWaitMs }) {
+      const limit = limitFor(rate, name);
+      const [endpoint, at] = current(name);
+      const { slots } = endpoint;
+      const slotAt = firstSlot(slots, Math.max(at, endpoint.pausedUntil), { limit, window });
+      const ahead = slots.filter((slot) => slot.at > at && holderOf(slot.ticket) === holder);
+      const answer = (state: 'granted' | 'refused' | 'share_taken', until: number, ticket = '') => ({
+        state,
+        waitMs: (until - at) / US_PER_MS,
+        ticket,
+        remaining: Math.max(0, limit - slots.length),
+        resetMs: Math.max(0, (slots.at(-1)?.at ?? at - window) + window - at) / US_PER_MS,
+      });
+      if (slotAt - at > maxWaitMs * US_PER_MS) return answer('refused', slotAt);
+      const next = ahead[0];
+      if (slotAt > at && next && ahead.length >= WAITING_SHARE) return answer('share_taken', next.at);
+      const ticket = `${++tickets} ${holder}`;
+      insert(slots, { at: slotAt, ticket });
+      keep(name, endpoint, at);
+      return answer('granted', slotAt, ticket);
+    },
+
+    async start(name, ticket) {
+      const [endpoint, at] = current(name);
+      const slots = endpoint.slots.filter((slot) => slot.ticket !== ticket);
+      const own = endpoint.slots.find((slot) => slot.ticket === ticket);
+      // What lies ahead gives way to a slot that has come: it is asked again before it starts.
+      const started = slots.filter((slot) => slot.at <= at);
+      const slotAt = behind(name, started, Math.max(at, endpoint.pausedUntil, own?.at ?? 0));
+      insert(slots, { at: slotAt, ticket });
+      keep(name, { ...endpoint, slots }, at);
+      return (slotAt - at) / US_PER_MS;
+    },
+
+    async sent(name, ticket) {
+      const [endpoint, at] = current(name);
+      const slots = endpoint.slots.filter((slot) => slot.ticket !== ticket);
+      insert(slots, { at, ticket });
+      keep(name, { ...endpoint, slots }, at);
+    },
+
+    async cancel(name, ticket) {
+      const [endpoint] = current(name);
+      endpoint.slots = endpoint.slots.filter((slot) => slot.ticket !== ticket);
+    },
+
+    async penalize(name, ticket, pauseMs) {
+      const [endpoint, at] = current(name);
+      const pausedUntil = Math.max(endpoint.pausedUntil, at + pauseMs * US_PER_MS);
+      const others = endpoint.slots.filter((slot) => slot.ticket !== ticket);
+      const slots = others.filter((slot) => slot.at <= at);
+      const moved = [{ at, ticket }, ...others.filter((slot) => slot.at > at)];
+      for (const slot of moved) {
+        slots.push({ ...slot, at: behind(name, slots, Math.max(pausedUntil, slot.at)) });
+      }
+      keep(name, { slots, pausedUntil }, at);
+    },
+  };
+}
+
+/** A ticket is a number that grows from one to the next, a space and its holder. */
+const holderOf = (ticket: string) => ticket.slice(ticket.indexOf(' ') + 1);
+const orderOf = (ticket: string) => Number.parseInt(ticket, 10);
+
+/** Keeps the slots in order of time, and those of the same time in the order in which they were asked for. */
+function insert(slots: Slot[], slot: Slot): void {
+  const isBefore = (other: Slot) =>
+    other.at < slot.at || (other.at === slot.at && orderOf(other.ticket) < orderOf(slot.ticket));
+  // Nearly always at the end.
+  slots.splice(slots.findLastIndex(isBefore) + 1, 0, slot);
+}
+
+/** The first time from `from` on at which one more start leaves every window with at most `limit`. */
+function firstSlot(
+  slots: readonly Slot[],
+  from: number,
+  { limit, window }: { limit: number; window: number },
+): number {
+  // How many slots lie at the time that was asked for last, or before.
+  let place = 0;
+  // With one more at `at`, any `limit + 1` in a row must span a window. To be asked in order of time.
+  const fits = (at: number) => {
+    while (place < slots.length && (slots[place] as Slot).at <= at) place++;
+    const timeOf = (i: number) => (i === place ? at : (slots[i < place ? i : i - 1] as Slot).at);
+    for (let i = Math.max(0, place - limit); i <= place && i + limit <= slots.length; i++) {
+      if (timeOf(i + limit) - timeOf(i) < window) return false;
+    }
+    return true;
+  };
+  if (fits(from)) return from;
+  const behind = slots.find((slot) => slot.at + window > from && fits(slot.at + window));
+  return (behind as Slot).at + window;
+}

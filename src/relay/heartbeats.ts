@@ -1,0 +1,47 @@
+/** How finely silence is measured: in parts of the period. */
+const TICKS_PER_PERIOD = 8;
+
+/** How long one stream has been silent, in ticks. Whoever writes to the stream sets it back to 0. */
+export interface Silence {
+  ticks: number;
+}
+
+/** The heartbeats of all streams. */
+export interface Heartbeats {
+  /** Calls `beat` once per period for as long as the stream is silent. */
+  watch(silence: Silence, beat: () => void): void;
+  /** Ends that. */
+  unwatch(silence: Silence): void;
+}
+
+/**
+ * Heartbeats after `periodMs` of silence (at most an eighth of that later); 0 turns them off. One timer serves
+ * all streams, and runs only while there are any: what a chunk costs is setting one number to 0.
+ */
+export function createHeartbeats(periodMs: number): Heartbeats {
+  const streams = new Map<Silence, () => void>();
+  let timer: NodeJS.Timeout | undefined;
+
+  function tick(): void {
+    for (const [silence, beat] of streams) {
+      // The tick that follows a write comes too early to count.
+      if (++silence.ticks <= TICKS_PER_PERIOD) continue;
+      silence.ticks = 1;
+      beat();
+    }
+  }
+
+  return {
+    watch(silence, beat) {
+      if (periodMs === 0) return;
+      streams.set(silence, beat);
+      timer ??= setInterval(tick, periodMs / TICKS_PER_PERIOD);
+    },
+    unwatch(silence) {
+      streams.delete(silence);
+      if (streams.size > 0) return;
+      clearInterval(timer);
+      timer = undefined;
+    },
+  };
+}

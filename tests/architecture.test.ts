@@ -1,0 +1,225 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from '@jest/globals';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const STAGES = ['arrive', 'authenticate', 'guard', 'relay', 'watch'];
+
+interface Import {
+  /** A path such as `relay/carry-stream.ts` below its top folder, or the name of a package. */
+  readonly target: string;
+  /** True if nothing of it is left once the types are gone. */
+  readonly typesOnly: boolean;
+}
+
+interface Source {
+  readonly path: string;
+  readonly text: string;
+  /** The text without comments and without what strings hold. */
+  readonly code: string;
+  readonly imports: readonly Import[];
+}
+
+function read(top: string): Source[] {
+  const folder = join(ROOT, top);
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((path) => {
+      const text = readFileSync(join(folder, path), 'utf8');
+      return { path, text, code: codeOf(text), imports: importsOf(text, join(folder, path), folder) };
+    });
+}
+
+function codeOf(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '').replace(/'(?:[^'\\\n]|\\.)*'/g, "''");
+}
+
+function importsOf(text: string, file: string, folder: string): Import[] {
+  const target = (name: string) =>
+    name.startsWith('.') ? relative(folder, join(dirname(file), name)) : name;
+  const fixed = text.matchAll(/^(?:import|export)\s+(type\s)?([^;'"]*?\sfrom\s+)?'([^']+)'/gm);
+  const dynamic = text.matchAll(/\bimport\('([^']+)'\)/g);
+  return [
+    ...[...fixed].map(([, type, , name = '']) => ({ target: target(name), typesOnly: type !== undefined })),
+    ...[...dynamic].map(([, name = '']) => ({ target: target(name), typesOnly: false })),
+  ];
+}
+
+const sources = read('src');
+const folderOf = (path: string) => path.split('/').at(-2) ?? '';
+const linesOf = ({ text }: Source) => text.split('\n').length - 1;
+/** The files whose code matches. */
+const filesWith = (pattern: RegExp) =>
+  sources.filter(({ code }) => pattern.test(code)).map(({ path }) => path);
+/** Every import as `from → to`, of the files that `of` accepts. */
+const importsWhere = (of: (source: Source, target: Import) => boolean) =>
+  sources.flatMap((source) =>
+    source.imports.filter((one) => of(source, one)).map(({ target }) => `${source.path} → ${target}`),
+  );
+
+describe('the reading of the sources', () => {
+  test('finds them, and what they import', () => {
+    expect(sources.length).toBeGreaterThan(30);
+    expect(sources.find(({ path }) => path === 'main.ts')?.imports).toEqual(
+      expect.arrayContaining([
+        { target: 'dotenv', typesOnly: false },
+        { target: 'relay/open-messages.ts', typesOnly: false },
+        { target: 'demo/start-demo.ts', typesOnly: false },
+      ]),
+    );
+    expect(sources.find(({ path }) => path === 'relay/stream-ending.ts')?.imports).toEqual(
+      expect.arrayContaining([
+        { target: 'express', typesOnly: true },
+        { target: 'errors.ts', typesOnly: false },
+      ]),
+    );
+  });
+});
+
+describe('one place only', () => {
+  test('touches the environment, the signals and the exit of the process', () => {
+    expect(filesWith(/\bprocess\.(env|on|once|exit|exitCode|kill|argv)\b/)).toEqual(['main.ts']);
+    // Nor is `process` had in another way.
+    expect(importsWhere((_, { target }) => /^(node:)?process$/.test(target))).toEqual([]);
+    expect(filesWith(/\bglobalThis\b|\}\s*=\s*process\b|\bprocess\[/)).toEqual([]);
+  });
+
+  test('opens each kind of secret (O4)', () => {
+    expect(filesWith(/\.open\(\)/).sort()).toEqual([
+      'authenticate/attach-session.ts',
+      'check/through-client.ts',
+      'demo/start-demo.ts',
+      'redis.ts',
+      'relay/upstream-request.ts',
+    ]);
+  });
+
+  test('opens Redis', () => {
+    const openers = importsWhere((_, { target, typesOnly }) => target === 'redis' && !typesOnly);
+    expect(openers).toEqual(['redis.ts → redis']);
+  });
+
+  test('imports the check of a deployment: the relay itself does without it', () => {
+    const isCheck = (path: string) => path.startsWith('check/');
+    const importers = importsWhere(({ path }, { target }) => isCheck(target) && !isCheck(path));
+    expect(new Set(importers)).toEqual(new Set(['main.ts → check/check-command.ts']));
+    expect(sources.find(({ path }) => path === 'main.ts')?.text).not.toMatch(/^import .*check-command/m);
+  });
+
+  test('imports the demo: it is loaded for the demo only', () => {
+    const isDemo = (path: string) => path.startsWith('demo/');
+    const importers = importsWhere(({ path }, { target }) => isDemo(target) && !isDemo(path));
+    expect([...new Set(importers)].sort()).toEqual([
+      'main.ts → demo/demo-bot.ts',
+      'main.ts → demo/start-demo.ts',
+    ]);
+    const main = sources.find(({ path }) => path === 'main.ts')?.text;
+    expect(main).not.toMatch(/^import .*demo/m);
+  });
+});
+
+describe('the direction of imports', () => {
+  test('is never from one stage to another, types aside', () => {
+    expect(
+      importsWhere(
+        ({ path }, { target, typesOnly }) =>
+          STAGES.includes(folderOf(path)) &&
+          !typesOnly &&
+          target.includes('/') &&
+          STAGES.includes(folderOf(target)) &&
+          folderOf(target) !== folderOf(path),
+      ),
+    ).toEqual([]);
+  });
+
+  test('is never from a stage to what builds it', () => {
+    const builders = ['main.ts', 'app.ts', 'server.ts', 'stores.ts', 'config.ts', 'config-variables.ts'];
+    expect(
+      importsWhere(
+        ({ path }, { target, typesOnly }) =>
+          STAGES.includes(folderOf(path)) &&
+          builders.includes(target) &&
+          !(typesOnly && target === 'config.ts'),
+      ),
+    ).toEqual([]);
+  });
+
+  test('keeps sessions and Redis out of relay/', () => {
+    expect(
+      importsWhere(
+        ({ path }, { target }) =>
+          folderOf(path) === 'relay' &&
+          (folderOf(target) === 'authenticate' || /^redis|^connect-redis$|^express-session$/.test(target)),
+      ),
+    ).toEqual([]);
+  });
+
+  test('never goes round in a circle', () => {
+    const known = new Map(sources.map((source) => [source.path, source]));
+    const done = new Set<string>();
+    const circleFrom = (path: string, way: readonly string[]): readonly string[] | undefined => {
+      if (way.includes(path)) return [...way.slice(way.indexOf(path)), path];
+      if (done.has(path)) return undefined;
+      for (const { target } of known.get(path)?.imports ?? []) {
+        const circle = known.has(target) ? circleFrom(target, [...way, path]) : undefined;
+        if (circle) return circle;
+      }
+      done.add(path);
+      return undefined;
+    };
+    expect(sources.map(({ path }) => circleFrom(path, [])).find(Boolean)).toBeUndefined();
+    expect(done.size).toBe(sources.length);
+  });
+});
+
+describe('the style', () => {
+  test('keeps files short', () => {
+    expect(sources.filter((source) => linesOf(source) > 250).map(({ path }) => path)).toEqual([]);
+    const lengths = sources.map(linesOf).sort((a, b) => a - b);
+    expect(lengths[Math.floor(lengths.length / 2)]).toBeLessThan(80);
+  });
+
+  test('knows no any, no default export and no name but in kebab case', () => {
+    expect(filesWith(/(:|\bas|<|\|)\s*any\b|\bany\[\]/)).toEqual([]);
+    expect(filesWith(/^export default\b|\bas default\b/m)).toEqual([]);
+    expect(sources.filter(({ path }) => !/^([a-z0-9-]+\/)?[a-z0-9-]+\.ts$/.test(path))).toEqual([]);
+  });
+});
+
+describe('the dependencies', () => {
+  const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+    devDependencies: Record<string, string>;
+  };
+  const used = (files: readonly Source[], withTypes: boolean) =>
+    new Set(
+      files
+        .flatMap(({ imports }) => imports)
+        .filter(({ typesOnly }) => withTypes || !typesOnly)
+        .map(({ target }) => target.match(/^(@[^/]+\/)?[^/]+/)?.[0] ?? ''),
+    );
+
+  test('of the relay are all imported by it, and what it imports is among them', () => {
+    const dependencies = Object.keys(manifest.dependencies);
+    expect(dependencies.filter((name) => !used(sources, false).has(name))).toEqual([]);
+    const packages = importsWhere((_, { target }) => !target.startsWith('node:') && !target.endsWith('.ts'));
+    expect(packages.filter((one) => !dependencies.includes(one.split(' → ')[1] ?? ''))).toEqual([]);
+  });
+
+  test('of its making are tools, types of packages that are there, or imported by tests', () => {
+    /** What runs from the command line, or is loaded by such a tool. */
+    const tools = ['@biomejs/biome', '@swc/core', '@swc/jest', 'jest', 'node', 'typescript', '@types/node'];
+    const inTests = used(read('tests'), true);
+    const names = Object.keys(manifest.devDependencies);
+    const typed = (name: string) =>
+      name.startsWith('@types/') &&
+      names.concat(Object.keys(manifest.dependencies)).includes(name.slice('@types/'.length));
+    expect(names.filter((name) => !tools.includes(name) && !typed(name) && !inTests.has(name))).toEqual([]);
+  });
+
+  test('are pinned to one version each', () => {
+    const versions = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
+    expect(versions.filter((version) => !/^\d+\.\d+\.\d+$/.test(version))).toEqual([]);
+  });
+});

@@ -1,0 +1,34 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { call, expectProblem } from '../support/call.ts';
+import { BOT_PATH, startRelay, type TestRelay } from '../support/relay.ts';
+
+let relay: TestRelay;
+beforeAll(async () => {
+  relay = await startRelay('http://127.0.0.1:9');
+});
+afterAll(() => relay.close());
+
+describe('what no route takes', () => {
+  test.each(['/', '/nowhere', '/auth', '/auth/', '/generic', '/metrics', '/favicon.ico'])(
+    '%s is 404',
+    async (path) => {
+      expectProblem(await call(relay.port, path), 404, 'not_found');
+    },
+  );
+
+  test.each([
+    ['/healthz', 'GET, HEAD', ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']],
+    ['/readyz', 'GET, HEAD', ['POST', 'DELETE']],
+    ['/auth/session', 'GET, HEAD', ['POST', 'PUT', 'DELETE', 'OPTIONS']],
+    ['/auth/login', 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS']],
+    ['/auth/logout', 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS']],
+    ['/auth/logout-all', 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS']],
+    [BOT_PATH, 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'PROPFIND']],
+  ])('%s with another method than %s is 405 with Allow (G4)', async (path, allow, methods) => {
+    for (const method of methods) {
+      const answer = await call(relay.port, path, { method });
+      expect([method, answer.status, answer.headers.allow]).toEqual([method, 405, allow]);
+      if (method !== 'HEAD') expectProblem(answer, 405, 'method_not_allowed');
+    }
+  });
+});

@@ -1,0 +1,55 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { expect, test } from '@jest/globals';
+import { fewAtOnce } from '../../src/authenticate/few-at-once.ts';
+
+/** Work that is begun by `fewAtOnce(2)`; `finish` ends what was begun as the nth. */
+function begun() {
+  const run = fewAtOnce(2);
+  const order: number[] = [];
+  const ends = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
+  const start = (n: number) =>
+    run(() => {
+      order.push(n);
+      return new Promise<void>((resolve, reject) => ends.set(n, { resolve, reject }));
+    });
+  return { start, order, ends };
+}
+
+test('no more than so many are under way, and the others follow in their order', async () => {
+  const { start, order, ends } = begun();
+  const all = [1, 2, 3, 4].map(start);
+  await turn();
+  expect(order).toEqual([1, 2]);
+  ends.get(2)?.resolve();
+  await all[1];
+  await turn();
+  expect(order).toEqual([1, 2, 3]);
+  ends.get(1)?.resolve();
+  ends.get(3)?.resolve();
+  await Promise.all([all[0], all[2]]);
+  await turn();
+  expect(order).toEqual([1, 2, 3, 4]);
+  ends.get(4)?.resolve();
+  await Promise.all(all);
+  const later = [5, 6, 7].map(start);
+  await turn();
+  expect(order.slice(4)).toEqual([5, 6]);
+  for (const n of [5, 6, 7]) {
+    ends.get(n)?.resolve();
+    await turn();
+    await turn();
+  }
+  await Promise.all(later);
+});
+
+test('what fails makes room as well', async () => {
+  const { start, order, ends } = begun();
+  const all = [1, 2, 3].map(start);
+  ends.get(1)?.reject(new Error('no'));
+  await expect(all[0]).rejects.toThrow('no');
+  await turn();
+  expect(order).toEqual([1, 2, 3]);
+  ends.get(2)?.resolve();
+  ends.get(3)?.resolve();
+  await Promise.all(all.slice(1));
+});

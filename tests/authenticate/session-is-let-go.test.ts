@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { Problem } from '../../src/errors.ts';
+import { call, expectProblem } from '../support/call.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
+import { BOT_PATH, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { change, idOf } from '../support/sessions.ts';
+
+const ANSWER = wholeStream('data: 1\n\n');
+
+let upstream: RawUpstream;
+let relay: TestRelay;
+let cookie: string;
+beforeEach(async () => {
+  upstream = await startRawUpstream((socket) => socket.write(ANSWER));
+  relay = await startRelay(upstream.url);
+  cookie = await relay.signIn();
+});
+afterEach(async () => {
+  await relay.close();
+  await upstream.close();
+});
+
+describe('a message', () => {
+  test('extends its session once and writes it never, so that its end waits for no store', async () => {
+    const extend = jest.spyOn(relay.sessions, 'extend');
+    const others = (['touch', 'set'] as const).map((method) => jest.spyOn(relay.sessions, method));
+    const response = await relay.send(cookie, { headers: { 'X-Request-Id': 'let-go-0001' } });
+    expect(await response.text()).toBe('data: 1\n\n');
+    await relay.logLine(({ requestId }) => requestId === 'let-go-0001');
+    expect(extend).toHaveBeenCalledTimes(1);
+    for (const other of others) expect(other).not.toHaveBeenCalled();
+    expect(response.headers.getSetCookie()).toEqual([]);
+  });
+
+  test('whose session cannot be extended is 503, and goes nowhere', async () => {
+    const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1 });
+    jest.spyOn(relay.sessions, 'extend').mockRejectedValue(away);
+    expect(await relay.send(cookie)).toMatchObject({ status: 503 });
+    expect(upstream.sockets).toHaveLength(0);
+  });
+
+  test.each(['removed', 'missing'] as const)(
+    'whose session is %s by the time it is extended is 401, and goes nowhere (G6)',
+    async (state) => {
+      jest.spyOn(relay.sessions, 'extend').mockResolvedValue(state);
+      expect(await relay.send(cookie)).toMatchObject({ status: 401 });
+      expect(upstream.sockets).toHaveLength(0);
+    },
+  );
+});
+
+describe('a request that is refused', () => {
+  const post = (path: string, body = '') =>
+    call(relay.port, path, {
+      method: 'POST',
+      headers: { Cookie: cookie, 'Content-Type': 'application/json' },
+      body,
+    });
+
+  test.each([
+    ['a sign-in with a wrong password', '/auth/login', 401, '{"username":"ada","password":"wrong"}'],
+    ['a message of a session that has run out', BOT_PATH, 401, '{}'],
+  ])('writes nothing to the store at its end: %s', async (_what, path, status, body) => {
+    if (path === BOT_PATH) await change(relay.sessions, idOf(cookie), { absoluteExpiresAt: 1 });
+    const writes = (['touch', 'set', 'destroy', 'extend'] as const).map((method) =>
+      jest.spyOn(relay.sessions, method),
+    );
+    expect((await post(path, body)).status).toBe(status);
+    for (const write of writes) expect(write).not.toHaveBeenCalled();
+  });
+
+  test('because its session asks too often asks the store for nothing at its end', async () => {
+    await relay.close();
+    relay = await startRelay(upstream.url, { CLIENT_LIMIT_PER_SESSION: '1' });
+    cookie = await relay.signIn();
+    const writes = (['touch', 'set', 'destroy'] as const).map((method) => jest.spyOn(relay.sessions, method));
+    const ask = () => call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
+    expect((await ask()).status).toBe(200);
+    expectProblem(await ask(), 429, 'too_many_attempts');
+    expectProblem(await post(BOT_PATH, '{}'), 429, 'too_many_attempts');
+    for (const write of writes) expect(write).not.toHaveBeenCalled();
+  });
+
+  test('because the store fails at a sign-in writes nothing more, and sets no cookie', async () => {
+    const set = jest.spyOn(relay.sessions, 'set');
+    jest.spyOn(relay.sessions, 'destroy').mockImplementation((_id, callback) => {
+      callback?.(new Error('away'));
+    });
+    const answer = await post(
+      '/auth/login',
+      JSON.stringify({ username: USER.name, password: USER.password }),
+    );
+    expectProblem(answer, 503, 'session_store_unavailable');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(set).not.toHaveBeenCalled();
+  });
+});
+
+describe('a logout that the store fails', () => {
+  test.each([
+    ['/auth/logout', 'destroy'],
+    ['/auth/logout-all', 'removeUser'],
+  ] as const)('is 503 and asks the store for nothing more: %s', async (path, method) => {
+    const { sessions } = relay;
+    const touch = jest.spyOn(sessions, 'touch');
+    const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1 });
+    if (method === 'destroy') {
+      jest.spyOn(sessions, method).mockImplementation((_id, callback) => callback?.(away));
+    } else {
+      jest.spyOn(sessions, method).mockRejectedValue(away);
+    }
+    const answer = await call(relay.port, path, { method: 'POST', headers: { Cookie: cookie } });
+    expectProblem(answer, 503, 'session_store_unavailable');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(touch).not.toHaveBeenCalled();
+    jest.restoreAllMocks();
+    expect((await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status).toBe(200);
+  });
+});
+
+describe('a sign-in', () => {
+  test('writes its session once', async () => {
+    const set = jest.spyOn(relay.sessions, 'set');
+    const touch = jest.spyOn(relay.sessions, 'touch');
+    await relay.signIn();
+    expect(set).toHaveBeenCalledTimes(1);
+    expect(touch).not.toHaveBeenCalled();
+  });
+});

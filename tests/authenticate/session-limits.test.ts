@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { extendedIdleLimit, isLive, startSession } from '../../src/authenticate/session-data.ts';
+import { call, expectProblem } from '../support/call.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
+import { startRelay, type TestRelay } from '../support/relay.ts';
+import { change, idOf, stored } from '../support/sessions.ts';
+
+const MINUTE = 60_000;
+const USER = { id: 'ada', name: 'ada' };
+
+let upstream: RawUpstream;
+let relay: TestRelay;
+let cookie: string;
+let id: string;
+beforeAll(async () => {
+  upstream = await startRawUpstream((socket) => socket.write(wholeStream('data: 1\n\n')));
+  relay = await startRelay(upstream.url);
+  cookie = await relay.signIn();
+  id = idOf(cookie);
+});
+beforeEach(() =>
+  change(relay.sessions, id, startSession(USER, { idleMs: MINUTE, absoluteMs: 2 * MINUTE }, Date.now())),
+);
+afterAll(async () => {
+  await relay.close();
+  await upstream.close();
+});
+
+const session = () => call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
+
+describe('a session', () => {
+  test('is never extended by GET /auth/session (G8)', async () => {
+    const writes = [jest.spyOn(relay.sessions, 'touch'), jest.spyOn(relay.sessions, 'set')];
+    const before = await stored(relay.sessions, id);
+    const first = await session();
+    expect(await session()).toMatchObject({ status: 200, body: first.body });
+    expect(await stored(relay.sessions, id)).toEqual(before);
+    for (const write of writes) expect(write).not.toHaveBeenCalled();
+    jest.restoreAllMocks();
+    expect(JSON.parse(first.body).idleExpiresAt).toBe(
+      new Date(before?.idleExpiresAt as number).toISOString(),
+    );
+  });
+
+  test('is extended by a message, but never beyond its absolute limit, which never moves (G8)', async () => {
+    const before = await stored(relay.sessions, id);
+    await (await relay.send(cookie)).text();
+    const after = await stored(relay.sessions, id);
+    expect(after?.idleExpiresAt).toBeGreaterThan(before?.idleExpiresAt as number);
+    // The relay's own idle limit of 30 minutes is longer than what is left of this session.
+    expect(after?.idleExpiresAt).toBe(before?.absoluteExpiresAt);
+    expect(after?.absoluteExpiresAt).toBe(before?.absoluteExpiresAt);
+  });
+
+  test.each([
+    ['idle', { idleExpiresAt: Date.now() - 1 }],
+    ['absolute', { absoluteExpiresAt: Date.now() - 1 }],
+  ])('is dead after its %s limit, and no message brings it back (G8)', async (_which, past) => {
+    await change(relay.sessions, id, past);
+    const before = await stored(relay.sessions, id);
+    expectProblem(await session(), 401, 'unauthenticated');
+    expect((await relay.send(cookie)).status).toBe(401);
+    expect(await stored(relay.sessions, id)).toEqual(before);
+  });
+
+  test('that nobody signed in to is nobody’s', async () => {
+    await change(relay.sessions, id, { user: undefined } as object);
+    expectProblem(await session(), 401, 'unauthenticated');
+  });
+});
+
+describe('the limits', () => {
+  test('start as asked, the idle one never beyond the absolute one', () => {
+    expect(startSession(USER, { idleMs: 10, absoluteMs: 30 }, 1000)).toEqual({
+      user: USER,
+      idleExpiresAt: 1010,
+      absoluteExpiresAt: 1030,
+    });
+    expect(startSession(USER, { idleMs: 50, absoluteMs: 30 }, 1000).idleExpiresAt).toBe(1030);
+  });
+
+  test('extend the idle one from the moment of use', () => {
+    const started = startSession(USER, { idleMs: 10, absoluteMs: 30 }, 1000);
+    const limits = { idleMs: 10, absoluteMs: 30 };
+    expect([1005, 1020, 1025].map((now) => extendedIdleLimit(started, limits, now))).toEqual([
+      1015, 1030, 1030,
+    ]);
+  });
+
+  test('are the first moment at which the session is dead', () => {
+    const started = startSession(USER, { idleMs: 10, absoluteMs: 10 }, 1000);
+    expect([999, 1009, 1010, 1011].map((now) => isLive(started, now))).toEqual([true, true, false, false]);
+    expect(isLive({ ...started, idleExpiresAt: 2000 }, 1010)).toBe(false);
+    expect(isLive({ ...started, absoluteExpiresAt: 2000 }, 1010)).toBe(false);
+    expect(isLive(undefined, 0)).toBe(false);
+  });
+});

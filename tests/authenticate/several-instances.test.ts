@@ -1,0 +1,113 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { expectProblem } from '../support/call.ts';
+import { type Instances, startInstances } from '../support/instances.ts';
+import { type RawClient, rawClient } from '../support/raw-client.ts';
+import { LAST_CHUNK } from '../support/raw-upstream.ts';
+import { describeWithRedis, type RedisServer } from '../support/redis.ts';
+import { CANARY, type TestRelay } from '../support/relay.ts';
+import { idOf, signedCookie } from '../support/sessions.ts';
+
+const OLD = CANARY.sessionSecret;
+const NEW = 'canary-new-session-secret-abcdef-9876543210';
+
+let all: Instances | undefined;
+afterEach(async () => {
+  await all?.close();
+  all = undefined;
+});
+
+const start = async (...secrets: string[]) => {
+  const environment = secrets.map((SESSION_SECRETS) => ({ SESSION_SECRETS }));
+  all = await startInstances({ count: secrets.length, shared: true, environment });
+  return all;
+};
+const signIn = (at: number) => ((all as Instances).relays[at] as TestRelay).signIn();
+const status = async (at: number, cookie: string) => (await all?.get(at, '/auth/session', cookie))?.status;
+
+describeWithRedis('sessions of several instances', () => {
+  test('are the same at each, whichever signed in, and whichever signs out', async () => {
+    const { stream, get, post } = await start(OLD, OLD);
+    const cookie = await signIn(0);
+    const shown = await get(0, '/auth/session', cookie);
+    expect(await get(1, '/auth/session', cookie)).toMatchObject({ status: 200, body: shown.body });
+    (await stream(1, cookie)).upstream.write(LAST_CHUNK);
+    // What a message at one extends is extended at the other.
+    const extended = JSON.parse((await get(0, '/auth/session', cookie)).body);
+    const before = JSON.parse(shown.body);
+    expect(Date.parse(extended.idleExpiresAt)).toBeGreaterThan(Date.parse(before.idleExpiresAt));
+    expect(extended.absoluteExpiresAt).toBe(before.absoluteExpiresAt);
+    expect((await post(1, '/auth/logout', cookie)).status).toBe(204);
+    expectProblem(await get(0, '/auth/session', cookie), 401, 'unauthenticated');
+    expectProblem(await post(0, '/auth/logout', cookie), 401, 'unauthenticated');
+  });
+
+  test('outlive a rotation of the secrets, one instance after the other (G11)', async () => {
+    await start(OLD, `${OLD},${NEW}`, `${NEW},${OLD}`, NEW);
+    const [ofOld, ofBoth, ofNew] = await Promise.all([signIn(0), signIn(1), signIn(2)]);
+    for (const [cookie, secret] of [
+      [ofOld, OLD],
+      [ofBoth, OLD],
+      [ofNew, NEW],
+    ] as const) {
+      expect(decodeURIComponent(cookie)).toBe(decodeURIComponent(signedCookie(idOf(cookie), secret)));
+    }
+    const seen = (cookie: string) => Promise.all([0, 1, 2, 3].map((at) => status(at, cookie)));
+    // Neighbours in the order of a rotation can always read each other's cookies.
+    expect(await seen(ofOld)).toEqual([200, 200, 200, 401]);
+    expect(await seen(ofBoth)).toEqual([200, 200, 200, 401]);
+    expect(await seen(ofNew)).toEqual([401, 200, 200, 200]);
+  });
+});
+
+describeWithRedis('what is asked of Redis for its session', () => {
+  let redis: RedisServer;
+  let cookie: string;
+  let monitor: RawClient;
+  beforeEach(async () => {
+    ({ redis } = (await start(OLD)) as Instances & { redis: RedisServer });
+    cookie = await signIn(0);
+    // The scripts are known to Redis from then on.
+    (await (all as Instances).stream(0, cookie)).upstream.write(LAST_CHUNK);
+    monitor = rawClient(Number(new URL(redis.url).port), 'MONITOR\r\n');
+    await monitor.waitFor('+OK\r\n');
+  });
+  afterEach(() => void monitor.socket.destroy());
+
+  /** The commands about sessions that came from the relay, by name; what scripts do within Redis is not among them. */
+  async function asked(act: () => Promise<unknown>): Promise<string[]> {
+    await act();
+    await redis.command('ECHO', 'that was all');
+    await monitor.waitFor('that was all');
+    const lines = [...monitor.text().matchAll(/^\+[\d.]+ \[0 127\.0\.0\.1:\d+\] "(\w+)"(.*)$/gm)];
+    return lines
+      .filter(([, , rest = '']) => rest.includes('"bot-relay:session:'))
+      .map(([, name = '']) => name);
+  }
+
+  test('is, for a message, to be read once and extended once; nothing for each chunk (G8)', async () => {
+    const names = await asked(async () => {
+      const open = await (all as Instances).stream(0, cookie);
+      for (let n = 0; n < 50; n += 1) {
+        open.event(`data: ${n}\n\n`);
+        await sleep(5);
+      }
+      await open.client.waitFor('data: 49\n\n');
+      open.upstream.write(LAST_CHUNK);
+      expect(await open.over()).toMatchObject({ complete: true });
+    });
+    expect(names.map((name) => name.toUpperCase())).toEqual(['GET', 'EVALSHA']);
+  });
+
+  test('is to be read once where nothing follows from it, and nothing for a forged cookie (G9)', async () => {
+    const { get } = all as Instances;
+    expect(await asked(() => get(0, '/auth/session', signedCookie(idOf(cookie), 'x'.repeat(32))))).toEqual(
+      [],
+    );
+    expect(await asked(() => get(0, '/auth/session', cookie))).toEqual(['GET']);
+  });
+
+  test('is two things at a sign-in: the old one is removed, the new one set', async () => {
+    expect(await asked(() => signIn(0))).toEqual(['EVALSHA', 'EVALSHA']);
+  });
+});

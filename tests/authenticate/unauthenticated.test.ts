@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { call, expectProblem } from '../support/call.ts';
+import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
+import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
+
+let upstream: RawUpstream;
+let relay: TestRelay;
+beforeAll(async () => {
+  upstream = await startRawUpstream(() => {});
+  relay = await startRelay(upstream.url);
+});
+afterAll(async () => {
+  await relay.close();
+  await upstream.close();
+});
+
+const accepts = [
+  'text/event-stream',
+  '*/*',
+  'text/html',
+  'text/html,application/xhtml+xml;q=0.9',
+  'nonsense',
+  '',
+];
+const routes = [
+  ['POST', BOT_PATH],
+  ['GET', '/auth/session'],
+  ['POST', '/auth/logout'],
+  ['POST', '/auth/logout-all'],
+] as const;
+
+describe('without a session', () => {
+  test.each(routes.flatMap((route) => accepts.map((accept) => [...route, accept] as const)))(
+    '%s %s that accepts "%s" is 401 in JSON, no redirect and no login box (G13)',
+    async (method, path, accept) => {
+      const headers = {
+        Accept: accept,
+        'Content-Type': 'application/json',
+        'X-Requested-With': 'XMLHttpRequest',
+      };
+      const answer = await call(relay.port, path, {
+        method,
+        headers,
+        ...(method === 'POST' ? { body: MESSAGE } : {}),
+      });
+      expectProblem(answer, 401, 'unauthenticated');
+      expect(answer.headers).not.toHaveProperty('www-authenticate');
+      expect(answer.headers).not.toHaveProperty('location');
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+      expect(upstream.sockets).toHaveLength(0);
+    },
+  );
+});

@@ -1,0 +1,153 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { readBotsFile } from '../../src/bots/bots-file.ts';
+import { type ConfigError, loadConfig } from '../../src/config.ts';
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'bot-relay-bots-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const BOTS = ['acme/*', 'other/helper'];
+
+function write(name: string, content: unknown): string {
+  const path = join(folder, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+const read = (content: unknown) => readBotsFile(write('bots.json', content), BOTS);
+
+describe('a bots file', () => {
+  test('gives bots keys, inline or by a file beside it, and a rate limit', () => {
+    mkdirSync(join(folder, 'keys'));
+    const keysFile = write('keys/helper', 'key-3\nkey-4\n');
+    const { own, problems, keyFiles } = read({
+      'acme/one': { keys: ['key-1', 'key,2', 'key-1'], rateLimit: 3 },
+      'other/helper': { keysFile: 'keys/helper' },
+      'acme/two': { keysFile },
+      '*/helper': { rateLimit: 1_000_000 },
+    });
+    expect(problems).toEqual([]);
+    expect(keyFiles).toEqual([keysFile, keysFile]);
+    expect(own['acme/one']?.keys?.map((key) => key.open())).toEqual(['key-1', 'key,2']);
+    expect(own['other/helper']?.keys?.map((key) => key.open())).toEqual(['key-3', 'key-4']);
+    expect(own['acme/two']?.keys?.map((key) => key.open())).toEqual(['key-3', 'key-4']);
+    expect(own['acme/one']?.rateLimit).toBe(3);
+    expect(own['*/helper']).toEqual({ rateLimit: 1_000_000 });
+  });
+
+  test.each([
+    ['nothing', '', 'BOTS_FILE names an empty file'],
+    [
+      'no JSON',
+      '{"acme/one": {"keys": ["canary-key"',
+      'BOTS_FILE must hold a JSON object with an entry per bot',
+    ],
+    ['a list', ['canary'], 'BOTS_FILE must hold a JSON object with an entry per bot'],
+    ['an entry that is none', { 'acme/one': 'canary' }, /^BOTS_FILE: acme\/one must be an object/],
+    [
+      'a word it does not know',
+      { 'acme/one': { rateLimit: 1, canary: 1 } },
+      /^BOTS_FILE: acme\/one must be an object with no more/,
+    ],
+    ['an entry that sets nothing', { 'acme/one': {} }, 'BOTS_FILE: acme/one sets nothing'],
+    ['no keys', { 'acme/one': { keys: [] } }, 'BOTS_FILE: acme/one keys must not be an empty list'],
+    ['keys that are no list', { 'acme/one': { keys: 'canary' } }, 'BOTS_FILE: acme/one keys must be a list'],
+    ['keys that are no texts', { 'acme/one': { keys: [1, 2] } }, 'BOTS_FILE: acme/one keys must hold texts'],
+    [
+      'keys that no header can carry',
+      { 'acme/one': { keys: ['canary key', 'canary\n'] } },
+      'BOTS_FILE: acme/one keys holds a value with white space or characters that no header can carry',
+    ],
+    [
+      'both kinds of keys',
+      { 'acme/one': { keys: ['canary'], keysFile: 'x' } },
+      'BOTS_FILE: acme/one has both keys and keysFile',
+    ],
+    ['a path that is none', { 'acme/one': { keysFile: '' } }, 'BOTS_FILE: acme/one keysFile must be a path'],
+    [
+      'a file that is not there',
+      { 'acme/one': { keysFile: 'canary' } },
+      'BOTS_FILE: acme/one keysFile names a file that cannot be read (ENOENT)',
+    ],
+    [
+      'a limit that is none',
+      { 'acme/one': { rateLimit: '5' } },
+      /acme\/one rateLimit must be a whole number from 1 to/,
+    ],
+    [
+      'a limit of zero',
+      { 'acme/one': { rateLimit: 0 } },
+      /acme\/one rateLimit must be a whole number from 1 to/,
+    ],
+    [
+      'half a limit',
+      { 'acme/one': { rateLimit: 1.5 } },
+      /acme\/one rateLimit must be a whole number from 1 to/,
+    ],
+    ['a name that is none', { canary: { rateLimit: 1 } }, 'BOTS_FILE: entry 1 is not named namespace/bot'],
+    [
+      'a bot that is not on the list',
+      { 'acme/one': { rateLimit: 1 }, 'canary/one': { rateLimit: 1 } },
+      'BOTS_FILE: entry 2 is a bot that BOTS does not let through',
+    ],
+  ])('with %s is one problem, which shows no value', (_what, content, problem) => {
+    const { problems } = read(content);
+    expect(problems).toEqual([typeof problem === 'string' ? problem : expect.stringMatching(problem)]);
+    expect(problems.join()).not.toMatch(/canary/);
+  });
+
+  test('with keys in a file that cannot be used is a problem as well', () => {
+    const keysFile = write('spaces', 'canary key\ncanary other');
+    const { problems } = read({ 'acme/one': { keysFile } });
+    expect(problems).toEqual([
+      'BOTS_FILE: acme/one keysFile holds a value with white space or characters that no header can carry',
+    ]);
+  });
+
+  test('has all its problems named at once', () => {
+    const { problems } = read({ 'acme/one': { keys: [], rateLimit: 0 }, 'acme/two': {}, 'no/bot': {} });
+    expect(problems).toHaveLength(5);
+  });
+});
+
+describe('BOTS_FILE', () => {
+  const environment = {
+    UPSTREAM_BASE_URL: 'http://localhost:1',
+    UPSTREAM_API_KEYS: 'canary-key',
+    BOTS: 'acme/helper',
+  };
+  const problemsOf = (variables: Record<string, string>) => {
+    try {
+      return loadConfig(variables) && [];
+    } catch (error) {
+      return (error as ConfigError).problems;
+    }
+  };
+
+  test('is part of the configuration, and of its problems', () => {
+    const BOTS_FILE = write('good.json', { 'acme/helper': { keys: ['own'], rateLimit: 2 } });
+    const { upstream } = loadConfig({ ...environment, BOTS_FILE });
+    expect(upstream.own['acme/helper']).toMatchObject({ rateLimit: 2 });
+    expect(Object.isFrozen(upstream.own['acme/helper']?.keys)).toBe(true);
+    expect(problemsOf({ ...environment, BOTS: 'acme/other', BOTS_FILE, PORT: 'x' })).toEqual([
+      'PORT must be a whole number from 0 to 65535',
+      'BOTS_FILE: entry 1 is a bot that BOTS does not let through',
+    ]);
+  });
+
+  test('needs a bot service', () => {
+    const BOTS_FILE = write('demo.json', { 'demo/echo': { rateLimit: 2 } });
+    expect(problemsOf({ BOTS_FILE, BOTS: 'demo/echo' })).toEqual([
+      'UPSTREAM_BASE_URL must be set with BOTS_FILE',
+    ]);
+    expect(problemsOf({ BOTS_FILE: 'missing', BOTS: 'demo/echo' })).toEqual([
+      'BOTS_FILE names a file that cannot be read (ENOENT)',
+      'UPSTREAM_BASE_URL must be set with BOTS_FILE',
+    ]);
+  });
+});

@@ -1,0 +1,167 @@
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { type FileChanges, fileChanges } from '../../src/bots/file-changes.ts';
+import { until } from '../support/pair.ts';
+
+const LOOK_MS = 60;
+
+let folder: string;
+let path: string;
+let seen: string[];
+let changes: FileChanges;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'bot-relay-changes-'));
+  path = join(folder, 'keys');
+  writeFileSync(path, 'old');
+  seen = [];
+});
+afterEach(() => {
+  changes.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** What the file holds, or why it cannot be read. */
+function content(): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? '';
+  }
+}
+
+/** Watches the file, and resolves once it has been read for the first time. */
+async function watch(): Promise<void> {
+  changes = fileChanges({
+    files: () => [path],
+    onChange: () => void seen.push(content()),
+    lookEveryMs: LOOK_MS,
+  });
+  await until(() => seen.length === 1);
+  seen = [];
+}
+
+describe('a file is read again', () => {
+  test('when it is written in place', async () => {
+    await watch();
+    writeFileSync(path, 'new');
+    await until(() => seen.length > 0);
+    expect(seen).toEqual(['new']);
+  });
+
+  test('when it is renamed over, again and again', async () => {
+    await watch();
+    for (const text of ['one', 'two', 'six']) {
+      writeFileSync(`${path}.tmp`, text);
+      renameSync(`${path}.tmp`, path);
+      await until(() => seen.at(-1) === text);
+    }
+    expect(seen).toEqual(['one', 'two', 'six']);
+  });
+
+  test('when a folder that it is in is swapped behind a symbolic link, as Kubernetes does', async () => {
+    const put = (version: string, text: string) => {
+      mkdirSync(join(folder, version));
+      writeFileSync(join(folder, version, 'keys'), text);
+      symlinkSync(version, join(folder, '..data_tmp'));
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+    };
+    unlinkSync(path);
+    put('..2026_01', 'old');
+    symlinkSync('..data/keys', path);
+    await watch();
+    for (const [version, text] of [
+      ['..2026_02', 'new'],
+      ['..2026_03', 'one'],
+    ] as const) {
+      put(version, text);
+      await until(() => seen.at(-1) === text);
+    }
+    expect(seen).toEqual(['new', 'one']);
+  });
+
+  test('when it has gone, and when it comes back', async () => {
+    await watch();
+    unlinkSync(path);
+    await until(() => seen.length > 0);
+    writeFileSync(path, 'back');
+    await until(() => seen.length > 1);
+    expect(seen).toEqual(['ENOENT', 'back']);
+  });
+
+  test('when it was changed before the first look', async () => {
+    changes = fileChanges({
+      files: () => [path],
+      onChange: () => void seen.push(content()),
+      lookEveryMs: LOOK_MS,
+    });
+    writeFileSync(path, 'new');
+    await until(() => seen.length > 0);
+    expect(seen).toEqual(['new']);
+  });
+
+  test('at once when that is asked for, changed or not', async () => {
+    await watch();
+    changes.readNow();
+    expect(seen).toEqual(['old']);
+    writeFileSync(path, 'new');
+    changes.readNow();
+    expect(seen).toEqual(['old', 'new']);
+    // And not once more for the same change.
+    await sleep(4 * LOOK_MS);
+    expect(seen).toEqual(['old', 'new']);
+  });
+
+  test('when it is one that joined the files later', async () => {
+    const other = join(folder, 'other');
+    writeFileSync(other, '1');
+    let files = [path];
+    let reads = 0;
+    changes = fileChanges({ files: () => files, onChange: () => void reads++, lookEveryMs: LOOK_MS });
+    await until(() => reads === 1);
+    files = [path, other];
+    await until(() => reads === 2);
+    writeFileSync(other, '2');
+    await until(() => reads === 3);
+  });
+});
+
+describe('a file is not read', () => {
+  test('while it is being written', async () => {
+    await watch();
+    writeFileSync(path, '');
+    // Somebody who writes slowly, and yet never stands still from one look to the next.
+    for (const part of 'half-written'.split('')) {
+      appendFileSync(path, part);
+      await sleep(LOOK_MS / 3);
+    }
+    await until(() => seen.length > 0);
+    expect(seen).toEqual(['half-written']);
+  });
+
+  test('when nothing has changed', async () => {
+    await watch();
+    await sleep(5 * LOOK_MS);
+    expect(seen).toEqual([]);
+  });
+
+  test('after close', async () => {
+    await watch();
+    changes.close();
+    writeFileSync(path, 'new');
+    await sleep(4 * LOOK_MS);
+    expect(seen).toEqual([]);
+  });
+});

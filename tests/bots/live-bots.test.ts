@@ -1,0 +1,325 @@
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { call } from '../support/call.ts';
+import { type Pair, plainAnswer, startPair, until } from '../support/pair.ts';
+import { wholeStream } from '../support/raw-upstream.ts';
+import { CANARY } from '../support/relay.ts';
+import { samplesOf, total } from '../support/samples.ts';
+
+const OWN_PATH = '/generic/ns/acme/bot-provider/own/message/sse';
+const STREAM = wholeStream('data: a\n\n');
+const REFUSAL = plainAnswer('401 No', []);
+
+let folder: string;
+let pair: Pair;
+/** The keys that the bot service takes. */
+let valid: Set<string>;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'bot-relay-reload-'));
+  valid = new Set([CANARY.key, CANARY.secondKey]);
+});
+afterEach(async () => {
+  await pair.close();
+  rmSync(folder, { recursive: true });
+});
+
+const put = (name: string, content: string | object) => {
+  const path = join(folder, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+};
+
+async function start(environment: Record<string, string>) {
+  pair = await startPair(
+    (socket, { all }) => void socket.write(valid.has(all('x-api-key')[0] ?? '') ? STREAM : REFUSAL),
+    { BOTS: 'acme/helper,acme/own', UPSTREAM_API_KEYS: '', ...environment },
+  );
+}
+const startWithKeys = (text: string) => start({ UPSTREAM_API_KEYS_FILE: put('keys', text) });
+const startWithBots = (own: object) =>
+  start({ UPSTREAM_API_KEYS: CANARY.key, BOTS_FILE: put('bots.json', own) });
+
+/** Sends a message; returns the key that it came with last, or its status if it failed. */
+async function keyOf(path?: string): Promise<string | number> {
+  const response = await pair.relay.send(pair.cookie, path ? { path } : {});
+  await response.text();
+  return response.status === 200
+    ? (pair.upstream.requests.at(-1)?.all('x-api-key')[0] ?? '')
+    : response.status;
+}
+const logged = (msg: string) => pair.relay.logs.filter((line) => String(line.msg).startsWith(msg));
+/** Resolves once the files were read again `times`, and could be used. */
+const reloaded = (times = 1) => until(() => logged('reloaded').length === times);
+const failed = () => until(() => pair.relay.bots.lastFailure() !== undefined);
+
+describe('a file of keys that changes', () => {
+  test.each([
+    ['written in place', (path: string, text: string) => writeFileSync(path, text)],
+    [
+      'renamed over',
+      (path: string, text: string) => {
+        writeFileSync(`${path}.new`, text);
+        renameSync(`${path}.new`, path);
+      },
+    ],
+  ])('when it is %s, counts from the next message on (O7)', async (_how, change) => {
+    await startWithKeys(`${CANARY.key}\n`);
+    expect(await keyOf()).toBe(CANARY.key);
+    change(join(folder, 'keys'), `${CANARY.secondKey}\n${CANARY.key}\n`);
+    await reloaded();
+    expect(await keyOf()).toBe(CANARY.secondKey);
+  });
+
+  test('when a symbolic link is swapped, counts from the next message on (O7)', async () => {
+    const version = (name: string, keys: string) => {
+      mkdirSync(join(folder, name));
+      put(`${name}/keys`, keys);
+      symlinkSync(name, join(folder, 'tmp'));
+      renameSync(join(folder, 'tmp'), join(folder, '..data'));
+    };
+    version('..1', CANARY.key);
+    symlinkSync('..data/keys', join(folder, 'keys'));
+    await start({ UPSTREAM_API_KEYS_FILE: join(folder, 'keys') });
+    expect(await keyOf()).toBe(CANARY.key);
+    version('..2', CANARY.secondKey);
+    await reloaded();
+    expect(await keyOf()).toBe(CANARY.secondKey);
+  });
+
+  test('to a key that does not work, leaves the one behind it to serve, and the log says so (O7)', async () => {
+    await startWithKeys(CANARY.key);
+    put('keys', `bad-key,${CANARY.key}`);
+    await reloaded();
+    expect(await keyOf()).toBe(CANARY.key);
+    expect(pair.upstream.requests.map(({ all }) => all('x-api-key')[0])).toEqual(['bad-key', CANARY.key]);
+    expect(logged('upstream key rejected')).toMatchObject([
+      { level: 'warn', keyFingerprint: pair.relay.bots.keyRings.keys()[0]?.fingerprint },
+    ]);
+  });
+
+  test('has its new keys counted from 0 on, so that the first refusal is an increase', async () => {
+    await start({ UPSTREAM_API_KEYS_FILE: put('keys', CANARY.key), METRICS_PORT: '9090' });
+    put('keys', `${CANARY.secondKey}\n${CANARY.key}\n`);
+    await reloaded();
+    const key = pair.relay.bots.keyRings.keys()[0]?.fingerprint;
+    const known = samplesOf(await pair.relay.metricsText()).filter(({ labels }) => labels.key === key);
+    expect(known.map(({ value }) => value)).toEqual(known.map(() => 0));
+    expect(known.map(({ labels }) => labels.outcome)).toContain('key_rejected');
+  });
+
+  test('is told in the log by fingerprints, once', async () => {
+    await startWithKeys(CANARY.key);
+    put('keys', `${CANARY.secondKey},${CANARY.key}`);
+    await reloaded();
+    const keys = pair.relay.bots.keyRings.keys().map(({ fingerprint }) => fingerprint);
+    expect(keys).toHaveLength(2);
+    expect(logged('reloaded')).toMatchObject([{ level: 'info', settings: { keys, own: {} } }]);
+    await sleep(300);
+    expect(logged('reloaded')).toHaveLength(1);
+  });
+
+  test('is not taken while it is half written (O7)', async () => {
+    await startWithKeys(CANARY.key);
+    const path = put('keys', '');
+    const messages: Promise<string | number>[] = [];
+    for (const part of `${CANARY.secondKey}\n${CANARY.key}`.match(/.{1,6}|\n/g) ?? []) {
+      appendFileSync(path, part);
+      messages.push(keyOf());
+      await sleep(15);
+    }
+    expect(new Set(await Promise.all(messages))).toEqual(new Set([CANARY.key]));
+    await reloaded();
+    expect(await keyOf()).toBe(CANARY.secondKey);
+    expect(logged('upstream key rejected')).toEqual([]);
+    expect(logged('reload failed')).toEqual([]);
+  });
+});
+
+describe('a file that cannot be used', () => {
+  test.each([
+    ['is empty', () => void put('keys', ''), 'UPSTREAM_API_KEYS_FILE names an empty file'],
+    [
+      'is gone',
+      () => unlinkSync(join(folder, 'keys')),
+      'UPSTREAM_API_KEYS_FILE names a file that cannot be read (ENOENT)',
+    ],
+    [
+      'holds no keys',
+      () => void put('keys', `two words\n${CANARY.secondKey} x`),
+      'UPSTREAM_API_KEYS_FILE holds a value with white space or characters that no header can carry',
+    ],
+  ])('because it %s leaves everything as it was, and says so loudly, once', async (_why, spoil, problem) => {
+    await startWithKeys(CANARY.key);
+    spoil();
+    await failed();
+    expect(await keyOf()).toBe(CANARY.key);
+    expect(pair.relay.bots.lastFailure()?.problems).toEqual([problem]);
+    expect(Date.now() - Number(pair.relay.bots.lastFailure()?.at)).toBeLessThan(60_000);
+    await sleep(300);
+    expect(logged('reload failed')).toMatchObject([{ level: 'error', problems: [problem] }]);
+  });
+
+  test('is counted, and so is one that succeeds', async () => {
+    await start({
+      UPSTREAM_API_KEYS: CANARY.key,
+      BOTS_FILE: put('bots.json', { 'acme/own': { rateLimit: 7 } }),
+      METRICS_PORT: '9090',
+    });
+    const counts = async () => {
+      const text = await pair.relay.metricsText();
+      return ['ok', 'failed'].map((outcome) => total(text, 'bot_relay_reloads_total', { outcome }));
+    };
+    expect(await counts()).toEqual([0, 0]);
+    put('bots.json', '{');
+    await failed();
+    expect(await counts()).toEqual([0, 1]);
+    put('bots.json', { 'acme/own': { rateLimit: 8 } });
+    await until(() => pair.relay.bots.lastFailure() === undefined);
+    expect(await counts()).toEqual([1, 1]);
+  });
+
+  test('is told to who asks whether the relay is ready, which it is', async () => {
+    await startWithBots({ 'acme/own': { rateLimit: 7 } });
+    const ready = async () => {
+      const { status, body } = await call(pair.relay.port, '/readyz');
+      return { status, checks: JSON.parse(body).checks };
+    };
+    expect(await ready()).toEqual({ status: 200, checks: { accepting: 'ok' } });
+    put('bots.json', '{"acme/own": {"keys": ["canary-api-key');
+    await failed();
+    expect(await ready()).toEqual({
+      status: 200,
+      checks: { accepting: 'ok', configuration: 'last reload failed' },
+    });
+    expect(pair.relay.bots.limitOf('acme/own')).toBe(7);
+    put('bots.json', { 'acme/own': { rateLimit: 8 } });
+    await reloaded();
+    expect(await ready()).toEqual({ status: 200, checks: { accepting: 'ok' } });
+    expect(pair.relay.bots.limitOf('acme/own')).toBe(8);
+  });
+
+  test('changes nothing else either: all files count together or not at all', async () => {
+    const keys = put('keys', CANARY.key);
+    await start({
+      UPSTREAM_API_KEYS_FILE: keys,
+      BOTS_FILE: put('bots.json', { 'acme/own': { rateLimit: 7 } }),
+    });
+    put('bots.json', { 'elsewhere/own': { rateLimit: 7 } });
+    put('keys', CANARY.secondKey);
+    await failed();
+    expect(await keyOf()).toBe(CANARY.key);
+    put('bots.json', {});
+    await reloaded();
+    expect(await keyOf()).toBe(CANARY.secondKey);
+  });
+});
+
+describe('a bots file that changes', () => {
+  test('gives a bot keys of its own, and takes them again', async () => {
+    await startWithBots({});
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
+    put('bots.json', { 'acme/own': { keys: [CANARY.secondKey] } });
+    await reloaded(1);
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
+    expect(await keyOf()).toBe(CANARY.key);
+    put('bots.json', {});
+    await reloaded(2);
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
+  });
+
+  test('is followed by the files that it names', async () => {
+    await startWithBots({});
+    put('own-keys', CANARY.key);
+    put('bots.json', { 'acme/own': { keysFile: 'own-keys' } });
+    await reloaded(1);
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
+    put('own-keys', CANARY.secondKey);
+    await reloaded(2);
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
+  });
+
+  test('may name a file that comes later', async () => {
+    await startWithBots({});
+    put('bots.json', { 'acme/own': { keysFile: 'own-keys' } });
+    await failed();
+    expect(pair.relay.bots.lastFailure()?.problems).toEqual([
+      'BOTS_FILE: acme/own keysFile names a file that cannot be read (ENOENT)',
+    ]);
+    await sleep(300);
+    put('own-keys', CANARY.secondKey);
+    await reloaded();
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
+    expect(logged('reload failed')).toHaveLength(1);
+  });
+});
+
+describe('reload()', () => {
+  test('reads the files at once', async () => {
+    await startWithKeys(CANARY.key);
+    put('keys', CANARY.secondKey);
+    pair.relay.bots.reload();
+    expect(await keyOf()).toBe(CANARY.secondKey);
+  });
+
+  test('says what came of it, also if that is nothing new', async () => {
+    await startWithKeys(CANARY.key);
+    pair.relay.bots.reload();
+    expect(logged('reloaded')).toHaveLength(1);
+    put('keys', '');
+    pair.relay.bots.reload();
+    pair.relay.bots.reload();
+    expect(logged('reload failed')).toHaveLength(2);
+    await sleep(300);
+    expect(logged('reload')).toHaveLength(3);
+  });
+
+  test('has a key tried again that was refused', async () => {
+    valid = new Set([CANARY.secondKey]);
+    await start({ UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` });
+    expect([await keyOf(), await keyOf()]).toEqual([CANARY.secondKey, CANARY.secondKey]);
+    valid.add(CANARY.key);
+    pair.relay.bots.reload();
+    expect(await keyOf()).toBe(CANARY.key);
+  });
+
+  test('does nothing where there are none', async () => {
+    await start({ UPSTREAM_API_KEYS: CANARY.key });
+    pair.relay.bots.reload();
+    expect(await keyOf()).toBe(CANARY.key);
+    expect(pair.relay.bots.lastFailure()).toBeUndefined();
+  });
+});
+
+test('a message that has begun keeps the keys that it began with', async () => {
+  valid = new Set([CANARY.secondKey]);
+  let refuse = () => {};
+  pair = await startPair(
+    (socket, { all }) => {
+      if (valid.has(all('x-api-key')[0] ?? '')) socket.write(STREAM);
+      else refuse = () => void socket.write(REFUSAL);
+    },
+    { UPSTREAM_API_KEYS: '', UPSTREAM_API_KEYS_FILE: put('keys', `${CANARY.key},${CANARY.secondKey}`) },
+  );
+  const begun = pair.relay.send(pair.cookie);
+  await until(() => pair.upstream.requests.length === 1);
+  put('keys', 'another-key');
+  pair.relay.bots.reload();
+  refuse();
+  expect((await begun).status).toBe(200);
+  expect(pair.upstream.requests.map(({ all }) => all('x-api-key')[0])).toEqual([
+    CANARY.key,
+    CANARY.secondKey,
+  ]);
+});

@@ -1,0 +1,229 @@
+import tls from 'node:tls';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type Checked, checkEnvironment, runCheck } from '../support/check.ts';
+import { type Front, type FrontOptions, type Identity, selfSigned, startFront } from '../support/front.ts';
+import { stopProcesses } from '../support/process.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+let identity: Identity;
+let trustedBefore: readonly string[];
+beforeAll(() => {
+  identity = selfSigned();
+  trustedBefore = tls.getCACertificates('default');
+  tls.setDefaultCACertificates([identity.cert]);
+});
+afterAll(() => tls.setDefaultCACertificates(trustedBefore));
+
+let service: BotService;
+let front: Front;
+let relay: TestRelay;
+afterEach(async () => {
+  await relay.close();
+  await front.close();
+  await service.close();
+  await stopProcesses();
+});
+
+const SIGN_IN = { CHECK_PASSWORD: CANARY.password };
+
+interface Setup extends FrontOptions {
+  readonly args?: readonly string[];
+  /** What only the check is told. */
+  readonly differs?: Record<string, string>;
+  readonly more?: Record<string, string>;
+}
+
+/** Checks a relay behind a front, with the embedded bot service behind it. */
+async function check({
+  args = ['--user', USER.name],
+  differs,
+  more,
+  ...options
+}: Setup = {}): Promise<Checked> {
+  service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 40, silenceMs: 1_500 } });
+  front = await startFront(options);
+  const environment = { BOTS: 'demo/echo', PUBLIC_URL: front.url, ...more };
+  relay = await startRelay(service.url, environment);
+  front.leadTo(relay.port);
+  return runCheck(
+    ['--through', front.url, ...args],
+    checkEnvironment(service.url, { ...environment, ...SIGN_IN, ...differs }),
+  );
+}
+
+const problemsOf = ({ rows }: Checked) =>
+  rows.filter(({ state }) => state === 'problem').map(({ check }) => check);
+
+describe('the way through a load balancer that is as it should be', () => {
+  test('is good from the certificate to the sign-out, and leaves no session behind', async () => {
+    const checked = await check({ identity });
+    expect(problemsOf(checked)).toEqual([]);
+    expect([checked.code, checked.messages]).toEqual([0, 2]);
+    expect(checked.of('public address')).toEqual(['ok is PUBLIC_URL']);
+    expect(checked.of('TLS')).toEqual([
+      expect.stringMatching(
+        /^ok connected to 127\.0\.0\.1 in \d+ ms, TLSv1\.3; certificate of front\.test by front\.test, valid until \d{4}-\d\d-\d\d \((89|90) days\)$/,
+      ),
+    ]);
+    expect(checked.of('not signed in')).toEqual(['ok a message is refused with 401, as problem+json']);
+    expect(checked.of('cookie')).toEqual(['ok __Host-bot_relay_session, HttpOnly, SameSite=strict, Secure']);
+    expect(checked.of('session')).toEqual(['ok known on 5 of 5 new connections']);
+    expect(checked.of('headers')).toEqual(['ok as they should be', 'ok as they should be']);
+    expect(checked.of('arrival')).toEqual([
+      expect.stringMatching(/not buffered$/),
+      expect.stringMatching(/not buffered$/),
+    ]);
+    expect(checked.of('heartbeat')).toEqual([expect.stringMatching(/^note not seen in this answer/)]);
+    expect(checked.of('sign-out')).toEqual(['ok the session is over']);
+    const logouts = relay.logs.filter(({ route }) => route === '/auth/logout');
+    expect(logouts).toEqual([expect.objectContaining({ status: 204, userId: USER.name })]);
+  });
+
+  test('shows heartbeats where the bot is silent for long enough', async () => {
+    const checked = await check({ more: { BOTS: 'demo/slow', HEARTBEAT_MS: '400' } });
+    expect(checked.of('heartbeat')).toEqual([expect.stringMatching(/^ok seen [2345] of them/)]);
+    expect(checked.code).toBe(0);
+  });
+
+  test('is gone without a message with --no-messages', async () => {
+    const checked = await check({ args: ['--user', USER.name, '--no-messages'] });
+    expect([checked.code, checked.messages, checked.of('message')]).toEqual([0, 0, []]);
+    expect(checked.of('sign-in')).toEqual(['ok ada is signed in']);
+  });
+
+  test('is looked at as far as it goes without a sign-in', async () => {
+    const checked = await check({ args: [] });
+    expect([checked.code, checked.messages]).toEqual([0, 1]);
+    expect(checked.of('sign-in')).toEqual([expect.stringMatching(/^note left out/)]);
+  });
+
+  test('with a base path finds the relay below it', async () => {
+    const checked = await check({ more: { BASE_PATH: '/chat-api' } });
+    expect([checked.code, problemsOf(checked)]).toEqual([0, []]);
+  });
+});
+
+describe('a load balancer', () => {
+  test('that buffers is found out by what came straight from the service', async () => {
+    const checked = await check({ buffers: true });
+    expect([checked.code, problemsOf(checked)]).toEqual([1, ['arrival']]);
+    expect(checked.of('arrival')).toEqual([
+      expect.stringMatching(/^ok .*not buffered$/),
+      expect.stringMatching(/^problem .*in one moment: the load balancer buffers/),
+    ]);
+  });
+
+  test('that keeps heartbeats back is found out', async () => {
+    const checked = await check({
+      more: { BOTS: 'demo/slow', HEARTBEAT_MS: '0' },
+      differs: { HEARTBEAT_MS: '400' },
+    });
+    expect(problemsOf(checked)).toEqual(['heartbeat']);
+  });
+
+  test.each<[string, FrontOptions['tamper'], string]>([
+    [
+      'adds X-Powered-By',
+      (headers) => Object.assign(headers, { 'x-powered-by': 'thing' }),
+      'x-powered-by is there',
+    ],
+    ['drops X-Request-Id', (headers) => delete headers['x-request-id'], 'X-Request-Id is missing'],
+    [
+      'makes answers storable',
+      (headers) => Object.assign(headers, { 'cache-control': 'public' }),
+      'Cache-Control does not say no-',
+    ],
+    [
+      'shows the key',
+      (headers) => Object.assign(headers, { 'x-debug': CANARY.key }),
+      'one of them holds a secret',
+    ],
+  ])('that %s is found out', async (_what, tamper, fault) => {
+    const checked = await check({ tamper: tamper as NonNullable<typeof tamper> });
+    expect(checked.code).toBe(1);
+    expect(checked.of('headers')).toEqual([
+      expect.stringContaining(`problem ${fault}`),
+      expect.stringContaining(`problem ${fault}`),
+    ]);
+  });
+
+  test('that compresses the stream is found out', async () => {
+    const checked = await check({
+      buffers: true,
+      tamper: (headers) => {
+        if (/event-stream/.test(String(headers['content-type']))) headers['content-encoding'] = 'gzip';
+      },
+    });
+    expect(checked.of('headers')).toEqual(['ok as they should be', 'problem the stream is compressed']);
+  });
+
+  test('that rewrites the cookie is found out', async () => {
+    const checked = await check({
+      identity,
+      tamper: (headers) => {
+        const cookie = headers['set-cookie']?.[0];
+        if (cookie)
+          headers['set-cookie'] = [
+            cookie.replace('; HttpOnly', '').replace('; Secure', '; Domain=example.com'),
+          ];
+      },
+    });
+    expect(checked.of('cookie')).toEqual(['problem it is not HttpOnly; it is not Secure; it has a Domain']);
+  });
+
+  test('that loses the session is found out, and no message is sent', async () => {
+    const checked = await check({
+      answer: (req) => {
+        if (req.url === '/auth/session') delete req.headers.cookie;
+        return false;
+      },
+    });
+    expect(checked.of('session')).toEqual(['problem known on 0 of 5 new connections']);
+    expect([checked.of('message'), checked.messages]).toEqual([[], 1]);
+  });
+
+  test('that answers by itself is found out', async () => {
+    const checked = await check({
+      answer: (_req, res) => {
+        res.writeHead(502, { 'Content-Type': 'text/html', Server: 'front/1\u0085.2' }).end('<h1>Bad Gateway');
+        return true;
+      },
+    });
+    expect(problemsOf(checked)).toEqual(['not signed in']);
+    expect(checked.of('not signed in')).toEqual([
+      expect.stringMatching(/it is 502 \(text\/html, from front\/1\?\.2\) and not 401$/),
+    ]);
+  });
+
+  test('that redirects is found out, and not followed', async () => {
+    const checked = await check({
+      answer: (_req, res) => {
+        res.writeHead(301, { Location: 'https://elsewhere.example/' }).end();
+        return true;
+      },
+    });
+    expect(checked.of('not signed in')).toEqual([expect.stringMatching(/it is 301 \(no type, a redirect\)/)]);
+  });
+});
+
+describe('the relay that runs', () => {
+  test('may have another configuration', async () => {
+    const checked = await check({ differs: { BOTS: 'demo/guide' } });
+    expect(checked.of('message')).toEqual(['problem answered with 404 unknown_bot']);
+    expect(checked.of('sign-out')).toEqual(['ok the session is over']);
+  });
+
+  test('does not take a wrong password', async () => {
+    const checked = await check({ differs: { CHECK_PASSWORD: 'not this one' } });
+    expect(checked.of('sign-in')).toEqual(['problem answered with 401 invalid_credentials']);
+    expect(JSON.stringify(checked)).not.toContain('not this one');
+  });
+
+  test('is called by another address than it believes', async () => {
+    const checked = await check({ differs: { PUBLIC_URL: 'http://chat.example.com' } });
+    expect(checked.of('public address')).toEqual([
+      expect.stringMatching(/^problem PUBLIC_URL is http:\/\/chat\.example\.com, and this way is/),
+    ]);
+  });
+});

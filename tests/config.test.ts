@@ -1,0 +1,514 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { type Config, ConfigError, type Environment, loadConfig } from '../src/config.ts';
+import { VARIABLES } from '../src/config-variables.ts';
+
+const SECRET_A = 'Canary-0123456789-abcdefghij-ABCDEF';
+const SECRET_B = 'Canary-zyxwvutsrq-9876543210-FEDCBA';
+
+/** Everything that production asks for. */
+const PRODUCTION = {
+  NODE_ENV: 'production',
+  PUBLIC_URL: 'https://chat.example.com',
+  UPSTREAM_BASE_URL: 'https://bots.example.com/v1',
+  UPSTREAM_API_KEYS: 'canary-key-1',
+  BOTS: 'acme/helper',
+  SESSION_SECRETS: SECRET_A,
+} as const;
+
+const folder = mkdtempSync(join(tmpdir(), 'bot-relay-config-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function file(name: string, content: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+/** The problems of an environment; none if it is good. */
+function problemsOf(environment: Environment): readonly string[] {
+  try {
+    loadConfig(environment);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    for (const problem of error.problems) expect(error.message).toContain(`  - ${problem}`);
+    expect(error.message).toContain(` ${error.problems.length} problem`);
+    return error.problems;
+  }
+}
+
+const opened = (secrets: Config['session']['secrets']) => secrets.map((secret) => secret.open());
+
+const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
+  ['PORT', 0, 65535],
+  ['SHUTDOWN_DELAY_MS', 0, 2147483647],
+  ['SHUTDOWN_GRACE_MS', 0, 2147483647],
+  ['UPSTREAM_RESPONSE_TIMEOUT_MS', 1, 2147483647],
+  ['MAX_EXECUTION_MS', 1, 2147483647],
+  ['HEARTBEAT_MS', 0, 2147483647],
+  ['MAX_BODY_BYTES', 1, 268435456],
+  ['RATE_LIMIT', 1, 1000000],
+  ['RATE_WINDOW_MS', 1, 3600000],
+  ['RATE_MAX_WAIT_MS', 0, 600000],
+  ['MAX_STREAMS_PER_SESSION', 1, 1000000],
+  ['CLIENT_LIMIT_PER_ADDRESS', 0, 1000000000],
+  ['CLIENT_LIMIT_PER_SESSION', 0, 1000000000],
+  ['CLIENT_WINDOW_MS', 1, 86400000],
+  ['LOGIN_MAX_FAILURES', 1, 1000000],
+  ['LOGIN_WINDOW_MS', 1, 86400000],
+  ['SESSION_IDLE_MINUTES', 1, 525600],
+  ['SESSION_ABSOLUTE_HOURS', 1, 8760],
+];
+
+describe('what is not set', () => {
+  test('has the default of the design', () => {
+    const fallbacks = Object.entries(VARIABLES).map(([name, { fallback }]) => [name, fallback]);
+    expect(Object.fromEntries(fallbacks.filter(([, fallback]) => fallback !== undefined))).toEqual({
+      PORT: '3000',
+      LOG_LEVEL: 'info',
+      SHUTDOWN_DELAY_MS: '0',
+      SHUTDOWN_GRACE_MS: '185000',
+      UPSTREAM_RESPONSE_TIMEOUT_MS: '60000',
+      MAX_EXECUTION_MS: '180000',
+      HEARTBEAT_MS: '15000',
+      MAX_BODY_BYTES: '1048576',
+      RATE_LIMIT: '5',
+      RATE_WINDOW_MS: '1000',
+      RATE_MAX_WAIT_MS: '2000',
+      MAX_STREAMS_PER_SESSION: '8',
+      CLIENT_LIMIT_PER_ADDRESS: '3000',
+      CLIENT_LIMIT_PER_SESSION: '300',
+      CLIENT_WINDOW_MS: '60000',
+      LOGIN_MAX_FAILURES: '10',
+      LOGIN_WINDOW_MS: '600000',
+      SESSION_IDLE_MINUTES: '30',
+      SESSION_ABSOLUTE_HOURS: '8',
+      COOKIE_SAME_SITE: 'strict',
+      AUTH_MODE: 'password',
+      USERS_FILE: 'users.json',
+      OIDC_SCOPES: 'openid profile',
+    });
+  });
+
+  test('makes the demo, on loopback, with secrets of its own', () => {
+    const { publicUrl, ...config } = loadConfig({});
+    const someSecret = { fingerprint: expect.stringMatching(/^[0-9a-f]{8}$/) };
+    expect(publicUrl.href).toBe('http://localhost:3000/');
+    expect(config).toEqual({
+      demo: true,
+      production: false,
+      logLevel: 'info',
+      port: 3000,
+      host: '127.0.0.1',
+      basePath: '',
+      trustProxy: false,
+      allowedOrigins: [],
+      shutdown: { delayMs: 0, graceMs: 185_000 },
+      upstream: {
+        baseUrl: undefined,
+        apiKeys: [someSecret],
+        own: {},
+        keyFiles: { apiKeys: undefined, bots: undefined },
+        responseTimeoutMs: 60_000,
+        maxExecutionMs: 180_000,
+        heartbeatMs: 15_000,
+        forwardQuery: [],
+        userHeader: undefined,
+      },
+      bots: ['demo/echo'],
+      maxBodyBytes: 1_048_576,
+      rate: { limit: 5, windowMs: 1000, maxWaitMs: 2000 },
+      maxStreamsPerSession: 8,
+      clientLimits: { perAddress: 3000, perSession: 300, windowMs: 60_000 },
+      login: { maxFailures: 10, windowMs: 600_000 },
+      session: { secrets: [someSecret], idleMs: 1_800_000, absoluteMs: 28_800_000, sameSite: 'strict' },
+      usersFile: 'users.json',
+    });
+  });
+
+  test('gets new random secrets at every start', () => {
+    const [one, other] = [loadConfig({}), loadConfig({})];
+    expect(opened(one.session.secrets)).not.toEqual(opened(other.session.secrets));
+    expect(opened(one.upstream.apiKeys)).not.toEqual(opened(other.upstream.apiKeys));
+    expect(one.session.secrets[0]?.open()).toMatch(/^.{64}$/);
+  });
+
+  test('listens on every address once there is a bot service', () => {
+    expect(loadConfig(PRODUCTION)).toMatchObject({ demo: false, host: '0.0.0.0' });
+  });
+
+  test('is also what is set to nothing', () => {
+    const empty = Object.fromEntries(
+      Object.keys(VARIABLES).flatMap((name) => [
+        [name, ''],
+        [`${name}_FILE`, ''],
+      ]),
+    );
+    expect(loadConfig(empty)).toMatchObject({ demo: true, port: 3000, basePath: '', trustProxy: false });
+    expect(problemsOf({ ...PRODUCTION, UPSTREAM_API_KEYS: '' })).toEqual([
+      'UPSTREAM_API_KEYS must be set in production',
+    ]);
+  });
+});
+
+describe('what is set', () => {
+  const cases: [environment: Environment, expected: object][] = [
+    [{ HOST: '::1' }, { host: '::1' }],
+    [{ HOST: 'relay-1.internal.example' }, { host: 'relay-1.internal.example' }],
+    [{ HOST: 'fe80::1' }, { host: 'fe80::1' }],
+    [{ BASE_PATH: '/chat-api' }, { basePath: '/chat-api' }],
+    [{ BASE_PATH: '/a/b.c_~' }, { basePath: '/a/b.c_~' }],
+    [{ BASE_PATH: '/..a/b../...' }, { basePath: '/..a/b../...' }],
+    [{ TRUST_PROXY: '0' }, { trustProxy: 0 }],
+    [{ TRUST_PROXY: '2' }, { trustProxy: 2 }],
+    [{ TRUST_PROXY: '10.0.0.0/8, ::1,fd00::/128' }, { trustProxy: ['10.0.0.0/8', '::1', 'fd00::/128'] }],
+    [
+      { ALLOWED_ORIGINS: 'https://a.example.com, HTTP://B.example.com:80/' },
+      { allowedOrigins: ['https://a.example.com', 'http://b.example.com'] },
+    ],
+    [{ LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
+    [{ BOTS: 'acme/helper, */echo ,acme/*,*/*,' }, { bots: ['acme/helper', '*/echo', 'acme/*', '*/*'] }],
+    [{ FORWARD_QUERY: 'is_debug,a.b-c' }, { upstream: { forwardQuery: ['is_debug', 'a.b-c'] } }],
+    [{ USER_HEADER: 'X-User-Id' }, { upstream: { userHeader: 'X-User-Id' } }],
+    [{ COOKIE_SAME_SITE: 'lax' }, { session: { sameSite: 'lax' } }],
+    [{ COOKIE_SAME_SITE: 'none', PUBLIC_URL: 'https://chat.example.com' }, { session: { sameSite: 'none' } }],
+    [{ SESSION_IDLE_MINUTES: '2' }, { session: { idleMs: 120_000 } }],
+    [{ SESSION_ABSOLUTE_HOURS: '2' }, { session: { absoluteMs: 7_200_000 } }],
+    [{ USERS_FILE: '/etc/users.json' }, { usersFile: '/etc/users.json' }],
+    [{ MAX_BODY_BYTES: '10' }, { maxBodyBytes: 10 }],
+    [{ MAX_STREAMS_PER_SESSION: '3' }, { maxStreamsPerSession: 3 }],
+    [{ SHUTDOWN_DELAY_MS: '1', SHUTDOWN_GRACE_MS: '2' }, { shutdown: { delayMs: 1, graceMs: 2 } }],
+    [
+      { RATE_LIMIT: '1', RATE_WINDOW_MS: '2', RATE_MAX_WAIT_MS: '3' },
+      { rate: { limit: 1, windowMs: 2, maxWaitMs: 3 } },
+    ],
+    [
+      { UPSTREAM_RESPONSE_TIMEOUT_MS: '1', MAX_EXECUTION_MS: '2', HEARTBEAT_MS: '0' },
+      { upstream: { responseTimeoutMs: 1, maxExecutionMs: 2, heartbeatMs: 0 } },
+    ],
+  ];
+  test.each(cases)('%j is what the relay goes by', (environment, expected) => {
+    expect(loadConfig(environment)).toMatchObject(expected);
+  });
+
+  test('gives URLs as they are', () => {
+    const { publicUrl, upstream } = loadConfig(PRODUCTION);
+    expect(publicUrl.href).toBe('https://chat.example.com/');
+    expect(upstream.baseUrl?.href).toBe('https://bots.example.com/v1');
+    expect(loadConfig({ PORT: '8080' }).publicUrl.href).toBe('http://localhost:8080/');
+  });
+
+  test.each(WHOLE_NUMBERS)('%s goes from %i to %i', (name, min, max) => {
+    for (const value of [min, max]) expect(problemsOf({ [name]: String(value) })).toEqual([]);
+    for (const value of [min - 1, max + 1]) {
+      expect(problemsOf({ [name]: String(value) })).toEqual([
+        expect.stringMatching(`^${name} must be a whole number.* from ${min} to ${max}$`),
+      ]);
+    }
+  });
+
+  test('cannot be changed any more', () => {
+    const config = loadConfig({ ...PRODUCTION, TRUST_PROXY: '::1', FORWARD_QUERY: 'a' });
+    const visited: string[] = [];
+    const visit = (value: unknown, path: string) => {
+      if (typeof value !== 'object' || value === null || value instanceof URL) return;
+      visited.push(path);
+      expect({ path, frozen: Object.isFrozen(value) }).toEqual({ path, frozen: true });
+      for (const [name, inner] of Object.entries(value)) visit(inner, `${path}.${name}`);
+    };
+    visit(config, 'config');
+    expect(visited).toEqual(
+      expect.arrayContaining(['config', 'config.upstream.apiKeys.0', 'config.rate', 'config.bots']),
+    );
+  });
+});
+
+describe('what cannot be used is refused, naming the variable and never its value (O6)', () => {
+  const wrong: Record<string, string[]> = {
+    NODE_ENV: ['canary-env', 'Production', 'prod'],
+    BASE_PATH: [
+      'canary',
+      '/canary/',
+      '/canary//b',
+      '/canary b',
+      '/canary?x',
+      '/canary%2f',
+      '//canary',
+      '/.',
+      '/..',
+      '/canary/../b',
+      '/./canary',
+      '/canary/..',
+    ],
+    PUBLIC_URL: [
+      'canary.example.com',
+      'ftp://canary.example.com',
+      'https://canary.example.com/chat',
+      'https://canary@example.com',
+      'https://:canary@example.com',
+      'https://canary.example.com?x=1',
+      'https://canary.example.com#x',
+      'null',
+    ],
+    HOST: ['canary!', 'canary host', '-canary..b', 'canary:3000', 'https://canary'],
+    TRUST_PROXY: [
+      '0.0.0.0/0',
+      '::/0',
+      '10.0.0.1,0.0.0.0/0',
+      '10.0.0.0/00',
+      'true',
+      'canary',
+      '-1',
+      '100',
+      '10.0.0.0/33',
+      '::1/129',
+      '10.0.0.1/',
+      '1.2.3.4/8/8',
+      '::1,,::2',
+    ],
+    ALLOWED_ORIGINS: ['*', 'canary.example.com', 'https://a.example.com,canary', 'https://canary.com/x', ','],
+    LOG_LEVEL: ['canary-level', 'INFO'],
+    UPSTREAM_BASE_URL: [
+      'canary.example.com',
+      'file:///canary',
+      'https://canary@bots.example.com',
+      'https://bots.example.com?canary=1',
+      'https://bots.example.com#canary',
+    ],
+    UPSTREAM_API_KEYS: ['canary key', 'canary-ü', 'good,canary\tkey', ',\n,'],
+    BOTS: [
+      'canary',
+      'canary/',
+      '/canary',
+      'a/b/canary',
+      'canary/..',
+      './canary',
+      'canary/.',
+      '../canary',
+      'a/b,canary',
+      'a/can*ary',
+      'a/c%20anary',
+      '**/canary',
+      ',',
+    ],
+    FORWARD_QUERY: ['canary=1', 'canary&x', ','],
+    USER_HEADER: [
+      'canary header',
+      'canary:',
+      'X-API-KEY',
+      'cookie',
+      'Authorization',
+      'Content-Length',
+      'Host',
+    ],
+    SESSION_SECRETS: ['canary-too-short-0123456789', `${SECRET_A},canary-too-short`, ','],
+    COOKIE_SAME_SITE: ['canary', 'Strict'],
+    REDIS_URL: [
+      'canary',
+      'redis:canary',
+      'http://canary',
+      'redis://',
+      'redis://canary/db',
+      'redis://canary?db=1',
+    ],
+    AUTH_MODE: ['canary', 'none'],
+    OIDC_CLIENT_SECRET: ['canary secret'],
+    METRICS_PORT: ['canary'],
+    ...Object.fromEntries(
+      WHOLE_NUMBERS.map(([name]) => [
+        name,
+        ['canary', 'five', '-5', '-0', '5.5', '1e3', '0x10', ' 5', '5ms', '12345678901'],
+      ]),
+    ),
+  };
+  const cases = Object.entries(wrong).flatMap(([name, values]) =>
+    values.map((value) => [name, value] as const),
+  );
+
+  test.each(cases)('%s=%j', (name, value) => {
+    const { [name as 'BOTS']: _replaced, ...others } = PRODUCTION;
+    const problems = problemsOf({ ...others, [name]: value });
+    expect(problems.length).toBeGreaterThan(0);
+    for (const problem of problems) {
+      expect(problem).toMatch(new RegExp(`^${name} \\w`));
+      expect(problem).not.toMatch(/canary/i);
+    }
+  });
+
+  test('every variable with a form of its own is in this table', () => {
+    const free = ['BOTS_FILE', 'USERS_FILE', 'OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_SCOPES'];
+    expect(Object.keys(VARIABLES).sort()).toEqual([...Object.keys(wrong), ...free].sort());
+  });
+
+  test('a limit of "five" is never the default (O6)', () => {
+    expect(problemsOf({ RATE_LIMIT: 'five' })).toEqual([
+      'RATE_LIMIT must be a whole number from 1 to 1000000',
+    ]);
+  });
+
+  test('all problems come at once, each of them once (O6)', () => {
+    expect(
+      problemsOf({
+        PORT: 'canary',
+        BOTS: 'canary,canary2,canary3',
+        LOG_LEVEL: 'canary',
+        UPSTREAM_API_KEYS: 'canary key,another canary',
+        BOTS_FILE: 'canary.json',
+        COOKIE_SAME_SITE: 'none',
+      }),
+    ).toEqual([
+      expect.stringMatching(/^PORT must be/),
+      expect.stringMatching(/^LOG_LEVEL must be/),
+      expect.stringMatching(/^UPSTREAM_API_KEYS holds/),
+      expect.stringMatching(/^BOTS must be/),
+      'BOTS_FILE names a file that cannot be read (ENOENT)',
+      'UPSTREAM_BASE_URL must be set with UPSTREAM_API_KEYS',
+      'COOKIE_SAME_SITE=none needs an https PUBLIC_URL',
+    ]);
+  });
+
+  test('metrics never share the public port', () => {
+    expect(problemsOf({ METRICS_PORT: '3000' })).toEqual([
+      'METRICS_PORT must not be PORT: metrics are not for the public',
+    ]);
+    expect(loadConfig({ METRICS_PORT: '9090' }).metricsPort).toBe(9090);
+    expect(loadConfig({}).metricsPort).toBeUndefined();
+  });
+
+  test.each([
+    [{ AUTH_MODE: 'oidc' }, 'AUTH_MODE=oidc is not supported yet'],
+    [{ AUTH_MODE: 'guest' }, 'AUTH_MODE=guest is not supported yet'],
+  ])('%j is not taken as if it did something', (environment, problem) => {
+    expect(problemsOf(environment)).toEqual([problem]);
+    expect(problemsOf({ ...PRODUCTION, ...environment })).toEqual([problem]);
+  });
+
+  test.each([[{}], [{ PUBLIC_URL: 'http://chat.example.com' }]])(
+    'COOKIE_SAME_SITE=none without https (%j)',
+    (environment) => {
+      expect(problemsOf({ ...environment, COOKIE_SAME_SITE: 'none' })).toEqual([
+        'COOKIE_SAME_SITE=none needs an https PUBLIC_URL',
+      ]);
+    },
+  );
+});
+
+describe('what is missing', () => {
+  test('SESSION_SECRETS with REDIS_URL: a secret of one instance is of no use to the others', () => {
+    expect(problemsOf({ REDIS_URL: 'redis://redis' })).toEqual([
+      'SESSION_SECRETS must be set with REDIS_URL',
+    ]);
+  });
+
+  const required = Object.keys(PRODUCTION).filter((name) => name !== 'NODE_ENV');
+
+  test.each(required)('%s in production is one problem (O6)', (name) => {
+    expect(problemsOf(PRODUCTION)).toEqual([]);
+    expect(problemsOf({ ...PRODUCTION, [name]: undefined })).toEqual([`${name} must be set in production`]);
+  });
+
+  test('is named all at once, so production never becomes the demo (O6)', () => {
+    expect(problemsOf({ NODE_ENV: 'production' })).toEqual(
+      required.map((name) => `${name} must be set in production`),
+    );
+  });
+
+  test('is what a bot service needs, once one is named (O6)', () => {
+    expect(problemsOf({ UPSTREAM_BASE_URL: 'http://localhost:1' })).toEqual([
+      'UPSTREAM_API_KEYS must be set with UPSTREAM_BASE_URL',
+      'BOTS must be set with UPSTREAM_BASE_URL',
+    ]);
+    expect(problemsOf({ UPSTREAM_API_KEYS: 'canary' })).toEqual([
+      'UPSTREAM_BASE_URL must be set with UPSTREAM_API_KEYS',
+    ]);
+    const { UPSTREAM_BASE_URL, UPSTREAM_API_KEYS, BOTS } = PRODUCTION;
+    expect(problemsOf({ UPSTREAM_BASE_URL, UPSTREAM_API_KEYS, BOTS })).toEqual([]);
+  });
+
+  test('is not what is there but wrong: that has one problem only (O6)', () => {
+    expect(problemsOf({ ...PRODUCTION, UPSTREAM_API_KEYS: 'canary key' })).toHaveLength(1);
+    expect(problemsOf({ ...PRODUCTION, UPSTREAM_BASE_URL: 'canary' })).toHaveLength(1);
+  });
+});
+
+describe('secrets', () => {
+  test('are separated by commas or new lines and keep their order', () => {
+    const UPSTREAM_API_KEYS = ' key-c,key-a\n\nkey-b ,\r\n';
+    const SESSION_SECRETS = `${SECRET_B}\n${SECRET_A}`;
+    const config = loadConfig({ ...PRODUCTION, UPSTREAM_API_KEYS, SESSION_SECRETS });
+    expect(opened(config.upstream.apiKeys)).toEqual(['key-c', 'key-a', 'key-b']);
+    expect(opened(config.session.secrets)).toEqual([SECRET_B, SECRET_A]);
+  });
+
+  test.each([
+    ['fewer than 32 characters', 'abcdefgh-0123456789-ABCDEFGH-01', /fewer than 32/],
+    ['few different characters', 'abababababababababababababababababab', /easily guessed/],
+    ['the words of a sample', 'please-change-me-0123456789-abcdefghij', /easily guessed/],
+    ['the words of an example', 'an-EXAMPLE-secret-0123456789-abcdefgh', /easily guessed/],
+  ])('of sessions are refused with %s (G11)', (_why, value, expected) => {
+    const problems = problemsOf({ SESSION_SECRETS: `${SECRET_A},${value}` });
+    expect(problems).toEqual([expect.stringMatching(expected)]);
+    expect(problems[0]).not.toContain(value);
+  });
+
+  test('of sessions are good from 32 characters on', () => {
+    expect(problemsOf({ SESSION_SECRETS: 'abcdefgh-0123456789-ABCDEFGH-012' })).toEqual([]);
+  });
+
+  test('can come from a file, whose line end is not part of them', () => {
+    const config = loadConfig({
+      ...PRODUCTION,
+      UPSTREAM_API_KEYS: '',
+      UPSTREAM_API_KEYS_FILE: file('keys', 'key-1\nkey-2\r\n'),
+      SESSION_SECRETS: undefined,
+      SESSION_SECRETS_FILE: file('secret', `${SECRET_A}\n`),
+    });
+    expect(opened(config.upstream.apiKeys)).toEqual(['key-1', 'key-2']);
+    expect(opened(config.session.secrets)).toEqual([SECRET_A]);
+    // Here a new line separates nothing.
+    expect(problemsOf({ OIDC_CLIENT_SECRET_FILE: file('client', 'canary-client\n') })).toEqual([]);
+  });
+
+  test('from a file count as set, and are checked the same (O6)', () => {
+    const bad = problemsOf({
+      ...PRODUCTION,
+      SESSION_SECRETS: '',
+      SESSION_SECRETS_FILE: file('bad', 'canary-Aa0123'),
+    });
+    expect(bad).toEqual([expect.stringMatching(/^SESSION_SECRETS holds a secret of fewer than 32/)]);
+  });
+
+  test.each(['UPSTREAM_API_KEYS', 'SESSION_SECRETS', 'OIDC_CLIENT_SECRET'])(
+    '%s and %s_FILE cannot be set both, nor name a file that is missing or empty (O6)',
+    (name) => {
+      const withFile = (path: string, value?: string) =>
+        problemsOf({ ...PRODUCTION, [name]: value, [`${name}_FILE`]: path });
+      expect(withFile(file('full', SECRET_A), SECRET_B)).toEqual([
+        `${name} and ${name}_FILE are both set; set one of them`,
+      ]);
+      expect(withFile(join(folder, 'canary-missing'))).toEqual([
+        `${name}_FILE names a file that cannot be read (ENOENT)`,
+      ]);
+      expect(withFile(folder)).toEqual([`${name}_FILE names a file that cannot be read (EISDIR)`]);
+      expect(withFile(file('empty', ' \n'))).toEqual([`${name}_FILE names an empty file`]);
+    },
+  );
+
+  test('are the only variables with a _FILE', () => {
+    const secrets = Object.entries(VARIABLES).filter(([, { secret }]) => secret);
+    expect(secrets.map(([name]) => name)).toEqual([
+      'UPSTREAM_API_KEYS',
+      'SESSION_SECRETS',
+      'REDIS_URL',
+      'OIDC_CLIENT_SECRET',
+    ]);
+    expect(loadConfig({ PORT_FILE: file('port', '8080') }).port).toBe(3000);
+  });
+
+  test('do not show when the configuration is printed (O4)', () => {
+    expect(JSON.stringify(loadConfig(PRODUCTION))).not.toMatch(/canary/i);
+  });
+});

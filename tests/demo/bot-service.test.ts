@@ -1,0 +1,284 @@
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { ANSWERS } from '../../src/demo/bot-answers.ts';
+import { type BotService, type BotServiceOptions, startBotService } from '../../src/demo/bot-service.ts';
+import { call } from '../support/call.ts';
+import { rawClient, rawMessage } from '../support/raw-client.ts';
+
+const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
+const GUIDE = ECHO.replace('echo', 'guide');
+const STEPS = ECHO.replace('echo', 'steps');
+const SLOW = ECHO.replace('echo', 'slow');
+const JSON_KEY = { 'Content-Type': 'application/json', 'X-API-KEY': 'key-1' };
+
+let service: BotService;
+afterEach(async () => {
+  jest.restoreAllMocks();
+  await service.close();
+});
+
+async function start(options: Partial<BotServiceOptions> = {}) {
+  service = await startBotService({ keys: ['key-1', 'key-2'], pace: { wordMs: 0 }, ...options });
+}
+
+const port = () => Number(service.url.port);
+const ask = (path: string, body = '{}', headers: Record<string, string> = JSON_KEY) =>
+  call(port(), path, { method: 'POST', headers, body });
+
+/** A message over a bare connection, to see its bytes as they come. */
+const watch = (path: string, body = '{}') =>
+  rawClient(port(), rawMessage({ path, body, headers: ['X-API-KEY: key-1', 'Connection: close'] }));
+
+interface BotEvent {
+  readonly eventType: string;
+  readonly fact: Record<string, Record<string, Record<string, unknown>>>;
+}
+
+/** The events of a stream; each has its type as name and one line of data. */
+function eventsOf(body: string): BotEvent[] {
+  const parts = body.split('\n\n');
+  expect(parts.pop()).toBe('');
+  return parts.map((part) => {
+    const [, name, data] = /^event: ([a-z.]+)\ndata: (\{.*\})$/.exec(part) ?? [];
+    const event = JSON.parse(data as string) as BotEvent;
+    expect(event.eventType).toBe(name);
+    return event;
+  });
+}
+
+const typesOf = (body: string) => eventsOf(body).map(({ eventType }) => eventType);
+const refusal = (code: string) => ({ error: { code, message: expect.any(String) } });
+
+describe('the demo bot service', () => {
+  test('knows the documented path only', async () => {
+    await start();
+    for (const path of [
+      '/',
+      `${ECHO}/`,
+      `${ECHO}/more`,
+      `/v1${ECHO}`,
+      ECHO.replace('sse', 'SSE'),
+      ECHO.replace('/sse', ''),
+      ECHO.replace('demo', 'demo/more'),
+    ]) {
+      expect({ path, status: (await ask(path)).status }).toEqual({ path, status: 404 });
+    }
+    expect((await ask(`${ECHO}?is_debug=true`)).status).toBe(200);
+  });
+
+  test.each(['GET', 'PUT', 'DELETE', 'OPTIONS'])('takes no %s', async (method) => {
+    await start();
+    const { status, body } = await call(port(), ECHO, { method, headers: JSON_KEY });
+    expect(status).toBe(404);
+    expect(JSON.parse(body)).toEqual(refusal('NOT_FOUND'));
+  });
+
+  test('takes any of its valid keys, from when one is enabled until it is disabled', async () => {
+    await start();
+    const statusWith = async (key?: string) =>
+      (await ask(ECHO, '{}', { 'Content-Type': 'application/json', ...(key ? { 'X-API-KEY': key } : {}) }))
+        .status;
+    expect(await statusWith('key-1')).toBe(200);
+    expect(await statusWith('key-2')).toBe(200);
+    expect(await statusWith('key-3')).toBe(401);
+    expect(await statusWith('key-1, key-2')).toBe(401);
+    expect(await statusWith()).toBe(401);
+    service.disableKey('key-1');
+    expect(await statusWith('key-1')).toBe(401);
+    expect(await statusWith('key-2')).toBe(200);
+    service.enableKey('key-3');
+    expect(await statusWith('key-3')).toBe(200);
+  });
+
+  test('says in JSON why it refuses', async () => {
+    await start();
+    const answer = await ask(ECHO, '{}', { 'Content-Type': 'application/json' });
+    expect(answer.headers['content-type']).toBe('application/json');
+    expect(JSON.parse(answer.body)).toEqual(refusal('INVALID_API_KEY'));
+  });
+
+  test.each(['nobody', 'constructor', '__proto__'])('knows no bot %s', async (bot) => {
+    await start();
+    const { status, body } = await ask(ECHO.replace('echo', bot));
+    expect(status).toBe(404);
+    expect(JSON.parse(body)).toEqual(refusal('BOT_NOT_FOUND'));
+  });
+
+  test('knows no bot whose name is not in UTF-8', async () => {
+    await start();
+    for (const name of ['%E0%A4%A', '%', '%ff']) {
+      const { status, body } = await ask(ECHO.replace('echo', name));
+      expect({ name, status }).toEqual({ name, status: 404 });
+      expect(JSON.parse(body)).toEqual(refusal('BOT_NOT_FOUND'));
+    }
+  });
+
+  test.each([
+    ['no JSON', 'hello', JSON_KEY],
+    ['JSON that is no object', '"hello"', JSON_KEY],
+    ['null', 'null', JSON_KEY],
+    ['another type', '{}', { ...JSON_KEY, 'Content-Type': 'text/plain' }],
+  ])('takes no message that is %s', async (_what, body, headers) => {
+    await start();
+    const answer = await ask(ECHO, body, headers);
+    expect(answer.status).toBe(400);
+    expect(JSON.parse(answer.body)).toEqual(refusal('INVALID_MESSAGE'));
+  });
+
+  test('takes 5 requests of an endpoint in any one second, and says when to come again', async () => {
+    await start();
+    const now = jest.spyOn(performance, 'now');
+    const statusAt = async (ms: number, path = ECHO) => {
+      now.mockReturnValue(5000 + ms);
+      return (await ask(path)).status;
+    };
+    for (const ms of [0, 400, 400, 400, 400]) expect(await statusAt(ms)).toBe(200);
+    expect(await statusAt(400)).toBe(429);
+    const refused = await ask(ECHO);
+    expect(refused.headers['retry-after']).toBe('1');
+    expect(JSON.parse(refused.body)).toEqual(refusal('RATE_LIMITED'));
+    // Another endpoint has a budget of its own.
+    expect(await statusAt(400, GUIDE)).toBe(200);
+    expect(await statusAt(999)).toBe(429);
+    // The first has left the window; what was refused never entered it.
+    expect(await statusAt(1000)).toBe(200);
+    expect(await statusAt(1001)).toBe(429);
+    expect(await statusAt(1400)).toBe(200);
+  });
+});
+
+describe('a run of the demo bot service', () => {
+  test('is a stream of the events that are seen in the field', async () => {
+    await start();
+    const message = { customChannelId: 'c1', customMessageId: 'm1', text: 'one two', action: 'NONE' };
+    const { status, headers, body } = await ask(ECHO, JSON.stringify(message));
+    expect(status).toBe(200);
+    expect(headers['content-type']).toBe('text/event-stream');
+    const events = eventsOf(body);
+    const [start_, ...rest] = events.slice(1);
+    const messageId = start_?.fact.messageStart?.message?.messageId;
+    expect(messageId).toMatch(/^[0-9a-f-]{36}$/);
+    const common = {
+      requestId: headers['x-trace-id'],
+      namespace: 'demo',
+      botProviderName: 'echo',
+      customChannelId: 'c1',
+    };
+    const delta = (text: string) => ({
+      ...common,
+      eventType: 'asgard.message.delta',
+      fact: { messageDelta: { message: { messageId, text } } },
+    });
+    expect(events[0]).toEqual({ ...common, eventType: 'asgard.run.init', fact: { runInit: {} } });
+    expect(start_).toEqual({
+      ...common,
+      eventType: 'asgard.message.start',
+      fact: { messageStart: { message: { messageId } } },
+    });
+    expect(rest).toEqual([
+      ...['You', ' said:', ' one', ' two'].map(delta),
+      {
+        ...common,
+        eventType: 'asgard.message.complete',
+        fact: { messageComplete: { message: { messageId, text: 'You said: one two' } } },
+      },
+      { ...common, eventType: 'asgard.run.done', fact: { runDone: {} } },
+    ]);
+  });
+
+  test('needs no field of the message', async () => {
+    await start();
+    const { body } = await ask(ECHO, '{"text":7}');
+    expect(body).toContain('"customChannelId":null');
+    expect(body).toContain('"You said nothing."');
+  });
+
+  test('has ids of its own', async () => {
+    await start();
+    const [one, other] = await Promise.all([ask(ECHO), ask(ECHO)]);
+    expect(one.headers['x-trace-id']).not.toBe(other.headers['x-trace-id']);
+  });
+
+  test('sends its words as time goes by', async () => {
+    await start({ pace: { wordMs: 30 } });
+    const client = watch(ECHO, JSON.stringify({ text: 'word '.repeat(20) }));
+    await client.waitFor('messageDelta');
+    expect(client.text()).not.toContain('run.done');
+    await client.closed;
+    expect(client.text()).toContain('run.done');
+    expect(client.reads.length).toBeGreaterThan(5);
+  });
+
+  test('of demo/slow is silent in the middle', async () => {
+    await start({ pace: { wordMs: 0, silenceMs: 400 } });
+    const client = watch(SLOW);
+    await client.waitFor('" that."');
+    const before = performance.now();
+    await client.waitFor('" Here"');
+    expect(performance.now() - before).toBeGreaterThan(200);
+    await client.closed;
+    expect(client.text()).toContain('run.done');
+  });
+
+  test('of demo/steps ends after 30 steps with an error of the service', async () => {
+    await start();
+    const events = eventsOf((await ask(STEPS)).body);
+    expect(events.filter(({ eventType }) => eventType === 'asgard.message.delta')).toHaveLength(30);
+    expect(events.at(-1)).toMatchObject({
+      eventType: 'asgard.run.error',
+      fact: {
+        runError: {
+          error: {
+            code: 'STEP_LIMIT_EXCEEDED',
+            message: expect.stringContaining('30 steps'),
+            inner: '',
+            location: {
+              namespace: 'demo',
+              workflowName: 'demo',
+              processorName: 'answer',
+              processorType: 'DEMO',
+            },
+          },
+        },
+      },
+    });
+    expect(events.map(({ eventType }) => eventType)).not.toContain('asgard.run.done');
+  });
+
+  test('ends with an error when it takes longer than the limit', async () => {
+    await start({ maxExecutionMs: 200, pace: { wordMs: 0, silenceMs: 60_000 } });
+    const { body } = await ask(SLOW);
+    expect(typesOf(body).at(-1)).toBe('asgard.run.error');
+    expect(body).toContain('"code":"EXECUTION_TIMEOUT"');
+    expect(body).not.toContain('run.done');
+  });
+
+  test('may take 3 minutes', async () => {
+    await start();
+    const timers = jest.spyOn(globalThis, 'setTimeout');
+    await ask(ECHO);
+    expect(timers.mock.calls.map(([, ms]) => ms)).toContain(180_000);
+  });
+
+  test('stops when the client leaves', async () => {
+    const stopped = new Promise<void>((resolve) => {
+      Object.assign(ANSWERS, {
+        async *'test/endless'(_message: unknown, _pace: unknown, signal: AbortSignal) {
+          yield { say: 'Hello' };
+          await new Promise<void>((_, reject) => {
+            signal.addEventListener('abort', () => {
+              resolve();
+              reject(signal.reason);
+            });
+          });
+        },
+      });
+    });
+    await start();
+    const client = watch(ECHO.replace('demo', 'test').replace('echo', 'endless'));
+    await client.waitFor('Hello');
+    client.socket.destroy();
+    await stopped;
+    // It goes on serving others.
+    expect((await ask(ECHO)).status).toBe(200);
+  });
+});

@@ -1,0 +1,144 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { Ajv } from 'ajv';
+import { parse } from 'yaml';
+import { isVariable } from '../../src/config-variables.ts';
+import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
+
+interface Service {
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly secrets?: readonly string[];
+  readonly volumes?: readonly string[];
+  readonly depends_on?: Readonly<Record<string, { condition: string }>>;
+  readonly healthcheck?: { readonly test: readonly string[] };
+  readonly build?: { readonly context: string; readonly dockerfile: string };
+  readonly image?: string;
+  readonly ports?: readonly string[];
+  readonly command?: readonly string[];
+  readonly stop_grace_period?: string;
+  readonly user?: string;
+}
+
+interface Compose {
+  readonly services: Readonly<Record<string, Service>>;
+  readonly secrets: Readonly<Record<string, { readonly file: string }>>;
+}
+
+const compose = parse(read('docker-compose.yml'), { merge: true }) as Compose;
+const services = Object.entries(compose.services);
+const relays = services.filter(([name]) => name.startsWith('relay-'));
+const environment = relays[0]?.[1].environment ?? {};
+const nginx = read('deploy/nginx.conf');
+
+afterAll(() => stopProcesses());
+
+describe('docker-compose.yml', () => {
+  test('is what the Compose Specification allows', () => {
+    const { $schema, ...schema } = JSON.parse(read('tests/deploy/compose-spec/compose-spec.json'));
+    expect($schema).toContain('draft-07');
+    const validate = new Ajv({ strict: false }).compile(schema);
+    validate(compose);
+    expect(validate.errors).toBeNull();
+    expect(validate({ services: { relay: { image: 'x', read_onyl: true } } })).toBe(false);
+  });
+
+  test('runs nginx, two relays that are the same, Redis and a bot service', () => {
+    expect(services.map(([name]) => name)).toEqual(['nginx', 'relay-1', 'relay-2', 'redis', 'bot']);
+    const [first, second] = relays.map(
+      ([, { networks: _, ...rest }]: [string, Service & { networks?: object }]) => rest,
+    );
+    expect(first).toEqual(second);
+  });
+
+  test.each(services)('gives %s no more than it needs', (_name, service) => {
+    expect(service).toMatchObject({
+      read_only: true,
+      cap_drop: ['ALL'],
+      security_opt: ['no-new-privileges:true'],
+    });
+    // The image of the relay brings its own user, and its own check.
+    const own = service.image === 'bot-relay';
+    expect(own || service.user !== undefined).toBe(true);
+    expect(own || service.healthcheck !== undefined).toBe(true);
+    expect(own || /^[a-z]+:\d+\.\d+\.\d+-alpine$/.test(service.image ?? '')).toBe(true);
+    for (const [name, { condition }] of Object.entries(service.depends_on ?? {})) {
+      expect(Object.keys(compose.services)).toContain(name);
+      expect(condition).toBe('service_healthy');
+    }
+  });
+
+  test('sets only variables that the relay knows, and no secret among them (O4)', () => {
+    expect(Object.keys(environment).filter((name) => !isVariable(name))).toEqual([]);
+    for (const name of ['UPSTREAM_API_KEYS', 'SESSION_SECRETS']) {
+      expect(environment).not.toHaveProperty(name);
+      expect(environment).toHaveProperty(`${name}_FILE`);
+    }
+    expect(environment.TRUST_PROXY).toBe('1');
+  });
+
+  test('leaves a relay the time that it takes to stop (O1)', () => {
+    const lastWordsMs = 6_000;
+    const { SHUTDOWN_DELAY_MS, SHUTDOWN_GRACE_MS } = environment;
+    const needed = Number(SHUTDOWN_DELAY_MS) + Number(SHUTDOWN_GRACE_MS) + lastWordsMs;
+    for (const name of ['relay-1', 'nginx']) {
+      const seconds = /^(\d+)s$/.exec(compose.services[name]?.stop_grace_period ?? '')?.[1];
+      expect(Number(seconds) * 1000).toBeGreaterThan(needed);
+    }
+    // nginx believes for less than 2 s what a relay has said at /readyz.
+    expect(nginx).toContain('proxy_cache_valid any 1s;');
+    expect(Number(SHUTDOWN_DELAY_MS)).toBeGreaterThan(2 * 2_000);
+  });
+
+  test('and deploy/nginx.conf mean the same names, ports and files', () => {
+    for (const [name] of relays) expect(nginx).toContain(`server ${name}:3000 max_fails=0;`);
+    for (const port of compose.services.nginx?.ports ?? []) {
+      expect(nginx).toMatch(new RegExp(`listen ${port.split(':')[1]}\\b`));
+    }
+    const named = [...nginx.matchAll(/\/run\/secrets\/(\w+)/g)].map(([, name]) => name);
+    expect(named.sort()).toEqual([...(compose.services.nginx?.secrets ?? [])].sort());
+  });
+
+  test('finds every file that it mounts once deploy/make-secrets.sh has run, and the relay takes them', async () => {
+    const folder = freshFolder();
+    for (const name of ['src', 'package.json', 'tsconfig.json', 'node_modules']) {
+      symlinkSync(join(ROOT, name), join(folder, name));
+    }
+    cpSync(join(ROOT, 'deploy'), join(folder, 'deploy'), {
+      recursive: true,
+      filter: (path) => !path.endsWith('secrets'),
+    });
+    expect(read('docker-compose.yml')).toContain('npm install && deploy/make-secrets.sh ');
+    const said = execFileSync('deploy/make-secrets.sh', { cwd: folder, encoding: 'utf8' });
+    expect(said).toMatch(/^Sign in as demo with the password [0-9a-f]{24}\n$/);
+    expect(execFileSync('deploy/make-secrets.sh', { cwd: folder, encoding: 'utf8' })).toBe('');
+
+    expect(statSync(join(folder, 'deploy/secrets')).mode & 0o777).toBe(0o700);
+    for (const { file } of Object.values(compose.secrets)) {
+      expect(statSync(join(folder, file)).mode & 0o777).toBe(0o644);
+    }
+    for (const [, { volumes = [], secrets = [], build }] of services) {
+      for (const volume of volumes)
+        expect(existsSync(join(folder, volume.split(':')[0] as string))).toBe(true);
+      for (const secret of secrets) expect(Object.keys(compose.secrets)).toContain(secret);
+      if (build) expect(existsSync(join(folder, build.context, build.dockerfile))).toBe(true);
+    }
+
+    const here = Object.entries(environment).map(([name, value]) => [
+      name,
+      value
+        .replace('/run/secrets/', join(folder, 'deploy/secrets/'))
+        .replace(/^\$\{PUBLIC_URL:-(.*)\}$/, '$1'),
+    ]);
+    const check = startProcess({
+      args: ['--check-config'],
+      environment: { NODE_ENV: 'production', ...Object.fromEntries(here) },
+    });
+    expect(await check.exited).toEqual({ code: 0, signal: null });
+  }, 60_000);
+});

@@ -1,0 +1,55 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from '@jest/globals';
+import { parseDockerfile } from '../support/dockerfile.ts';
+
+const root = new URL('../../', import.meta.url);
+const read = (name: string) => readFileSync(new URL(name, root), 'utf8');
+const steps = parseDockerfile(read('deploy/Dockerfile'));
+const last = steps.at(-1)?.stage;
+const image = steps.filter(({ stage }) => stage === last);
+const texts = (instruction: string, of = image) =>
+  of.filter((step) => step.instruction === instruction).map(({ text }) => text);
+
+describe('deploy/Dockerfile', () => {
+  test('stands on the Node.js that the project pins', () => {
+    const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: { node: string } };
+    const [base, ...others] = texts('FROM', steps);
+    expect(base).toBe(`node:${devDependencies.node}-trixie-slim AS base`);
+    expect(others.every((from) => /^base\b/.test(from))).toBe(true);
+  });
+
+  test('runs the relay as a user who owns nothing, and without a shell that would keep signals', () => {
+    expect(texts('USER')).toEqual(['node']);
+    expect(steps.filter(({ text }) => text.includes('--chown'))).toEqual([]);
+    expect(JSON.parse(texts('CMD')[0] as string)).toEqual(['node', '--enable-source-maps', 'dist/main.js']);
+    expect(texts('ENTRYPOINT')).toEqual([]);
+    expect(texts('ENV')).toEqual(['NODE_ENV=production']);
+  });
+
+  test('asks after its health with Node.js itself', () => {
+    const [check = ''] = texts('HEALTHCHECK');
+    expect(JSON.parse(check.replace(/^.* CMD /, ''))).toEqual(['node', 'healthcheck.js']);
+    expect(steps.filter(({ text }) => /\b(curl|wget|apt-get|apk)\b/.test(text))).toEqual([]);
+  });
+
+  test('takes in only files that it names, of those that it may see, and no tools of the build', () => {
+    const allowed = read('.dockerignore')
+      .match(/^!.*$/gm)
+      ?.map((line) => line.slice(1));
+    const copied = texts('COPY', steps).filter((text) => !text.startsWith('--from'));
+    const sources = copied.flatMap((text) => text.split(/\s+/).slice(0, -1));
+    expect(new Set(sources)).toEqual(new Set(allowed));
+    for (const source of sources) expect(existsSync(new URL(source, root))).toBe(true);
+    expect(read('.dockerignore')).toMatch(/^\*$/m);
+    expect(texts('ADD', steps)).toEqual([]);
+    expect(texts('COPY').filter((text) => text.startsWith('--from=build'))).toEqual([
+      '--from=build /app/dist dist',
+    ]);
+    expect(
+      texts(
+        'RUN',
+        steps.filter(({ stage }) => stage === 'dependencies'),
+      ).join(),
+    ).toContain('--omit=dev');
+  });
+});

@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from '@jest/globals';
+import { VARIABLES } from '../src/config-variables.ts';
+import { demoBanner } from '../src/demo/start-demo.ts';
+import { PROBLEMS } from '../src/errors.ts';
+
+const read = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
+const readme = read('README.md');
+const variables = Object.entries(VARIABLES).map(([name, { fallback = '' }]) => ({ name, fallback }));
+
+/** The cells of the table rows whose first cell, or second if `column` is 1, is code. */
+function rows(section: string): string[][] {
+  const start = readme.indexOf(`\n## ${section}\n`);
+  const text = readme.slice(start, readme.indexOf('\n## ', start + 1));
+  return text
+    .split('\n')
+    .filter((line) => /^\| (\d|`)/.test(line))
+    .map((line) =>
+      line
+        .slice(1, -1)
+        .split('|')
+        .map((cell) => cell.trim()),
+    );
+}
+
+describe('the documentation is the code', () => {
+  test('.env.example lists every variable with its default, in the order of the schema', () => {
+    const lines = read('.env.example').match(/^#[A-Z_]+=.*$/gm) ?? [];
+    expect(lines).toEqual(variables.map(({ name, fallback }) => `#${name}=${fallback}`));
+  });
+
+  test("the README's table lists every variable with its default, in the order of the schema", () => {
+    const code = (text: string) => (text ? `\`${text}\`` : '');
+    const listed = rows('Configuration').map(([name = '', fallback]) => [name.replace(' *', ''), fallback]);
+    expect(listed).toEqual(variables.map(({ name, fallback }) => [code(name), code(fallback)]));
+  });
+
+  test('the README marks what production requires', () => {
+    const marked = rows('Configuration').flatMap(([name = '']) => (name.endsWith(' *') ? [name] : []));
+    expect(marked).toEqual([
+      '`PUBLIC_URL` *',
+      '`UPSTREAM_BASE_URL` *',
+      '`UPSTREAM_API_KEYS` *',
+      '`BOTS` *',
+      '`SESSION_SECRETS` *',
+    ]);
+  });
+
+  test("the README's table of errors is the table of codes", () => {
+    const listed = rows('Errors').map(([status, code]) => `${status} ${code}`);
+    const codes = Object.entries(PROBLEMS).map(([code, { status }]) => `${status} \`${code}\``);
+    expect(listed.sort()).toEqual(codes.sort());
+  });
+
+  test("the README's curl commands are those of the start banner", () => {
+    const commands = (text: string) => text.match(/curl -[cN].*$/gm);
+    expect(commands(readme)).toEqual(commands(demoBanner('http://localhost:3000')));
+    expect(commands(readme)).toHaveLength(2);
+  });
+
+  test('every npm script that the README names exists', () => {
+    const scripts = (JSON.parse(read('package.json')) as { scripts: Record<string, string> }).scripts;
+    const named = [...readme.matchAll(/(?:`|^|&& )npm (?:run )?([a-z]+)/gm)].map(([, name]) => name);
+    expect(named).toContain('start');
+    for (const name of new Set(named)) {
+      if (name !== 'install') expect(Object.keys(scripts)).toContain(name);
+    }
+  });
+});

@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Request, Response } from 'express';
+import type { Problem } from '../../src/errors.ts';
+import { allowedBot } from '../../src/guard/allowed-bot.ts';
+import { call, expectProblem } from '../support/call.ts';
+import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
+import { MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
+
+/** What the guard makes of a bot: the bot that goes on, or the code of the refusal. */
+function judge(patterns: string[], namespace: string, botProviderName: string): unknown {
+  const res = { locals: {} } as Response;
+  try {
+    allowedBot(patterns)({ params: { namespace, botProviderName } } as unknown as Request, res, () => {});
+    return res.locals.bot;
+  } catch (error) {
+    return (error as Problem).code;
+  }
+}
+
+describe('the allow-list', () => {
+  test.each([
+    [['acme/helper'], 'acme', 'helper'],
+    [['x/y', 'acme/helper'], 'acme', 'helper'],
+    [['acme/*'], 'acme', 'anything'],
+    [['*/helper'], 'anybody', 'helper'],
+    [['*/*'], 'anybody', 'anything'],
+    [['*/*'], 'a b', '机器人'],
+    [['*/*'], '...', '.x'],
+    [['*/*'], 'x'.repeat(256), 'y'.repeat(256)],
+  ])('%j lets %s/%s pass', (patterns, namespace, botProviderName) => {
+    expect(judge(patterns, namespace, botProviderName)).toEqual({ namespace, botProviderName });
+  });
+
+  test.each([
+    [['acme/helper'], 'acme', 'Helper'],
+    [['acme/helper'], 'acme', 'helper '],
+    [['acme/helper'], 'acme', ''],
+    [['acme/helper'], 'other', 'helper'],
+    [['acme/help*'], 'acme', 'helper'],
+    [['acme/*'], 'acme2', 'helper'],
+    [['*/helper'], 'acme', 'other'],
+    [['acme/*', '*/helper'], 'other', 'bot'],
+    [['acme/helper'], '*', '*'],
+  ])('%j lets %s/%s not pass', (patterns, namespace, botProviderName) => {
+    expect(judge(patterns, namespace, botProviderName)).toBe('unknown_bot');
+  });
+
+  test.each(['.', '..', '', 'a/b', '../b', 'a\\b', '%2e%2e', 'a%b', 'a\0', 'a\nb', 'a\x7f', 'x'.repeat(257)])(
+    'of everything lets %j not pass, on either side (U4)',
+    (segment) => {
+      expect(judge(['*/*'], segment, 'helper')).toBe('unknown_bot');
+      expect(judge(['*/*'], 'acme', segment)).toBe('unknown_bot');
+    },
+  );
+});
+
+const HIDDEN = [
+  '\x80',
+  '\x9b',
+  '\u00ad',
+  '\u200b',
+  '\u200d',
+  '\u200e',
+  '\u2028',
+  '\u2029',
+  '\u202e',
+  '\u2066',
+  '\ufeff',
+];
+
+describe('a wildcard', () => {
+  let upstream: RawUpstream;
+  let relay: TestRelay;
+  let cookie: string;
+  beforeAll(async () => {
+    upstream = await startRawUpstream((socket) =>
+      socket.end('HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'),
+    );
+    relay = await startRelay(upstream.url, { BOTS: 'acme/*' });
+    cookie = await relay.signIn();
+  });
+  afterAll(async () => {
+    await relay.close();
+    await upstream.close();
+  });
+
+  const pathOf = (bot: string) => `/generic/ns/acme/bot-provider/${encodeURIComponent(bot)}/message/sse`;
+
+  test.each(HIDDEN.map(encodeURIComponent))(
+    'does not stand for %s, which nobody can see (U4)',
+    async (hidden) => {
+      const asked = upstream.sockets.length;
+      const { status, headers, body } = await call(relay.port, pathOf(`a${decodeURIComponent(hidden)}b`), {
+        method: 'POST',
+        headers: { Cookie: cookie, 'Content-Type': 'application/json' },
+        body: MESSAGE,
+      });
+      expectProblem({ status, headers, body }, 404, 'unknown_bot');
+      expect(upstream.sockets).toHaveLength(asked);
+    },
+  );
+
+  test.each(['hélper', 'помощник', '机器人', 'ヘルパー', '🤖'])(
+    'stands for %s, percent-encoded (U4)',
+    async (bot) => {
+      const response = await relay.send(cookie, { path: pathOf(bot) });
+      expect(response.status).toBe(409);
+      const line = upstream.requests.at(-1)?.requestLine ?? '';
+      expect(line).toMatch(/^[\x21-\x7e]+ [\x21-\x7e]+ HTTP\/1\.1$/);
+      expect(line).toContain(pathOf(bot));
+    },
+  );
+});
+
+describe('a bot that is not on the list', () => {
+  let upstream: RawUpstream;
+  let relay: TestRelay;
+  let cookie: string;
+  beforeAll(async () => {
+    upstream = await startRawUpstream((socket) =>
+      socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'),
+    );
+    relay = await startRelay(upstream.url, { BOTS: 'acme/helper,acme/retired' });
+    cookie = await relay.signIn();
+  });
+  afterAll(async () => {
+    await relay.close();
+    await upstream.close();
+  });
+
+  async function answerOf(bot: string) {
+    const response = await relay.send(cookie, {
+      path: `/generic/ns/${bot}/message/sse`.replace('BP', 'bot-provider'),
+      headers: { 'X-Request-Id': 'the-same-id' },
+      body: MESSAGE,
+    });
+    const headers = Object.fromEntries(response.headers);
+    delete headers.date;
+    return { status: response.status, headers, body: await response.text() };
+  }
+
+  test('is answered alike whether it exists or not, and the bot service is not asked (U7)', async () => {
+    const existing = await answerOf('secret/BP/helper');
+    expectProblem(existing, 404, 'unknown_bot');
+    expect(await answerOf('nowhere/BP/nothing')).toEqual(existing);
+    expect(await answerOf('acme/BP/HELPER')).toEqual(existing);
+    expect(upstream.sockets).toHaveLength(0);
+  });
+});

@@ -1,0 +1,105 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Request } from 'express';
+import { jsonBody } from '../../src/guard/json-body.ts';
+import { expectProblem, parseAnswer } from '../support/call.ts';
+import { rawClient } from '../support/raw-client.ts';
+import { startStage, type TestStage } from '../support/stage.ts';
+
+const HEAD = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
+const NEXT = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
+const PART = `400\r\n${' '.repeat(1024)}\r\n`;
+
+let stage: TestStage;
+let arrived: (Buffer | undefined)[] = [];
+let failed: unknown[] = [];
+/** How many take what still comes of a refused body. */
+const stillTaken: number[] = [];
+beforeAll(async () => {
+  stage = await startStage((app) => {
+    const keep = (_req: unknown, res: { locals: { body?: Buffer }; end(): void }) => {
+      arrived.push(res.locals.body);
+      res.end();
+    };
+    app.get('/next', (_req, res) => void res.end('the next answer'));
+    app.post('/', jsonBody({ maxBytes: 2000, timeoutMs: 60_000 }), keep);
+    app.post('/hasty', jsonBody({ maxBytes: 2000, timeoutMs: 50 }), keep);
+    app.post(
+      '/late',
+      (req, _res, next) => void req.once('close', () => setTimeout(next, 1)),
+      jsonBody({ maxBytes: 2000, timeoutMs: 10 }),
+      keep,
+    );
+    app.use((error: unknown, req: Request, _res: unknown, next: (error: unknown) => void) => {
+      failed.push(error);
+      stillTaken.push(req.listenerCount('data') + req.listenerCount('end'));
+      next(error);
+    });
+  });
+});
+afterAll(() => stage.close());
+
+describe('a body that is too large', () => {
+  test('by its Content-Length is refused before any of it came (G2)', async () => {
+    const client = rawClient(stage.port, `${HEAD}Content-Length: 2001\r\n\r\n`);
+    await client.waitFor('"}');
+    expectProblem(parseAnswer(client.text()), 413, 'body_too_large');
+    client.socket.destroy();
+  });
+
+  test('by its chunks is refused while it still comes, and the connection stays whole (G2)', async () => {
+    const client = rawClient(stage.port, `${HEAD}Transfer-Encoding: chunked\r\n\r\n${PART}${PART}`);
+    await client.waitFor('"}');
+    expectProblem(parseAnswer(client.text()), 413, 'body_too_large');
+    client.socket.write(`${PART.repeat(100)}0\r\n\r\n${NEXT}`);
+    await client.waitFor('the next answer');
+    client.socket.destroy();
+  });
+
+  test('never reaches the route, and nobody takes the rest of it', () => {
+    expect(arrived).toHaveLength(0);
+    expect(stillTaken).toEqual([0, 0]);
+  });
+});
+
+describe('a body that never finishes', () => {
+  test.each([
+    ['with a Content-Length', 'Content-Length: 20\r\n\r\n{"text":'],
+    ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n8\r\n{"text":\r\n'],
+    ['of which nothing came', 'Content-Length: 20\r\n\r\n'],
+  ])('%s is refused in time, and the connection closes (G2)', async (_how, rest) => {
+    arrived = [];
+    const client = rawClient(stage.port, HEAD.replace('/', '/hasty') + rest);
+    await client.closed;
+    const answer = parseAnswer(client.text());
+    expectProblem(answer, 408, 'request_timeout');
+    expect(answer.headers.connection).toBe('close');
+    expect(arrived).toHaveLength(0);
+  });
+});
+
+describe('a body that comes slowly', () => {
+  test('is whole when the route gets it (G2)', async () => {
+    arrived = [];
+    const client = rawClient(stage.port, `${HEAD}Content-Length: 4\r\n\r\n`);
+    for (const part of ['"', 'a', 'b', '"']) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      client.socket.write(part);
+    }
+    await client.waitFor('\r\n\r\n');
+    expect(arrived.map(String)).toEqual(['"ab"']);
+    client.socket.destroy();
+  });
+});
+
+describe('a client that left', () => {
+  test('before its body was asked for is not waited for', async () => {
+    failed = [];
+    arrived = [];
+    const client = rawClient(stage.port, `${HEAD.replace('/', '/late')}Content-Length: 20\r\n\r\n{`);
+    client.socket.once('connect', () => setTimeout(() => client.socket.destroy(), 20));
+    await client.closed;
+    // Several times as long as the body may take: a wait for it would be over by then.
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    expect([failed.length, arrived.length]).toEqual([0, 0]);
+  });
+});

@@ -1,0 +1,128 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { endpointBudget } from '../../src/guard/endpoint-budget.ts';
+import type { Turn } from '../../src/guard/slot-waits.ts';
+import { type Answer, call, expectProblem } from '../support/call.ts';
+import { type Pair, startPair } from '../support/pair.ts';
+import { wholeStream } from '../support/raw-upstream.ts';
+import { BOT_PATH, MESSAGE } from '../support/relay.ts';
+import { startStage } from '../support/stage.ts';
+
+let pair: Pair;
+beforeAll(async () => {
+  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    RATE_LIMIT: '2',
+    RATE_WINDOW_MS: '600000',
+    BOTS: 'acme/*,other/helper',
+  });
+});
+afterAll(() => pair.close());
+
+const send = (path: string): Promise<Answer> =>
+  call(pair.relay.port, path, {
+    method: 'POST',
+    headers: { Cookie: pair.cookie, 'Content-Type': 'application/json' },
+    body: MESSAGE,
+  });
+const pathOf = (namespace: string, bot: string) => `/generic/ns/${namespace}/bot-provider/${bot}/message/sse`;
+
+describe('the budget of a bot', () => {
+  test('is told with every answer, and with a refusal how long to wait', async () => {
+    const before = pair.upstream.requests.length;
+    const path = pathOf('acme', 'told');
+    const [first, second, third] = [await send(path), await send(path), await send(path)];
+    expect([first, second, third].map(({ status }) => status)).toEqual([200, 200, 429]);
+    expect(first.headers).toMatchObject({
+      ratelimit: '"endpoint";r=1;t=600',
+      'ratelimit-policy': '"endpoint";q=2;w=600',
+    });
+    expect(first.headers).not.toHaveProperty('retry-after');
+    expect(second.headers.ratelimit).toMatch(/^"endpoint";r=0;t=600$/);
+    expectProblem(third, 429, 'rate_limited');
+    expect(third.headers.ratelimit).toMatch(/^"endpoint";r=0;t=(600|59\d)$/);
+    expect(third.headers['ratelimit-policy']).toBe('"endpoint";q=2;w=600');
+    expect(third.headers['retry-after']).toMatch(/^(60[01]|59\d)$/);
+    expect(pair.upstream.requests.length - before).toBe(2);
+  });
+
+  test('is not that of another bot or namespace (L4)', async () => {
+    expect([await send(BOT_PATH), await send(BOT_PATH)].map(({ status }) => status)).toEqual([200, 200]);
+    expect((await send(BOT_PATH)).status).toBe(429);
+    expect((await send(pathOf('acme', 'another'))).headers.ratelimit).toMatch(/r=1/);
+    expect((await send(pathOf('other', 'helper'))).headers.ratelimit).toMatch(/r=1/);
+  });
+
+  test('is one, however the bot is spelled (L4)', async () => {
+    const spellings = [
+      ['acme', 'spelled'],
+      ['acme', '%73pelled'],
+      ['%61cme', 'spelle%64'],
+      ['%61%63me', 'spelled'],
+    ];
+    const statuses = [];
+    for (const [namespace = '', bot = ''] of spellings)
+      statuses.push((await send(pathOf(namespace, bot))).status);
+    expect(statuses).toEqual([200, 200, 429, 429]);
+  });
+
+  test('is one for all sessions', async () => {
+    const path = pathOf('acme', 'shared');
+    await send(path);
+    await send(path);
+    const other = await pair.relay.signIn({ name: 'bob', password: 'canary-password-77aa' });
+    const answer = await call(pair.relay.port, path, {
+      method: 'POST',
+      headers: { Cookie: other, 'Content-Type': 'application/json' },
+      body: MESSAGE,
+    });
+    expectProblem(answer, 429, 'rate_limited');
+  });
+});
+
+describe('the headers of a budget', () => {
+  const slot = { endpoint: 'acme/helper', ticket: '1', startedAt: 0, waitLeftMs: 0 };
+  test.each<[Turn['slot'], waitMs: number, remaining: number, resetMs: number, string, string | undefined]>([
+    [slot, 0, 4, 26, '"endpoint";r=4;t=1', undefined],
+    [slot, 0, 0, 1025, '"endpoint";r=0;t=1', undefined],
+    [slot, 0, 0, 10, '"endpoint";r=0;t=0', undefined],
+    [slot, 1500, 0, 2500, '"endpoint";r=0;t=3', undefined],
+    [undefined, 0.2, 0, 1025.1, '"endpoint";r=0;t=2', '1'],
+    [undefined, 1000, 0, 2000, '"endpoint";r=0;t=2', '1'],
+    [undefined, 1001, 0, 2000, '"endpoint";r=0;t=2', '2'],
+  ])('for %j after %d ms are whole seconds, rounded up', async (...row) => {
+    const [taken, waitMs, remaining, resetMs, rateLimit, retryAfter] = row;
+    const asked: unknown[] = [];
+    const reservation = {
+      state: taken ? 'granted' : 'refused',
+      ticket: '',
+      waitMs,
+      remaining,
+      resetMs,
+    } as const;
+    const slots = {
+      take: async (wish: unknown) => {
+        asked.push(wish);
+        return taken ? { slot: taken, reservation } : { reservation };
+      },
+      takeAgain: async () => false,
+      leave: async () => true,
+      sent: () => {},
+    };
+    const stage = await startStage((app) => {
+      app.use((_req, res, next) => {
+        res.locals.bot = { namespace: 'acme', botProviderName: 'helper' };
+        res.locals.session = { id: 's1', user: { id: 'ada', name: 'ada' } };
+        res.locals.stop = new AbortController();
+        next();
+      });
+      const rate = { limit: 5, windowMs: 1500, maxWaitMs: 0 };
+      app.get('/', endpointBudget(slots, rate), (_req, res) => void res.end());
+    });
+    const { status, headers } = await call(stage.port, '/');
+    await stage.close();
+    expect(asked).toEqual([{ endpoint: 'acme/helper', holder: 's1' }]);
+    expect(status).toBe(taken ? 200 : 429);
+    expect(headers.ratelimit).toBe(rateLimit);
+    expect(headers['ratelimit-policy']).toBe('"endpoint";q=5;w=2');
+    expect(headers['retry-after']).toBe(retryAfter);
+  });
+});

@@ -1,0 +1,439 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { type EndpointBudgets, JITTER_MS, type Rate, spaced } from '../../src/guard/budgets.ts';
+import { memoryBudgets } from '../../src/guard/memory-budgets.ts';
+import { redisBudgets } from '../../src/guard/redis-budgets.ts';
+import type { Redis } from '../../src/redis.ts';
+import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+
+const RATE = { limit: 5, windowMs: 1_000_000 };
+const BOT = 'acme/helper';
+
+/** The time of budgets whose clock stands still unless it is set, in ms. */
+let now = 0;
+
+/** Runs scripts on the clock above instead of Redis's own. */
+function onTestClock(redis: Redis): Redis {
+  return {
+    ...redis,
+    script(lua) {
+      const clocked = lua
+        .replace("redis.call('TIME')", '{ ARGV[#ARGV], 0 }')
+        .replace('clock[1] * 1000000', 'clock[1]');
+      if (clocked === lua) throw new Error('the script asks for the time in another way');
+      const run = redis.script(clocked);
+      return (keys, args) => run(keys, [...args, String(Math.round(now * 1000))]);
+    },
+  };
+}
+
+let server: RedisServer;
+let redis: Redis | undefined;
+
+/** What every implementation of the budgets does. */
+function contract(make: (rate: Rate) => EndpointBudgets): void {
+  let budgets: EndpointBudgets;
+  beforeEach(() => {
+    now = 0;
+    budgets = make(RATE);
+  });
+
+  const reserve = (holder: string, maxWaitMs = 10_000_000, endpoint = BOT) =>
+    budgets.reserve({ endpoint, holder, maxWaitMs });
+  /** So many slots, each of another holder: their tickets and when they come. */
+  async function take(count: number, endpoint = BOT) {
+    const taken: { ticket: string; at: number }[] = [];
+    for (let n = 0; n < count; n++) {
+      const { ticket, waitMs } = await reserve(`somebody-${now}-${n}`, undefined, endpoint);
+      taken.push({ ticket, at: now + waitMs });
+    }
+    return taken;
+  }
+  const timesOf = (taken: { at: number }[]) => taken.map(({ at }) => at);
+
+  test('takes as many as fit into a window at once, and each later one a window after the one before those (L2)', async () => {
+    const first = await take(2);
+    now = 300;
+    const all = [...first, ...(await take(10))];
+    const W = RATE.windowMs;
+    expect(timesOf(all)).toEqual([0, 0, 300, 300, 300, W, W, W + 300, W + 300, W + 300, 2 * W, 2 * W]);
+    expect(new Set(all.map(({ ticket }) => ticket)).size).toBe(12);
+  });
+
+  test('refuses what would have to wait too long, and does not record it (L3)', async () => {
+    await take(5);
+    now = 1000;
+    for (let n = 0; n < 20; n++) {
+      expect(await reserve('patient', RATE.windowMs - 1001)).toMatchObject({
+        state: 'refused',
+        waitMs: RATE.windowMs - 1000,
+      });
+    }
+    expect(await reserve('patient', RATE.windowMs - 1000)).toMatchObject({
+      state: 'granted',
+      waitMs: RATE.windowMs - 1000,
+    });
+  });
+
+  test('tells what is left and when all is free again', async () => {
+    expect(await reserve('a')).toMatchObject({ remaining: 4, resetMs: RATE.windowMs });
+    now = 400;
+    await take(3);
+    expect(await reserve('b')).toMatchObject({ remaining: 0, resetMs: RATE.windowMs });
+    expect(await reserve('c')).toMatchObject({ remaining: 0, resetMs: 2 * RATE.windowMs - 400 });
+    now = 500;
+    expect(await reserve('d', 0)).toMatchObject({ remaining: 0, resetMs: 2 * RATE.windowMs - 500 });
+    now = 5 * RATE.windowMs;
+    expect(await reserve('e')).toMatchObject({ remaining: 4, resetMs: RATE.windowMs });
+  });
+
+  test('lets one holder have two slots that lie ahead, and others none the later for it (L5)', async () => {
+    await take(4);
+    now = 10;
+    const greedy = [];
+    for (let n = 0; n < 5; n++) greedy.push(await reserve('greedy'));
+    const W = RATE.windowMs;
+    expect(greedy.map(({ state, waitMs }) => [state, waitMs])).toEqual([
+      ['granted', 0],
+      ['granted', W - 10],
+      ['granted', W - 10],
+      ['share_taken', W - 10],
+      ['share_taken', W - 10],
+    ]);
+    // The name of one is the beginning of the other's.
+    expect(await reserve('greed')).toMatchObject({ state: 'granted', waitMs: W - 10 });
+    now = W;
+    // Both have come, and there is room for one more right now.
+    expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: 0 });
+    expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: 10 });
+    expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: W });
+    expect(await reserve('greedy')).toMatchObject({ state: 'share_taken', waitMs: 10 });
+    expect(await reserve('greedy', W - 1)).toMatchObject({ state: 'refused', waitMs: W });
+  });
+
+  test('lets a message start when its slot has come, and not before', async () => {
+    const [sixth] = (await take(6)).slice(-1);
+    now = 999_999;
+    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(1);
+    now = 1_000_000;
+    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+  });
+
+  test('counts a message from when it starts: who comes a window later waits as much longer as it was late (L1)', async () => {
+    const taken = await take(11);
+    const tickets = taken.map(({ ticket }) => ticket);
+    now = 1_000_040;
+    for (const ticket of tickets.slice(5, 10)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    now = 2_000_000;
+    expect(await budgets.start(BOT, tickets[10] ?? '')).toBe(40);
+    now = 2_000_040;
+    expect(await budgets.start(BOT, tickets[10] ?? '')).toBe(0);
+  });
+
+  test('counts a message that was held up from when it starts again (L1)', async () => {
+    const [first, , , , , sixth] = await take(6);
+    now = 400_000;
+    expect(await budgets.start(BOT, first?.ticket ?? '')).toBe(0);
+    now = 1_000_000;
+    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+    for (const n of [1, 2, 3]) expect([n, await reserve(`early-${n}`)]).toMatchObject([n, { waitMs: 0 }]);
+    expect(await reserve('late')).toMatchObject({ waitMs: 400_000 });
+  });
+
+  test('counts one that was held up for longer than a window as well, and lets it wait for those that started since (L1)', async () => {
+    const tickets = (await take(7)).map(({ ticket }) => ticket);
+    now = 1_100_000;
+    for (const ticket of tickets.slice(5)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    now = 1_500_000;
+    const waits = [];
+    for (const ticket of tickets.slice(0, 5)) waits.push(await budgets.start(BOT, ticket));
+    expect(waits).toEqual([0, 0, 0, 600_000, 600_000]);
+    expect((await take(1)).map(({ at }) => at)).toEqual([2_500_000]);
+  });
+
+  test('counts a message from when it has left, whether there was room or not (L1)', async () => {
+    const [first, , , , , sixth] = await take(6);
+    now = 400_000;
+    await budgets.sent(BOT, first?.ticket ?? '');
+    now = 1_000_000;
+    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+    for (const n of [1, 2, 3]) expect([n, await reserve(`early-${n}`)]).toMatchObject([n, { waitMs: 0 }]);
+    expect(await reserve('late')).toMatchObject({ waitMs: 400_000 });
+  });
+
+  test('does not hold one that is late up for those who wait behind it', async () => {
+    const tickets = (await take(15)).map(({ ticket }) => ticket);
+    now = 1_000_040;
+    for (const ticket of tickets.slice(5, 10)) expect(await budgets.start(BOT, ticket)).toBe(0);
+  });
+
+  test('gives the slot of one that left to the next who asks (L6)', async () => {
+    const taken = await take(11);
+    expect(taken[7]?.at).toBe(RATE.windowMs);
+    await budgets.cancel(BOT, taken[7]?.ticket ?? '');
+    expect(timesOf(await take(2))).toEqual([RATE.windowMs, 2 * RATE.windowMs]);
+  });
+
+  test('does not squeeze anybody in where a window would be too full behind it', async () => {
+    const tickets = (await take(10)).map(({ ticket }) => ticket);
+    await budgets.cancel(BOT, tickets[0] ?? '');
+    // Its slot is free: of those at 0 there are four.
+    now = 1;
+    expect(timesOf(await take(1))).toEqual([2 * RATE.windowMs]);
+  });
+
+  test('lets nobody start during a pause that the service asked for, and the refused one first behind it (L8)', async () => {
+    const tickets = (await take(8)).map(({ ticket }) => ticket);
+    now = 100;
+    await budgets.penalize(BOT, tickets[4] ?? '', 2_000_000);
+    const waits = [];
+    for (const ticket of tickets.slice(4)) waits.push(await budgets.start(BOT, ticket));
+    expect(waits).toEqual([2_000_000, 2_000_000, 2_000_000, 2_000_000]);
+    expect(timesOf(await take(2))).toEqual([2_000_100, 3_000_100]);
+    expect(await reserve('hasty', 1_999_999)).toMatchObject({ state: 'refused' });
+    now = 2_000_100;
+    for (const ticket of tickets.slice(4)) expect(await budgets.start(BOT, ticket)).toBe(0);
+  });
+
+  test('is paused with nobody waiting, and not shortened by a shorter pause', async () => {
+    const [one, two] = await take(2);
+    await budgets.penalize(BOT, one?.ticket ?? '', 3_000_000);
+    await budgets.penalize(BOT, two?.ticket ?? '', 1_000_000);
+    now = 1_500_000;
+    expect(timesOf(await take(1))).toEqual([3_000_000]);
+  });
+
+  test('takes a message up again that it has forgotten', async () => {
+    await take(4);
+    expect(await budgets.start(BOT, '1 somebody lost')).toBe(0);
+    expect(timesOf(await take(1))).toEqual([RATE.windowMs]);
+  });
+
+  test('has a slot that is free now also for a holder who has two ahead', async () => {
+    const [first] = await take(5);
+    const two = [await reserve('greedy'), await reserve('greedy')];
+    expect(two.map(({ waitMs }) => waitMs)).toEqual([RATE.windowMs, RATE.windowMs]);
+    await budgets.cancel(BOT, first?.ticket ?? '');
+    expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: 0 });
+    expect(await reserve('greedy')).toMatchObject({ state: 'share_taken', waitMs: RATE.windowMs });
+  });
+
+  test('is asked, and paused, in time that does not grow with the square of those who wait', async () => {
+    const costs = [];
+    for (const count of [200, 1600]) {
+      const endpoint = `acme/${count}`;
+      const long = { endpoint, maxWaitMs: 1e12 };
+      let ticket = '';
+      for (let n = 0; n < count; n++) ({ ticket } = await budgets.reserve({ ...long, holder: `${n}` }));
+      let best = Number.POSITIVE_INFINITY;
+      for (let n = 0; n < 10; n++) {
+        const before = performance.now();
+        await budgets.reserve({ ...long, holder: `late-${n}` });
+        await budgets.penalize(endpoint, ticket, 1000);
+        best = Math.min(best, performance.now() - before);
+      }
+      costs.push(best);
+    }
+    // 8 times as many: 8 times as long, not 64 times.
+    expect((costs[1] as number) / (costs[0] as number)).toBeLessThan(20);
+  }, 60_000);
+
+  test('has a budget of its own for each endpoint (L4)', async () => {
+    await take(5);
+    expect(timesOf(await take(5, 'acme/other'))).toEqual([0, 0, 0, 0, 0]);
+    expect(timesOf(await take(1))).toEqual([RATE.windowMs]);
+  });
+}
+
+test('a rate is spaced by what the way to the service may take from a window', () => {
+  expect(JITTER_MS).toBeGreaterThan(0);
+  expect(spaced({ limit: 5, windowMs: 1000 })).toEqual({ limit: 5, windowMs: 1000 + JITTER_MS });
+});
+
+describe('budgets in memory', () => {
+  contract((rate) => memoryBudgets(rate, () => now));
+});
+
+describeWithRedis('budgets in Redis', () => {
+  beforeAll(async () => {
+    server = await startRedis();
+    redis = await connected(server.url);
+  });
+  afterEach(() => server.command('FLUSHALL'));
+  afterAll(() => {
+    redis?.close();
+    stopRedis();
+  });
+
+  describe('on a clock of the test', () => {
+    contract((rate) => redisBudgets(onTestClock(redis as Redis), rate));
+  });
+
+  test('are those in memory, whatever is asked of them', async () => {
+    let state = 7;
+    const random = (below: number) => {
+      state = (state * 48271) % 2147483647;
+      return state % below;
+    };
+    for (let round = 0; round < 15; round++) {
+      now = 0;
+      await server.command('FLUSHALL');
+      const rate = { limit: 1 + random(6), windowMs: 1_000_000 };
+      const pair = [memoryBudgets(rate, () => now), redisBudgets(onTestClock(redis as Redis), rate)] as const;
+      const tickets: [string, string][] = [];
+      for (let step = 0; step < 60; step++) {
+        now += random(4) === 0 ? random(700_000) : random(20_000);
+        const [one = '', other = ''] = tickets[random(tickets.length + 1)] ?? [];
+        const kind = random(10);
+        const [mine, theirs] = await Promise.all(
+          pair.map(async (budgets, i) => {
+            const ticket = i === 0 ? one : other;
+            if (kind < 6) {
+              const wish = { endpoint: BOT, holder: `h${kind % 3}`, maxWaitMs: 3_000_000 };
+              return budgets.reserve(wish);
+            }
+            if (!ticket) return 'nothing';
+            if (kind < 8) return budgets.start(BOT, ticket);
+            if (kind === 8) return step % 2 ? budgets.cancel(BOT, ticket) : budgets.sent(BOT, ticket);
+            return budgets.penalize(BOT, ticket, 1000 * (1 + step));
+          }),
+        );
+        const visible = (answer: unknown) =>
+          typeof answer === 'object' ? { ...answer, ticket: undefined } : answer;
+        expect([round, step, kind, visible(theirs)]).toEqual([round, step, kind, visible(mine)]);
+        if (typeof mine === 'object' && mine.state === 'granted') {
+          tickets.push([mine.ticket, (theirs as typeof mine).ticket]);
+        }
+      }
+    }
+  });
+
+  describe('on a clock that is set back', () => {
+    let budgets: EndpointBudgets;
+    const START = 5_000_000;
+    const BACK = 3_000_000;
+    beforeEach(() => {
+      now = START;
+      budgets = redisBudgets(onTestClock(redis as Redis), RATE);
+    });
+    const ask = async (holder: string, maxWaitMs = 10_000_000) =>
+      budgets.reserve({ endpoint: BOT, holder, maxWaitMs });
+
+    test('forget no message, and keep nobody waiting for longer than before (L7)', async () => {
+      for (let n = 0; n < 5; n++) await ask(`h${n}`);
+      const { ticket } = await ask('waiting');
+      now = START - BACK;
+      for (const n of [1, 2]) expect([n, await ask('h', 0)]).toMatchObject([n, { waitMs: RATE.windowMs }]);
+      expect(await ask('h')).toMatchObject({
+        waitMs: RATE.windowMs,
+        remaining: 0,
+        resetMs: 2 * RATE.windowMs,
+      });
+      now += RATE.windowMs - 1;
+      expect(await budgets.start(BOT, ticket)).toBe(1);
+      now += 1;
+      expect(await budgets.start(BOT, ticket)).toBe(0);
+    });
+
+    test('stay paused for as long as the service asked for (L8)', async () => {
+      const { ticket } = await ask('h');
+      await budgets.penalize(BOT, ticket, 2_000_000);
+      now = START - BACK;
+      expect(await ask('h')).toMatchObject({ waitMs: 2_000_000 });
+      expect(await budgets.start(BOT, ticket)).toBe(2_000_000);
+    });
+
+    test('stay paused for so long also if nobody waits', async () => {
+      const { ticket } = await ask('h');
+      await budgets.penalize(BOT, ticket, 2_000_000);
+      await budgets.cancel(BOT, ticket);
+      now = START - BACK;
+      expect(await ask('h', 0)).toMatchObject({ state: 'refused', waitMs: 2_000_000 });
+      const key = `bot-relay:{budget:${BOT}}:state`;
+      expect(Number(await server.command('PTTL', key))).toBeGreaterThan(1_900_000);
+    });
+  });
+
+  test('start nothing for a window after Redis was lost, but never for longer than some seconds', async () => {
+    const backAt = performance.now() - 500;
+    const back = { ...onTestClock(redis as Redis), backAt: () => backAt };
+    now = 0;
+    for (const [windowMs, held] of [
+      [2000, 1500],
+      [1_000_000, 4500],
+    ] as const) {
+      const budgets = redisBudgets(back, { limit: 5, windowMs });
+      const endpoint = `acme/${windowMs}`;
+      const { waitMs } = await budgets.reserve({ endpoint, holder: 'h', maxWaitMs: 10_000 });
+      for (const wait of [waitMs, await budgets.start(endpoint, '1 somebody waiting')]) {
+        expect(wait).toBeGreaterThan(held - 1000);
+        expect(wait).toBeLessThanOrEqual(held);
+      }
+    }
+  });
+
+  const wish = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holder, maxWaitMs });
+
+  test("run on Redis's clock, and leave nothing behind when the window is over (L7)", async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 300 });
+    expect(await budgets.reserve(wish('a'))).toMatchObject({ state: 'granted', waitMs: 0 });
+    const { state, waitMs } = await budgets.reserve(wish('b'));
+    expect(state).toBe('refused');
+    expect(waitMs).toBeGreaterThan(0);
+    expect(waitMs).toBeLessThanOrEqual(300);
+    const { ticket, waitMs: slotIn } = await budgets.reserve(wish('b', 300));
+    await sleep(slotIn + 5);
+    expect(await budgets.start(BOT, ticket)).toBe(0);
+    await budgets.penalize(BOT, ticket, 100);
+    expect(await server.command('DBSIZE')).toBe(2);
+    await sleep(600);
+    expect(await server.command('DBSIZE')).toBe(0);
+  });
+
+  test('remember a slot for a window from when it comes, and a pause to the millisecond', async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 400 });
+    await budgets.reserve(wish('a'));
+    const { ticket, waitMs } = await budgets.reserve(wish('b', 400));
+    // The slot of the first is over, and that of the second half over.
+    await sleep(waitMs + 200);
+    expect(await budgets.reserve(wish('c'))).toMatchObject({ state: 'refused' });
+    await budgets.penalize(BOT, ticket, 2000);
+    const { waitMs: paused } = await budgets.reserve(wish('c'));
+    expect(paused).toBeGreaterThan(2200);
+    expect(paused).toBeLessThanOrEqual(2400);
+  });
+
+  test('are one budget for all who share them', async () => {
+    const other = await connected(server.url);
+    const instances = [redis as Redis, other].map((one) =>
+      redisBudgets(one, { limit: 5, windowMs: 600_000 }),
+    );
+    const asked = Array.from({ length: 12 }, (_, n) =>
+      (instances[n % 2] as EndpointBudgets).reserve(wish(`h${n}`)),
+    );
+    const states = (await Promise.all(asked)).map(({ state }) => state);
+    other.close();
+    expect(states.filter((state) => state === 'granted')).toHaveLength(5);
+  });
+
+  test('go on by themselves after SCRIPT FLUSH and after Redis has forgotten everything (L7)', async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 600_000 });
+    await budgets.reserve(wish('a'));
+    await server.command('SCRIPT', 'FLUSH');
+    expect(await budgets.reserve(wish('b'))).toMatchObject({ state: 'refused' });
+    await server.command('FLUSHALL');
+    expect(await budgets.reserve(wish('c'))).toMatchObject({ state: 'granted' });
+  });
+
+  test('are asked in one round trip', async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 600_000 });
+    await budgets.reserve(wish('a'));
+    await server.command('CONFIG', 'RESETSTAT');
+    const { ticket } = await budgets.reserve(wish('b', 900_000));
+    await budgets.start(BOT, ticket);
+    await budgets.cancel(BOT, ticket);
+    const stats = String(await server.command('INFO', 'commandstats'));
+    expect(stats).toMatch(/cmdstat_evalsha:calls=3,/);
+    expect(stats).not.toMatch(/cmdstat_(eval|script|subscribe|ping):/);
+  });
+});

@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, expect, test } from '@jest/globals';
+import { clientAddress } from '../../src/guard/client-address.ts';
+import { redisCounts } from '../../src/guard/redis-counts.ts';
+import { requestLimits } from '../../src/guard/request-limits.ts';
+import { createLogger } from '../../src/logger.ts';
+import { openRedis, type Redis } from '../../src/redis.ts';
+import { secret } from '../../src/secret.ts';
+import { call, expectProblem } from '../support/call.ts';
+import { answering, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import { startStage, type TestStage } from '../support/stage.ts';
+
+let server: RedisServer;
+let redis: Redis;
+let stage: TestStage;
+const printed: string[] = [];
+
+/** Lets two requests of one address through, and counts them in a Redis that may not be there yet. */
+async function start(): Promise<void> {
+  const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
+  redis = openRedis({ url: secret(server.url), logger: createLogger('silent') });
+  const limit = requestLimits(redisCounts(redis), logger);
+  const options = { name: 'test', limit: 2, windowMs: 60_000, keyOf: clientAddress, detail: 'No more.' };
+  const never = { ...options, name: 'never', countsIf: () => false };
+  stage = await startStage((app) => {
+    app.get('/', limit(options), (_req, res) => void res.end());
+    app.get('/taken-back', limit(never), async (_req, res) => {
+      await server.stop();
+      res.end();
+    });
+  });
+}
+afterEach(async () => {
+  await stage.close();
+  redis.close();
+  stopRedis();
+  expect(printed.splice(0)).toEqual([]);
+});
+
+const ask = () => call(stage.port, '/');
+const statuses = async (count: number) => {
+  const all: number[] = [];
+  for (let n = 0; n < count; n += 1) all.push((await ask()).status);
+  return all;
+};
+
+describeWithRedis('counts in Redis', () => {
+  test('begin when Redis does, if that was not there at the start', async () => {
+    server = await startRedis();
+    await server.stop();
+    await start();
+    expectProblem(await ask(), 503, 'session_store_unavailable');
+    await server.start();
+    await answering(redis);
+    expect(await statuses(4)).toEqual([200, 200, 429, 429]);
+  });
+
+  test('go on after SCRIPT FLUSH, and anew after Redis was killed and started again', async () => {
+    server = await startRedis();
+    await start();
+    await answering(redis);
+    expect(await statuses(1)).toEqual([200]);
+    await server.command('SCRIPT', 'FLUSH');
+    expect(await statuses(2)).toEqual([200, 429]);
+    await server.stop();
+    expectProblem(await ask(), 503, 'session_store_unavailable');
+    await server.start();
+    await answering(redis);
+    expect(await statuses(3)).toEqual([200, 200, 429]);
+  });
+
+  test('stay where Redis is gone when one should be taken back, which is not worth a line in the log', async () => {
+    server = await startRedis();
+    await start();
+    await answering(redis);
+    expect((await call(stage.port, '/taken-back')).status).toBe(200);
+    await sleep(700);
+    expect(printed).toEqual([]);
+  });
+
+  test('are exact for requests that come at once', async () => {
+    server = await startRedis();
+    await start();
+    await answering(redis);
+    const answers = await Promise.all(Array.from({ length: 10 }, ask));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
+  });
+});

@@ -1,0 +1,91 @@
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { expectProblem, parseAnswer } from '../support/call.ts';
+import { type Pair, startPair, until } from '../support/pair.ts';
+import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import { startRelay, type TestRelay } from '../support/relay.ts';
+
+let redis: RedisServer;
+let pair: Pair;
+let other: TestRelay;
+const clients: RawClient[] = [];
+
+/** Two relays on one Redis; a session may have two streams. */
+async function start(): Promise<void> {
+  redis = await startRedis();
+  const environment = { MAX_STREAMS_PER_SESSION: '2', REDIS_URL: redis.url };
+  pair = await startPair((socket) => socket.write(STREAM_HEAD), environment);
+  other = await startRelay(pair.upstream.url, environment);
+}
+
+/** Sends a message to a relay; resolves when the head of its answer is there. */
+async function send({ port }: TestRelay): Promise<{ client: RawClient; status: number }> {
+  const client = rawClient(port, rawMessage({ cookie: pair.cookie }));
+  clients.push(client);
+  await client.waitFor('\r\n\r\n');
+  return { client, status: parseAnswer(client.text()).status };
+}
+
+/** How many places of sessions are taken, as Redis knows it. */
+async function taken(): Promise<number> {
+  const [key] = (await redis.command('KEYS', 'bot-relay:streams:*')) as string[];
+  return key === undefined ? 0 : ((await redis.command('ZCARD', key)) as number);
+}
+
+describeWithRedis('a session at two instances', () => {
+  beforeEach(start);
+  afterEach(async () => {
+    for (const { socket } of clients.splice(0)) socket.destroy();
+    await other.close();
+    await pair.close();
+    stopRedis();
+  });
+
+  test('has one number of open streams', async () => {
+    expect((await send(pair.relay)).status).toBe(200);
+    expect((await send(other)).status).toBe(200);
+    for (const relay of [pair.relay, other]) {
+      const { client, status } = await send(relay);
+      expect(status).toBe(429);
+      await client.waitFor('"}');
+      expectProblem(parseAnswer(client.text()), 429, 'too_many_streams');
+    }
+    expect(pair.upstream.sockets).toHaveLength(2);
+  });
+
+  test('gets at one the place back that it gave up at the other', async () => {
+    await send(pair.relay);
+    const { client } = await send(other);
+    client.socket.destroy();
+    await until(() => other.open.count() === 0);
+    expect((await send(pair.relay)).status).toBe(200);
+    expect((await send(other)).status).toBe(429);
+    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
+    await until(() => pair.relay.open.count() === 1);
+    expect((await send(other)).status).toBe(200);
+  });
+
+  test('gets every place back when an instance shuts down', async () => {
+    await send(other);
+    await send(other);
+    expect(await taken()).toBe(2);
+    await other.close();
+    expect(await taken()).toBe(0);
+  });
+
+  test('streams on while Redis is away, and is refused another in under a second (G12)', async () => {
+    const { client } = await send(pair.relay);
+    redis.pause();
+    const from = performance.now();
+    expect((await send(other)).status).toBe(503);
+    expect(performance.now() - from).toBeLessThan(1000);
+    await redis.stop();
+    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: still here\n\n'), Buffer.from(LAST_CHUNK)]));
+    await client.waitFor('still here');
+    await client.waitFor('\r\n0\r\n\r\n');
+    await until(() => pair.relay.open.count() === 0);
+    await redis.start();
+    while ((await send(other)).status === 503) await new Promise((resolve) => setTimeout(resolve, 20));
+  });
+});

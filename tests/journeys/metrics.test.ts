@@ -1,0 +1,92 @@
+import { createServer } from 'node:net';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { hashPassword } from '../../src/authenticate/password-hash.ts';
+import { call } from '../support/call.ts';
+import { freePort } from '../support/free-port.ts';
+import {
+  freshFolder,
+  inFrontOf,
+  type ProcessOptions,
+  signInAt,
+  startProcess,
+  stopProcesses,
+} from '../support/process.ts';
+import { rawClient, rawMessage } from '../support/raw-client.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawUpstream,
+  STREAM_HEAD,
+  startRawUpstream,
+} from '../support/raw-upstream.ts';
+import { expectNoCanary, MESSAGE, USER } from '../support/relay.ts';
+import { total } from '../support/samples.ts';
+
+const users = JSON.stringify({ users: [{ name: USER.name, hash: await hashPassword(USER.password) }] });
+
+let upstream: RawUpstream;
+afterEach(async () => {
+  await stopProcesses();
+  await upstream?.close();
+});
+
+async function options(metricsPort: number): Promise<ProcessOptions> {
+  upstream = await startRawUpstream((socket) =>
+    socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])),
+  );
+  return {
+    folder: freshFolder({ 'users.json': users }),
+    environment: {
+      ...inFrontOf(upstream.url),
+      METRICS_PORT: String(metricsPort),
+    },
+  };
+}
+
+/** Calls `use` with a port on which somebody listens meanwhile. */
+async function withTakenPort(use: (port: number) => Promise<void>): Promise<void> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  await use(port);
+  await new Promise((resolve) => server.close(resolve));
+}
+
+describe('METRICS_PORT', () => {
+  test('serves the metrics of the process until its end, also while it drains (O4, O5)', async () => {
+    const metricsPort = await freePort();
+    const relay = startProcess(await options(metricsPort));
+    const port = await relay.listening();
+    const scrape = async () => (await call(metricsPort, '/metrics')).body;
+    expect(total(await scrape(), 'bot_relay_ready', { check: 'accepting' })).toBe(1);
+    const cookie = await signInAt(port, USER.name, USER.password);
+    const client = rawClient(port, rawMessage({ cookie, body: MESSAGE }));
+    await client.waitFor('data: 1\n\n');
+    const streaming = await scrape();
+    expect(total(streaming, 'bot_relay_open_streams')).toBe(1);
+    expect(total(streaming, 'bot_relay_session_operations_total', { outcome: 'ok' })).toBeGreaterThan(1);
+    expect(total(streaming, 'process_resident_memory_bytes')).toBeGreaterThan(10_000_000);
+    expect(total(streaming, 'bot_relay_upstream_responses_total', { outcome: '2xx' })).toBe(1);
+    expect((await call(port, '/metrics')).status).toBe(404);
+
+    relay.signal('SIGTERM');
+    await relay.waitFor(/"msg":"shutting down"/);
+    const draining = await scrape();
+    expect(total(draining, 'bot_relay_ready')).toBe(0);
+    expect(total(draining, 'bot_relay_open_streams')).toBe(1);
+    for (const socket of upstream.sockets) socket.write(LAST_CHUNK);
+    expect(await relay.exited).toEqual({ code: 0, signal: null });
+    expectNoCanary(streaming + draining);
+    expect(relay.stdout()).not.toContain('/metrics');
+    client.socket.destroy();
+  });
+
+  test('that is taken stops the start in one line, with nothing listened', async () => {
+    await withTakenPort(async (port) => {
+      const relay = startProcess(await options(port));
+      expect(await relay.exited).toEqual({ code: 1, signal: null });
+      expect(relay.stderr()).toMatch(/^The relay cannot listen on HOST and METRICS_PORT: .*EADDRINUSE.*\n$/);
+      expect(relay.stdout()).not.toContain('"msg":"listening"');
+    });
+  });
+});

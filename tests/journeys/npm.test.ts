@@ -1,0 +1,55 @@
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
+
+const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
+
+let group: number | undefined;
+afterEach(async () => {
+  try {
+    if (group !== undefined) process.kill(-group, 'SIGKILL');
+  } catch {
+    // It has ended by itself, as it should.
+  }
+  group = undefined;
+  await stopProcesses();
+});
+
+describe('under npm', () => {
+  test('the relay shuts down when the shell between it and npm dies of a signal (O1)', async () => {
+    // As npm does: a shell that runs the command, and gets the signal alone.
+    const shell = spawn('/bin/sh', ['-c', `"${process.execPath}" "${MAIN}"; true`], {
+      cwd: freshFolder(),
+      env: { PORT: '0', npm_lifecycle_event: 'start' },
+      // A group of its own, so that nothing of it can outlive a test that fails.
+      detached: true,
+    });
+    group = shell.pid as number;
+    let printed = '';
+    shell.stdout.setEncoding('utf8').on('data', (text: string) => {
+      printed += text;
+      if (text.includes('"listening"')) shell.kill('SIGTERM');
+    });
+    // Its end is the end of all that writes to it: of the relay as well.
+    await new Promise((resolve) => shell.stdout.once('end', resolve));
+    expect(printed).toMatch(
+      /"signal":"parent gone","openMessages":0,"msg":"shutting down".*\n?.*"msg":"stopped"/s,
+    );
+  });
+});
+
+describe('a .env file', () => {
+  test('that sets what the relay does not know is named, unless the name could be a secret', async () => {
+    const folder = freshFolder({
+      '.env': 'MAX_EXECUTON_MS=5\nc2VjcmV0LXR3bw==\nSESSION_SECRETS_FILE=\nLOG_LEVEL=warn\n',
+    });
+    const relay = startProcess({ folder, args: ['--check-config'] });
+    expect(await relay.exited).toEqual({ code: 0, signal: null });
+    expect(relay.stderr().split('\n')).toEqual([
+      '.env sets MAX_EXECUTON_MS which the relay does not know; quote values of several lines',
+      '.env holds a line that sets something which the relay does not know; quote values of several lines',
+      '',
+    ]);
+  });
+});

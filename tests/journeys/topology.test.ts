@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import type { Browser } from '../support/browser.ts';
+import { describeWithNginx } from '../support/nginx.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import { MESSAGE } from '../support/relay.ts';
+import { type Index, startTopology, stopTopology, type Topology } from '../support/topology.ts';
+
+const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
+/** Says a few words, and then nothing for longer than any test takes. */
+const SLOW = ECHO.replace('echo', 'slow');
+const COMPLETE = /event: asgard\.run\.done\n.*\n\n$/;
+const PATIENCE_MS = 60_000;
+
+let topology: Topology;
+beforeEach(async () => {
+  topology = await startTopology({
+    RATE_LIMIT: '1000',
+    MAX_STREAMS_PER_SESSION: '100',
+    CLIENT_LIMIT_PER_ADDRESS: '0',
+    CLIENT_LIMIT_PER_SESSION: '0',
+    SHUTDOWN_DELAY_MS: '3000',
+    SHUTDOWN_GRACE_MS: '10000',
+  });
+}, PATIENCE_MS);
+afterEach(stopTopology, PATIENCE_MS);
+
+const ask = (browser: Browser) => browser.send(ECHO, { body: MESSAGE });
+
+/** How many messages a relay has carried to their end, as its log says. */
+function carried(index: Index): number {
+  const logs = topology.started.filter((one) => one.index === index).map(({ relay }) => relay.stdout());
+  return logs.join('').match(/"status":200,"outcome":"ok".*"bot":"demo\/echo"/g)?.length ?? 0;
+}
+
+/** Resolves once the relays' logs name `count` messages, or more. */
+async function allCarried(count: number): Promise<void> {
+  while (carried(0) + carried(1) < count) await sleep(10);
+}
+
+/** Sends one message after the other in several lanes until `enough`; returns what did not come whole. */
+async function keepSending(browser: Browser, lanes: number, enough: (sent: number) => boolean) {
+  const failed: unknown[] = [];
+  let sent = 0;
+  const lane = async () => {
+    while (!enough(sent)) {
+      sent++;
+      const answer = await ask(browser).catch((error: unknown) => error);
+      if (!COMPLETE.test((answer as { body?: string }).body ?? '')) failed.push(answer);
+    }
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+  return { sent, failed };
+}
+
+describeWithNginx('behind nginx', () => {
+  describeWithRedis('two relays with one Redis', () => {
+    test(
+      'share the sessions and the messages',
+      async () => {
+        const browser = await topology.signIn();
+        const answers = await Promise.all(Array.from({ length: 20 }, () => ask(browser)));
+        expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+        await allCarried(20);
+        expect(carried(0)).toBeGreaterThan(0);
+        expect(carried(1)).toBeGreaterThan(0);
+      },
+      PATIENCE_MS,
+    );
+
+    test(
+      'are restarted one after the other while 200 messages flow, and none fails or runs twice (O2)',
+      async () => {
+        const browser = await topology.signIn();
+        let restarting = true;
+        const sending = keepSending(browser, 5, (sent) => sent >= 200 && !restarting);
+        for (const index of [0, 1, 0] as const) await topology.restart(index);
+        restarting = false;
+        const { sent, failed } = await sending;
+        expect(failed).toEqual([]);
+        await allCarried(sent);
+        expect(carried(0) + carried(1)).toBe(sent);
+        expect(carried(0)).toBeGreaterThan(0);
+        for (const { relay } of topology.started.slice(0, 3)) {
+          expect(await relay.exited).toEqual({ code: 0, signal: null });
+        }
+      },
+      PATIENCE_MS,
+    );
+
+    test(
+      'lose the streams of the one that is killed, and nothing else (O3)',
+      async () => {
+        const browser = await topology.signIn();
+        let cut = 0;
+        let whole = 0;
+        const begun = Array.from({ length: 16 }, () =>
+          begin(browser, { cut: () => cut++, end: () => whole++ }),
+        );
+        await Promise.all(begun);
+        topology.running(0).signal('SIGKILL');
+        await topology.running(0).exited;
+        const { failed } = await keepSending(browser, 4, (sent) => sent >= 20);
+        expect(failed).toEqual([]);
+        topology.running(1).signal('SIGTERM');
+        const [, open] = await topology.running(1).waitFor(/"openMessages":(\d+),"msg":"shutting down"/);
+        expect(Number(open)).toBeGreaterThan(0);
+        expect(cut).toBeGreaterThan(0);
+        expect({ cut, whole }).toEqual({ cut: 16 - Number(open), whole: 0 });
+      },
+      PATIENCE_MS,
+    );
+  });
+});
+
+/** Opens a stream that stays open; resolves with its first bytes. */
+function begin(browser: Browser, on: { cut(): void; end(): void }): Promise<void> {
+  return new Promise((resolve) => {
+    browser.send(SLOW, { body: MESSAGE, onData: () => resolve() }).then(on.end, on.cut);
+  });
+}

@@ -1,0 +1,194 @@
+import { createServer, get, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import express, { type Response } from 'express';
+import { Problem } from '../../src/errors.ts';
+import { carryStream } from '../../src/relay/carry-stream.ts';
+import { until } from '../support/pair.ts';
+import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawUpstream,
+  STREAM_HEAD,
+  startRawUpstream,
+} from '../support/raw-upstream.ts';
+
+const STALLED_MS = 500;
+const ENDED = new Problem('session_ended', 'Signed out.');
+/** More than the buffers between the relay and a client hold. */
+const MUCH = chunk(Buffer.alloc(8 << 20, 'data: a\n\n'.repeat(1024)));
+
+let upstream: RawUpstream;
+let server: Server;
+let client: RawClient;
+afterEach(async () => {
+  client.socket.destroy();
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  await upstream.close();
+});
+
+interface Carried {
+  /** The bot service's end of the stream. */
+  readonly service: Socket;
+  readonly response: IncomingMessage;
+  readonly res: Response;
+  readonly stop: AbortController;
+  /** What a heartbeat's turn calls. */
+  beat(): void;
+  readonly over: Promise<void>;
+}
+
+/** A stream that is carried to `client`, once `before` has seen its two ends; nothing but its head has come. */
+async function carry(
+  before: (ends: { response: IncomingMessage; stop: AbortController }) => Promise<void> | void = () => {},
+  stalledMs = 60_000,
+): Promise<Carried> {
+  upstream = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
+  const app = express();
+  const carried = new Promise<Carried>((resolve) => {
+    app.get('/', (_req, res) => {
+      res.locals.bot = { namespace: 'acme', botProviderName: 'helper' };
+      get(upstream.url, async (response) => {
+        response.on('error', () => {});
+        const stop = new AbortController();
+        await before({ response, stop });
+        res.flushHeaders();
+        let beat = () => {};
+        const heartbeats = {
+          watch: (_silence: unknown, call: () => void) => {
+            beat = call;
+          },
+          unwatch: () => {},
+        };
+        const over = carryStream({ upstream: response, res, signal: stop.signal, heartbeats, stalledMs });
+        const [service] = upstream.sockets as [Socket];
+        resolve({ service, response, res, stop, beat: () => beat(), over });
+      });
+    });
+  });
+  server = createServer(app);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  return carried;
+}
+
+const answer = () => dechunk(client.text());
+
+/** A stream whose bot service is done with it, while its client reads nothing yet. */
+async function endedUnread(): Promise<Carried> {
+  const carried = await carry();
+  await client.waitFor('\r\n\r\n');
+  client.socket.pause();
+  const ended = new Promise((resolve) => carried.response.once('end', resolve));
+  // Small enough for one write, so that the stream ends before the client has read it.
+  carried.service.write(Buffer.concat([chunk('data: a\n\n'), Buffer.from(LAST_CHUNK)]));
+  jest.spyOn(carried.res, 'end').mockReturnValueOnce(carried.res);
+  await ended;
+  return carried;
+}
+
+describe('a stream', () => {
+  test('whose upstream is destroyed without an error is broken', async () => {
+    const { response, res } = await carry();
+    response.destroy();
+    await until(() => answer().complete);
+    expect(res.locals.outcome).toBe('upstream_stream_broken');
+    expect(answer().body).toMatch(/^event: error\ndata: .*"code":"upstream_stream_broken"/);
+  });
+
+  test('whose upstream was closed before it is carried is broken', async () => {
+    const { res } = await carry(async ({ response }) => {
+      response.destroy();
+      await new Promise((resolve) => response.once('close', resolve));
+    });
+    await until(() => answer().complete);
+    expect(res.locals.outcome).toBe('upstream_stream_broken');
+  });
+
+  test('that was told to end before it is carried does so', async () => {
+    const { res, response } = await carry(({ stop }) => stop.abort(ENDED));
+    await until(() => answer().complete);
+    expect(res.locals.outcome).toBe('session_ended');
+    expect(response.destroyed).toBe(true);
+  });
+
+  test('that is told to end lets go of its upstream at once, and takes nothing more of it', async () => {
+    const { response, res, service, stop, beat } = await carry();
+    service.write(chunk('data: half'));
+    await client.waitFor('data: half');
+    stop.abort(ENDED);
+    expect(response.destroyed).toBe(true);
+    // What was read already may still be handed over.
+    response.emit('data', Buffer.from(' more\n\n'));
+    response.emit('end');
+    beat();
+    expect([res.writableEnded, res.locals.bytes]).toEqual([false, 'data: half'.length]);
+    await client.closed;
+    expect(answer()).toMatchObject({ body: 'data: half', complete: false });
+  });
+
+  test('that has ended well has done so, whatever comes while its client still reads', async () => {
+    const { response, res, stop, beat } = await endedUnread();
+    const write = jest.spyOn(res, 'write');
+    stop.abort(ENDED);
+    response.emit('close');
+    beat();
+    expect(write).not.toHaveBeenCalled();
+    expect(res.end).toHaveBeenCalledTimes(1);
+    expect(res.locals.outcome).toBeUndefined();
+  });
+
+  test('may be silent for as long as it likes once its client has caught up', async () => {
+    const { service, res, over } = await carry(undefined, STALLED_MS);
+    client.socket.pause();
+    service.write(MUCH);
+    await until(() => res.writableNeedDrain);
+    client.socket.resume();
+    await until(() => !res.writableNeedDrain && res.locals.bytes === 8 << 20);
+    // However often it has waited for the client.
+    expect(res.listenerCount('timeout')).toBe(1);
+    // Twice as long as a stall needs at most.
+    await new Promise((resolve) => setTimeout(resolve, STALLED_MS * 4));
+    service.write(LAST_CHUNK);
+    await until(() => client.socket.destroyed || answer().complete);
+    expect(res.locals.outcome).toBeUndefined();
+    client.socket.end();
+    await over;
+  });
+
+  test('waits for a client that reads none of its end no longer than for one in its middle', async () => {
+    const { service, res } = await carry(undefined, STALLED_MS);
+    const setTimeout = jest.spyOn(res, 'setTimeout');
+    service.write(LAST_CHUNK);
+    await until(() => answer().complete);
+    expect(setTimeout).toHaveBeenCalledWith(STALLED_MS);
+  });
+
+  test('that is cut first hands over all that was written, to a client that takes a while', async () => {
+    const { service, res, stop } = await carry();
+    service.write(chunk('id: 1\n\n'));
+    await client.waitFor('id: 1');
+    client.socket.pause();
+    service.write(MUCH);
+    await until(() => res.writableNeedDrain);
+    stop.abort(ENDED);
+    // Much longer than the way to the client takes, and less than its last bytes may.
+    await new Promise((resolve) => setTimeout(resolve, STALLED_MS));
+    client.socket.resume();
+    await client.closed;
+    const received = client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
+    expect(received).toBeGreaterThan(res.locals.bytes as number);
+  });
+
+  test('that had to end is logged as that, also if its client then reads nothing', async () => {
+    const { service, res, stop, over } = await carry(undefined, STALLED_MS * 2);
+    client.socket.pause();
+    service.write(MUCH);
+    await until(() => res.writableNeedDrain);
+    stop.abort(ENDED);
+    await over;
+    expect(res.locals.outcome).toBe('session_ended');
+  });
+});

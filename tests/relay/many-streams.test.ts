@@ -1,0 +1,26 @@
+import { afterEach, expect, test } from '@jest/globals';
+import { type Pair, startPair, until } from '../support/pair.ts';
+import type { RawClient } from '../support/raw-client.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+
+const STREAMS = 900;
+/** Below the length of the queue of connections that are not accepted yet. */
+const AT_A_TIME = 100;
+
+let pair: Pair;
+afterEach(() => pair.close());
+
+test('900 streams at once all receive bytes, and none waits for a socket (S16)', async () => {
+  pair = await startPair((socket) => void socket.write(STREAM_HEAD), { RATE_LIMIT: '2000' });
+  const clients: RawClient[] = [];
+  while (clients.length < STREAMS) {
+    for (let n = 0; n < AT_A_TIME; n++) clients.push(pair.ask());
+    await until(() => pair.upstream.requests.length === clients.length);
+  }
+  expect(pair.relay.open.count()).toBe(STREAMS);
+  for (const socket of pair.upstream.sockets) socket.write(chunk('data: a\n\n'));
+  await Promise.all(clients.map((client) => client.waitFor('data: a\n\n')));
+  for (const socket of pair.upstream.sockets) socket.write(LAST_CHUNK);
+  await Promise.all(clients.map((client) => client.waitFor(LAST_CHUNK)));
+  await until(() => pair.relay.open.count() === 0);
+}, 30_000);

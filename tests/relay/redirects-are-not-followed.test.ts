@@ -1,0 +1,39 @@
+import { createServer, type Server } from 'node:net';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
+import { expectNoCanary } from '../support/relay.ts';
+
+let other: Server;
+let otherPort: number;
+let connections = 0;
+let pair: Pair;
+beforeEach(async () => {
+  connections = 0;
+  other = createServer((socket) => {
+    connections++;
+    socket.destroy();
+  });
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  ({ port: otherPort } = other.address() as { port: number });
+});
+afterEach(async () => {
+  await pair.close();
+  await new Promise((resolve) => other.close(resolve));
+});
+
+test.each([301, 302, 303, 307, 308])(
+  'a redirect with %d is a bad response, and its target is never called (S6)',
+  async (status) => {
+    const location = `Location: http://127.0.0.1:${otherPort}/leak`;
+    pair = await startPair((socket) => socket.write(plainAnswer(`${status} Elsewhere`, [location])));
+    const response = await pair.relay.send(pair.cookie, { redirect: 'manual' });
+    const text = await response.text();
+    expect(response.status).toBe(502);
+    expect(JSON.parse(text)).toMatchObject({ code: 'upstream_bad_response' });
+    expect(response.headers.get('location')).toBeNull();
+    expect(text).not.toMatch(new RegExp(`leak|${otherPort}`));
+    expectNoCanary(text);
+    expect(connections).toBe(0);
+    expect(pair.upstream.requests).toHaveLength(1);
+  },
+);

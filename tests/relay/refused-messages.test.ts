@@ -1,0 +1,121 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
+import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
+import { CANARY, expectNoCanary } from '../support/relay.ts';
+
+const JSON_TYPE = 'Content-Type: application/json';
+
+let pair: Pair;
+afterEach(() => pair.close());
+
+/** What the client gets if the upstream answers with `bytes`. */
+async function answerTo(bytes: string, environment = {}) {
+  pair = await startPair((socket) => void socket.end(bytes), environment);
+  const response = await pair.relay.send(pair.cookie);
+  const text = await response.text();
+  expectNoCanary(text);
+  return { response, text, problem: JSON.parse(text) as { upstream?: unknown } };
+}
+
+describe('a message that the bot service refuses', () => {
+  test.each([400, 404, 409, 413, 415, 422])(
+    'with %d and JSON has the same status and that JSON (S13)',
+    async (status) => {
+      const body = { code: 'E1', nested: [{ text: 'no', at: null }, 1, true] };
+      const { response, problem } = await answerTo(
+        plainAnswer(`${status} No`, [JSON_TYPE], JSON.stringify(body)),
+      );
+      expect(response.status).toBe(status);
+      expect(response.headers.get('content-type')).toBe('application/problem+json');
+      expect(problem).toMatchObject({ status, code: 'upstream_refused', upstream: body });
+    },
+  );
+
+  test.each([
+    ['as it is', CANARY.key],
+    ['with escapes', `\\u0063anary-${CANARY.key.slice(7).replace('k', '\\u006B').replace('-', '\\u002d')}`],
+    ['the second one', CANARY.secondKey],
+  ])('shows no key, also where it is written %s (S13)', async (_name, key) => {
+    const body = `{"message":"bad key ${key}, ${key}!","list":["${key}"],"${key}":1}`;
+    const { problem } = await answerTo(plainAnswer('400 No', [JSON_TYPE], body), {
+      UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,
+    });
+    expect(problem.upstream).toEqual({
+      message: 'bad key [secret], [secret]!',
+      list: ['[secret]'],
+      '[secret]': 1,
+    });
+  });
+
+  test('shows nothing of a key that holds another one (O4)', async () => {
+    const { problem } = await answerTo(
+      plainAnswer('400 No', [JSON_TYPE], `{"message":"bad key ${CANARY.key}!"}`),
+      { UPSTREAM_API_KEYS: `${CANARY.key.slice(0, 10)},${CANARY.key}` },
+    );
+    expect(problem.upstream).toEqual({ message: 'bad key [secret]!' });
+  });
+
+  test('shows no key that comes in pieces (O4)', async () => {
+    const body = `{"message":"bad key ${CANARY.key}!"}`;
+    pair = await startPair((socket) => {
+      socket.write(`HTTP/1.1 400 No\r\n${JSON_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+      for (const letter of body) socket.write(chunk(letter));
+      socket.end(LAST_CHUNK);
+    });
+    const problem = (await (await pair.relay.send(pair.cookie)).json()) as { upstream?: unknown };
+    expect(problem.upstream).toEqual({ message: 'bad key [secret]!' });
+  });
+
+  test('shows up to 8 KiB of JSON and no more (S13)', async () => {
+    const jsonOf = (length: number) => JSON.stringify('x'.repeat(length - 2));
+    const fits = await answerTo(plainAnswer('400 No', [JSON_TYPE], jsonOf(8192)));
+    expect(fits.problem.upstream).toHaveLength(8190);
+    await pair.close();
+    const tooLong = await answerTo(plainAnswer('400 No', [JSON_TYPE], jsonOf(8193)));
+    expect(tooLong.problem).toMatchObject({ status: 400, code: 'upstream_refused' });
+    expect(tooLong.problem).not.toHaveProperty('upstream');
+  });
+
+  test.each([
+    ['HTML', plainAnswer('422 No', ['Content-Type: text/html'], '<p>leak</p>')],
+    ['nothing', plainAnswer('422 No', [])],
+    ['JSON that breaks off', `HTTP/1.1 422 No\r\n${JSON_TYPE}\r\nContent-Length: 99\r\n\r\n{"leak":1}`],
+  ])('with %s shows nothing of it (S13)', async (_name, bytes) => {
+    const { response, text, problem } = await answerTo(bytes);
+    expect(response.status).toBe(422);
+    expect(problem).toMatchObject({ status: 422, code: 'upstream_refused' });
+    expect(problem).not.toHaveProperty('upstream');
+    expect(text).not.toContain('leak');
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+});
+
+/** What may wait is sent again; see guard/waiting.test.ts. */
+const NO_WAIT = { RATE_MAX_WAIT_MS: '0' };
+
+describe('a message that the bot service has no time for', () => {
+  const busy = (...headers: string[]) => plainAnswer('429 Busy', [JSON_TYPE, ...headers], '{"leak":1}');
+
+  test.each([
+    ['seconds', 'Retry-After: 17', 17],
+    ['nothing', 'X-Nothing: 1', 1],
+    ['nonsense', 'Retry-After: soon', 1],
+    ['zero', 'Retry-After: 0', 1],
+    ['a date long gone', 'Retry-After: Wed, 21 Oct 2015 07:28:00 GMT', 1],
+    ['a year', 'Retry-After: 31536000', 3600],
+  ])('is rate limited, for as long as it says in %s (S13)', async (_name, header, seconds) => {
+    const { response, text, problem } = await answerTo(busy(header), NO_WAIT);
+    expect(response.status).toBe(429);
+    expect(problem).toMatchObject({ status: 429, code: 'upstream_rate_limited' });
+    expect(response.headers.get('retry-after')).toBe(String(seconds));
+    expect(text).not.toContain('leak');
+  });
+
+  test('is rate limited until the date that it says (S13)', async () => {
+    const date = new Date(Date.now() + 60_000).toUTCString();
+    const { response } = await answerTo(busy(`Retry-After: ${date}`), NO_WAIT);
+    const seconds = Number(response.headers.get('retry-after'));
+    expect(seconds).toBeGreaterThan(40);
+    expect(seconds).toBeLessThanOrEqual(60);
+  });
+});

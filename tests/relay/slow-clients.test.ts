@@ -1,0 +1,99 @@
+import { createServer, get, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import express, { type Response } from 'express';
+import { Problem } from '../../src/errors.ts';
+import { carryStream } from '../../src/relay/carry-stream.ts';
+import { createHeartbeats } from '../../src/relay/heartbeats.ts';
+import { until } from '../support/pair.ts';
+import { type RawClient, rawClient } from '../support/raw-client.ts';
+import { CLOSE_DELIMITED_HEAD, type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
+
+const STALLED_MS = 300;
+/** More than the buffers between the upstream and a client can hold. */
+const MUCH = Buffer.alloc(9 * (4 << 20), 'data: a\n\n');
+
+let upstream: RawUpstream;
+let server: Server;
+let client: RawClient;
+afterEach(async () => {
+  client.socket.destroy();
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  await upstream.close();
+});
+
+/** A client that reads nothing yet of a stream of `bytes`, which is carried with `stalledMs`. */
+async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = STALLED_MS) {
+  upstream = await startRawUpstream((socket) => {
+    socket.write(CLOSE_DELIMITED_HEAD);
+    socket.end(bytes);
+  });
+  const app = express();
+  const over = new Promise<Response>((resolve) => {
+    app.get('/', (_req, res) => {
+      res.locals.bot = { namespace: 'acme', botProviderName: 'helper' } as never;
+      get(upstream.url, async (response) => {
+        res.flushHeaders();
+        const heartbeats = createHeartbeats(0);
+        await carryStream({
+          upstream: response,
+          res,
+          signal: stop.signal,
+          heartbeats,
+          stalledMs,
+        });
+        resolve(res);
+      });
+    });
+  });
+  server = createServer(app);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  client.socket.pause();
+  await until(() => upstream.sockets.length > 0);
+  return { over };
+}
+
+const upstreamSocket = () => upstream.sockets[0] as Socket;
+
+describe('a client that reads nothing', () => {
+  test('is cut after a while, and the upstream is aborted (S15)', async () => {
+    const startedAt = performance.now();
+    const { over } = await carried(MUCH);
+    const res = await over;
+    expect(performance.now() - startedAt).toBeGreaterThan(STALLED_MS * 0.9);
+    expect(res.locals.outcome).toBe('client_stalled');
+    await until(() => upstreamSocket().destroyed);
+    expect(res.locals.bytes).toBeLessThan(MUCH.length);
+  });
+
+  test('is cut by a stream that has to end, even if that cannot be told (S15)', async () => {
+    const stop = new AbortController();
+    const { over } = await carried(MUCH, stop, 60_000);
+    // Longer than the client's and the relay's buffers take to fill, shorter than a stall.
+    await new Promise((resolve) => setTimeout(resolve, STALLED_MS / 2));
+    stop.abort(new Problem('deadline_exceeded', 'Too long.'));
+    expect((await over).locals.outcome).toBe('deadline_exceeded');
+  }, 15_000);
+});
+
+test('a client that is slow but reads is not cut, and gets everything (S15)', async () => {
+  const { over } = await carried(MUCH);
+  let read = 0;
+  let finished = false;
+  client.socket.removeAllListeners('data');
+  const timer = setInterval(() => client.socket.resume(), STALLED_MS / 6);
+  client.socket.on('data', (data) => {
+    read += data.length;
+    finished ||= data.includes('\r\n0\r\n\r\n');
+    // About two seconds in all: many times the period.
+    if (read % (1 << 20) < data.length) client.socket.pause();
+  });
+  const res = await over;
+  await until(() => finished || client.socket.destroyed);
+  clearInterval(timer);
+  expect(res.locals.outcome).toBeUndefined();
+  expect(res.locals.bytes).toBe(MUCH.length);
+  expect(read).toBeGreaterThan(MUCH.length);
+}, 15_000);

@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { PROBLEMS } from '../../src/errors.ts';
+import { call } from '../support/call.ts';
+import { type Pair, startPair } from '../support/pair.ts';
+import { wholeStream } from '../support/raw-upstream.ts';
+import { BOT_PATH, CANARY, MESSAGE } from '../support/relay.ts';
+import { type Sample, samplesOf } from '../support/samples.ts';
+
+let pair: Pair;
+beforeAll(async () => {
+  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    METRICS_PORT: '9090',
+    BOTS: '*/*',
+  });
+});
+afterAll(() => pair.close());
+
+const samples = async (): Promise<Sample[]> =>
+  // What the runtime says of itself comes and goes with its own objects.
+  samplesOf(await pair.relay.metricsText()).filter(({ name }) => name.startsWith('bot_relay_'));
+
+/** A round of requests in which everything that a caller can choose has never been there before. */
+async function hostileRound(round: string): Promise<void> {
+  const { port } = pair.relay;
+  const json = { 'Content-Type': 'application/json', 'X-Request-Id': `id-${round}-0123456` };
+  const message = { method: 'POST', headers: { ...json, Cookie: pair.cookie }, body: MESSAGE };
+  await call(port, `/${round}`);
+  await call(port, `/%00${round}?key=${CANARY.key}`);
+  await call(port, `/auth/${round}"}\\n`);
+  await call(port, `/x`, {
+    headers: { 'User-Agent': round, 'X-API-KEY': CANARY.key, Origin: `http://${round}` },
+  });
+  for (const method of ['PROPFIND', 'M-SEARCH', 'PURGE', 'TRACE'])
+    await call(port, '/auth/login', { method });
+  await call(port, BOT_PATH.replace('helper', `bot-${round}`), message);
+  await call(port, BOT_PATH.replace('acme', `ns-${round}`), message);
+  await call(port, BOT_PATH, {
+    ...message,
+    headers: { ...json, Cookie: `bot_relay_session=s%3A${round}.x` },
+  });
+  await call(port, '/auth/login', {
+    method: 'POST',
+    headers: json,
+    body: JSON.stringify({ username: `user-${round}`, password: CANARY.password }),
+  });
+}
+
+const tick = () => new Promise((resolve) => setTimeout(resolve, 100));
+
+describe('the labels of the metrics', () => {
+  test('do not grow with what callers make up (O5)', async () => {
+    await hostileRound('first');
+    await tick();
+    const before = await samples();
+    for (let round = 0; round < 5; round++) await hostileRound(`made-up-${round}`);
+    await tick();
+    const after = await samples();
+    const series = (all: Sample[]) => all.map(({ name, labels }) => name + JSON.stringify(labels)).sort();
+    expect(series(after)).toEqual(series(before));
+    const requests = (all: Sample[]) =>
+      all
+        .filter(({ name }) => name === 'bot_relay_requests_total')
+        .reduce((sum, { value }) => sum + value, 0);
+    expect(requests(after) - requests(before)).toBe(5 * 12);
+  });
+
+  test('have only the values that the relay itself knows', async () => {
+    await hostileRound('second');
+    await tick();
+    const known: Record<string, (value: string) => boolean> = {
+      route: (value) => value === 'none' || /^\/(auth\/[a-z]+|generic\/[a-zA-Z:/-]+)$/.test(value),
+      method: (value) => /^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|other)$/.test(value),
+      status: (value) => /^[2-5]\d\d$/.test(value),
+      code: (value) => value in PROBLEMS || /^(ok|client_closed|client_stalled)$/.test(value),
+      key: (value) => /^[0-9a-f]{8}$/.test(value),
+      outcome: (value) => /^(\dxx|[a-z_]+)$/.test(value),
+      check: (value) => value === 'accepting',
+      operation: (value) => /^(get|set|touch|destroy)$/.test(value),
+      le: (value) => value === '+Inf' || Number(value) > 0,
+    };
+    for (const { labels } of await samples()) {
+      for (const [label, value] of Object.entries(labels)) {
+        expect([label, value, known[label]?.(value)]).toEqual([label, value, true]);
+      }
+    }
+    expect((await samples()).filter(({ labels }) => labels.method === 'other')).not.toEqual([]);
+  });
+
+  test('show no secret, session, user or bot (O4)', async () => {
+    const text = await pair.relay.metricsText();
+    const cookie = decodeURIComponent(pair.cookie.split('=')[1] ?? '');
+    const id = cookie.slice(2).split('.')[0] ?? '';
+    expect(id.length).toBeGreaterThan(20);
+    for (const shown of [...Object.values(CANARY), id, 'ada', 'acme', 'helper', 'first', 'made-up']) {
+      expect([shown, new RegExp(`"[^"\n]*${shown}`).test(text)]).toEqual([shown, false]);
+      if (shown.length > 10) expect(text).not.toContain(shown);
+    }
+  });
+});

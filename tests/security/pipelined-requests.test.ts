@@ -1,0 +1,68 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { call } from '../support/call.ts';
+import { type Pair, startPair } from '../support/pair.ts';
+import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+
+let pair: Pair;
+let client: RawClient;
+beforeEach(async () => {
+  pair = await startPair((socket) => socket.write(STREAM_HEAD));
+  client = pair.ask();
+  await client.waitFor('\r\n\r\n');
+  pair.upstream.sockets[0]?.write(chunk('data: 1\n\n'));
+  await client.waitFor('data: 1');
+});
+afterEach(() => pair.close());
+
+describe('behind a running stream', () => {
+  test.each([
+    ['garbage', 'no HTTP at all\r\n\r\n'],
+    [
+      'a request with two lengths',
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
+    ],
+    ['a large header', `GET / HTTP/1.1\r\nX-Large: ${'x'.repeat(20_000)}\r\n\r\n`],
+    ['CONNECT', 'CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: a\r\n\r\n'],
+    [
+      'a good request with a body that breaks',
+      'POST /auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
+    ],
+  ])('%s is not answered into the middle of it (U4)', async (_what, bytes) => {
+    client.socket.write(bytes);
+    await client.closed;
+    expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
+    expect(client.text()).not.toContain('problem+json');
+    expect(dechunk(client.text())).toMatchObject({ complete: false });
+  });
+
+  test('a good request is answered after it', async () => {
+    client.socket.write('GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n');
+    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
+    await client.waitFor('{"status":"ok"}');
+    expect(dechunk(client.text())).toMatchObject({ body: 'data: 1\n\ndata: 2\n\n', complete: true });
+    expect(client.text().indexOf('{"status"')).toBeGreaterThan(client.text().indexOf('data: 2'));
+  });
+});
+
+describe('behind a running stream that was asked for with an unknown expectation', () => {
+  test('garbage is not answered into the middle of it (U4)', async () => {
+    const expecting = pair.ask({ headers: ['Expect: the-best'] });
+    await expecting.waitFor('\r\n\r\n');
+    expecting.socket.write('no HTTP at all\r\n\r\n');
+    await expecting.closed;
+    expect(expecting.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
+  });
+});
+
+describe('a client that asks for a tunnel and resets the connection', () => {
+  test('does not end the process', async () => {
+    const tunnel = rawClient(pair.relay.port, 'CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: a\r\n\r\n', {
+      allowHalfOpen: true,
+    });
+    await tunnel.waitFor('"}');
+    tunnel.socket.resetAndDestroy();
+    await tunnel.closed;
+    expect(await call(pair.relay.port, '/healthz')).toMatchObject({ status: 200 });
+  });
+});

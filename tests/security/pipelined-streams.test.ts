@@ -1,0 +1,44 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { call } from '../support/call.ts';
+import { type Pair, startPair, until } from '../support/pair.ts';
+import { rawMessage } from '../support/raw-client.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+
+let pair: Pair;
+afterEach(() => pair.close());
+
+describe('a message behind another on one connection', () => {
+  test('is sent when its turn has come, and can then be cut like any other (S11)', async () => {
+    pair = await startPair((socket, { body }) => {
+      socket.write(STREAM_HEAD);
+      if (String(body).includes('second')) socket.end('ff\r\ndata: half');
+      else socket.write(chunk('data: first\n\n'));
+    });
+    const client = pair.ask();
+    await client.waitFor('data: first');
+    client.socket.write(rawMessage({ cookie: pair.cookie, body: '{"text":"second"}' }));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(pair.upstream.requests).toHaveLength(1);
+    pair.upstream.sockets[0]?.write(LAST_CHUNK);
+    await client.closed;
+    expect(pair.upstream.requests).toHaveLength(2);
+    // The first answer came whole, and of the second no end.
+    expect(client.text()).toContain('data: half');
+    expect(client.text().split(LAST_CHUNK)).toHaveLength(2);
+    await until(() => pair.relay.open.count() === 0);
+  });
+
+  test('is not sent if its client leaves before its turn has come (S14)', async () => {
+    pair = await startPair((socket) => socket.write(STREAM_HEAD));
+    const client = pair.ask();
+    await client.waitFor('\r\n\r\n');
+    client.socket.write(rawMessage({ cookie: pair.cookie, body: '{"text":"second"}' }));
+    // Once a later request is served, this one has arrived.
+    await call(pair.relay.port, '/healthz');
+    client.socket.destroy();
+    await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
+    await call(pair.relay.port, '/healthz');
+    expect(pair.upstream.requests).toHaveLength(1);
+    expect(pair.relay.open.count()).toBe(0);
+  });
+});

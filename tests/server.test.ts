@@ -1,0 +1,54 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { call } from './support/call.ts';
+import { type Pair, startPair, until } from './support/pair.ts';
+import { dechunk } from './support/raw-client.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
+
+const GRACE = { SHUTDOWN_GRACE_MS: '60000' };
+
+let pair: Pair;
+afterEach(async () => {
+  await pair.close();
+});
+
+async function openStream(environment: Record<string, string>) {
+  pair = await startPair((socket) => socket.write(STREAM_HEAD), environment);
+  const client = pair.ask();
+  await client.waitFor('\r\n\r\n');
+  pair.upstream.sockets[0]?.write(chunk('data: 1\n\n'));
+  await client.waitFor('data: 1');
+  return client;
+}
+
+describe('shutting down', () => {
+  test('lets an open stream end by itself, and is over at once when it has (O1)', async () => {
+    const client = await openStream(GRACE);
+    const closing = pair.relay.close();
+    await until(() => pair.relay.lifecycle.isDraining());
+    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
+    // The client keeps its connection; were it waited for, this would time out.
+    await closing;
+    await client.closed;
+    expect(dechunk(client.text())).toMatchObject({ body: 'data: 1\n\ndata: 2\n\n', complete: true });
+  });
+
+  test('ends streams truthfully at the end of the grace, and does not wait for kept connections (O1)', async () => {
+    const client = await openStream({ SHUTDOWN_GRACE_MS: '100' });
+    const startedAt = performance.now();
+    await pair.relay.close();
+    expect(performance.now() - startedAt).toBeLessThan(4000);
+    await client.closed;
+    const { body, complete } = dechunk(client.text());
+    expect(body).toMatch(/^data: 1\n\nevent: error\ndata: \{.*"code":"draining".*\}\n\n$/);
+    expect(complete).toBe(true);
+  });
+
+  test('first stops being ready, while it still serves (O1)', async () => {
+    pair = await startPair((socket) => socket.write(STREAM_HEAD), { SHUTDOWN_DELAY_MS: '1000' });
+    const closing = pair.relay.close();
+    expect(await call(pair.relay.port, '/readyz')).toMatchObject({ status: 503 });
+    expect(await call(pair.relay.port, '/auth/session')).toMatchObject({ status: 401 });
+    await closing;
+    await expect(call(pair.relay.port, '/healthz')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  });
+});

@@ -1,0 +1,67 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createClient } from 'redis';
+import { freePort } from './free-port.ts';
+
+export interface RedisServer {
+  readonly url: string;
+  /** SIGSTOP: connections stay open and nothing answers. */
+  pause(): void;
+  resume(): void;
+  /** SIGKILL. */
+  stop(): Promise<void>;
+  /** Starts it again on the same port, empty. */
+  start(): Promise<void>;
+  /** Runs one command over a connection of its own; returns the reply. */
+  command(...words: string[]): Promise<unknown>;
+}
+
+const servers: ChildProcess[] = [];
+
+/** Starts a Redis server of its own on a free loopback port, which keeps nothing on disk. */
+export async function startRedis(...options: string[]): Promise<RedisServer> {
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  let child: ChildProcess;
+  async function start() {
+    child = spawn(
+      'redis-server',
+      ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options],
+      { stdio: ['ignore', 'pipe', 'ignore'], cwd: '/tmp' },
+    );
+    servers.push(child);
+    let log = '';
+    for await (const text of (child.stdout as NodeJS.ReadableStream).setEncoding('utf8')) {
+      log += text;
+      if (log.includes('Ready to accept connections')) break;
+    }
+    if (child.exitCode !== null) throw new Error(`redis-server did not start: ${log}`);
+    child.stdout?.resume();
+  }
+  await start();
+  return {
+    url,
+    start,
+    pause: () => void child.kill('SIGSTOP'),
+    resume: () => void child.kill('SIGCONT'),
+    async stop() {
+      const gone = once(child, 'exit');
+      child.kill('SIGKILL');
+      await gone;
+    },
+    async command(...words) {
+      const client = createClient({ url });
+      await client.connect();
+      try {
+        return await client.sendCommand(words);
+      } finally {
+        client.destroy();
+      }
+    },
+  };
+}
+
+/** Ends every server that was started; for `afterEach` or `afterAll`. */
+export function stopRedis(): void {
+  for (const child of servers.splice(0)) child.kill('SIGKILL');
+}

@@ -1,0 +1,18 @@
+/** Values that must never show in a log or an answer; every test relay uses them. */
+export const CANARY = {
+  key: 'canary-api-key-5b1f0c',
+  secondKey: 'canary-second-key-9d2e7a',
+  sessionSecret: 'canary-session-secret-0123456789-abcdef',
+  password: 'canary-password-77aa',
+  text: 'canary-message-text-c0ffee',
+} as const;
+
+/** Those that no answer may hold either; a text comes back when the bot says it. */
+export const SECRETS = Object.values(CANARY).filter((value) => value !== CANARY.text);
+
+/** Throws if `text` holds a value that must never be shown. */
+export function expectNoCanary(text: string): void {
+  for (const [name, canary] of Object.entries(CANARY)) {
+    if (text.includes(canary)) throw new Error(`the canary "${name}" has shown in: ${text.slice(0, 2000)}`);
+  }
+}

@@ -1,0 +1,28 @@
+import { createHmac } from 'node:crypto';
+import type { SessionData } from 'express-session';
+import type { SessionStore } from '../../src/authenticate/session-store.ts';
+import { CANARY } from './relay.ts';
+
+/** The session id in a `Cookie` header of the relay. */
+export function idOf(cookie: string): string {
+  return decodeURIComponent(cookie.slice(cookie.indexOf('=') + 1)).slice('s:'.length, 's:'.length + 32);
+}
+
+/** A session cookie for `id`, signed with `secret` as express-session signs it. */
+export function signedCookie(id: string, secret: string = CANARY.sessionSecret): string {
+  const signature = createHmac('sha256', secret).update(id).digest('base64').replace(/=+$/, '');
+  return `bot_relay_session=${encodeURIComponent(`s:${id}.${signature}`)}`;
+}
+
+/** What `store` holds for `id`; null if nothing. */
+export function stored(store: SessionStore, id: string): Promise<SessionData | null> {
+  return new Promise((resolve, reject) =>
+    store.get(id, (error, data) => (error ? reject(error) : resolve(data ?? null))),
+  );
+}
+
+/** Changes what `store` holds for `id`, as if time had passed. */
+export async function change(store: SessionStore, id: string, changes: Partial<SessionData>) {
+  const changed = { ...(await stored(store, id)), ...changes } as SessionData;
+  await new Promise((resolve) => store.set(id, changed, resolve));
+}

@@ -1,0 +1,222 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from '@jest/globals';
+import { parse } from 'yaml';
+import { createMetrics } from '../../src/watch/metrics.ts';
+import { type Query, readQuery } from '../support/promql.ts';
+
+const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+}
+
+interface Panel {
+  readonly title: string;
+  readonly type: string;
+  readonly description?: string;
+  readonly datasource?: unknown;
+  readonly targets?: readonly { readonly expr: string; readonly legendFormat: string; datasource: unknown }[];
+}
+
+const rules = (parse(read('deploy/alerts.yml')) as { groups: { rules: Rule[] }[] }).groups.flatMap(
+  (group) => group.rules,
+);
+const dashboard = JSON.parse(read('deploy/grafana-dashboard.json')) as {
+  panels: Panel[];
+  templating: { list: { name: string; type: string; definition?: string }[] };
+};
+const charts = dashboard.panels.filter(({ type }) => type !== 'row');
+
+/** Grafana puts these in before Prometheus sees the query. */
+const filledIn = (expr: string) =>
+  expr.replaceAll('$__rate_interval', '5m').replaceAll('"$instance"', '".*"');
+
+/** What Prometheus itself adds to every series. */
+const TARGET_LABELS = ['instance', 'job'];
+
+interface Labelled {
+  readonly name: string;
+  readonly type: string;
+  readonly labelNames: readonly string[];
+}
+
+/** The labels of every series that a scrape can hold, by its name. */
+function seriesOfRegistry(): Map<string, Set<string>> {
+  const { registry, readAtScrape } = createMetrics(['0123abcd']);
+  readAtScrape({ checks: {}, openMessages: () => 0 });
+  const series = new Map<string, Set<string>>();
+  for (const { name, type, labelNames } of registry.getMetricsAsArray() as unknown as Labelled[]) {
+    const labels = [...labelNames, ...TARGET_LABELS];
+    if (type !== 'histogram') series.set(name, new Set(labels));
+    else {
+      series.set(`${name}_bucket`, new Set([...labels, 'le']));
+      for (const suffix of ['_sum', '_count']) series.set(name + suffix, new Set(labels));
+    }
+  }
+  return series;
+}
+
+const series = seriesOfRegistry().set('up', new Set(TARGET_LABELS));
+
+/** What of a query no series has: names, labels on a name, and labels to group by that nothing in it has. */
+function unknownIn({ selections, grouping }: Query): string[] {
+  const labelsOf = (metric: string) => series.get(metric) ?? new Set<string>();
+  return [
+    ...selections.filter(({ metric }) => !series.has(metric)).map(({ metric }) => metric),
+    ...selections.flatMap(({ metric, labels }) =>
+      labels.filter((label) => !labelsOf(metric).has(label)).map((label) => `${metric}{${label}}`),
+    ),
+    ...grouping.filter((label) => !selections.every(({ metric }) => labelsOf(metric).has(label))),
+  ];
+}
+
+describe('the reading of queries', () => {
+  test.each([
+    ['sum(rate(bot_relay_request_total[5m]))', ['bot_relay_request_total']],
+    ['bot_relay_requests_total{bot="a"}', ['bot_relay_requests_total{bot}']],
+    ['sum by (bot) (bot_relay_requests_total)', ['bot']],
+    ['sum(bot_relay_ready) without (host)', ['host']],
+    ['bot_relay_requests_total > 0 or nobody', ['nobody']],
+    ['bot_relay_slot_wait_seconds', ['bot_relay_slot_wait_seconds']],
+    ['sum by (le, instance) (rate(bot_relay_slot_wait_seconds_bucket{outcome="granted"}[5m]))', []],
+  ])('finds what is wrong in %s', (text, unknown) => {
+    expect(unknownIn(readQuery(text))).toEqual(unknown);
+  });
+
+  test('takes nothing that is no PromQL', () => {
+    expect(() => readQuery('sum(rate(bot_relay_requests_total[5m])')).toThrow('not PromQL');
+  });
+});
+
+describe('deploy/grafana-dashboard.json', () => {
+  const targets = charts.flatMap(({ title, targets = [] }) =>
+    targets.map(({ expr, legendFormat }) => [title, expr, legendFormat] as const),
+  );
+
+  test('shows charts', () => {
+    expect(charts.length).toBeGreaterThan(12);
+    for (const { title, targets = [] } of charts) expect([title, targets.length > 0]).toEqual([title, true]);
+    expect(new Set(charts.map(({ title }) => title)).size).toBe(charts.length);
+  });
+
+  test.each(targets)('%s asks for what there is: %s', (_title, expr, legend) => {
+    const query = readQuery(filledIn(expr));
+    expect(query.selections.length).toBeGreaterThan(0);
+    expect(unknownIn(query)).toEqual([]);
+    // What the legend names is there to be shown: by grouping, or on the series itself.
+    const inLegend = [...legend.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = '']) => label);
+    const shown = new Set([
+      ...query.grouping,
+      ...(/\b(sum|min|max|quantile)\b/.test(expr) ? [] : TARGET_LABELS),
+    ]);
+    expect(inLegend.filter((label) => !shown.has(label))).toEqual([]);
+  });
+
+  test('takes its data source and instances from variables', () => {
+    const variables = dashboard.templating.list;
+    expect(variables.map(({ name, type }) => `${name}: ${type}`)).toEqual([
+      'datasource: datasource',
+      'instance: query',
+    ]);
+    const [, metric = '', label = ''] =
+      /^label_values\((\w+), (\w+)\)$/.exec(variables[1]?.definition ?? '') ?? [];
+    expect(unknownIn(readQuery(`${metric}{${label}=""}`))).toEqual([]);
+    const sources = charts.flatMap(({ datasource, targets = [] }) => [
+      datasource,
+      ...targets.map((t) => t.datasource),
+    ]);
+    for (const source of sources)
+      expect(source).toEqual({ type: 'prometheus', uid: expect.stringMatching(/^\$\{datasource\}$/) });
+    for (const [, expr] of targets) expect(expr).toContain('instance=~"$instance"');
+  });
+
+  test('shows every metric of the relay itself', () => {
+    const asked = new Set(
+      targets.flatMap(([, expr]) => readQuery(filledIn(expr)).selections.map(({ metric }) => metric)),
+    );
+    const base = (name: string) => name.replace(/_(bucket|sum|count)$/, '');
+    const shown = new Set([...asked].map(base));
+    const own = [...series.keys()].filter((name) => name.startsWith('bot_relay_')).map(base);
+    expect(own.filter((name) => !shown.has(name))).toEqual([]);
+  });
+});
+
+describe('deploy/alerts.yml', () => {
+  test('has five alerts, each with a name of its own', () => {
+    expect(new Set(rules.map(({ alert }) => alert)).size).toBe(5);
+    for (const { alert } of rules) expect(alert).toMatch(/^BotRelay[A-Z]\w+$/);
+  });
+
+  test.each(rules.map((rule) => [rule.alert, rule] as const))('%s asks for what there is', (_name, rule) => {
+    expect(unknownIn(readQuery(rule.expr))).toEqual([]);
+    expect(rule.labels.severity).toMatch(/^(critical|warning)$/);
+    const named = [...(rule.annotations.summary ?? '').matchAll(/\$labels\.(\w+)/g)].map(
+      ([, label]) => label,
+    );
+    const { grouping } = readQuery(rule.expr);
+    expect(named.filter((label) => !grouping.includes(label ?? ''))).toEqual([]);
+  });
+
+  test.each(rules.map(({ alert, annotations }) => [alert, annotations.runbook]))(
+    '%s names a heading of the runbook in the README',
+    (alert, runbook = '') => {
+      const readme = read('README.md');
+      const start = readme.indexOf('\n## When an alert fires\n');
+      expect(start).toBeGreaterThan(0);
+      const section = readme.slice(start, readme.indexOf('\n## ', start + 1));
+      const heading = /^README\.md, heading: (.+)$/.exec(runbook)?.[1];
+      const text = section.split(/^### /m).find((part) => part.startsWith(`${heading}\n`)) ?? '';
+      expect(text).toContain(`\`${alert}\``);
+      for (const part of ['What it means', 'Look at', 'Do']) expect(text).toContain(`**${part}`);
+    },
+  );
+
+  test('has as many alerts as the runbook has headings', () => {
+    const readme = read('README.md');
+    const start = readme.indexOf('\n## When an alert fires\n');
+    const section = readme.slice(start, readme.indexOf('\n## ', start + 1));
+    expect(section.match(/^### /gm)).toHaveLength(rules.length);
+  });
+});
+
+describe('the names of the metrics', () => {
+  test("follow Prometheus's rules: base units, _total for counters and nothing else", () => {
+    const own = (createMetrics([]).registry.getMetricsAsArray() as unknown as Labelled[]).filter(({ name }) =>
+      name.startsWith('bot_relay_'),
+    );
+    expect(own.length).toBeGreaterThan(8);
+    for (const { name, type, labelNames } of own) {
+      expect([name, type === 'counter']).toEqual([name, name.endsWith('_total')]);
+      expect([name, type === 'histogram']).toEqual([name, name.endsWith('_seconds')]);
+      expect(name).not.toMatch(/_ms|millis|minutes|kib|mib/);
+      for (const label of labelNames) expect(label).toMatch(/^[a-z]+$/);
+    }
+  });
+
+  test("of the registry and of the README's table are the same, with their labels", () => {
+    const metrics = createMetrics([]).registry.getMetricsAsArray() as unknown as Labelled[];
+    const own = metrics.filter(({ name }) => name.startsWith('bot_relay_'));
+    const readme = read('README.md');
+    const start = readme.indexOf('\n## Metrics\n');
+    const listed = readme
+      .slice(start, readme.indexOf('\n## ', start + 1))
+      .split('\n')
+      .filter((line) => line.startsWith('| `bot_relay_'))
+      .map((line) =>
+        line
+          .split('|')
+          .slice(1, 4)
+          .map((cell) => cell.trim()),
+      );
+    expect(listed).toEqual(
+      own.map(({ name, type, labelNames }) => [
+        `\`${name}\``,
+        type,
+        labelNames.map((label) => `\`${label}\``).join(', '),
+      ]),
+    );
+  });
+});
