@@ -1,25 +1,34 @@
 import express, { type Express, type RequestHandler } from 'express';
 import { accessLog } from './arrive/access-log.ts';
-import { methodNotAllowed, notFound, problemResponse } from './arrive/problem-response.ts';
+import { notFound, problemResponse } from './arrive/problem-response.ts';
 import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
 import { requestId } from './arrive/request-id.ts';
 import { requestTarget } from './arrive/request-target.ts';
 import { securityHeaders } from './arrive/security-headers.ts';
 import { attachSession, sessionCookie } from './authenticate/attach-session.ts';
+import { guest, newGuestOf } from './authenticate/guest.ts';
+import type { IdentityProvider } from './authenticate/identity-provider.ts';
 import { loginAttempts } from './authenticate/login-attempts.ts';
+import { LOGOUT_TOKEN_LIFE_MS } from './authenticate/logout-token.ts';
+import { backchannelLogout, endSignIn, farewell, startSignIn } from './authenticate/oidc-routes.ts';
+import { accountOf, login } from './authenticate/password-login.ts';
 import { letGoWhenRefused, requireSession, useSession } from './authenticate/require-session.ts';
 import { liveSessionKey } from './authenticate/session-data.ts';
-import { accountOf, login, logout, logoutAll, showSession } from './authenticate/session-routes.ts';
+import { logout, logoutAll, showSession } from './authenticate/session-routes.ts';
 import { watchSessions } from './authenticate/session-watch.ts';
+import { signInFlows } from './authenticate/sign-in-flows.ts';
+import { signInPage } from './authenticate/sign-in-page.ts';
 import type { Users } from './authenticate/users.ts';
 import type { LiveBots } from './bots/live-bots.ts';
 import type { Config } from './config.ts';
 import { allowedBot } from './guard/allowed-bot.ts';
 import { clientAddress } from './guard/client-address.ts';
-import { addressLimit, sessionLimit } from './guard/client-limits.ts';
+import { addressLimit, guestLimit, sessionLimit } from './guard/client-limits.ts';
 import { cors } from './guard/cors.ts';
 import { endpointBudget, mayLeave, noteSent, oneMoreSlot, waitAgain } from './guard/endpoint-budget.ts';
+import { formBody } from './guard/form-body.ts';
 import { jsonBody } from './guard/json-body.ts';
+import { onceOnly } from './guard/once-only.ts';
 import { type RequestLimit, requestLimits } from './guard/request-limits.ts';
 import { sameOrigin } from './guard/same-origin.ts';
 import { slotWaits } from './guard/slot-waits.ts';
@@ -29,6 +38,7 @@ import type { Redis } from './redis.ts';
 import { type OpenMessages, openMessage } from './relay/open-messages.ts';
 import { relayMessage } from './relay/relay-message.ts';
 import { createUpstream } from './relay/send-upstream.ts';
+import { probe, route } from './route.ts';
 import type { Stores } from './stores.ts';
 import { health, readiness } from './watch/health.ts';
 import type { Metrics } from './watch/metrics.ts';
@@ -38,6 +48,13 @@ import { requestMetrics } from './watch/request-metrics.ts';
 /** How long a request's body may take to arrive, in ms. */
 const BODY_TIMEOUT_MS = 30_000;
 const MAX_LOGIN_BYTES = 4096;
+const MAX_LOGOUT_TOKEN_BYTES = 16_384;
+
+/** What the way by which users sign in needs. */
+export type SignIn =
+  | { readonly mode: 'password'; readonly users: Users }
+  | { readonly mode: 'oidc'; readonly provider: IdentityProvider }
+  | { readonly mode: 'guest' };
 
 /** What the application is built from; whoever builds them closes them. */
 export interface Parts extends Stores {
@@ -45,7 +62,7 @@ export interface Parts extends Stores {
   readonly logger: Logger;
   /** The bot service. */
   readonly upstreamUrl: Readonly<URL>;
-  readonly users: Users;
+  readonly signIn: SignIn;
   readonly bots: LiveBots;
   readonly open: OpenMessages;
   /** Without it, everything is in the memory of this process. */
@@ -86,7 +103,8 @@ export function createApp(parts: Parts): Express {
   const byAddress = addressLimit(limit, config.clientLimits);
   const origin = sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins });
   const cookie = { https: isHttps(config), sameSite: config.session.sameSite };
-  const session = attachSession({ ...cookie, store: parts.sessions, secrets: config.session.secrets });
+  const { secrets } = config.session;
+  const session = attachSession({ ...cookie, store: parts.sessions, secrets, mode: config.authMode });
 
   // Not before the sign-out, which works once only.
   const bySession = sessionLimit(limit, config.clientLimits, liveSessionKey);
@@ -114,22 +132,60 @@ interface SharedBySignIn extends Shared {
 }
 
 function authenticate(app: Express, parts: Parts, shared: SharedBySignIn): void {
-  const { config, users, sessions } = parts;
-  const { byAddress, origin, session, bySession, limit, cookie } = shared;
+  const { config, signIn, sessions } = parts;
+  const { byAddress, origin, session, bySession, cookie } = shared;
+  const auth = `${config.basePath}/auth`;
+  const signedIn = [byAddress, origin, session, requireSession()];
+  if (signIn.mode === 'password') signInByPassword(app, auth, { ...parts, ...shared, users: signIn.users });
+  else if (signIn.mode === 'oidc')
+    signInAtProvider(app, auth, { ...parts, ...shared, provider: signIn.provider });
+  else signInAsGuest(app, auth, { ...parts, ...shared });
+  route(app, `${auth}/session`, { get: [byAddress, session, bySession, showSession()] });
+  const goodbye = signIn.mode === 'oidc' ? farewell(signIn.provider) : undefined;
+  route(app, `${auth}/logout`, { post: [...signedIn, logout(sessionCookie(cookie), goodbye)] });
+  route(app, `${auth}/logout-all`, { post: [...signedIn, logoutAll(sessions, sessionCookie(cookie))] });
+}
+
+type SignInParts = Parts & SharedBySignIn;
+
+function signInByPassword(app: Express, auth: string, parts: SignInParts & { users: Users }): void {
+  const { byAddress, origin, session, limit, users, config } = parts;
   const body = jsonBody({ maxBytes: MAX_LOGIN_BYTES, timeoutMs: BODY_TIMEOUT_MS });
   const attempts = loginAttempts(limit, { ...config.login, addressOf: clientAddress, accountOf });
-  const signedIn = [byAddress, origin, session, requireSession()];
-  route(app, `${config.basePath}/auth/session`, {
-    get: [byAddress, session, bySession, showSession()],
-  });
-  route(app, `${config.basePath}/auth/login`, {
+  route(app, `${auth}/login`, {
     post: [byAddress, origin, body, ...attempts, session, login(users, config.session)],
   });
-  route(app, `${config.basePath}/auth/logout`, {
-    post: [...signedIn, logout(sessionCookie(cookie))],
+}
+
+function signInAtProvider(
+  app: Express,
+  auth: string,
+  parts: SignInParts & { provider: IdentityProvider },
+): void {
+  const { byAddress, session, cookie, provider, sessions, counts, config } = parts;
+  const flows = signInFlows({ ...config.session, ...cookie });
+  const common = { provider, flows, authPath: auth };
+  const body = formBody({ maxBytes: MAX_LOGOUT_TOKEN_BYTES, timeoutMs: BODY_TIMEOUT_MS });
+  const once = onceOnly(counts, 'logout-token', LOGOUT_TOKEN_LIFE_MS);
+  route(app, `${auth}/login`, { get: [byAddress, session, startSignIn(common)] });
+  route(app, `${auth}/callback`, {
+    get: [byAddress, session, endSignIn({ ...common, sessions, limits: config.session })],
   });
-  route(app, `${config.basePath}/auth/logout-all`, {
-    post: [...signedIn, logoutAll(sessions, sessionCookie(cookie))],
+  app.use([`${auth}/login`, `${auth}/callback`], letGoWhenRefused(), signInPage(`${auth}/login`));
+  route(app, `${auth}/backchannel-logout`, {
+    post: [byAddress, body, backchannelLogout({ provider, sessions, once })],
+  });
+}
+
+function signInAsGuest(app: Express, auth: string, parts: SignInParts): void {
+  const { byAddress, origin, session, limit, sessions, config } = parts;
+  const newGuests = guestLimit(limit, {
+    perAddress: config.guestsPerAddress,
+    windowMs: config.login.windowMs,
+    guestOf: newGuestOf(clientAddress),
+  });
+  route(app, `${auth}/guest`, {
+    post: [byAddress, origin, session, newGuests, guest(sessions, config.session)],
   });
 }
 
@@ -171,24 +227,4 @@ function message(app: Express, parts: Parts, shared: Shared): void {
 
 function isHttps({ publicUrl }: Config): boolean {
   return publicUrl.protocol === 'https:';
-}
-
-const probe: RequestHandler = (_req, res, next) => {
-  res.locals.isProbe = true;
-  next();
-};
-
-/** One exact path and what it takes; every other method is refused with `Allow`. */
-function route(
-  app: Express,
-  path: string,
-  { get, post }: { get?: RequestHandler[]; post?: RequestHandler[] },
-) {
-  const named: RequestHandler = (_req, res, next) => {
-    res.locals.route = path;
-    next();
-  };
-  if (get) app.get(path, named, ...get);
-  if (post) app.post(path, named, ...post);
-  app.all(path, named, methodNotAllowed(get ? 'GET, HEAD' : 'POST'));
 }

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { isLoopback } from './loopback.ts';
 import { type Secret, secret } from './secret.ts';
 
 /** The longest time that a Node timer can wait, in ms. */
@@ -73,6 +74,20 @@ function isPlainHttpUrl(url: URL): boolean {
 function isHost(text: string): boolean {
   return isIP(text) > 0 || /^(?=.{1,253}$)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*$/.test(text);
 }
+
+/** Whether what is sent there cannot be read or changed on the way. */
+const isSafe = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
+
+const flag = oneOf('true', 'false').transform((text) => text === 'true');
+
+/** `claim:value`; the last colon counts, since names of claims may hold some. */
+const requiredClaim = z
+  .string()
+  .regex(/^[^\s].*:[^:]*[^:\s]$/, 'must be claim:value, such as groups:chat-users')
+  .transform((text) => {
+    const colon = text.lastIndexOf(':');
+    return { name: text.slice(0, colon), value: text.slice(colon + 1) };
+  });
 
 const origin = (message: string) => url(message, ({ pathname }) => pathname === '/');
 
@@ -188,10 +203,22 @@ export const VARIABLES = {
   REDIS_URL: secretVariable(redisUrl),
   AUTH_MODE: variable(oneOf('password', 'oidc', 'guest'), 'password'),
   USERS_FILE: variable(z.string(), 'users.json'),
-  OIDC_ISSUER: optional(z.string()),
-  OIDC_CLIENT_ID: optional(z.string()),
+  OIDC_ISSUER: optional(
+    url('must be an https URL without user, query or fragment; http on loopback only', isSafe),
+  ),
+  OIDC_CLIENT_ID: optional(z.string().regex(/^[\x21-\x7e]{1,256}$/, 'must be the id of a client')),
   OIDC_CLIENT_SECRET: secretVariable(secretValue),
-  OIDC_SCOPES: variable(z.string(), 'openid profile'),
+  OIDC_SCOPES: variable(
+    z
+      .string()
+      .refine((text) => text.split(' ').includes('openid') && /^[\x21-\x7e]+( [\x21-\x7e]+)*$/.test(text), {
+        message: 'must be scopes separated by spaces, openid among them',
+      }),
+    'openid profile',
+  ),
+  OIDC_REQUIRED_CLAIM: optional(requiredClaim),
+  OIDC_KEEP_ID_TOKEN: variable(flag, 'false'),
+  GUESTS_PER_ADDRESS: variable(whole(0, 1_000_000_000), '100'),
 } as const;
 
 export type VariableName = keyof typeof VARIABLES;

@@ -31,6 +31,8 @@ const REQUIRED_IN_PRODUCTION = [
   'SESSION_SECRETS',
 ] as const;
 
+const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
+
 /**
  * Reads the environment. An empty variable counts as not set.
  * @throws ConfigError with every problem at once; no message holds a value that was set.
@@ -43,7 +45,6 @@ export function loadConfig(environment: Environment): Config {
   const problems = [
     ...reading.problems,
     ...(botsFile?.problems ?? []),
-    ...notSupportedYet(values),
     ...missingVariables(values, reading.faulty),
     ...(values.COOKIE_SAME_SITE === 'none' && values.PUBLIC_URL?.protocol !== 'https:'
       ? ['COOKIE_SAME_SITE=none needs an https PUBLIC_URL']
@@ -92,18 +93,14 @@ function secretText(name: VariableName, environment: Environment, report: (probl
   return undefined;
 }
 
-function notSupportedYet(values: Values): string[] {
-  const mode =
-    values.AUTH_MODE === 'oidc' || values.AUTH_MODE === 'guest' ? [`AUTH_MODE=${values.AUTH_MODE}`] : [];
-  return mode.map((name) => `${name} is not supported yet`);
-}
-
 function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = (name: VariableName) => values[name] !== undefined || faulty.has(name);
   const missing = (names: readonly VariableName[], why: string) =>
     names.filter((name) => !isSet(name)).map((name) => `${name} must be set ${why}`);
-  if (values.NODE_ENV === 'production') return missing(REQUIRED_IN_PRODUCTION, 'in production');
+  const oidc = values.AUTH_MODE === 'oidc' ? missing(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc') : [];
+  if (values.NODE_ENV === 'production') return [...missing(REQUIRED_IN_PRODUCTION, 'in production'), ...oidc];
   return [
+    ...oidc,
     ...(isSet('UPSTREAM_BASE_URL') ? missing(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL') : []),
     ...missing(
       isSet('UPSTREAM_API_KEYS') || isSet('BOTS_FILE') ? ['UPSTREAM_BASE_URL'] : [],
@@ -175,7 +172,18 @@ function assemble(values: Values, { own, keyFiles }: BotSources) {
       sameSite: values.COOKIE_SAME_SITE,
     },
     redisUrl: values.REDIS_URL as Secret | undefined,
+    authMode: values.AUTH_MODE,
     usersFile: values.USERS_FILE,
+    guestsPerAddress: values.GUESTS_PER_ADDRESS,
+    /** Everything is there with `authMode` `oidc`. */
+    oidc: {
+      issuer: values.OIDC_ISSUER as Readonly<URL>,
+      clientId: values.OIDC_CLIENT_ID as string,
+      clientSecret: values.OIDC_CLIENT_SECRET as Secret,
+      scopes: values.OIDC_SCOPES,
+      requiredClaim: values.OIDC_REQUIRED_CLAIM,
+      keepIdToken: values.OIDC_KEEP_ID_TOKEN,
+    },
   };
 }
 

@@ -5,9 +5,12 @@
 export const PROBLEMS = {
   bad_request: { status: 400, title: 'The request is not valid HTTP' },
   invalid_json: { status: 400, title: 'The body is not JSON' },
+  sign_in_failed: { status: 400, title: 'The sign-in did not come to its end' },
+  invalid_logout_token: { status: 400, title: 'The logout token is not valid' },
   upstream_refused: { status: 400, title: 'The bot service refused the message' },
   unauthenticated: { status: 401, title: 'Sign in first' },
   invalid_credentials: { status: 401, title: 'Wrong user name or password' },
+  not_allowed: { status: 403, title: 'Not allowed to use this' },
   cross_site_request: { status: 403, title: 'Requests from this site are not allowed' },
   not_found: { status: 404, title: 'There is nothing at this path' },
   unknown_bot: { status: 404, title: 'There is no such bot' },
@@ -25,6 +28,7 @@ export const PROBLEMS = {
   upstream_key_rejected: { status: 502, title: 'The bot service rejected the relay' },
   upstream_bad_response: { status: 502, title: 'The bot service answered with something else than a stream' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
+  identity_provider_unavailable: { status: 503, title: 'The identity provider could not be reached' },
   draining: { status: 503, title: 'The relay is shutting down' },
   upstream_timeout: { status: 504, title: 'The bot service did not answer in time' },
 

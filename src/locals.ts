@@ -47,6 +47,8 @@ export interface RequestLocals {
   bytes?: number;
   /** Set by `authenticate/require-session`. */
   session?: LiveSession;
+  /** The local path where a sign-in at the identity provider leads back to. Set by `authenticate/oidc-routes`. */
+  returnTo?: string;
   /** Ends the message. Set by `relay/open-messages`. */
   stop?: AbortController;
   /** Set by `guard/allowed-bot`. */

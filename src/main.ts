@@ -1,5 +1,6 @@
 import { config as readDotenv } from 'dotenv';
-import { createApp } from './app.ts';
+import { createApp, type SignIn } from './app.ts';
+import { providerOf } from './authenticate/identity-provider.ts';
 import { hashPassword } from './authenticate/password-hash.ts';
 import { userCommand } from './authenticate/user-command.ts';
 import { type Users, usersFromFile, usersOf } from './authenticate/users.ts';
@@ -61,8 +62,8 @@ async function main(args: readonly string[], environment: Environment): Promise<
   } else if (command === undefined || (command === '--check-config' && rest.length === 0)) {
     const config = configOrExit(environment);
     const logger = createLogger(config.logLevel);
-    const users = await usersOrExit(config, logger);
-    if (command === undefined) await run(config, users, logger);
+    const signIn = await signInOrExit(config, logger);
+    if (command === undefined) await run(config, signIn, logger);
     else process.stdout.write('The configuration is good.\n');
   } else {
     process.stderr.write(USAGE);
@@ -97,11 +98,14 @@ function configOrExit(environment: Environment): Config {
   }
 }
 
-async function usersOrExit(config: Config, logger: Logger): Promise<Users> {
+/** What the way by which users sign in needs; a users file that cannot be used ends the process. */
+async function signInOrExit(config: Config, logger: Logger): Promise<SignIn> {
+  const { authMode: mode } = config;
+  if (mode === 'oidc') return { mode, provider: providerOf(config, logger) };
+  if (mode === 'guest') return { mode };
   try {
-    return config.demo
-      ? await demoUsers()
-      : await usersFromFile(config.usersFile, (err) => logger.error({ err }, 'users file not used'));
+    const report = (err: Error) => logger.error({ err }, 'users file not used');
+    return { mode, users: config.demo ? await demoUsers() : await usersFromFile(config.usersFile, report) };
   } catch (error) {
     process.stderr.write(`USERS_FILE: ${(error as Error).message}. Make it with: npm run user -- add NAME\n`);
     process.exit(EX_CONFIG);
@@ -114,7 +118,7 @@ async function demoUsers(): Promise<Users> {
   return usersOf(() => new Map([[DEMO_USER.name, hash]]), hash);
 }
 
-async function run(config: Config, users: Users, logger: Logger): Promise<void> {
+async function run(config: Config, signIn: SignIn, logger: Logger): Promise<void> {
   logFaults(logger);
   const demo = config.demo ? await import('./demo/start-demo.ts') : undefined;
   const botService = await demo?.startDemo(config.upstream.apiKeys);
@@ -135,7 +139,7 @@ async function run(config: Config, users: Users, logger: Logger): Promise<void> 
     config,
     logger,
     metrics,
-    users,
+    signIn,
     upstreamUrl: (botService?.url ?? config.upstream.baseUrl) as Readonly<URL>,
     redis,
     ...openStores({ ...config, redis, logger, rate }),

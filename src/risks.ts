@@ -1,11 +1,5 @@
 import type { Config } from './config.ts';
-
-const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
-
-/** Whether what is sent to this host stays on the machine. */
-export function isLoopback(hostname: string): boolean {
-  return LOOPBACK.includes(hostname);
-}
+import { isLoopback } from './loopback.ts';
 
 /** What the configuration allows and the operator should know, in plain words. */
 export function risksOf(config: Config): string[] {

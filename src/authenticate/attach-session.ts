@@ -10,6 +10,8 @@ export interface SessionCookieOptions {
   readonly store: Store;
   /** The first signs, all verify. */
   readonly secrets: readonly Secret[];
+  /** How users sign in: a session is one only in the mode in which it began. */
+  readonly mode: string;
   readonly sameSite: 'strict' | 'lax' | 'none';
   /** Whether the browser sees the relay over https: the cookie is then `Secure` and `__Host-`. */
   readonly https: boolean;
@@ -34,18 +36,21 @@ export function attachSession(options: SessionCookieOptions): RequestHandler {
   const attach = session({
     name,
     store: options.store,
-    secret: options.secrets.map((secret) => secret.open()),
+    secret: options.secrets.map((secret) => `${secret.open()} ${options.mode}`),
     cookie: flags,
     resave: false,
     saveUninitialized: false,
     unset: 'keep',
   });
   return function attachSession(req, res, next) {
-    if (!hasOneCookie(req.headers.cookie, name)) delete req.headers.cookie;
+    const { cookie } = req.headers;
+    if (!hasOneCookie(cookie, name)) delete req.headers.cookie;
     // express-session sets a Secure cookie only on what it takes for https. Whether it is, PUBLIC_URL says,
     // and no header of a proxy that may be missing or forged.
     if (options.https) Object.defineProperty(req, 'secure', { value: true });
     attach(req, res, (error?: unknown) => {
+      // Others of the browser's cookies are for the stages behind.
+      if (cookie !== undefined) req.headers.cookie = cookie;
       if (error === undefined) return next();
       next(storeUnavailable(error));
     });

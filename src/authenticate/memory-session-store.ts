@@ -10,6 +10,7 @@ interface Entry {
   /** As text, so that nobody shares an object with the store; undefined once the session is removed. */
   readonly text: string | undefined;
   readonly userId: string | undefined;
+  readonly providerSession: string | undefined;
   readonly idleExpiresAt: number;
 }
 
@@ -61,8 +62,16 @@ export class MemorySessionStore extends session.Store implements SessionStore {
     return this.#entries.get(key)?.idleExpiresAt ?? 'missing';
   }
 
+  async remove(key: string): Promise<void> {
+    this.#remove([key]);
+  }
+
+  async removeProviderSession(providerSession: string): Promise<void> {
+    this.#removeWhere((entry) => entry.providerSession === providerSession);
+  }
+
   async removeUser(userId: string): Promise<void> {
-    this.#remove([...this.#entries].filter(([, entry]) => entry.userId === userId).map(([key]) => key));
+    this.#removeWhere((entry) => entry.userId === userId);
   }
 
   listen(ends: SessionEnds): void {
@@ -79,8 +88,8 @@ export class MemorySessionStore extends session.Store implements SessionStore {
   }
 
   #write(key: string, data: SessionData): void {
-    const { user, idleExpiresAt = 0 } = data;
-    this.#entries.set(key, { text: encodeSession(data), userId: user?.id, idleExpiresAt });
+    const { user, providerSession, idleExpiresAt = 0 } = data;
+    this.#entries.set(key, { text: encodeSession(data), userId: user?.id, providerSession, idleExpiresAt });
   }
 
   #extend(key: string, idleExpiresAt: number): SessionState {
@@ -92,11 +101,20 @@ export class MemorySessionStore extends session.Store implements SessionStore {
     return idleExpiresAt;
   }
 
+  #removeWhere(isMeant: (entry: Entry) => boolean): void {
+    this.#remove([...this.#entries].filter(([, entry]) => isMeant(entry)).map(([key]) => key));
+  }
+
   #remove(keys: readonly string[]): void {
     const live = keys.filter((key) => this.#entries.get(key)?.text !== undefined);
     for (const key of live) {
       const { idleExpiresAt } = this.#entries.get(key) as Entry;
-      this.#entries.set(key, { text: undefined, userId: undefined, idleExpiresAt });
+      this.#entries.set(key, {
+        text: undefined,
+        userId: undefined,
+        providerSession: undefined,
+        idleExpiresAt,
+      });
     }
     if (live.length > 0) for (const { removed } of this.#listeners) removed(live);
   }

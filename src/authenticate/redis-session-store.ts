@@ -3,7 +3,14 @@ import type { SessionData } from 'express-session';
 import type { Logger } from '../logger.ts';
 import type { Redis } from '../redis.ts';
 import { sessionKey } from './session-key.ts';
-import { CHANNEL, REMOVED, SESSION_PREFIX, SESSION_SCRIPT, USER_PREFIX } from './session-script.ts';
+import {
+  CHANNEL,
+  PROVIDER_PREFIX,
+  REMOVED,
+  SESSION_PREFIX,
+  SESSION_SCRIPT,
+  USER_PREFIX,
+} from './session-script.ts';
 import type { SessionState, SessionStore } from './session-store.ts';
 import { decodeSession, encodeSession } from './session-text.ts';
 
@@ -39,8 +46,14 @@ export function redisSessionStore({ redis, logger }: RedisSessionStoreOptions): 
       if (text === REMOVED) return 'removed';
       return (text !== null && decodeSession(text)?.idleExpiresAt) || 'missing';
     },
+    async remove(key: string) {
+      await run([nameOf(key)], ['remove', String(Date.now())]);
+    },
+    async removeProviderSession(providerSession: string) {
+      await run([PROVIDER_PREFIX + providerSession], ['remove-all', String(Date.now())]);
+    },
     async removeUser(userId: string) {
-      await run([USER_PREFIX + userId], ['remove-user', String(Date.now())]);
+      await run([USER_PREFIX + userId], ['remove-all', String(Date.now())]);
     },
     listen({ removed, missed }: Parameters<SessionStore['listen']>[0]) {
       void redis.subscribe(CHANNEL, (keys) => removed(keys.split(' ')), missed);

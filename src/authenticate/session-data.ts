@@ -11,6 +11,10 @@ declare module 'express-session' {
     idleExpiresAt?: number;
     /** Milliseconds since the epoch after which the session is dead whatever happens. Never moves. */
     absoluteExpiresAt?: number;
+    /** The identity provider's name for the session in which it signed the user in (its claim `sid`). */
+    providerSession?: string;
+    /** The identity provider's ID token, if its logout asks for it. */
+    idToken?: string;
   }
 }
 
@@ -22,6 +26,9 @@ export interface SessionLimits {
 
 /** A session that belongs to somebody and has not run out. */
 export type SignedIn = Required<Pick<SessionData, 'user' | 'idleExpiresAt' | 'absoluteExpiresAt'>>;
+
+/** What the identity provider has said of the session in which it signed a user in. */
+export type ProviderSession = Pick<SessionData, 'providerSession' | 'idToken'>;
 
 /** What a new session of `user` holds at the moment `now` (ms since the epoch). */
 export function startSession(user: User, { idleMs, absoluteMs }: SessionLimits, now: number): SignedIn {

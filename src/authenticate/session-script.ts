@@ -4,19 +4,22 @@ import { TEXT_START } from './session-text.ts';
 export const SESSION_PREFIX = 'bot-relay:session:';
 /** Before a user's id: a sorted set of the keys of the user's sessions, by their idle limits. */
 export const USER_PREFIX = 'bot-relay:user-sessions:';
+/** Before the name of a session of the identity provider: the same of the sessions that began in it. */
+export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
 /** Where the keys of removed sessions are published, with spaces between. */
 export const CHANNEL = 'bot-relay:removed-sessions';
 /** Stands where a session was, so that nothing brings it back and whoever missed its end can ask. */
 export const REMOVED = 'removed';
 
 /**
- * What changes sessions in Redis. KEYS: the session, or for `remove-user` the user's set. ARGV: the operation, the
+ * What changes sessions in Redis. KEYS: the session, or for `remove-all` the set of those that are meant. ARGV: the operation, the
  * instance's time in ms, and what the operation takes. Times are whole ms, which a Lua number holds exactly.
  */
 export const SESSION_SCRIPT = `
 local name, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local SESSION, USER, CHANNEL, REMOVED = '${SESSION_PREFIX}', '${USER_PREFIX}', '${CHANNEL}', '${REMOVED}'
--- Clocks of instances differ: a session is taken from its user's set only when it has run out for all of them.
+local SESSION, CHANNEL, REMOVED = '${SESSION_PREFIX}', '${CHANNEL}', '${REMOVED}'
+local USER, PROVIDER = '${USER_PREFIX}', '${PROVIDER_PREFIX}'
+-- Clocks of instances differ: a session is taken from its sets only when it has run out for all of them.
 local SKEW = 60000
 
 local function key_of(session) return string.sub(session, #SESSION + 1) end
@@ -25,21 +28,24 @@ local START = '${TEXT_START}'
 local function idle_limit(text) return tonumber(string.match(text, '^' .. START .. '(%d+)')) end
 local function with_idle_limit(text, limit) return START .. limit .. string.gsub(text, '^' .. START .. '%d+', '') end
 
-local function set_of(text)
+local function sets_of(text)
+  local sets = {}
   local ok, data = pcall(cjson.decode, text)
-  local user = ok and type(data) == 'table' and data.user
-  local id = type(user) == 'table' and user.id
-  return type(id) == 'string' and USER .. id
+  if not ok or type(data) ~= 'table' then return sets end
+  local id = type(data.user) == 'table' and data.user.id
+  if type(id) == 'string' then sets[1] = USER .. id end
+  if type(data.providerSession) == 'string' then sets[#sets + 1] = PROVIDER .. data.providerSession end
+  return sets
 end
 
 local function store(text, ttl)
   redis.call('SET', name, text, 'PX', ttl)
-  local set = set_of(text)
-  if not set then return end
-  redis.call('ZADD', set, idle_limit(text) or now, key_of(name))
-  redis.call('ZREMRANGEBYSCORE', set, '-inf', now - SKEW)
-  local last = redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]
-  if last then redis.call('PEXPIRE', set, math.max(1, tonumber(last) - now) + SKEW) end
+  for _, set in ipairs(sets_of(text)) do
+    redis.call('ZADD', set, idle_limit(text) or now, key_of(name))
+    redis.call('ZREMRANGEBYSCORE', set, '-inf', now - SKEW)
+    local last = redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]
+    if last then redis.call('PEXPIRE', set, math.max(1, tonumber(last) - now) + SKEW) end
+  end
 end
 
 local function text_of(session)
@@ -63,8 +69,7 @@ local function remove(sessions)
     return told
   end
   for i, key in ipairs(keys) do
-    local set = set_of(texts[i])
-    if set then redis.call('ZREM', set, key) end
+    for _, set in ipairs(sets_of(texts[i])) do redis.call('ZREM', set, key) end
   end
   return #keys
 end
@@ -88,7 +93,7 @@ if op == 'remove' then
   return remove({ name })
 end
 
-if op == 'remove-user' then
+if op == 'remove-all' then
   local sessions = {}
   for i, key in ipairs(redis.call('ZRANGE', name, 0, -1)) do sessions[i] = SESSION .. key end
   return remove(sessions)

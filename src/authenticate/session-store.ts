@@ -24,6 +24,10 @@ export interface SessionStore extends Store {
   /** Moves the idle limit of a session that has not run out forward to `idleExpiresAt`, and never back. */
   extend(key: string, idleExpiresAt: number): Promise<SessionState>;
   state(key: string): Promise<SessionState>;
+  /** Removes a session; nothing happens if there is none. */
+  remove(key: string): Promise<void>;
+  /** Removes all sessions that began in one session of the identity provider. */
+  removeProviderSession(providerSession: string): Promise<void>;
   /** Removes all sessions of a user. */
   removeUser(userId: string): Promise<void>;
   listen(ends: SessionEnds): void;

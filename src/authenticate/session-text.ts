@@ -11,6 +11,8 @@ const storedSession = z.looseObject({
   idleExpiresAt: z.number(),
   absoluteExpiresAt: z.number().optional(),
   user: z.object({ id: z.string(), name: z.string() }).optional(),
+  providerSession: z.string().optional(),
+  idToken: z.string().optional(),
 });
 
 /** A session as stores keep it: with a version, and without the cookie's settings, which are those of the relay. */

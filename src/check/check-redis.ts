@@ -1,7 +1,7 @@
 import { whenConnected } from '../connected-redis.ts';
 import { createLogger } from '../logger.ts';
+import { isLoopback } from '../loopback.ts';
 import { openRedis, type Redis, redisAddress } from '../redis.ts';
-import { isLoopback } from '../risks.ts';
 import type { Secret } from '../secret.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';

@@ -34,3 +34,19 @@ export function sessionLimit(
   if (perSession === 0) return unlimited;
   return limit({ name: 'session', limit: perSession, windowMs, keyOf: sessionOf, detail: DETAIL });
 }
+
+/**
+ * Limits how many guests may come from one address. `guestOf` names the address of who asks to become one.
+ * @throws Problem `too_many_attempts`
+ */
+export function guestLimit(
+  limit: RequestLimit,
+  {
+    perAddress,
+    windowMs,
+    guestOf,
+  }: Pick<ClientLimits, 'perAddress' | 'windowMs'> & { guestOf: (req: Request) => string | undefined },
+): RequestHandler {
+  if (perAddress === 0) return unlimited;
+  return limit({ name: 'guests', limit: perAddress, windowMs, keyOf: guestOf, detail: DETAIL });
+}

@@ -9,6 +9,8 @@ const OPERATIONS = {
   touch: 'touch',
   extend: 'touch',
   destroy: 'destroy',
+  remove: 'destroy',
+  removeProviderSession: 'destroy',
   removeUser: 'destroy',
 } as const;
 

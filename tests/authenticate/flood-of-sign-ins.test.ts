@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { attachSession } from '../../src/authenticate/attach-session.ts';
 import { MemorySessionStore } from '../../src/authenticate/memory-session-store.ts';
-import { login } from '../../src/authenticate/session-routes.ts';
+import { login } from '../../src/authenticate/password-login.ts';
 import { jsonBody } from '../../src/guard/json-body.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
@@ -41,7 +41,7 @@ beforeEach(async () => {
       next();
     });
     app.use(jsonBody({ maxBytes: 4096, timeoutMs: 1000 }));
-    app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false }));
+    app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false, mode: 'password' }));
     app.post('/login', login(users, { idleMs: 60_000, absoluteMs: 60_000 }));
   });
 });

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createApp } from '../../src/app.ts';
+import { createApp, type SignIn } from '../../src/app.ts';
+import { providerOf } from '../../src/authenticate/identity-provider.ts';
 import type { SessionLimits } from '../../src/authenticate/session-data.ts';
 import type { SessionStore } from '../../src/authenticate/session-store.ts';
 import { usersOf } from '../../src/authenticate/users.ts';
 import { fingerprints } from '../../src/bots/bot-settings.ts';
 import { keyReporter } from '../../src/bots/key-reports.ts';
 import { liveBots } from '../../src/bots/live-bots.ts';
-import { loadConfig } from '../../src/config.ts';
-import { createLogger } from '../../src/logger.ts';
+import { type Config, loadConfig } from '../../src/config.ts';
+import { createLogger, type Logger } from '../../src/logger.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
 import { openMessages } from '../../src/relay/open-messages.ts';
 import { createLifecycle, startServer } from '../../src/server.ts';
@@ -28,6 +29,14 @@ export const BOT_PATH = '/generic/ns/acme/bot-provider/helper/message/sse';
 export const MESSAGE = JSON.stringify({ customChannelId: 'c1', text: CANARY.text, action: 'NONE' });
 
 const passwordHash = cheapHash(CANARY.password);
+
+function signInOf(config: Config, logger: Logger): SignIn {
+  const { authMode: mode } = config;
+  if (mode === 'oidc') return { mode, provider: providerOf(config, logger) };
+  if (mode === 'guest') return { mode };
+  const users = new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash]));
+  return { mode, users: usersOf(() => users, passwordHash) };
+}
 
 export interface TestRelay {
   readonly port: number;
@@ -95,7 +104,7 @@ export async function startRelay(
     logger,
     metrics,
     upstreamUrl: config.upstream.baseUrl as URL,
-    users: usersOf(() => new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash])), passwordHash),
+    signIn: signInOf(config, logger),
     redis,
     ...openStores({ ...config, redis, logger, rate }),
     bots,

@@ -1,0 +1,108 @@
+import type { Request, RequestHandler, Response } from 'express';
+import { Problem } from '../errors.ts';
+import { beginSession, endWithCookie } from './begin-session.ts';
+import type { IdentityProvider } from './identity-provider.ts';
+import { invalidLogoutToken, readLogoutToken } from './logout-token.ts';
+import { letGoOfSession } from './require-session.ts';
+import { localPath } from './return-to.ts';
+import { liveSessionKey, type SessionLimits } from './session-data.ts';
+import type { Farewell } from './session-routes.ts';
+import type { SessionStore } from './session-store.ts';
+import type { SignInFlows } from './sign-in-flows.ts';
+
+export interface OidcSignInOptions {
+  readonly provider: IdentityProvider;
+  readonly flows: SignInFlows;
+  /** The path below which the sign-in itself lies. */
+  readonly authPath: string;
+}
+
+/**
+ * `GET /auth/login?returnTo=/path`: sends the browser to the identity provider. With `prompt=login` the provider asks
+ * who it is even those who are signed in there.
+ * @throws Problem `identity_provider_unavailable`
+ */
+export function startSignIn({ provider, flows, authPath }: OidcSignInOptions): RequestHandler {
+  return async function startSignIn(req, res) {
+    const query = new URLSearchParams(queryOf(req));
+    const returnTo = localPath(query.get('returnTo'), authPath);
+    res.locals.returnTo = returnTo;
+    const replaces = liveSessionKey(req);
+    letGoOfSession(req);
+    const flow = await flows.begin(req, res, { returnTo, replaces });
+    redirect(res, await provider.signInUrl(flow, query.get('prompt') === 'login'));
+    res.end();
+  };
+}
+
+export interface EndSignInOptions extends OidcSignInOptions {
+  readonly sessions: SessionStore;
+  readonly limits: SessionLimits;
+}
+
+/**
+ * `GET /auth/callback`: where the provider sends the browser back to. A session with a new id begins, the one that the
+ * browser had is over, and the browser goes where it came from. What has begun in another browser, or is over, does
+ * not sign anybody in.
+ * @throws Problem `sign_in_failed`, `not_allowed`, `identity_provider_unavailable` or `session_store_unavailable`
+ */
+export function endSignIn({ provider, flows, sessions, limits }: EndSignInOptions): RequestHandler {
+  return async function endSignIn(req, res) {
+    const query = queryOf(req);
+    const flow = await flows.take(req, res, new URLSearchParams(query).get('state') ?? '');
+    if (!flow) {
+      throw new Problem(
+        'sign_in_failed',
+        'This sign-in is over already, took too long, or began in another browser.',
+        { cause: 'no_such_sign_in' },
+      );
+    }
+    res.locals.returnTo = flow.returnTo;
+    const { user, provider: providerSession } = await provider.arrive(query, flow);
+    // A strict cookie has not come along from the provider's site: the session before is known from the flow.
+    if (flow.replaces !== undefined) await sessions.remove(flow.replaces);
+    await beginSession(req, res, { user, limits, provider: providerSession });
+    redirect(res, flow.returnTo);
+    endWithCookie(req, res);
+  };
+}
+
+/** What `POST /auth/logout` answers: where the browser goes to sign out at the identity provider, or null. */
+export function farewell(provider: IdentityProvider): Farewell {
+  return async (session) => ({ logoutUrl: (await provider.signOutUrl(session)) ?? null });
+}
+
+export interface BackchannelLogoutOptions {
+  readonly provider: IdentityProvider;
+  readonly sessions: SessionStore;
+  /** Does the work for a text that has not come before, and remembers it if that goes well; false if it has. */
+  readonly once: (text: string, work: () => Promise<void>) => Promise<boolean>;
+}
+
+/**
+ * `POST /auth/backchannel-logout` (OpenID Connect Back-Channel Logout 1.0 §2.5): ends the sessions that the token
+ * names; what is open of them ends as the store tells.
+ * @throws Problem `invalid_logout_token`, `identity_provider_unavailable` or `session_store_unavailable`
+ */
+export function backchannelLogout({ provider, sessions, once }: BackchannelLogoutOptions): RequestHandler {
+  return async function backchannelLogout(_req, res) {
+    const form = new URLSearchParams(res.locals.body?.toString('latin1'));
+    const { jti, sid, sub } = await readLogoutToken(form.get('logout_token') ?? '', provider);
+    const isNew = await once(jti, () =>
+      sid === undefined ? sessions.removeUser(sub as string) : sessions.removeProviderSession(sid),
+    );
+    if (!isNew) throw invalidLogoutToken('replayed');
+    res.status(200).end();
+  };
+}
+
+/** The query as it came, its `?` with it. */
+function queryOf({ url }: Request): string {
+  const at = url.indexOf('?');
+  return at < 0 ? '' : url.slice(at);
+}
+
+/** A redirect without a body: nothing that came is written into a page. */
+function redirect(res: Response, location: string): void {
+  res.status(302).set({ Location: location, 'Content-Length': '0' });
+}

@@ -1,0 +1,41 @@
+/** Longer ones would not fit into the cookie that keeps them. */
+const MAX_LENGTH = 512;
+/** Visible ASCII without the backslash, which browsers read as a slash (WHATWG URL §4.4). */
+const PLAIN = /^\/[\x21-\x5b\x5d-\x7e]*$/;
+/** What may end up as a slash or as nothing at all: backslashes, invisible characters, slashes of other widths. */
+const DECEPTIVE = /[\\\p{Cc}\p{Cf}\p{Zl}\p{Zp}\uff0f\uff3c]/u;
+const DOT_SEGMENT = /(^|\/)\.{1,2}(\/|$)/;
+
+/**
+ * Where a sign-in leads back to: `text` if it is a path of this origin, as the browser and every server between
+ * would read it, and `/` if it is anything else. What lies below `authPath` would lead in a circle.
+ */
+export function localPath(text: string | null, authPath: string): string {
+  if (text === null || text.length > MAX_LENGTH || !PLAIN.test(text)) return '/';
+  let path = text.split(/[?#]/, 1)[0] as string;
+  // Some decode a path once, some twice: it must be local at every depth.
+  for (;;) {
+    if (!isLocal(path, authPath)) return '/';
+    const decoded = decode(path);
+    if (decoded === path) return text;
+    if (decoded === undefined) return '/';
+    path = decoded;
+  }
+}
+
+function isLocal(path: string, authPath: string): boolean {
+  return (
+    !DECEPTIVE.test(path) &&
+    !path.includes('//') &&
+    !DOT_SEGMENT.test(path) &&
+    !`${path}/`.toLowerCase().startsWith(`${authPath}/`.toLowerCase())
+  );
+}
+
+function decode(path: string): string | undefined {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,111 @@
+import { hkdfSync } from 'node:crypto';
+import type { CookieOptions, Request, Response } from 'express';
+import { EncryptJWT, jwtDecrypt } from 'jose';
+import { randomNonce, randomPKCECodeVerifier, randomState } from 'openid-client';
+import { z } from 'zod';
+import type { Secret } from '../secret.ts';
+
+/** How long a user may take at the identity provider, in seconds. */
+const MAX_SECONDS = 600;
+/** Sign-ins that one browser may have under way: more cookies would not fit into a request. */
+const MAX_FLOWS = 5;
+
+const flowSchema = z.object({
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  returnTo: z.string(),
+  replaces: z.string().optional(),
+});
+
+/** One sign-in at the identity provider that is under way. */
+export interface SignInFlow {
+  /** Names it (RFC 6749 §10.12). */
+  readonly state: string;
+  /** Binds the ID token to it (OpenID Connect Core §3.1.2.1). */
+  readonly nonce: string;
+  /** The code verifier (RFC 7636 §4.1). */
+  readonly verifier: string;
+  /** The local path where it leads back to. */
+  readonly returnTo: string;
+  /** The key of the session that the browser had before. */
+  readonly replaces?: string | undefined;
+}
+
+export interface SignInFlowsOptions {
+  /** The first encrypts, all decrypt. */
+  readonly secrets: readonly Secret[];
+  /** Whether the browser sees the relay over https. */
+  readonly https: boolean;
+}
+
+export interface SignInFlows {
+  /** Begins a sign-in, whose cookie goes with the answer. */
+  begin(req: Request, res: Response, start: Pick<SignInFlow, 'returnTo' | 'replaces'>): Promise<SignInFlow>;
+  /** The sign-in named `state` that this browser has begun, which is over with that; undefined if there is none. */
+  take(req: Request, res: Response, state: string): Promise<SignInFlow | undefined>;
+}
+
+/**
+ * Sign-ins under way, each in an encrypted cookie of its own, so that tabs do not meet, nothing is kept here for
+ * those who never come back, and every instance can end what another began. The cookie is `Lax`: the identity
+ * provider's redirect back comes from another site.
+ */
+export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows {
+  const keys = secrets.map(keyOf) as [Uint8Array, ...Uint8Array[]];
+  const prefix = https ? '__Host-bot_relay_sign_in_' : 'bot_relay_sign_in_';
+  const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: '/', secure: https };
+  const cookies = new RegExp(`(?:^|;)\\s*${prefix}([\\w-]{43})=([\\w.-]+)`, 'g');
+  const underWay = (req: Request) =>
+    [...(req.headers.cookie ?? '').matchAll(cookies)].map(([, state = '', text = '']) => ({ state, text }));
+
+  return {
+    async begin(req, res, start) {
+      const flow = {
+        state: randomState(),
+        nonce: randomNonce(),
+        verifier: randomPKCECodeVerifier(),
+        ...start,
+      };
+      // Browsers send the oldest first (RFC 6265 §5.4).
+      for (const { state } of underWay(req).slice(0, -(MAX_FLOWS - 1)))
+        res.clearCookie(prefix + state, flags);
+      res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
+      return flow;
+    },
+    async take(req, res, state) {
+      const text = underWay(req).find((one) => one.state === state)?.text;
+      if (text === undefined) return undefined;
+      res.clearCookie(prefix + state, flags);
+      const flow = await decrypt(text, keys);
+      return flow?.state === state ? flow : undefined;
+    },
+  };
+}
+
+function keyOf(secret: Secret): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret.open(), '', 'bot-relay sign-in', 32));
+}
+
+function encrypt(flow: SignInFlow, key: Uint8Array): Promise<string> {
+  return new EncryptJWT({ ...flow })
+    .setProtectedHeader({ alg: 'dir', enc: 'A256GCM' })
+    .setIssuedAt()
+    .setExpirationTime(`${MAX_SECONDS} s`)
+    .encrypt(key);
+}
+
+async function decrypt(text: string, keys: readonly Uint8Array[]): Promise<SignInFlow | undefined> {
+  for (const key of keys) {
+    try {
+      const { payload } = await jwtDecrypt(text, key, {
+        keyManagementAlgorithms: ['dir'],
+        contentEncryptionAlgorithms: ['A256GCM'],
+      });
+      return flowSchema.safeParse(payload).data;
+    } catch {
+      // Of another key, changed, or too old.
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,47 @@
+import type { Request } from 'express';
+import { Problem } from '../errors.ts';
+
+export interface BodyOptions {
+  readonly maxBytes: number;
+  /** How long the whole body may take to arrive, in ms. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Reads the whole body, as the bytes that came; undefined if the client left before it was whole. Our own reader
+ * because the common one answers a body that is too large only after it has read all of it.
+ * @throws Problem `body_too_large`, `request_timeout`
+ */
+export function readBody(req: Request, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer | undefined> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    const stop = (settle: () => void) => {
+      clearTimeout(timer);
+      req.off('data', onData).off('end', onEnd).off('close', onClose);
+      settle();
+    };
+    const refuse = (problem: Problem) => stop(() => reject(problem));
+    const tooLarge = () => refuse(new Problem('body_too_large', `The body is over ${maxBytes} bytes.`));
+    const onData = (chunk: Buffer) => {
+      chunks.push(chunk);
+      length += chunk.length;
+      if (length > maxBytes) tooLarge();
+    };
+    const onEnd = () => stop(() => resolve(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, length)));
+    const onClose = () => stop(() => resolve(undefined));
+    const timer = setTimeout(
+      () =>
+        refuse(
+          new Problem('request_timeout', 'The body did not arrive in time.', {
+            headers: { Connection: 'close' },
+          }),
+        ),
+      timeoutMs,
+    );
+    // Its close may be over already, while the session was looked up.
+    if (req.destroyed) return onClose();
+    if (Number(req.headers['content-length']) > maxBytes) return tooLarge();
+    req.on('data', onData).on('end', onEnd).on('close', onClose);
+  });
+}
