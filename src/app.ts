@@ -12,7 +12,7 @@ import { loginAttempts } from './authenticate/login-attempts.ts';
 import { LOGOUT_TOKEN_LIFE_MS } from './authenticate/logout-token.ts';
 import { backchannelLogout, endSignIn, farewell, startSignIn } from './authenticate/oidc-routes.ts';
 import { accountOf, login } from './authenticate/password-login.ts';
-import { letGoWhenRefused, requireSession, useSession } from './authenticate/require-session.ts';
+import { extendSession, letGoWhenRefused, requireSession } from './authenticate/require-session.ts';
 import { liveSessionKey } from './authenticate/session-data.ts';
 import { logout, logoutAll, showSession } from './authenticate/session-routes.ts';
 import { watchSessions } from './authenticate/session-watch.ts';
@@ -204,7 +204,7 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       requireSession(),
       openMessage(open),
       bySession,
-      useSession({ sessions, limits, watch }),
+      extendSession({ sessions, limits, watch }),
       allowedBot(config.bots),
       streamCap(streams, config.maxStreamsPerSession),
       jsonBody({ maxBytes: config.maxBodyBytes, timeoutMs: BODY_TIMEOUT_MS }),
