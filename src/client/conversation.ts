@@ -1,168 +1,74 @@
-import type { BotClient, BotEvent, MessageState, Session } from './bot-client.ts';
-import { RelayError } from './relay-error.ts';
-
-/** One line of a conversation. */
-export interface ChatMessage {
-  readonly id: number;
-  readonly from: 'user' | 'bot';
-  readonly text: string;
-  /** Of a bot's message: where it stands. `stopped` was by the user, `failed` has an `error`. */
-  readonly state: MessageState | 'stopped' | 'failed';
-  readonly error?: RelayError | undefined;
-  readonly requestId?: string | undefined;
-}
-
-/** Everything that a page shows; a new object whenever something has changed. */
-export interface Snapshot {
-  readonly messages: readonly ChatMessage[];
-  /** `waiting` while a message is sent and not answered, `streaming` while an answer comes. */
-  readonly status: 'idle' | 'waiting' | 'streaming';
-  /** Why the last message, sign-in or sign-out failed. */
-  readonly error: RelayError | undefined;
-  /** Undefined until it is known, null if nobody is signed in. */
-  readonly session: Session | null | undefined;
-}
+import { signingIn } from './access.ts';
+import { type Read, readFact } from './answer-text.ts';
+import { answering } from './answers.ts';
+import type { BotClient } from './bot-client.ts';
+import { chatState, type Snapshot } from './chat-state.ts';
 
 export interface ConversationOptions {
-  /** What an event adds to the answer's text, or the whole text so far. By default as the bot service writes it. */
-  readonly read?: (event: BotEvent) => { readonly add: string } | { readonly text: string } | undefined;
+  /** By default it reads what the bot service writes. */
+  readonly read?: Read | undefined;
 }
 
-/** A conversation with one bot, of which whoever subscribed is told at most once per frame. */
-export interface Conversation {
-  subscribe(listener: () => void): () => void;
-  snapshot(): Snapshot;
+/** What a page can do. Nothing of it rejects: what goes wrong is the snapshot's `error`. */
+export interface Actions {
   /** Resolves when the answer is over, however it ended. */
-  send(text: string): Promise<void>;
+  readonly send: (text: string) => Promise<void>;
   /** Stops every answer that is under way. */
-  stop(): void;
-  signIn(username: string, password: string): Promise<void>;
-  signOut(): Promise<void>;
-  /** Asks the relay who is signed in. */
-  refresh(): Promise<void>;
+  readonly stop: () => void;
+  /** With `AUTH_MODE=password`. */
+  readonly signIn: (username: string, password: string) => Promise<void>;
+  /** With `AUTH_MODE=guest`. */
+  readonly signInAsGuest: () => Promise<void>;
+  /** With `AUTH_MODE=oidc`: where to send the browser, which comes back to the path `returnTo`. */
+  readonly signInUrl: (returnTo: string) => string;
+  /** Stops every answer, too. With `AUTH_MODE=oidc`, `logoutUrl` is where to send the browser next, unless it is null. */
+  readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
 }
 
-/** A frame that does not come, because the page is hidden, is not waited for longer than this, in ms. */
-const LONGEST_FRAME_MS = 250;
+/** A conversation with one bot, of which whoever has subscribed is told at most once per frame. */
+export interface Conversation {
+  /**
+   * With the first listener it asks the relay who is signed in. Once the last has gone, and no other has come in the
+   * same task, it stops the answers and sends nothing any more.
+   */
+  readonly subscribe: (listener: () => void) => () => void;
+  readonly snapshot: () => Snapshot;
+  readonly actions: Actions;
+}
 
 /** Keeps a conversation for a page, whatever draws it. */
 export function conversation(client: BotClient, { read = readFact }: ConversationOptions = {}): Conversation {
-  const listeners = new Set<() => void>();
-  const running = new Set<AbortController>();
-  let current: Snapshot = { messages: [], status: 'idle', error: undefined, session: undefined };
-  let shown = current;
-  let ids = 0;
-  const tell = oncePerFrame(() => {
-    shown = current;
-    for (const listener of listeners) listener();
-  });
-  function change(changes: Partial<Snapshot>): void {
-    const messages = changes.messages ?? current.messages;
-    current = { ...current, ...changes, status: statusOf(messages) };
-    tell();
+  const state = chatState();
+  const answers = answering(client, state, read);
+  const access = signingIn(client, state, answers.stop);
+  const signedOut = () => state.change({ session: null });
+  let isRunning = false;
+  function begin(): void {
+    isRunning = true;
+    answers.open();
+    client.addEventListener('signed-out', signedOut);
+    void access.refresh();
   }
-  function changeMessage(id: number, changes: Partial<ChatMessage>): void {
-    change({ messages: current.messages.map((one) => (one.id === id ? { ...one, ...changes } : one)) });
+  function end(): void {
+    isRunning = false;
+    answers.close();
+    client.removeEventListener('signed-out', signedOut);
   }
-  /** Does it, and keeps the error for the page. */
-  async function attempt(work: () => Promise<Session | null | undefined>): Promise<void> {
-    try {
-      const session = await work();
-      change({ session: session ?? null, error: undefined });
-    } catch (error) {
-      change({ error: asRelayError(error) });
-    }
-  }
-  client.addEventListener('signed-out', () => change({ session: null }));
-
+  const { send, stop } = answers;
+  const { signIn, signInAsGuest, signOut } = access;
   return {
     subscribe(listener) {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
+      state.listeners.add(listener);
+      if (!isRunning) begin();
+      return () => {
+        state.listeners.delete(listener);
+        // React's rehearsal of effects (StrictMode) takes every listener away and brings it back at once.
+        queueMicrotask(() => {
+          if (isRunning && state.listeners.size === 0) end();
+        });
+      };
     },
-    snapshot: () => shown,
-    async send(text) {
-      const abort = new AbortController();
-      running.add(abort);
-      const asked: ChatMessage = { id: ++ids, from: 'user', text, state: 'done' };
-      const answer: ChatMessage = { id: ++ids, from: 'bot', text: '', state: 'waiting' };
-      change({ messages: [...current.messages, asked, answer], error: undefined });
-      const { id } = answer;
-      let answered = '';
-      const stream = client.send(text, {
-        signal: abort.signal,
-        onState: (state) => state !== 'done' && changeMessage(id, { state, requestId: stream.requestId }),
-      });
-      try {
-        for await (const event of stream) {
-          const step = read(event);
-          if (step === undefined) continue;
-          answered = 'add' in step ? answered + step.add : step.text;
-          changeMessage(id, { text: answered });
-        }
-        changeMessage(id, { state: 'done' });
-      } catch (thrown) {
-        if (abort.signal.aborted) changeMessage(id, { state: 'stopped' });
-        else {
-          const error = asRelayError(thrown);
-          changeMessage(id, { state: 'failed', error, requestId: error.requestId ?? stream.requestId });
-          change({ error });
-        }
-      } finally {
-        running.delete(abort);
-      }
-    },
-    stop() {
-      for (const abort of running) abort.abort();
-    },
-    signIn: (username, password) => attempt(() => client.signIn(username, password)),
-    signOut: () => attempt(async () => void (await client.signOut())),
-    refresh: () => attempt(() => client.session()),
+    snapshot: state.snapshot,
+    actions: { send, stop, signIn, signInAsGuest, signInUrl: client.signInUrl, signOut },
   };
-}
-
-function statusOf(messages: readonly ChatMessage[]): Snapshot['status'] {
-  if (messages.some(({ state }) => state === 'streaming')) return 'streaming';
-  return messages.some(({ state }) => state === 'waiting') ? 'waiting' : 'idle';
-}
-
-function asRelayError(error: unknown): RelayError {
-  if (error instanceof RelayError) return error;
-  return new RelayError(String((error as Error)?.message ?? error), {
-    code: 'unexpected_response',
-    status: 0,
-  });
-}
-
-/** Calls `act` in the next frame, however often it is asked for before that. */
-function oncePerFrame(act: () => void): () => void {
-  const { requestAnimationFrame: nextFrame } = globalThis as {
-    requestAnimationFrame?: (act: () => void) => void;
-  };
-  let asked = false;
-  return () => {
-    if (asked) return;
-    asked = true;
-    const once = () => {
-      if (!asked) return;
-      clearTimeout(timer);
-      asked = false;
-      act();
-    };
-    const timer = setTimeout(once, LONGEST_FRAME_MS);
-    if (nextFrame) nextFrame(once);
-    else setTimeout(once);
-  };
-}
-
-interface Fact {
-  readonly fact?: Readonly<Record<string, { readonly message?: { readonly text?: unknown } } | null>>;
-}
-
-/** The kinds of events that bots write; others add nothing. */
-function readFact({ data }: BotEvent): { add: string } | { text: string } | undefined {
-  const { messageDelta, messageComplete } = (data as Fact | null)?.fact ?? {};
-  const [delta, whole] = [messageDelta?.message?.text, messageComplete?.message?.text];
-  if (typeof delta === 'string') return { add: delta };
-  return typeof whole === 'string' ? { text: whole } : undefined;
 }

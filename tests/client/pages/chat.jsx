@@ -1,0 +1,74 @@
+import { useBot } from 'bot-relay/react';
+import { memo, StrictMode, useEffect } from 'react';
+import { createRoot } from 'react-dom/client';
+
+/** What tests ask for and look at. */
+const test = {
+  /** What the hook returned at last, by the name of the chat. */
+  bots: {},
+  /** Frames so far. */
+  frame: 0,
+  /** For each render of a chat, the frame in which it was. */
+  renders: [],
+  /** For each render of a row, the id of its message. */
+  rows: [],
+  mount({ chats = [{}], strict = false } = {}) {
+    test.root ??= createRoot(document.getElementById('root'));
+    const all = chats.map((props) => <Chat key={props.name ?? 'chat'} {...props} />);
+    test.root.render(strict ? <StrictMode>{all}</StrictMode> : all);
+  },
+  unmount() {
+    test.root.unmount();
+    test.root = undefined;
+  },
+};
+window.test = test;
+
+function countFrames() {
+  test.frame++;
+  requestAnimationFrame(countFrames);
+}
+countFrames();
+
+const Row = memo(function Row({ message }) {
+  test.rows.push(message.id);
+  return (
+    <li className={message.from} data-state={message.state}>
+      {message.text}
+    </li>
+  );
+});
+
+function sessionText(session) {
+  if (session === undefined) return 'unknown';
+  return session === null ? 'nobody' : session.user.name;
+}
+
+function Chat({ name = 'chat', sayAtOnce, ...options }) {
+  // New objects and functions each time, as components are written.
+  const bot = useBot({
+    baseUrl: '',
+    namespace: 'acme',
+    botProviderName: 'helper',
+    fetch: (...call) => fetch(...call),
+    ...options,
+  });
+  test.bots[name] = bot;
+  test.renders.push(test.frame);
+  const { messages, status, error, session, send } = bot;
+  useEffect(() => {
+    if (sayAtOnce) send(sayAtOnce);
+  }, [send, sayAtOnce]);
+  return (
+    <section id={name}>
+      <p className="session">{sessionText(session)}</p>
+      <p className="status">{status}</p>
+      <p className="error">{error ? `${error.code} ${error.requestId}` : ''}</p>
+      <ol>
+        {messages.map((message) => (
+          <Row key={message.id} message={message} />
+        ))}
+      </ol>
+    </section>
+  );
+}
