@@ -60,7 +60,6 @@ export const deltaOf = (text: string, messageId = 'm1') => ({
 });
 
 function runOf(socket: Socket, body: { text: string; customChannelId: string }): Run {
-  const gone = new Promise<void>((resolve) => socket.once('close', () => resolve()));
   const run: Run = {
     text: body.text,
     body,
@@ -74,7 +73,9 @@ function runOf(socket: Socket, body: { text: string; customChannelId: string }):
       run.finish();
     },
     breakOff: () => void socket.destroy(),
-    gone,
+    get gone() {
+      return new Promise<void>((resolve) => (socket.destroyed ? resolve() : socket.once('close', resolve)));
+    },
   };
   return run;
 }

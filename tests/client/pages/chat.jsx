@@ -8,6 +8,8 @@ const test = {
   bots: {},
   /** Frames so far. */
   frame: 0,
+  /** When each of them began, in ms. */
+  frames: [],
   /** For each render of a chat, the frame in which it was. */
   renders: [],
   /** For each render of a row, the id of its message. */
@@ -25,7 +27,7 @@ const test = {
 window.test = test;
 
 function countFrames() {
-  test.frame++;
+  test.frame = test.frames.push(performance.now());
   requestAnimationFrame(countFrames);
 }
 countFrames();
