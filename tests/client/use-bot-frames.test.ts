@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { eventOf } from '../support/bot-runs.ts';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
 import {
   bundle,
@@ -9,6 +10,8 @@ import {
   startReactStage,
 } from '../support/react-stage.ts';
 
+/** An answer for which there is no need to ask the bot. */
+const OWN_ANSWER = eventOf({ messageComplete: { message: { text: 'By the page.' } } });
 const words = (from: number, count: number) => Array.from({ length: count }, (_, n) => `${from + n} `);
 
 describeInChromium('what useBot draws', () => {
@@ -84,9 +87,10 @@ describeInChromium('what useBot draws', () => {
 
     test('draws the one message that changes, however long the conversation is', async () => {
       const past = 500;
-      await run(`for (let n = 0; n < ${past}; n++) void test.bots.chat.send(String(n))`);
-      for (let n = 0; n < past; n++) (await stage.run(String(n))).answer(`Answer ${n}`);
-      await shows('.bot:last-child[data-state=done]', `Answer ${past - 1}`);
+      await run(`test.mountWithOwnAnswers(${JSON.stringify(OWN_ANSWER)})`);
+      await shows('.session', 'ada');
+      await run(`for (let n = 0; n < ${past}; n++) void test.bots.chat.send('own ' + n)`);
+      await shows(`li:nth-child(${2 * past})[data-state=done]`, 'By the page.');
       await shows('.status', 'idle');
       await say('Count');
       const bot = await stage.run('Count');

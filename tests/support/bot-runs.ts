@@ -10,6 +10,8 @@ export interface Run {
   begin(): void;
   /** Sends deltas, all in one piece. */
   say(...texts: string[]): void;
+  /** Sends a piece of the stream. */
+  write(piece: string): void;
   /** Sends one event of the bot. */
   send(fact: object): void;
   /** Ends the stream, as whole. */
@@ -64,8 +66,9 @@ function runOf(socket: Socket, body: { text: string; customChannelId: string }):
     text: body.text,
     body,
     begin: () => void socket.write(STREAM_HEAD),
-    say: (...texts) => void socket.write(chunk(texts.map((text) => eventOf(deltaOf(text))).join(''))),
-    send: (fact) => void socket.write(chunk(eventOf(fact))),
+    write: (piece) => void socket.write(chunk(piece)),
+    say: (...texts) => run.write(texts.map((text) => eventOf(deltaOf(text))).join('')),
+    send: (fact) => run.write(eventOf(fact)),
     finish: () => void socket.write(LAST_CHUNK),
     answer(...texts) {
       run.begin();

@@ -19,6 +19,14 @@ const test = {
     const all = chats.map((props) => <Chat key={props.name ?? 'chat'} {...props} />);
     test.root.render(strict ? <StrictMode>{all}</StrictMode> : all);
   },
+  /** Answers messages that begin with `own` with these events, without asking the relay. */
+  mountWithOwnAnswers(events) {
+    test.unmount();
+    const headers = { 'Content-Type': 'text/event-stream' };
+    const own = (url, init) =>
+      init?.body?.includes('"own ') ? Promise.resolve(new Response(events, { headers })) : fetch(url, init);
+    test.mount({ chats: [{ fetch: own }] });
+  },
   unmount() {
     test.root.unmount();
     test.root = undefined;
