@@ -164,6 +164,22 @@ describeInChromium('useBot', () => {
       await shows('.error', '');
     });
 
+    test('signs a guest in', async () => {
+      const guests = await startReactStage(chromium, script, { AUTH_MODE: 'guest' });
+      try {
+        const { page } = await guests.open(tab.page.context());
+        await page.evaluate('test.mount()');
+        await sees(page, '.session', 'nobody');
+        await page.evaluate('test.bots.chat.signInAsGuest().then(() => {})');
+        await page.locator('.session', { hasNotText: 'nobody' }).waitFor();
+        await page.evaluate("void test.bots.chat.send('Hello')");
+        (await guests.run('Hello')).answer('Guest');
+        await sees(page, '.bot[data-state=done]', 'Guest');
+      } finally {
+        await guests.close();
+      }
+    });
+
     test('signs out, which stops the answers', async () => {
       await signedIn();
       const { gone } = await streaming();

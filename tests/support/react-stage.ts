@@ -3,7 +3,7 @@ import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
 import { type BotRuns, startBotRuns } from './bot-runs.ts';
 import type { Chromium, Tab } from './chromium.ts';
-import { startFront } from './front.ts';
+import { type Front, startFront } from './front.ts';
 import { startRelay, type TestRelay, USER } from './relay.ts';
 
 export const REACT_VERSIONS = ['18', '19'] as const;
@@ -14,11 +14,9 @@ const pathOf = (file: string) => fileURLToPath(new URL(`../../${file}`, import.m
 export interface BundleOptions {
   readonly react: ReactVersion;
   readonly platform?: 'browser' | 'node';
-  /** What `bot-relay/…` is: the sources here. */
-  readonly minify?: boolean;
 }
 
-/** The page `entry` (a file below the project's folder, or its text) as one script, with that version of React. */
+/** `entry` (a file of the project, or a text) as one script, with that version of React and the hook as it stands here. */
 export async function bundle(
   entry: string | { readonly text: string },
   { react, platform = 'browser' }: BundleOptions,
@@ -56,14 +54,8 @@ const PAGE =
   '<!doctype html><html lang="en"><title>React</title><link rel="icon" href="data:,"><div id="root"></div><script type="module" src="page.js"></script></html>';
 const POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:";
 
-/** Serves `script` and passes everything else on to the relay. */
-export async function startReactStage(
-  chromium: Chromium,
-  script: string,
-  environment: Record<string, string> = {},
-): Promise<ReactStage> {
-  const bot = await startBotRuns();
-  const relay = await startRelay(bot.upstream.url, environment);
+/** Serves a page with `script` on a free port, and passes everything else on to the relay. */
+export async function startPageFront(script: string, relay: TestRelay): Promise<Front> {
   const front = await startFront({
     answer(req, res) {
       if (req.url === '/') {
@@ -76,6 +68,18 @@ export async function startReactStage(
     },
   });
   front.leadTo(relay.port);
+  return front;
+}
+
+/** Sets up everything for a page with `script`. */
+export async function startReactStage(
+  chromium: Chromium,
+  script: string,
+  environment: Record<string, string> = {},
+): Promise<ReactStage> {
+  const bot = await startBotRuns();
+  const relay = await startRelay(bot.upstream.url, environment);
+  const front = await startPageFront(script, relay);
   return {
     ...bot,
     relay,
