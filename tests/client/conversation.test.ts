@@ -151,6 +151,23 @@ describe('a conversation with a bot behind a relay', () => {
     expect(told()).toBe(count);
   });
 
+  test('never changes what it has shown', async () => {
+    const { send, snapshot, last } = await begin();
+    const sent = send('Hello');
+    const { begin: answer, say, finish } = await bot.run('Hello');
+    answer();
+    say('You');
+    await until(() => last()?.text === 'You');
+    const { messages } = snapshot();
+    const copy = structuredClone(messages);
+    say(' said');
+    finish();
+    await sent;
+    await until(() => last()?.state === 'done');
+    expect(messages).toEqual(copy);
+    expect(snapshot().messages[0]).toBe(messages[0]);
+  });
+
   test('goes on when the same user comes back, and shows nothing of it to another', async () => {
     const { send, signIn, snapshot } = await begin();
     const sent = send('Hello');
