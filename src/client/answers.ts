@@ -1,6 +1,6 @@
 import { answerText, type Read } from './answer-text.ts';
 import { asRelayError } from './as-relay-error.ts';
-import type { BotClient } from './bot-client.ts';
+import type { BotClient, BotEvent } from './bot-client.ts';
 import type { ChatMessage, ChatState } from './chat-state.ts';
 
 /** The messages of a conversation. */
@@ -28,11 +28,7 @@ export function answering(client: BotClient, state: ChatState, read: Read) {
       onState: (now) => now !== 'done' && change({ state: now, requestId: stream.requestId }),
     });
     try {
-      const textAfter = answerText();
-      for await (const event of stream) {
-        const said = read(event);
-        if (said) change({ text: textAfter(said) });
-      }
+      for await (const text of textsOf(stream, read)) change({ text });
       change({ state: 'done' });
     } catch (thrown) {
       if (abort.signal.aborted) return change({ state: 'stopped' });
@@ -54,4 +50,13 @@ export function answering(client: BotClient, state: ChatState, read: Read) {
       stop();
     },
   };
+}
+
+/** The text of an answer, whenever something was added to it. */
+async function* textsOf(stream: AsyncIterable<BotEvent>, read: Read): AsyncGenerator<string> {
+  const textAfter = answerText();
+  for await (const event of stream) {
+    const said = read(event);
+    if (said) yield textAfter(said);
+  }
 }

@@ -56,6 +56,19 @@ test('calls without a frame if none comes, and not once more when one does', asy
   expect(calls).toBe(2);
 });
 
+test('waits as long for each frame, whatever has come before', async () => {
+  const frame = framesByHand();
+  const calls: number[] = [];
+  const ask = oncePerFrame(() => calls.push(performance.now()));
+  ask();
+  frame();
+  await sleep(300);
+  const asked = performance.now();
+  ask();
+  while (calls.length < 2) await sleep(20);
+  expect((calls[1] as number) - asked).toBeGreaterThan(900);
+});
+
 test('calls soon where there are no frames at all', async () => {
   let calls = 0;
   const ask = oncePerFrame(() => calls++);

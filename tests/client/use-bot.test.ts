@@ -242,6 +242,14 @@ describeInChromium('useBot', () => {
       await shows('.bot[data-state=done]', 'You');
     });
 
+    test('goes on with what a server has drawn', async () => {
+      await run('test.hydrate()');
+      expect(await run('test.drawn')).toBe('unknownidle');
+      await shows('.session', 'nobody');
+      await signInBy(tab.page);
+      await streaming();
+    });
+
     test('goes on with the same conversation whenever it is drawn', async () => {
       await signedIn();
       const { finish, say: bot } = await streaming();

@@ -1,6 +1,7 @@
 import { useBot } from 'bot-relay/react';
 import { memo, StrictMode, useEffect } from 'react';
-import { createRoot } from 'react-dom/client';
+import { createRoot, hydrateRoot } from 'react-dom/client';
+import { renderToString } from 'react-dom/server';
 
 /** What tests ask for and look at. */
 const test = {
@@ -18,6 +19,13 @@ const test = {
     test.root ??= createRoot(document.getElementById('root'));
     const all = chats.map((props) => <Chat key={props.name ?? 'chat'} {...props} />);
     test.root.render(strict ? <StrictMode>{all}</StrictMode> : all);
+  },
+  /** As a server has drawn it, and then goes on here. */
+  hydrate() {
+    const root = document.getElementById('root');
+    root.innerHTML = renderToString(<Chat />);
+    test.drawn = root.textContent;
+    test.root = hydrateRoot(root, <Chat />);
   },
   /** Answers messages that begin with `own` with these events, without asking the relay. */
   mountWithOwnAnswers(events) {
