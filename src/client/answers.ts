@@ -6,13 +6,13 @@ import type { ChatMessage, ChatState } from './chat-state.ts';
 /** The messages of a conversation. */
 export function answering(client: BotClient, state: ChatState, read: Read) {
   const running = new Set<AbortController>();
-  let isClosed = false;
+  let isOver = false;
   let lastId = 0;
   function stop(): void {
     for (const abort of running) abort.abort();
   }
   async function send(text: string): Promise<void> {
-    if (isClosed) return;
+    if (isOver) return;
     const abort = new AbortController();
     running.add(abort);
     let answer: ChatMessage = { id: lastId + 2, from: 'bot', text: '', state: 'waiting' };
@@ -42,11 +42,11 @@ export function answering(client: BotClient, state: ChatState, read: Read) {
   return {
     send,
     stop,
-    open() {
-      isClosed = false;
+    begin() {
+      isOver = false;
     },
-    close() {
-      isClosed = true;
+    end() {
+      isOver = true;
       stop();
     },
   };

@@ -45,13 +45,13 @@ export function conversation(client: BotClient, { read = readFact }: Conversatio
   let isRunning = false;
   function begin(): void {
     isRunning = true;
-    answers.open();
+    answers.begin();
     client.addEventListener('signed-out', signedOut);
     void access.refresh();
   }
   function end(): void {
     isRunning = false;
-    answers.close();
+    answers.end();
     client.removeEventListener('signed-out', signedOut);
   }
   const { send, stop } = answers;

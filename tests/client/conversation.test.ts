@@ -174,9 +174,9 @@ describe('a conversation with a bot behind a relay', () => {
     (await bot.run('Hello')).answer('You');
     await sent;
     await signIn(USER.name, USER.password);
-    await until(() => snapshot().messages.length === 2);
     void send('Still');
     const { gone } = await bot.run('Still');
+    await until(() => snapshot().messages.length === 4);
     await signIn(OTHER_USER.name, OTHER_USER.password);
     await until(() => snapshot().session?.user.name === OTHER_USER.name);
     await gone;
