@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { eventOf } from '../support/bot-runs.ts';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
 import {
@@ -9,6 +9,9 @@ import {
   signInBy,
   startReactStage,
 } from '../support/react-stage.ts';
+
+// A browser takes its time on a busy machine.
+jest.setTimeout(90_000);
 
 /** An answer for which there is no need to ask the bot. */
 const OWN_ANSWER = eventOf({ messageComplete: { message: { text: 'By the page.' } } });

@@ -3,7 +3,10 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+
+// A compiler takes its time on a busy machine.
+jest.setTimeout(90_000);
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 const MODULES = join(PROJECT, 'node_modules');

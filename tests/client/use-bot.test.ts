@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
 import {
   bundle,
@@ -8,6 +8,9 @@ import {
   signInBy,
   startReactStage,
 } from '../support/react-stage.ts';
+
+// A browser takes its time on a busy machine.
+jest.setTimeout(90_000);
 
 describeInChromium('useBot', () => {
   let chromium: Chromium;

@@ -101,7 +101,7 @@ export async function sees(page: Page, selector: string, text: string): Promise<
   const wanted = { selector, text };
   // A function: a page's policy lets nobody evaluate a text again and again.
   const isThere = (of: typeof wanted) => document.querySelector(of.selector)?.textContent === of.text;
-  await page.waitForFunction(isThere, wanted, { timeout: 15_000 }).catch(async (error) => {
+  await page.waitForFunction(isThere, wanted, { timeout: 60_000 }).catch(async (error) => {
     throw new Error(`no ${selector} is "${text}" in ${await page.innerHTML('body')}: ${error}`);
   });
 }
