@@ -69,7 +69,8 @@ export interface IdentityProvider {
   verify(token: string, options?: JWTVerifyOptions): Promise<JWTPayload>;
 }
 
-interface Discovered {
+/** What the provider says of itself. */
+export interface Discovered {
   readonly configuration: oidc.Configuration;
   readonly keys: JWTVerifyGetKey;
   readonly at: number;
@@ -190,7 +191,12 @@ function discovery(options: IdentityProviderOptions): () => Promise<Discovered> 
   };
 }
 
-async function discover({ issuer, clientId, clientSecret }: IdentityProviderOptions): Promise<Discovered> {
+/** Asks the provider once what it says of itself. @throws an error of the library or of the network */
+export async function discover({
+  issuer,
+  clientId,
+  clientSecret,
+}: Pick<IdentityProviderOptions, 'issuer' | 'clientId' | 'clientSecret'>): Promise<Discovered> {
   const configuration = await oidc.discovery(
     new URL(issuer),
     clientId,
