@@ -66,17 +66,9 @@ export async function checkCommand(
   else {
     const { config } = loaded;
     isGood = checkConfiguration(config, environment, report);
-    const run = {
-      config,
-      options,
-      visitor: visitorOf(mode, options.user, signIn),
-      report,
-      hide,
-      messages,
-      terminal,
-      mask: (text: string) => mask(text),
-    };
-    await runChecks(run);
+    const visitor = visitorOf(mode, options.user, signIn);
+    const run = { config, options, visitor, report, hide, messages, terminal };
+    await runChecks({ ...run, mask: (text) => mask(text) });
   }
   const result = { findings, messages: messages.sent };
   terminal.output.write(options.json ? findingsAsJson(result) : findingsAsTable(result));
