@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { describeWithChromium, openTab, startChromium, type Tab } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
@@ -14,6 +14,9 @@ import {
   startRawUpstream,
 } from '../support/raw-upstream.ts';
 import { answerWithPage, type PageWindow } from '../support/test-page.ts';
+
+// Two sites, a browser and a relay are at work in each test, and cores are shared.
+jest.setTimeout(60_000);
 
 const FAILED = 'Failed to load resource: the server responded with a status of';
 
@@ -35,7 +38,7 @@ declare const location: { assign(url: string): void };
 describeWithChromium('in a real browser', () => {
   beforeAll(async () => {
     browser = await startChromium();
-  }, 60_000);
+  });
   afterAll(() => browser.close());
 
   beforeEach(async () => {
@@ -64,7 +67,7 @@ describeWithChromium('in a real browser', () => {
     front.leadTo(await relay.listening());
     context = await browser.newContext();
     // Before the test is given up: whoever waits says for what.
-    context.setDefaultTimeout(10_000);
+    context.setDefaultTimeout(30_000);
   });
   afterEach(async () => {
     await context.close();
@@ -79,9 +82,12 @@ describeWithChromium('in a real browser', () => {
     await page.goto(`${origin}/`);
     expect((await sessionIn(page)).status).toBe(401);
 
+    const back = page.waitForRequest(`${origin}/deep?x=1`);
     await beginSignIn(page, '/deep?x=1');
     await signInAs(page, 'ada');
     await page.waitForURL(`${origin}/deep?x=1`);
+    // Coming from the provider's site, the browser holds the strict cookie back; the page's own requests have it.
+    expect((await (await back).allHeaders()).cookie).toBeUndefined();
     expect(await sessionIn(page)).toMatchObject({ status: 200, user: { id: 'ada', name: 'Ada' } });
     expect(await context.cookies(origin)).toEqual([
       expect.objectContaining({ name: 'bot_relay_session', httpOnly: true, sameSite: 'Strict' }),
