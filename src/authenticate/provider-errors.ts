@@ -2,7 +2,7 @@ import { Problem } from '../errors.ts';
 
 /** What the OpenID Connect and JWT libraries call an answer that came and cannot be trusted. */
 const NOT_TRUSTED =
-  /^(OAUTH_(JWT_CLAIM_COMPARISON_FAILED|JWT_TIMESTAMP_CHECK_FAILED|INVALID_RESPONSE|UNSUPPORTED_OPERATION)|ERR_(JWT|JWS|JWE|JOSE)_\w+|ERR_JWKS_(NO_MATCHING_KEY|MULTIPLE_MATCHING_KEYS))$/;
+  /^(OAUTH_(JWT_CLAIM_COMPARISON_FAILED|JWT_TIMESTAMP_CHECK_FAILED|INVALID_RESPONSE|UNSUPPORTED_OPERATION)|ERR_(JWT|JWS|JWE)_\w+|ERR_JOSE_(ALG_NOT_ALLOWED|NOT_SUPPORTED)|ERR_JWKS_(NO_MATCHING_KEY|MULTIPLE_MATCHING_KEYS))$/;
 /** Words of the provider that say that it is its own fault, or ours, and not the user's (RFC 6749 §4.1.2.1, §5.2). */
 const NOT_THE_USERS =
   /^(server_error|temporarily_unavailable|invalid_client|unauthorized_client|invalid_request|invalid_scope|unsupported_\w+)$/;
@@ -18,7 +18,7 @@ interface LibraryError {
 export function providerProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   const cause = wordOf(error);
-  const { code, error: said } = error as LibraryError;
+  const { code, error: said } = (error ?? {}) as LibraryError;
   if (said === 'access_denied') {
     return new Problem('sign_in_failed', 'The sign-in was cancelled.', { cause });
   }
@@ -36,6 +36,16 @@ export function providerProblem(error: unknown): Problem {
 function wordOf(error: unknown): string {
   const { code, error: said, name, cause } = (error ?? {}) as LibraryError;
   if (typeof said === 'string') return /^[a-z_]{1,64}$/.test(said) ? said : 'other';
+  const challenged = challengeError(cause);
+  if (challenged !== undefined) return wordOf({ error: challenged });
   if (typeof cause === 'object' && cause !== null && 'code' in cause) return wordOf(cause);
-  return typeof code === 'string' ? code : typeof name === 'string' ? name : 'unknown';
+  return (
+    ([code, name].find((one) => typeof one === 'string' && /^\w{1,64}$/.test(one)) as string) ?? 'unknown'
+  );
+}
+
+/** The provider's word where it says it in `WWW-Authenticate` alone, as it may with Basic (RFC 6749 §5.2). */
+function challengeError(cause: unknown): unknown {
+  if (!Array.isArray(cause)) return undefined;
+  return cause.map((one) => one?.parameters?.error).find((one) => one !== undefined);
 }
