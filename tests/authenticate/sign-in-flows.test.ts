@@ -31,7 +31,10 @@ beforeEach(async () => {
   flow = flows.begin({ returnTo: '/chat', replaces: 'a-session' });
   jar = new Jar();
   const app = express()
-    .get('/keep', async (req, res) => void (await flows.keep(req, res, flow), res.end()))
+    .get('/keep', async (req, res) => {
+      await flows.keep(req, res, flow);
+      res.end();
+    })
     .get('/pass-on', async (req, res) => {
       await flows.passOn(req, res, { state: req.query.but as string, replaces: 'another-session' });
       res.end();
@@ -59,7 +62,7 @@ async function ask(path: string, cookie = jar.header()): Promise<void> {
   jar.takeAll(headers['set-cookie']);
 }
 const nameOf = ({ state }: SignInFlow) => `bot_relay_sign_in_${state}`;
-const valueOf = (one: SignInFlow) => jar.value(nameOf(one)) as string;
+const cookieOf = (one: SignInFlow) => jar.value(nameOf(one)) as string;
 
 /** Another sign-in of the same browser. */
 async function another(): Promise<SignInFlow> {
@@ -99,12 +102,12 @@ describe('a sign-in under way', () => {
 
   test('is not taken in the name of another one', async () => {
     const other = await another();
-    await ask('/take', `${nameOf(flow)}=${valueOf(other)}`);
+    await ask('/take', `${nameOf(flow)}=${cookieOf(other)}`);
     expect(taken).toBeUndefined();
   });
 
   test('that was changed in any of its parts is none', async () => {
-    const value = valueOf(flow);
+    const value = cookieOf(flow);
     const parts = value.split('.');
     for (const at of [0, 2, 3, 4]) {
       const part = parts[at] as string;
@@ -149,7 +152,7 @@ describe('a sign-in under way', () => {
   });
 
   test('is found among many other cookies, and under exactly its name', async () => {
-    const pair = `${nameOf(flow)}=${valueOf(flow)}`;
+    const pair = `${nameOf(flow)}=${cookieOf(flow)}`;
     const noise = Array.from({ length: 50 }, (_, n) => `cookie${n}=${'y'.repeat(50)}`).join('; ');
     await ask('/take', `${noise};${pair};${noise}`);
     expect(taken).toBeDefined();

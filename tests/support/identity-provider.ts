@@ -74,6 +74,7 @@ export async function startIdentityProvider(
     answers: new Map(),
     isDown: false,
     async close() {
+      if (!server.listening) return;
       server.closeAllConnections();
       server.close();
       await once(server, 'close');
