@@ -109,12 +109,20 @@ describe('a provider that never answers', () => {
           one.provider.answers.set(path, never);
           const from = performance.now();
           const answer = await (back ? user.comeBack(back) : user.login());
-          return { path, answer, ms: performance.now() - from, session: await user.session() };
+          const ms = performance.now() - from;
+          const { cause } = await one.relay.logLine(({ status }) => status === 503);
+          return { path, answer, ms, cause, session: await user.session() };
         } finally {
           await one.close();
         }
       }),
     );
+    expect(hung.map(({ cause }) => cause)).toEqual([
+      'OAUTH_TIMEOUT',
+      'OAUTH_TIMEOUT',
+      'ERR_JWKS_TIMEOUT',
+      'OAUTH_TIMEOUT',
+    ]);
     for (const { answer, ms, session } of hung) {
       expectProblem(answer, 503, 'identity_provider_unavailable');
       expect(session.status).toBe(401);
