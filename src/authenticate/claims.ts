@@ -20,7 +20,7 @@ const MAX_NAME_LENGTH = 200;
  */
 export function userOf(claims: Claims): User {
   const { sub, name, preferred_username, email } = claims;
-  if (!SUBJECT.test(sub)) {
+  if (typeof sub !== 'string' || !SUBJECT.test(sub)) {
     throw new Problem('sign_in_failed', 'The identity provider gave no usable name for the user.', {
       cause: 'bad_subject',
     });
