@@ -27,7 +27,6 @@ export function startSignIn({ provider, flows, authPath }: OidcSignInOptions): R
   return async function startSignIn(req, res) {
     const query = new URLSearchParams(queryOf(req));
     const returnTo = localPath(query.get('returnTo'), authPath);
-    res.locals.returnTo = returnTo;
     const replaces = liveSessionKey(req);
     letGoOfSession(req);
     const flow = flows.begin({ returnTo, replaces });

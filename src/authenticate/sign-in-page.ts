@@ -17,8 +17,8 @@ const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri '
 export function signInPage(signInPath: string): ErrorRequestHandler {
   return function signInPage(error: unknown, req, res, next) {
     if (!(error instanceof Problem) || res.headersSent || !isNavigation(req)) return next(error);
-    // Below these paths there is nothing; and a fault is logged by the stage behind.
-    if (error.code === 'not_found' || error.cause instanceof Error) return next(error);
+    // A fault is logged by the stage behind, with all of it.
+    if (error.cause instanceof Error) return next(error);
     recordOutcome(res.locals, error);
     const { retryAfter, headers = {} } = error.options;
     if (retryAfter !== undefined) res.setHeader('Retry-After', String(retryAfter));

@@ -1,4 +1,5 @@
-import type { RequestListener } from 'node:http';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type Answer, expectProblem } from '../support/call.ts';
 import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
@@ -30,6 +31,22 @@ async function withAnswer(path: string, listener: RequestListener): Promise<Answ
   } finally {
     oidc.provider.answers.delete(path);
   }
+}
+
+/** Resolves when so many sign-ins have begun at the relay. */
+function arrivals(count: number): Promise<void> {
+  let left = count;
+  return new Promise((resolve) => {
+    const hear = (message: unknown) => {
+      const { request } = message as { request: IncomingMessage };
+      if (request.socket.localPort !== oidc.relay.port || request.url !== '/auth/login') return;
+      left -= 1;
+      if (left > 0) return;
+      unsubscribe('http.server.request.start', hear);
+      resolve();
+    };
+    subscribe('http.server.request.start', hear);
+  });
 }
 
 const text =
@@ -84,13 +101,16 @@ describe('while the provider is out of reach', () => {
   });
 
   test('many who come at once ask it once', async () => {
-    const held: (() => void)[] = [];
-    oidc.provider.answers.set(DISCOVERY, (_req, res) => void held.push(() => res.writeHead(500).end()));
+    const held: ServerResponse[] = [];
+    oidc.provider.answers.set(DISCOVERY, (_req, res) => void held.push(res));
+    const arrived = arrivals(20);
     const all = Array.from({ length: 20 }, () => oidc.browser().login());
-    // The last of them has come.
+    await arrived;
+    // Whoever has arrived before this is answered has asked by then.
     await oidc.browser().get('/healthz');
     while (held.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    for (const answer of held) answer();
+    oidc.provider.answers.set(DISCOVERY, (_req, res) => void res.writeHead(500).end());
+    for (const res of held) res.writeHead(500).end();
     const answers = await Promise.all(all);
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
     expect(oidc.provider.asked.length).toBeLessThan(5);

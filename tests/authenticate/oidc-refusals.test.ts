@@ -82,6 +82,7 @@ describe('a callback', () => {
     ['no issuer', { iss: undefined }, 'OAUTH_INVALID_RESPONSE'],
     ['the issuer of another provider', { iss: 'https://evil.example' }, 'OAUTH_INVALID_RESPONSE'],
     ['another code', { code: 'canary-code-that-nobody-gave' }, 'invalid_grant'],
+    ['a huge code', { code: 'a'.repeat(8_000) }, 'invalid_grant'],
     ['a response', { response: 'e30.e30.' }, 'OAUTH_INVALID_RESPONSE'],
     ['an ID token', { id_token: 'e30.e30.' }, 'OAUTH_UNSUPPORTED_OPERATION'],
   ])('with %s signs nobody in', async (_, parameters, cause) => {
