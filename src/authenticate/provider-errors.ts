@@ -24,7 +24,8 @@ export function providerProblem(error: unknown): Problem {
   const cause = wordOf(chain);
   const { code, error: said } = chain[0] ?? {};
   if (said === 'access_denied') {
-    return new Problem('sign_in_failed', 'The sign-in was cancelled.', { cause });
+    const detail = 'The sign-in was cancelled, or the identity provider did not allow it.';
+    return new Problem('sign_in_failed', detail, { cause });
   }
   const isRefusal = typeof said === 'string' && !NOT_THE_USERS.test(said);
   if (isRefusal || (NOT_TRUSTED.test(String(code)) && !isNoAnswer(chain))) {

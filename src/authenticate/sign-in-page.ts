@@ -42,11 +42,11 @@ function queryOf({ originalUrl }: Request): URLSearchParams {
   return new URLSearchParams(at < 0 ? '' : originalUrl.slice(at));
 }
 
-/** By fetch metadata (W3C Fetch Metadata §2.2), or for old browsers by what the request accepts. */
-function isNavigation({ headers }: Request): boolean {
-  const mode = headers['sec-fetch-mode'];
+/** By fetch metadata (W3C Fetch Metadata §2.2), or for old browsers by what the request would rather have. */
+function isNavigation(req: Request): boolean {
+  const mode = req.headers['sec-fetch-mode'];
   if (mode !== undefined) return mode === 'navigate';
-  return headers.accept?.includes('text/html') === true;
+  return req.accepts(['json', 'html']) === 'html';
 }
 
 /** Where the sign-in leads back to, also one that was refused before its route. */
