@@ -31,6 +31,11 @@ export function providerProblem(error: unknown): Problem {
   if (isRefusal || (NOT_TRUSTED.test(String(code)) && !isNoAnswer(chain))) {
     return new Problem('sign_in_failed', 'The sign-in did not come to its end; try again.', { cause });
   }
+  return providerUnavailable(cause);
+}
+
+/** The problem where the identity provider, or what it says of itself, cannot be had; `cause` is one word for the log. */
+export function providerUnavailable(cause: unknown): Problem {
   return new Problem('identity_provider_unavailable', 'Nobody can sign in right now; try again.', {
     retryAfter: 5,
     cause,
@@ -46,7 +51,8 @@ function chainOf(error: unknown): LibraryError[] {
 
 /** Whether the provider answered with JSON that is no answer to what it was asked: it is broken, not the sign-in. */
 function isNoAnswer(chain: readonly LibraryError[]): boolean {
-  const cause = chain.at(-1)?.cause;
+  const { code, cause } = chain.at(-1) ?? {};
+  if (code !== 'OAUTH_INVALID_RESPONSE') return false;
   return typeof cause === 'object' && cause !== null && 'body' in cause;
 }
 
