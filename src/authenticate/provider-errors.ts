@@ -49,11 +49,12 @@ function chainOf(error: unknown): LibraryError[] {
   return chain;
 }
 
-/** Whether the provider answered with JSON that is no answer to what it was asked: it is broken, not the sign-in. */
+/** Whether the provider answered with JSON that is not even an object: it is broken, not the sign-in. */
 function isNoAnswer(chain: readonly LibraryError[]): boolean {
-  const { code, cause } = chain.at(-1) ?? {};
-  if (code !== 'OAUTH_INVALID_RESPONSE') return false;
-  return typeof cause === 'object' && cause !== null && 'body' in cause;
+  const cause = chain.at(-1)?.cause;
+  if (typeof cause !== 'object' || cause === null || !('body' in cause)) return false;
+  const { body } = cause;
+  return typeof body !== 'object' || body === null || Array.isArray(body);
 }
 
 /** The provider's own word, the innermost error code, or the name of the error. */
