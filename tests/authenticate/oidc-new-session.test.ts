@@ -60,6 +60,47 @@ describe.each(['strict', 'lax'])('a sign-in with a live session and a %s cookie'
   });
 });
 
+describe('the session before', () => {
+  test('ends also when the sign-in begins at a link on another site (G5)', async () => {
+    const browser = await start();
+    await browser.signIn();
+    const first = idOf(browser);
+    const begun = await browser.login({ headers: { Cookie: browser.jar.header({ crossSite: true }) } });
+    await browser.comeBack(await browser.atProvider(new URL(begun.headers.location as string)));
+    expect([await isThere(first), await isThere(idOf(browser))]).toEqual([false, true]);
+  });
+
+  test.each<[string, Record<string, string>, string]>([
+    ['http', {}, ''],
+    ['https', { PUBLIC_URL: 'https://app.example.com', BASE_PATH: '/chat' }, '; Secure'],
+  ])(
+    'is named to the callback only, in a %s cookie that opens nothing',
+    async (_scheme, environment, secure) => {
+      const browser = await start({ environment: { ...environment, SESSION_ABSOLUTE_HOURS: '2' } });
+      const { headers } = await browser.signIn();
+      const set = headers['set-cookie']?.find((line) => line.startsWith('bot_relay_before='));
+      const path = `${environment.BASE_PATH ?? ''}/auth/callback`;
+      expect(set).toMatch(
+        new RegExp(
+          `^bot_relay_before=[\\w-]{43}; Max-Age=7200; Path=${path}; Expires=[^;]+; HttpOnly${secure}; SameSite=Lax$`,
+        ),
+      );
+      expect(set).not.toContain(idOf(browser));
+    },
+  );
+
+  test('is nobody’s who makes one up', async () => {
+    const browser = await start();
+    await browser.signIn();
+    for (const value of ['x'.repeat(43), 'short', `${'y'.repeat(43)}; bot_relay_before=${'z'.repeat(43)}`]) {
+      const other = oidc.browser();
+      other.jar.set('bot_relay_before', value);
+      expect((await other.signIn()).status).toBe(302);
+    }
+    expect((await browser.session()).status).toBe(200);
+  });
+});
+
 describe('a session id', () => {
   test('that was planted is not taken over (G5)', async () => {
     const browser = await start();

@@ -20,7 +20,6 @@ let close: () => void;
 let port: number;
 /** The sign-in that `take` finds. */
 let taken: SignInFlow | undefined;
-let maxAges: (string | undefined)[];
 
 beforeEach(async () => {
   jest.useFakeTimers({
@@ -28,15 +27,11 @@ beforeEach(async () => {
     doNotFake: ['nextTick', 'setImmediate', 'queueMicrotask', 'performance'],
   });
   flows = signInFlows({ secrets: [OURS], https: false });
-  flow = flows.begin({ returnTo: '/chat', replaces: 'a-session' });
+  flow = flows.begin('/chat');
   jar = new Jar();
   const app = express()
     .get('/keep', async (req, res) => {
       await flows.keep(req, res, flow);
-      res.end();
-    })
-    .get('/pass-on', async (req, res) => {
-      await flows.passOn(req, res, { state: req.query.but as string, replaces: 'another-session' });
       res.end();
     })
     .get('/take', async (req, res) => {
@@ -58,7 +53,6 @@ async function ask(path: string, cookie = jar.header()): Promise<void> {
   taken = undefined;
   const { status, headers } = await call(port, path, { headers: { Cookie: cookie } });
   expect(status).toBe(200);
-  maxAges = (headers['set-cookie'] ?? []).map((line) => /Max-Age=(\d+)/.exec(line)?.[1]);
   jar.takeAll(headers['set-cookie']);
 }
 const nameOf = ({ state }: SignInFlow) => `bot_relay_sign_in_${state}`;
@@ -67,7 +61,7 @@ const cookieOf = (one: SignInFlow) => jar.value(nameOf(one)) as string;
 /** Another sign-in of the same browser. */
 async function another(): Promise<SignInFlow> {
   const first = flow;
-  flow = flows.begin({ returnTo: '/other' });
+  flow = flows.begin('/other');
   await ask('/keep');
   const second = flow;
   flow = first;
@@ -148,7 +142,7 @@ describe('a sign-in under way', () => {
   test('that was made with a secret of before is found', async () => {
     flows = signInFlows({ secrets: [THEIRS, OURS], https: false });
     await ask('/take');
-    expect(taken).toMatchObject({ returnTo: '/chat', replaces: 'a-session' });
+    expect(taken).toMatchObject({ returnTo: '/chat' });
   });
 
   test('is found among many other cookies, and under exactly its name', async () => {
@@ -163,41 +157,9 @@ describe('a sign-in under way', () => {
   });
 
   test('has values of its own', () => {
-    const other = flows.begin({ returnTo: '/chat' });
+    const other = flows.begin('/chat');
     expect(
       new Set([other, flow].flatMap(({ state, nonce, verifier }) => [state, nonce, verifier])).size,
     ).toBe(6);
-  });
-});
-
-describe('the other sign-ins of the browser, when one has ended,', () => {
-  test('replace its session, and keep all else and their time', async () => {
-    const other = await another();
-    jest.setSystemTime(Date.now() + 4 * MINUTE);
-    await ask(`/pass-on?but=${other.state}`);
-    expect(maxAges).toEqual(['360']);
-    await ask('/take');
-    expect(taken).toMatchObject({ ...flow, replaces: 'another-session' });
-    await ask(`/take?state=${other.state}`);
-    expect(taken?.replaces).toBeUndefined();
-  });
-
-  test('do not live longer for it', async () => {
-    const cookies: string[] = [];
-    for (let n = 0; n < 2; n += 1) {
-      jest.setSystemTime(Date.now() + 4 * MINUTE);
-      await ask('/pass-on?but=none');
-      cookies.push(jar.header());
-    }
-    jest.setSystemTime(Date.now() + 3 * MINUTE);
-    for (const cookie of cookies) {
-      await ask('/take', cookie);
-      expect(taken).toBeUndefined();
-    }
-  });
-
-  test('are not touched where they cannot be read', async () => {
-    await ask('/pass-on?but=none', `${nameOf(flow)}=a.b.c.d.e`);
-    expect(maxAges).toEqual([]);
   });
 });
