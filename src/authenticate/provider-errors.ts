@@ -26,6 +26,11 @@ export function providerProblem(error: unknown): Problem {
   if (isRefusal || NOT_TRUSTED.test(String(code))) {
     return new Problem('sign_in_failed', 'The sign-in did not come to its end; try again.', { cause });
   }
+  return providerUnavailable(cause);
+}
+
+/** The problem where the identity provider, or what it says of itself, cannot be had; `cause` is one word for the log. */
+export function providerUnavailable(cause: unknown): Problem {
   return new Problem('identity_provider_unavailable', 'Nobody can sign in right now; try again.', {
     retryAfter: 5,
     cause,
@@ -34,8 +39,13 @@ export function providerProblem(error: unknown): Problem {
 
 /** The provider's own word, the innermost error code, or the name of the error. */
 function wordOf(error: unknown): string {
-  const { code, error: said, name, cause } = (error ?? {}) as LibraryError;
+  const { error: said, name } = (error ?? {}) as LibraryError;
   if (typeof said === 'string') return /^[a-z_]{1,64}$/.test(said) ? said : 'other';
-  if (typeof cause === 'object' && cause !== null && 'code' in cause) return wordOf(cause);
-  return typeof code === 'string' ? code : typeof name === 'string' ? name : 'unknown';
+  return innermostCode(error) ?? (typeof name === 'string' ? name : 'unknown');
+}
+
+function innermostCode(error: unknown): string | undefined {
+  if (typeof error !== 'object' || error === null) return undefined;
+  const { code, cause } = error as LibraryError;
+  return innermostCode(cause) ?? (typeof code === 'string' ? code : undefined);
 }

@@ -5,7 +5,7 @@ import { paced } from './paced.ts';
 /** How long the keys are believed, in ms: what a key signs that the provider has taken away is refused after that. */
 const MAX_AGE_MS = 600_000;
 /** How often they are asked for at most, in ms. */
-const PACE_MS = 2_000;
+const PACE_MS = 1_000;
 
 export interface ProviderKeysOptions {
   readonly fetch: Fetch;

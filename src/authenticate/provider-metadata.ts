@@ -4,7 +4,7 @@ import { isLoopback } from '../loopback.ts';
 import type { Secret } from '../secret.ts';
 import { boundedFetch, type Fetch } from './bounded-fetch.ts';
 import { paced } from './paced.ts';
-import { providerProblem } from './provider-errors.ts';
+import { providerProblem, providerUnavailable } from './provider-errors.ts';
 import { providerKeys } from './provider-keys.ts';
 
 /** How long one request to the provider may take, in seconds. */
@@ -16,7 +16,7 @@ const MAX_AGE_MS = 3_600_000;
 /** When it is asked again after it did not answer, in ms: with what it said before, sign-ins need not wait for it. */
 const RETRY_MS = 60_000;
 /** How often it is asked at most, in ms. */
-const PACE_MS = 1_000;
+const PACE_MS = 250;
 
 /** Without these nobody can sign in (OpenID Connect Discovery 1.0 §3). */
 const REQUIRED_ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as const;
@@ -40,7 +40,7 @@ export interface ProviderMetadata {
 /**
  * What the provider says of itself (OpenID Connect Discovery 1.0): asked for when first needed, once for all who want to
  * know at once, and again when it is old; while that fails, what it said last goes on.
- * @throws what the library throws, or an error whose code says what is wrong with the answer, if nothing is known
+ * @throws Problem `identity_provider_unavailable` if nothing is known
  */
 export function providerMetadata(options: ProviderMetadataOptions): () => Promise<ProviderMetadata> {
   let last: ProviderMetadata | undefined;
@@ -52,8 +52,9 @@ export function providerMetadata(options: ProviderMetadataOptions): () => Promis
       askAt = performance.now() + MAX_AGE_MS;
       return last;
     } catch (error) {
-      options.logger.error({ cause: providerProblem(error).cause }, 'identity provider not discovered');
-      if (last === undefined) throw error;
+      const { cause } = providerProblem(error);
+      options.logger.error({ cause }, 'identity provider not discovered');
+      if (last === undefined) throw providerUnavailable(cause);
       askAt = performance.now() + RETRY_MS;
       return last;
     }
