@@ -135,7 +135,12 @@ describe('a real provider', () => {
     const port = await freePort();
     relayUrl = `http://127.0.0.1:${port}`;
     // Its own would refuse to ask anything on this machine where it can.
-    provider = later(await startIdentityProvider(relayUrl, { fetch: (...request) => fetch(...request) }));
+    provider = later(
+      await startIdentityProvider(relayUrl, {
+        fetch: (url, { method, headers, body, signal } = {}) =>
+          fetch(url, { method, headers, body, signal } as RequestInit),
+      }),
+    );
     const names = { OIDC_CLIENT_ID: CLIENT.id, OIDC_CLIENT_SECRET: CLIENT.secret };
     all = later(
       await startInstances({
