@@ -78,7 +78,7 @@ async function discover(options: ProviderMetadataOptions): Promise<ProviderMetad
     },
   );
   const metadata = configuration.serverMetadata();
-  checkEndpoints(metadata);
+  checkEndpoints(metadata, issuer);
   const keys = providerKeys(new URL(metadata.jwks_uri as string), { fetch, timeoutMs: TIMEOUT_S * 1000 });
   return { configuration, keys };
 }
@@ -87,8 +87,8 @@ async function discover(options: ProviderMetadataOptions): Promise<ProviderMetad
  * Nothing is asked, no secret is sent and no browser is led anywhere in clear text but on this machine; an issuer of
  * which an endpoint would be that way is not believed at all.
  */
-function checkEndpoints(metadata: oidc.ServerMetadata): void {
-  const issuerIsSecure = new URL(metadata.issuer).protocol === 'https:';
+function checkEndpoints(metadata: oidc.ServerMetadata, issuer: Readonly<URL>): void {
+  const issuerIsSecure = issuer.protocol === 'https:';
   const isSafe = ({ protocol, hostname }: URL) =>
     protocol === 'https:' || (protocol === 'http:' && !issuerIsSecure && isLoopback(hostname));
   for (const name of REQUIRED_ENDPOINTS) if (metadata[name] === undefined) throw faulty(`no_${name}`);

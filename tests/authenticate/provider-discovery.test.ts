@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { identityProvider } from '../../src/authenticate/identity-provider.ts';
+import { loadConfig } from '../../src/config.ts';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { expectProblem } from '../support/call.ts';
@@ -13,7 +14,7 @@ import {
   startFakeProvider,
 } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
 import { passed } from '../support/time-passes.ts';
 
 const MINUTE = 60_000;
@@ -212,19 +213,51 @@ describe('an answer of the provider', () => {
   }, 30_000);
 });
 
+describe('an issuer', () => {
+  const load = (OIDC_ISSUER: string) => () =>
+    loadConfig({
+      ...signInAt(OIDC_ISSUER),
+      UPSTREAM_BASE_URL: 'http://127.0.0.1:9',
+      UPSTREAM_API_KEYS: CANARY.key,
+      BOTS: 'acme/helper',
+    });
+
+  test.each([
+    'http://login.example.com',
+    'http://127.0.0.1.example.com',
+    'http://192.0.2.1',
+    'ftp://localhost',
+    'https://user:password@login.example.com',
+    'https://login.example.com/?tenant=one',
+    'https://login.example.com/#one',
+    'login.example.com',
+  ])('at %s is none', (issuer) => {
+    expect(load(issuer)).toThrow(/OIDC_ISSUER must be an https URL/);
+  });
+
+  test.each([
+    'https://login.example.com/tenant/',
+    'http://localhost:9',
+    'http://127.0.0.1:9',
+    'http://[::1]:9',
+  ])('may be at %s', (issuer) => {
+    expect(load(issuer)().oidc.issuer.href).toBe(new URL(issuer).href);
+  });
+});
+
 describe('an issuer by https', () => {
   const ISSUER = 'https://login.example.com';
   const asked: string[] = [];
   const LINES: string[] = [];
   const FLOW = { state: 's'.repeat(43), nonce: 'n', verifier: 'v'.repeat(43), returnTo: '/' };
 
-  function secureProvider(metadata: Record<string, unknown>) {
+  function secureProvider(metadata: Record<string, unknown>, issuer = ISSUER) {
     asked.length = 0;
     LINES.length = 0;
     const json = (body: unknown) =>
       new Response(JSON.stringify(body), { headers: { 'Content-Type': 'application/json' } });
     return identityProvider({
-      issuer: new URL(ISSUER),
+      issuer: new URL(issuer),
       clientId: FAKE_CLIENT.id,
       clientSecret: secret(FAKE_CLIENT.secret),
       scopes: 'openid',
@@ -266,5 +299,13 @@ describe('an issuer by https', () => {
     expect(await insecure.signOutUrl({})).toBeUndefined();
     expect(new Set(asked)).toEqual(new Set([`${ISSUER}/.well-known/openid-configuration`]));
     expect(LINES.join()).not.toContain(FAKE_CLIENT.secret);
+  });
+
+  test('is not believed either where its address is that of the metadata, which then name another', async () => {
+    const insecure = secureProvider(
+      { issuer: 'http://127.0.0.1:9', token_endpoint: 'http://127.0.0.1:9/token' },
+      `${ISSUER}/.well-known/openid-configuration`,
+    );
+    await expect(insecure.signInUrl(FLOW, false)).rejects.toMatchObject({ cause: 'unsafe_token_endpoint' });
   });
 });
