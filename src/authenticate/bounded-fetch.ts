@@ -1,12 +1,12 @@
 /** How much of an answer is read, in bytes: metadata, keys and tokens are a few thousand. */
 const MAX_BYTES = 1_048_576;
 
-export type Fetch = typeof globalThis.fetch;
+export type Fetch = typeof fetch;
 
-/** `fetch` whose answers break off with the error `ANSWER_TOO_LARGE` where they pass 1 MiB, however they are encoded. */
-export function boundedFetch(fetch: Fetch): Fetch {
+/** `ask`, whose answers break off with the error `ANSWER_TOO_LARGE` where they pass 1 MiB, however they are encoded. */
+export function boundedFetch(ask: Fetch): Fetch {
   return async function boundedFetch(input, init) {
-    const response = await fetch(input, init);
+    const response = await ask(input, init);
     if (response.body === null) return response;
     const { status, statusText, headers } = response;
     return new Response(response.body.pipeThrough(byteLimit()), { status, statusText, headers });

@@ -65,7 +65,7 @@ export function providerMetadata(options: ProviderMetadataOptions): () => Promis
 
 async function discover(options: ProviderMetadataOptions): Promise<ProviderMetadata> {
   const { issuer, clientId, clientSecret } = options;
-  const fetch = boundedFetch(options.fetch ?? globalThis.fetch);
+  const ask = boundedFetch(options.fetch ?? fetch);
   const configuration = await oidc.discovery(
     new URL(issuer),
     clientId,
@@ -73,13 +73,16 @@ async function discover(options: ProviderMetadataOptions): Promise<ProviderMetad
     clientAuthentication(clientSecret),
     {
       timeout: TIMEOUT_S,
-      [oidc.customFetch]: fetch as oidc.CustomFetch,
+      [oidc.customFetch]: ask as oidc.CustomFetch,
       ...(issuer.protocol === 'http:' && { execute: [oidc.allowInsecureRequests] }),
     },
   );
   const metadata = configuration.serverMetadata();
   checkEndpoints(metadata, issuer);
-  const keys = providerKeys(new URL(metadata.jwks_uri as string), { fetch, timeoutMs: TIMEOUT_S * 1000 });
+  const keys = providerKeys(new URL(metadata.jwks_uri as string), {
+    fetch: ask,
+    timeoutMs: TIMEOUT_S * 1000,
+  });
   return { configuration, keys };
 }
 
