@@ -19,7 +19,7 @@ const RETRY_MS = 60_000;
 const PACE_MS = 250;
 
 /** Without these nobody can sign in (OpenID Connect Discovery 1.0 §3). */
-const REQUIRED_ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as const;
+const REQUIRED_ENDPOINTS = ['jwks_uri', 'authorization_endpoint', 'token_endpoint'] as const;
 const OTHER_ENDPOINTS = ['userinfo_endpoint', 'end_session_endpoint'] as const;
 
 export interface ProviderMetadataOptions {
@@ -63,7 +63,8 @@ export function providerMetadata(options: ProviderMetadataOptions): () => Promis
   return async () => (last !== undefined && performance.now() < askAt ? last : ask());
 }
 
-async function discover(options: ProviderMetadataOptions): Promise<ProviderMetadata> {
+/** Asks the provider once. @throws what the library throws, or an error whose code says what is wrong with the answer */
+export async function discover(options: Omit<ProviderMetadataOptions, 'logger'>): Promise<ProviderMetadata> {
   const { issuer, clientId, clientSecret } = options;
   const ask = boundedFetch(options.fetch ?? fetch);
   const configuration = await oidc.discovery(
@@ -94,12 +95,13 @@ function checkEndpoints(metadata: oidc.ServerMetadata, issuer: Readonly<URL>): v
   const issuerIsSecure = issuer.protocol === 'https:';
   const isSafe = ({ protocol, hostname }: URL) =>
     protocol === 'https:' || (protocol === 'http:' && !issuerIsSecure && isLoopback(hostname));
-  for (const name of REQUIRED_ENDPOINTS) if (metadata[name] === undefined) throw faulty(`no_${name}`);
+  for (const name of REQUIRED_ENDPOINTS)
+    if (metadata[name] === undefined) throw faulty(`NO_${name.toUpperCase()}`);
   for (const name of [...REQUIRED_ENDPOINTS, ...OTHER_ENDPOINTS]) {
     const address = metadata[name];
     if (address === undefined) continue;
     const url = URL.parse(address);
-    if (url === null || !isSafe(url)) throw faulty(`unsafe_${name}`);
+    if (url === null || !isSafe(url)) throw faulty(`UNSAFE_${name.toUpperCase()}`);
   }
 }
 

@@ -3,7 +3,10 @@ import type { ErrorRequestHandler, Request } from 'express';
 import { PROBLEMS, Problem, recordOutcome } from '../errors.ts';
 
 const STYLE =
-  'body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:15vh auto;padding:0 1rem;color-scheme:light dark}' +
+  ':root{color-scheme:light dark}' +
+  'body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:15vh auto;padding:0 1rem}' +
+  'h1{font-size:1.5rem;line-height:1.25}' +
+  'small{opacity:.75}' +
   'code{overflow-wrap:anywhere}';
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;

@@ -69,19 +69,19 @@ describe('metadata', () => {
   test.each<[string, Record<string, unknown>, string]>([
     ['of another issuer', { issuer: 'http://127.0.0.1:1' }, 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED'],
     ['of no issuer', { issuer: undefined }, 'OAUTH_INVALID_RESPONSE'],
-    ['without keys', { jwks_uri: undefined }, 'no_jwks_uri'],
-    ['without an authorization endpoint', { authorization_endpoint: undefined }, 'no_authorization_endpoint'],
-    ['without a token endpoint', { token_endpoint: undefined }, 'no_token_endpoint'],
-    ['whose endpoint is no URL', { token_endpoint: '/token' }, 'unsafe_token_endpoint'],
+    ['without keys', { jwks_uri: undefined }, 'NO_JWKS_URI'],
+    ['without an authorization endpoint', { authorization_endpoint: undefined }, 'NO_AUTHORIZATION_ENDPOINT'],
+    ['without a token endpoint', { token_endpoint: undefined }, 'NO_TOKEN_ENDPOINT'],
+    ['whose endpoint is no URL', { token_endpoint: '/token' }, 'UNSAFE_TOKEN_ENDPOINT'],
     [
       'whose endpoint is none of the web',
       { authorization_endpoint: 'javascript:1' },
-      'unsafe_authorization_endpoint',
+      'UNSAFE_AUTHORIZATION_ENDPOINT',
     ],
     [
       'that lead to another machine in clear text',
       { token_endpoint: 'http://192.0.2.1/' },
-      'unsafe_token_endpoint',
+      'UNSAFE_TOKEN_ENDPOINT',
     ],
   ])('%s are refused, and asked for again by the next who needs them', async (_what, metadata, cause) => {
     provider.metadata = metadata;
@@ -292,7 +292,7 @@ describe('an issuer by https', () => {
     'end_session_endpoint',
   ])('is not believed where its %s is in clear text, even on this machine', async (name) => {
     const insecure = secureProvider({ [name]: 'http://127.0.0.1:9/' });
-    const refused = { code: 'identity_provider_unavailable', cause: `unsafe_${name}` };
+    const refused = { code: 'identity_provider_unavailable', cause: `UNSAFE_${name.toUpperCase()}` };
     await expect(insecure.signInUrl(FLOW, false)).rejects.toMatchObject(refused);
     await expect(insecure.arrive('?code=c', FLOW)).rejects.toMatchObject(refused);
     await expect(insecure.verify('a.b.c', 60)).rejects.toMatchObject(refused);
@@ -306,6 +306,6 @@ describe('an issuer by https', () => {
       { issuer: 'http://127.0.0.1:9', token_endpoint: 'http://127.0.0.1:9/token' },
       `${ISSUER}/.well-known/openid-configuration`,
     );
-    await expect(insecure.signInUrl(FLOW, false)).rejects.toMatchObject({ cause: 'unsafe_token_endpoint' });
+    await expect(insecure.signInUrl(FLOW, false)).rejects.toMatchObject({ cause: 'UNSAFE_TOKEN_ENDPOINT' });
   });
 });
