@@ -6,6 +6,7 @@ import { invalidLogoutToken, readLogoutToken } from './logout-token.ts';
 import { letGoOfSession } from './require-session.ts';
 import { localPath } from './return-to.ts';
 import { liveSessionKey, type SessionLimits } from './session-data.ts';
+import { sessionKey } from './session-key.ts';
 import type { Farewell } from './session-routes.ts';
 import type { SessionStore } from './session-store.ts';
 import type { SignInFlows } from './sign-in-flows.ts';
@@ -26,11 +27,13 @@ export function startSignIn({ provider, flows, authPath }: OidcSignInOptions): R
   return async function startSignIn(req, res) {
     const query = new URLSearchParams(queryOf(req));
     const returnTo = localPath(query.get('returnTo'), authPath);
-    res.locals.returnTo = returnTo;
     const replaces = liveSessionKey(req);
     letGoOfSession(req);
-    const flow = await flows.begin(req, res, { returnTo, replaces });
-    redirect(res, await provider.signInUrl(flow, query.get('prompt') === 'login'));
+    const flow = flows.begin({ returnTo, replaces });
+    const url = await provider.signInUrl(flow, query.get('prompt') === 'login');
+    // Not before the provider has answered: what cannot begin takes no other tab's place.
+    await flows.keep(req, res, flow);
+    redirect(res, url);
     res.end();
   };
 }
@@ -62,6 +65,7 @@ export function endSignIn({ provider, flows, sessions, limits }: EndSignInOption
     // A strict cookie has not come along from the provider's site: the session before is known from the flow.
     if (flow.replaces !== undefined) await sessions.remove(flow.replaces);
     await beginSession(req, res, { user, limits, provider: providerSession });
+    await flows.passOn(req, res, { state: flow.state, replaces: sessionKey(req.sessionID) });
     redirect(res, flow.returnTo);
     endWithCookie(req, res);
   };

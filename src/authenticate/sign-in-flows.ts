@@ -16,7 +16,10 @@ const flowSchema = z.object({
   verifier: z.string(),
   returnTo: z.string(),
   replaces: z.string().optional(),
+  /** When it is too old, in seconds since the epoch. */
+  exp: z.number(),
 });
+type KeptFlow = z.infer<typeof flowSchema>;
 
 /** One sign-in at the identity provider that is under way. */
 export interface SignInFlow {
@@ -40,10 +43,17 @@ export interface SignInFlowsOptions {
 }
 
 export interface SignInFlows {
-  /** Begins a sign-in, whose cookie goes with the answer. */
-  begin(req: Request, res: Response, start: Pick<SignInFlow, 'returnTo' | 'replaces'>): Promise<SignInFlow>;
+  /** A new sign-in; no browser has it yet. */
+  begin(start: Pick<SignInFlow, 'returnTo' | 'replaces'>): SignInFlow;
+  /** Gives a sign-in to the browser: its cookie goes with the answer, and the oldest others are dropped. */
+  keep(req: Request, res: Response, flow: SignInFlow): Promise<void>;
   /** The sign-in named `state` that this browser has begun, which is over with that; undefined if there is none. */
   take(req: Request, res: Response, state: string): Promise<SignInFlow | undefined>;
+  /**
+   * Tells all sign-ins of this browser but `state` which session they replace now: they began before it did, and on
+   * the way back from the provider its cookie, if it is strict, is not seen.
+   */
+  passOn(req: Request, res: Response, next: Required<Pick<SignInFlow, 'state' | 'replaces'>>): Promise<void>;
 }
 
 /**
@@ -58,44 +68,53 @@ export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows
   const cookies = new RegExp(`(?:^|;)\\s*${prefix}([\\w-]{43})=([\\w.-]+)`, 'g');
   const underWay = (req: Request) =>
     [...(req.headers.cookie ?? '').matchAll(cookies)].map(([, state = '', text = '']) => ({ state, text }));
+  const read = async ({ state, text }: { state: string; text: string }) => {
+    const kept = await decrypt(text, keys);
+    return kept?.state === state ? kept : undefined;
+  };
+  /** What has `seconds` left, by which browsers forget it too. */
+  const write = async (res: Response, flow: KeptFlow, seconds: number) =>
+    res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: seconds * 1000 });
 
   return {
-    async begin(req, res, start) {
-      const flow = {
-        state: randomState(),
-        nonce: randomNonce(),
-        verifier: randomPKCECodeVerifier(),
-        ...start,
-      };
+    begin: (start) => ({
+      state: randomState(),
+      nonce: randomNonce(),
+      verifier: randomPKCECodeVerifier(),
+      ...start,
+    }),
+    async keep(req, res, flow) {
       // Browsers send the oldest first (RFC 6265 §5.4).
       for (const { state } of underWay(req).slice(0, -(MAX_FLOWS - 1)))
         res.clearCookie(prefix + state, flags);
-      res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
-      return flow;
+      await write(res, { ...flow, exp: secondsNow() + MAX_SECONDS }, MAX_SECONDS);
     },
     async take(req, res, state) {
-      const text = underWay(req).find((one) => one.state === state)?.text;
-      if (text === undefined) return undefined;
+      const found = underWay(req).find((one) => one.state === state);
+      if (!found) return undefined;
       res.clearCookie(prefix + state, flags);
-      const flow = await decrypt(text, keys);
-      return flow?.state === state ? flow : undefined;
+      return read(found);
+    },
+    async passOn(req, res, { state, replaces }) {
+      for (const found of underWay(req).slice(-MAX_FLOWS)) {
+        const flow = found.state === state ? undefined : await read(found);
+        if (flow) await write(res, { ...flow, replaces }, Math.max(1, flow.exp - secondsNow()));
+      }
     },
   };
 }
+
+const secondsNow = () => Math.floor(Date.now() / 1000);
 
 function keyOf(secret: Secret): Uint8Array {
   return new Uint8Array(hkdfSync('sha256', secret.open(), '', 'bot-relay sign-in', 32));
 }
 
-function encrypt(flow: SignInFlow, key: Uint8Array): Promise<string> {
-  return new EncryptJWT({ ...flow })
-    .setProtectedHeader({ alg: 'dir', enc: 'A256GCM' })
-    .setIssuedAt()
-    .setExpirationTime(`${MAX_SECONDS} s`)
-    .encrypt(key);
+function encrypt(flow: KeptFlow, key: Uint8Array): Promise<string> {
+  return new EncryptJWT(flow).setProtectedHeader({ alg: 'dir', enc: 'A256GCM' }).encrypt(key);
 }
 
-async function decrypt(text: string, keys: readonly Uint8Array[]): Promise<SignInFlow | undefined> {
+async function decrypt(text: string, keys: readonly Uint8Array[]): Promise<KeptFlow | undefined> {
   for (const key of keys) {
     try {
       const { payload } = await jwtDecrypt(text, key, {
