@@ -90,7 +90,7 @@ describe('one place only', () => {
       // SESSION_SECRETS: for cookies of sessions, and for sign-ins that are under way.
       'authenticate/attach-session.ts',
       // OIDC_CLIENT_SECRET.
-      'authenticate/identity-provider.ts',
+      'authenticate/provider-metadata.ts',
       'authenticate/sign-in-flows.ts',
       'check/through-client.ts',
       'demo/start-demo.ts',

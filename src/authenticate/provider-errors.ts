@@ -3,7 +3,7 @@ import { Problem } from '../errors.ts';
 
 /** What the OpenID Connect and JWT libraries call an answer that came and cannot be trusted. */
 const NOT_TRUSTED =
-  /^(OAUTH_(JWT_CLAIM_COMPARISON_FAILED|JWT_TIMESTAMP_CHECK_FAILED|INVALID_RESPONSE|UNSUPPORTED_OPERATION)|ERR_(JWT|JWS|JWE)_\w+|ERR_JOSE_(ALG_NOT_ALLOWED|NOT_SUPPORTED)|ERR_JWKS_(NO_MATCHING_KEY|MULTIPLE_MATCHING_KEYS))$/;
+  /^(OAUTH_((JWT_CLAIM|JSON_ATTRIBUTE)_COMPARISON_FAILED|JWT_TIMESTAMP_CHECK_FAILED|INVALID_RESPONSE|UNSUPPORTED_OPERATION)|ERR_(JWT|JWS|JWE)_\w+|ERR_JOSE_(ALG_NOT_ALLOWED|NOT_SUPPORTED)|ERR_JWKS_(NO_MATCHING_KEY|MULTIPLE_MATCHING_KEYS))$/;
 /** Words of the provider that say that it is its own fault, or ours, and not the user's (RFC 6749 §4.1.2.1, §5.2). */
 const NOT_THE_USERS =
   /^(server_error|temporarily_unavailable|invalid_client|unauthorized_client|invalid_request|invalid_scope|unsupported_\w+)$/;

@@ -1,11 +1,11 @@
-import { discover } from '../authenticate/identity-provider.ts';
+import { discover } from '../authenticate/provider-metadata.ts';
 import type { Config } from '../config.ts';
 import { adviceFor, codeOf } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 
 /**
  * Asks the identity provider for its discovery document (OpenID Connect Discovery 1.0 §4), as the relay does.
- * Returns where it signs users in; undefined if it does not say.
+ * Returns where it signs users in; undefined if the document cannot be used.
  */
 export async function checkProvider({ oidc }: Config, report: Report): Promise<string | undefined> {
   const [check, about] = ['identity provider', oidc.issuer.host];
@@ -13,15 +13,9 @@ export async function checkProvider({ oidc }: Config, report: Report): Promise<s
   try {
     const { configuration } = await discover(oidc);
     const discoveryMs = performance.now() - from;
-    const endpoint = configuration.serverMetadata().authorization_endpoint;
-    const came = `its discovery document came in ${Math.round(discoveryMs)} ms`;
-    const measured = { discoveryMs };
-    if (endpoint !== undefined) report({ state: 'ok', check, about, says: came, measured });
-    else {
-      const says = `${came}, and names no authorization_endpoint`;
-      report({ state: 'problem', check, about, says, advice: NO_PROVIDER, measured });
-    }
-    return endpoint;
+    const says = `its discovery document came in ${Math.round(discoveryMs)} ms`;
+    report({ state: 'ok', check, about, says, measured: { discoveryMs } });
+    return configuration.serverMetadata().authorization_endpoint;
   } catch (error) {
     const code = innermostCode(error);
     const says = `its discovery document cannot be had (${code})`;
@@ -45,6 +39,6 @@ function adviceOn(code: string): string {
     return 'Set OIDC_ISSUER to exactly what the document has as its issuer, with or without a slash at the end.';
   }
   if (/timeout/i.test(code)) return adviceFor('ETIMEDOUT');
-  if (/^(OAUTH_\w+|NO_JWKS_URI)$/.test(code)) return NO_PROVIDER;
+  if (/^(OAUTH|NO|UNSAFE)_\w+$/.test(code)) return NO_PROVIDER;
   return adviceFor(code === 'UND_ERR_SOCKET' ? 'ECONNRESET' : code);
 }

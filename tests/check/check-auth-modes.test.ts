@@ -215,9 +215,7 @@ describe('the identity provider', () => {
     document.jwks_uri = `${issuer}/keys`;
     const placeless = await runCheck(['--no-messages'], environment);
     expect(placeless.of('identity provider')).toEqual([
-      expect.stringMatching(
-        /^problem its discovery document came in \d+ ms, and names no authorization_endpoint$/,
-      ),
+      'problem its discovery document cannot be had (NO_AUTHORIZATION_ENDPOINT)',
     ]);
   });
 });
