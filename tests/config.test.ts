@@ -345,6 +345,7 @@ describe('what cannot be used is refused, naming the variable and never its valu
       'https://canary@id.example.com',
       'https://id.example.com?canary=1',
       'https://id.example.com#canary',
+      'https://canary.example.com/.well-known/openid-configuration',
     ],
     OIDC_CLIENT_ID: ['canary client', 'canary-ü', `canary${'x'.repeat(256)}`],
     OIDC_CLIENT_SECRET: ['canary secret', 'canary-ü'],
