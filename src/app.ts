@@ -13,6 +13,7 @@ import { LOGOUT_TOKEN_LIFE_MS } from './authenticate/logout-token.ts';
 import { backchannelLogout, endSignIn, farewell, startSignIn } from './authenticate/oidc-routes.ts';
 import { accountOf, login } from './authenticate/password-login.ts';
 import { extendSession, letGoWhenRefused, requireSession } from './authenticate/require-session.ts';
+import { sessionBefore } from './authenticate/session-before.ts';
 import { liveSessionKey } from './authenticate/session-data.ts';
 import { logout, logoutAll, showSession } from './authenticate/session-routes.ts';
 import { watchSessions } from './authenticate/session-watch.ts';
@@ -167,11 +168,13 @@ function signInAtProvider(
   const common = { provider, flows, authPath: auth };
   const body = formBody({ maxBytes: MAX_LOGOUT_TOKEN_BYTES, timeoutMs: BODY_TIMEOUT_MS });
   const once = onceOnly(counts, 'logout-token', LOGOUT_TOKEN_LIFE_MS);
-  route(app, `${auth}/login`, { get: [byAddress, session, startSignIn(common)] });
-  route(app, `${auth}/callback`, {
-    get: [byAddress, session, endSignIn({ ...common, sessions, limits: config.session })],
+  route(app, `${auth}/login`, { get: [byAddress, startSignIn(common)] });
+  const callbackPath = `${auth}/callback`;
+  const before = sessionBefore({ ...config.session, ...cookie, sessions, callbackPath });
+  route(app, callbackPath, {
+    get: [byAddress, session, endSignIn({ ...common, before, limits: config.session })],
   });
-  app.use([`${auth}/login`, `${auth}/callback`], letGoWhenRefused(), signInPage(`${auth}/login`));
+  app.use([`${auth}/login`, callbackPath], letGoWhenRefused(), signInPage(`${auth}/login`));
   route(app, `${auth}/backchannel-logout`, {
     post: [byAddress, body, backchannelLogout({ provider, sessions, once })],
   });

@@ -204,7 +204,10 @@ export const VARIABLES = {
   AUTH_MODE: variable(oneOf('password', 'oidc', 'guest'), 'password'),
   USERS_FILE: variable(z.string(), 'users.json'),
   OIDC_ISSUER: optional(
-    url('must be an https URL without user, query or fragment; http on loopback only', isSafe),
+    url('must be an https URL without user, query or fragment; http on loopback only', isSafe).refine(
+      ({ pathname }) => !pathname.includes('/.well-known/'),
+      'must be the issuer itself, without /.well-known/ and what follows',
+    ),
   ),
   OIDC_CLIENT_ID: optional(z.string().regex(/^[\x21-\x7e]{1,256}$/, 'must be the id of a client')),
   OIDC_CLIENT_SECRET: secretVariable(secretValue),

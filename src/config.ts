@@ -46,12 +46,7 @@ export function loadConfig(environment: Environment): Config {
     ...reading.problems,
     ...(botsFile?.problems ?? []),
     ...missingVariables(values, reading.faulty),
-    ...(values.COOKIE_SAME_SITE === 'none' && values.PUBLIC_URL?.protocol !== 'https:'
-      ? ['COOKIE_SAME_SITE=none needs an https PUBLIC_URL']
-      : []),
-    ...(values.METRICS_PORT !== undefined && values.METRICS_PORT === values.PORT
-      ? ['METRICS_PORT must not be PORT: metrics are not for the public']
-      : []),
+    ...contradictions(values, reading.faulty),
   ];
   if (problems.length > 0) throw new ConfigError(problems);
   const keyFiles = { apiKeys: environment.UPSTREAM_API_KEYS_FILE || undefined, bots: values.BOTS_FILE };
@@ -93,8 +88,37 @@ function secretText(name: VariableName, environment: Environment, report: (probl
   return undefined;
 }
 
+/** What is set to something that is no use, or no protection, beside something else. */
+function contradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
+  const isSet = isSetIn(values, faulty);
+  const { COOKIE_SAME_SITE, PUBLIC_URL, METRICS_PORT, PORT, AUTH_MODE } = values;
+  const problems: string[] = [];
+  if (COOKIE_SAME_SITE === 'none' && PUBLIC_URL?.protocol !== 'https:') {
+    problems.push('COOKIE_SAME_SITE=none needs an https PUBLIC_URL');
+  }
+  if (METRICS_PORT !== undefined && METRICS_PORT === PORT) {
+    problems.push('METRICS_PORT must not be PORT: metrics are not for the public');
+  }
+  if (AUTH_MODE === 'oidc' && PORT === 0 && !isSet('PUBLIC_URL')) {
+    problems.push('PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there');
+  }
+  if (faulty.has('AUTH_MODE') || AUTH_MODE === 'oidc') return problems;
+  if (isSet('OIDC_ISSUER')) {
+    problems.push('OIDC_ISSUER is set, but AUTH_MODE is not oidc: nobody would be sent there to sign in');
+  }
+  if (isSet('OIDC_REQUIRED_CLAIM')) {
+    problems.push('OIDC_REQUIRED_CLAIM is set, but AUTH_MODE is not oidc: it would keep nobody out');
+  }
+  return problems;
+}
+
+/** Whether a variable is set, be it to something that can be used or not. */
+function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: VariableName) => boolean {
+  return (name) => values[name] !== undefined || faulty.has(name);
+}
+
 function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
-  const isSet = (name: VariableName) => values[name] !== undefined || faulty.has(name);
+  const isSet = isSetIn(values, faulty);
   const missing = (names: readonly VariableName[], why: string) =>
     names.filter((name) => !isSet(name)).map((name) => `${name} must be set ${why}`);
   const oidc = values.AUTH_MODE === 'oidc' ? missing(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc') : [];

@@ -17,7 +17,7 @@ export const PROBLEMS = {
   method_not_allowed: { status: 405, title: 'This path does not take that method' },
   request_timeout: { status: 408, title: 'The request took too long to arrive' },
   body_too_large: { status: 413, title: 'The body is too large' },
-  unsupported_media_type: { status: 415, title: 'The body must be plain application/json' },
+  unsupported_media_type: { status: 415, title: 'The body is not of the type that this path takes' },
   rate_limited: { status: 429, title: 'Too many messages to this bot' },
   too_many_streams: { status: 429, title: 'Too many open streams' },
   too_many_attempts: { status: 429, title: 'Too many attempts' },

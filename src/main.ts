@@ -157,7 +157,7 @@ async function run(config: Config, signIn: SignIn, logger: Logger): Promise<void
   if (config.demo) base.port = String(server.port);
   logger.info({ host: config.host, port: server.port, demo: config.demo, bots: config.bots }, 'listening');
   for (const risk of risksOf(config)) logger.warn(risk);
-  if (demo) process.stdout.write(demo.demoBanner(base.origin + config.basePath));
+  if (demo) process.stdout.write(demo.demoBanner(base.origin + config.basePath, config.authMode));
   onStopSignal(parts, async () => {
     await server.close();
     bots.close();

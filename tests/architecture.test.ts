@@ -87,7 +87,11 @@ describe('one place only', () => {
 
   test('opens each kind of secret (O4)', () => {
     expect(filesWith(/\.open\(\)/).sort()).toEqual([
+      // SESSION_SECRETS: for cookies of sessions, and for sign-ins that are under way.
       'authenticate/attach-session.ts',
+      // OIDC_CLIENT_SECRET.
+      'authenticate/provider-metadata.ts',
+      'authenticate/sign-in-flows.ts',
       'check/through-client.ts',
       'demo/start-demo.ts',
       'redis.ts',

@@ -8,6 +8,14 @@ import { VARIABLES } from '../src/config-variables.ts';
 const SECRET_A = 'Canary-0123456789-abcdefghij-ABCDEF';
 const SECRET_B = 'Canary-zyxwvutsrq-9876543210-FEDCBA';
 
+/** What is required to sign in at an identity provider. */
+const OIDC = {
+  AUTH_MODE: 'oidc',
+  OIDC_ISSUER: 'https://id.example.com/realms/staff',
+  OIDC_CLIENT_ID: 'bot-relay',
+  OIDC_CLIENT_SECRET: 'canary-client-secret',
+} as const;
+
 /** Everything that production asks for. */
 const PRODUCTION = {
   NODE_ENV: 'production',
@@ -61,6 +69,7 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
   ['LOGIN_WINDOW_MS', 1, 86400000],
   ['SESSION_IDLE_MINUTES', 1, 525600],
   ['SESSION_ABSOLUTE_HOURS', 1, 8760],
+  ['GUESTS_PER_ADDRESS', 0, 1000000000],
 ];
 
 describe('what is not set', () => {
@@ -90,6 +99,8 @@ describe('what is not set', () => {
       AUTH_MODE: 'password',
       USERS_FILE: 'users.json',
       OIDC_SCOPES: 'openid profile',
+      OIDC_KEEP_ID_TOKEN: 'false',
+      GUESTS_PER_ADDRESS: '100',
     });
   });
 
@@ -125,7 +136,18 @@ describe('what is not set', () => {
       clientLimits: { perAddress: 3000, perSession: 300, windowMs: 60_000 },
       login: { maxFailures: 10, windowMs: 600_000 },
       session: { secrets: [someSecret], idleMs: 1_800_000, absoluteMs: 28_800_000, sameSite: 'strict' },
+      redisUrl: undefined,
+      authMode: 'password',
       usersFile: 'users.json',
+      guestsPerAddress: 100,
+      oidc: {
+        issuer: undefined,
+        clientId: undefined,
+        clientSecret: undefined,
+        scopes: 'openid profile',
+        requiredClaim: undefined,
+        keepIdToken: false,
+      },
     });
   });
 
@@ -315,7 +337,21 @@ describe('what cannot be used is refused, naming the variable and never its valu
       'redis://canary?db=1',
     ],
     AUTH_MODE: ['canary', 'none'],
-    OIDC_CLIENT_SECRET: ['canary secret'],
+    OIDC_ISSUER: [
+      'canary.example.com',
+      'http://canary.example.com',
+      'http://127.0.0.1.canary.example.com',
+      'ftp://canary.example.com',
+      'https://canary@id.example.com',
+      'https://id.example.com?canary=1',
+      'https://id.example.com#canary',
+      'https://canary.example.com/.well-known/openid-configuration',
+    ],
+    OIDC_CLIENT_ID: ['canary client', 'canary-ü', `canary${'x'.repeat(256)}`],
+    OIDC_CLIENT_SECRET: ['canary secret', 'canary-ü'],
+    OIDC_SCOPES: ['canary', 'profile canary', 'openid,canary', 'openidcanary', 'openid  canary', ' openid'],
+    OIDC_REQUIRED_CLAIM: ['canary', ':canary', 'canary:', 'canary: ', ' :canary', 'canary:value '],
+    OIDC_KEEP_ID_TOKEN: ['canary', 'True', 'yes', '1'],
     METRICS_PORT: ['canary'],
     ...Object.fromEntries(
       WHOLE_NUMBERS.map(([name]) => [
@@ -339,7 +375,7 @@ describe('what cannot be used is refused, naming the variable and never its valu
   });
 
   test('every variable with a form of its own is in this table', () => {
-    const free = ['BOTS_FILE', 'USERS_FILE', 'OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_SCOPES'];
+    const free = ['BOTS_FILE', 'USERS_FILE'];
     expect(Object.keys(VARIABLES).sort()).toEqual([...Object.keys(wrong), ...free].sort());
   });
 
@@ -379,11 +415,32 @@ describe('what cannot be used is refused, naming the variable and never its valu
   });
 
   test.each([
-    [{ AUTH_MODE: 'oidc' }, 'AUTH_MODE=oidc is not supported yet'],
-    [{ AUTH_MODE: 'guest' }, 'AUTH_MODE=guest is not supported yet'],
-  ])('%j is not taken as if it did something', (environment, problem) => {
-    expect(problemsOf(environment)).toEqual([problem]);
-    expect(problemsOf({ ...PRODUCTION, ...environment })).toEqual([problem]);
+    [
+      'OIDC_REQUIRED_CLAIM',
+      'groups:canary-users',
+      'OIDC_REQUIRED_CLAIM is set, but AUTH_MODE is not oidc: it would keep nobody out',
+    ],
+    [
+      'OIDC_REQUIRED_CLAIM',
+      'canary',
+      'OIDC_REQUIRED_CLAIM is set, but AUTH_MODE is not oidc: it would keep nobody out',
+    ],
+    [
+      'OIDC_ISSUER',
+      'https://canary.example.com',
+      'OIDC_ISSUER is set, but AUTH_MODE is not oidc: nobody would be sent there to sign in',
+    ],
+  ])('%s=%s without AUTH_MODE=oidc is not taken as if it did something', (name, value, problem) => {
+    for (const mode of [{}, { AUTH_MODE: 'password' }, { AUTH_MODE: 'guest' }]) {
+      for (const others of [{}, PRODUCTION]) {
+        const problems = problemsOf({ ...others, ...mode, [name]: value });
+        expect(problems).toContain(problem);
+        expect(problems.join()).not.toMatch(/canary/i);
+      }
+    }
+    expect(problemsOf({ ...PRODUCTION, ...OIDC, [name]: value })).not.toContain(problem);
+    // What is wrong is the mode, and that is said already.
+    expect(problemsOf({ ...PRODUCTION, AUTH_MODE: 'odic', [name]: value })).not.toContain(problem);
   });
 
   test.each([[{}], [{ PUBLIC_URL: 'http://chat.example.com' }]])(
@@ -431,6 +488,95 @@ describe('what is missing', () => {
   test('is not what is there but wrong: that has one problem only (O6)', () => {
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_API_KEYS: 'canary key' })).toHaveLength(1);
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_BASE_URL: 'canary' })).toHaveLength(1);
+  });
+});
+
+describe('AUTH_MODE=oidc', () => {
+  const required = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'];
+
+  test.each([[{}], [PRODUCTION]])('is all that it needs, in the demo too: %j', (others) => {
+    const { demo, authMode, oidc } = loadConfig({ ...others, ...OIDC });
+    expect({ demo, authMode }).toEqual({ demo: !('BOTS' in others), authMode: 'oidc' });
+    expect(oidc.issuer.href).toBe(OIDC.OIDC_ISSUER);
+    expect(oidc.clientSecret.open()).toBe(OIDC.OIDC_CLIENT_SECRET);
+    expect(oidc).toMatchObject({ clientId: 'bot-relay', scopes: 'openid profile', keepIdToken: false });
+    expect(oidc.requiredClaim).toBeUndefined();
+  });
+
+  test.each(required)('needs %s, which is one problem (O6)', (name) => {
+    const problem = `${name} must be set with AUTH_MODE=oidc`;
+    expect(problemsOf({ ...OIDC, [name]: undefined })).toEqual([problem]);
+    expect(problemsOf({ ...PRODUCTION, ...OIDC, [name]: '' })).toEqual([problem]);
+    // What is there but wrong has one problem only.
+    expect(problemsOf({ ...OIDC, [name]: 'canary wrong' })).toEqual([
+      expect.stringMatching(new RegExp(`^${name} (?!must be set)`)),
+    ]);
+  });
+
+  test('names all that is wrong at once, and no value (O6)', () => {
+    const problems = problemsOf({
+      NODE_ENV: 'production',
+      AUTH_MODE: 'oidc',
+      OIDC_ISSUER: 'http://canary.example.com',
+      OIDC_CLIENT_ID: 'canary id',
+      OIDC_CLIENT_SECRET: 'canary secret',
+      OIDC_SCOPES: 'canary',
+      OIDC_REQUIRED_CLAIM: 'canary',
+      OIDC_KEEP_ID_TOKEN: 'canary',
+    });
+    expect(problems.map((problem) => problem.split(' ', 1)[0])).toEqual([
+      ...['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
+      ...['OIDC_SCOPES', 'OIDC_REQUIRED_CLAIM', 'OIDC_KEEP_ID_TOKEN'],
+      ...['PUBLIC_URL', 'UPSTREAM_BASE_URL', 'UPSTREAM_API_KEYS', 'BOTS', 'SESSION_SECRETS'],
+    ]);
+    expect(problems.join()).not.toMatch(/canary/i);
+  });
+
+  test.each([
+    ['groups:chat-users', 'groups', 'chat-users'],
+    ['https://example.com/claims/role:editor', 'https://example.com/claims/role', 'editor'],
+    ['urn:example:groups:42', 'urn:example:groups', '42'],
+    ['groups:chat users', 'groups', 'chat users'],
+  ])('OIDC_REQUIRED_CLAIM=%s: the last colon counts', (text, name, value) => {
+    expect(loadConfig({ ...OIDC, OIDC_REQUIRED_CLAIM: text }).oidc.requiredClaim).toEqual({ name, value });
+  });
+
+  test.each(['http://localhost:8080/realms/staff', 'http://127.0.0.1:8080/', 'http://[::1]:8080/'])(
+    'an issuer on this machine needs no TLS: %s',
+    (OIDC_ISSUER) => {
+      expect(loadConfig({ ...OIDC, OIDC_ISSUER }).oidc.issuer.href).toBe(OIDC_ISSUER);
+    },
+  );
+
+  test('OIDC_KEEP_ID_TOKEN, OIDC_SCOPES and the secret in a file are what the relay goes by', () => {
+    const { oidc } = loadConfig({
+      ...OIDC,
+      OIDC_CLIENT_SECRET: '',
+      OIDC_CLIENT_SECRET_FILE: file('client-secret', 'canary-from-file\n'),
+      OIDC_KEEP_ID_TOKEN: 'true',
+      OIDC_SCOPES: 'groups openid',
+    });
+    expect(oidc).toMatchObject({ keepIdToken: true, scopes: 'groups openid' });
+    expect(oidc.clientSecret.open()).toBe('canary-from-file');
+    expect(JSON.stringify(oidc)).not.toMatch(/canary/);
+  });
+
+  test('knows where browsers come back to: a port that is not known yet is no address', () => {
+    expect(problemsOf({ ...OIDC, PORT: '0' })).toEqual([
+      'PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there',
+    ]);
+    expect(problemsOf({ ...OIDC, PORT: '0', PUBLIC_URL: 'https://chat.example.com' })).toEqual([]);
+    expect(problemsOf({ PORT: '0', AUTH_MODE: 'guest' })).toEqual([]);
+  });
+});
+
+describe('AUTH_MODE=guest', () => {
+  test('needs nothing, in the demo or not', () => {
+    expect(loadConfig({ AUTH_MODE: 'guest' })).toMatchObject({ demo: true, authMode: 'guest' });
+    expect(loadConfig({ ...PRODUCTION, AUTH_MODE: 'guest', GUESTS_PER_ADDRESS: '0' })).toMatchObject({
+      authMode: 'guest',
+      guestsPerAddress: 0,
+    });
   });
 });
 

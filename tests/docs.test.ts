@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
-import { VARIABLES } from '../src/config-variables.ts';
+import { loadConfig } from '../src/config.ts';
+import { isVariable, VARIABLES } from '../src/config-variables.ts';
 import { demoBanner } from '../src/demo/start-demo.ts';
 import { PROBLEMS } from '../src/errors.ts';
 
@@ -8,11 +9,15 @@ const read = (name: string) => readFileSync(new URL(`../${name}`, import.meta.ur
 const readme = read('README.md');
 const variables = Object.entries(VARIABLES).map(([name, { fallback = '' }]) => ({ name, fallback }));
 
+/** What stands below the heading `section` of the second level. */
+function textOf(section: string): string {
+  const start = readme.indexOf(`\n## ${section}\n`);
+  return readme.slice(start, readme.indexOf('\n## ', start + 1));
+}
+
 /** The cells of the table rows whose first cell, or second if `column` is 1, is code. */
 function rows(section: string): string[][] {
-  const start = readme.indexOf(`\n## ${section}\n`);
-  const text = readme.slice(start, readme.indexOf('\n## ', start + 1));
-  return text
+  return textOf(section)
     .split('\n')
     .filter((line) => /^\| (\d|`)/.test(line))
     .map((line) =>
@@ -54,8 +59,23 @@ describe('the documentation is the code', () => {
 
   test("the README's curl commands are those of the start banner", () => {
     const commands = (text: string) => text.match(/curl -[cN].*$/gm);
-    expect(commands(readme)).toEqual(commands(demoBanner('http://localhost:3000')));
-    expect(commands(readme)).toHaveLength(2);
+    expect(commands(textOf('Try it'))).toEqual(commands(demoBanner('http://localhost:3000')));
+    expect(commands(textOf('Try it'))).toHaveLength(2);
+  });
+
+  test('the settings to paste for each way to sign in are good, and those of that way', () => {
+    const blocks = [...textOf('How users sign in').matchAll(/```ini\n([\s\S]*?)```/g)];
+    const modes = blocks.map(([, settings = '']) => {
+      const environment = Object.fromEntries(
+        settings
+          .trim()
+          .split('\n')
+          .map((line) => line.split(/=(.*)/s).slice(0, 2)),
+      );
+      for (const name of Object.keys(environment)) expect(isVariable(name)).toBe(true);
+      return loadConfig(environment).authMode;
+    });
+    expect(modes).toEqual(['password', 'oidc', 'guest']);
   });
 
   test('every npm script that the README names exists', () => {

@@ -20,13 +20,23 @@ const MAX_NAME_LENGTH = 200;
  */
 export function userOf(claims: Claims): User {
   const { sub, name, preferred_username, email } = claims;
-  if (!SUBJECT.test(sub)) {
+  if (typeof sub !== 'string' || !SUBJECT.test(sub)) {
     throw new Problem('sign_in_failed', 'The identity provider gave no usable name for the user.', {
       cause: 'bad_subject',
     });
   }
-  const shown = [name, preferred_username, email].find((one) => typeof one === 'string' && one !== '');
-  return { id: sub, name: String(shown ?? sub).slice(0, MAX_NAME_LENGTH) };
+  const shown = [name, preferred_username, email].find(
+    (one) => typeof one === 'string' && one.trim() !== '',
+  ) as string | undefined;
+  return { id: sub, name: shortened((shown ?? sub).trim()) };
+}
+
+/** At most `MAX_NAME_LENGTH` UTF-16 units, and no half of a character among them. */
+function shortened(text: string): string {
+  return text
+    .slice(0, MAX_NAME_LENGTH)
+    .replace(/[\ud800-\udbff]$/, '')
+    .toWellFormed();
 }
 
 /** Whether the claims have the required one: as their value, or among their values. */

@@ -1,41 +1,25 @@
-import {
-  createRemoteJWKSet,
-  type JWTPayload,
-  type JWTVerifyGetKey,
-  type JWTVerifyOptions,
-  jwtVerify,
-} from 'jose';
+import { errors, type JWTPayload, jwtVerify } from 'jose';
 import * as oidc from 'openid-client';
 import type { Config } from '../config.ts';
 import { Problem } from '../errors.ts';
 import type { User } from '../locals.ts';
 import type { Logger } from '../logger.ts';
-import type { Secret } from '../secret.ts';
 import { type Claims, isAllowed, type RequiredClaim, userOf } from './claims.ts';
 import { providerProblem } from './provider-errors.ts';
+import { CLOCK_TOLERANCE_S, type ProviderMetadataOptions, providerMetadata } from './provider-metadata.ts';
 import type { ProviderSession } from './session-data.ts';
 import type { SignInFlow } from './sign-in-flows.ts';
 
-/** How long one request to the provider may take, in seconds. */
-const TIMEOUT_S = 5;
-/** How far the provider's clock may be off, in seconds. */
-const CLOCK_TOLERANCE_S = 30;
-/** How long what the provider says of itself is believed, in ms. */
-const METADATA_MAX_AGE_MS = 3_600_000;
-/** How long its keys are, in ms; and how soon they may be asked for again when a token is signed by another one. */
-const KEYS = { cacheMaxAge: 600_000, cooldownDuration: 5_000, timeoutDuration: TIMEOUT_S * 1000 };
+/** How old an ID token may be, in seconds. Its end usually comes first; some providers date it a few minutes back. */
+const ID_TOKEN_MAX_AGE_S = 3600;
 
-export interface IdentityProviderOptions {
-  readonly issuer: Readonly<URL>;
-  readonly clientId: string;
-  readonly clientSecret: Secret;
+export interface IdentityProviderOptions extends ProviderMetadataOptions {
   readonly scopes: string;
   readonly requiredClaim: RequiredClaim | undefined;
   readonly keepIdToken: boolean;
   /** Where the provider sends the browser after a sign-in and after a sign-out. */
   readonly callbackUrl: string;
   readonly signedOutUrl: string;
-  readonly logger: Logger;
 }
 
 /** The identity provider that `config` names, which sends browsers back to `PUBLIC_URL`. */
@@ -65,39 +49,36 @@ export interface IdentityProvider {
   arrive(query: string, flow: SignInFlow): Promise<Arrival>;
   /** Where the browser goes to sign out there too; undefined if that cannot be done. */
   signOutUrl(session: ProviderSession): Promise<string | undefined>;
-  /** The claims of a token that the provider has signed for this relay. @throws an error of `jose` if it has not */
-  verify(token: string, options?: JWTVerifyOptions): Promise<JWTPayload>;
+  /**
+   * The claims of a token that the provider has signed for this relay, at most `maxAgeS` seconds ago.
+   * @throws an error of `jose` if it has not
+   */
+  verify(token: string, maxAgeS: number): Promise<JWTPayload>;
 }
 
-interface Discovered {
-  readonly configuration: oidc.Configuration;
-  readonly keys: JWTVerifyGetKey;
-  readonly at: number;
-}
-
-/**
- * The OpenID Connect provider at `issuer` (OpenID Connect Core 1.0, Discovery 1.0). What it says of itself is asked for
- * when first needed, and again when it is old; while it cannot be had, what was said last goes on.
- */
+/** The OpenID Connect provider at `issuer` (OpenID Connect Core 1.0). */
 export function identityProvider(options: IdentityProviderOptions): IdentityProvider {
   const { clientId, scopes, callbackUrl, signedOutUrl, requiredClaim, keepIdToken } = options;
-  const discovered = discovery(options);
+  const discovered = providerMetadata(options);
 
-  async function verify(token: string, verifyOptions: JWTVerifyOptions = {}): Promise<JWTPayload> {
+  async function verify(token: string, maxAgeS: number): Promise<JWTPayload> {
     const { configuration, keys } = await discovered();
+    const { issuer, id_token_signing_alg_values_supported } = configuration.serverMetadata();
     const { payload } = await jwtVerify(token, keys, {
-      issuer: configuration.serverMetadata().issuer,
+      issuer,
       audience: clientId,
+      algorithms: id_token_signing_alg_values_supported ?? ['RS256'],
       clockTolerance: CLOCK_TOLERANCE_S,
-      ...verifyOptions,
+      maxTokenAge: maxAgeS,
     });
+    checkParties(payload, clientId);
     return payload;
   }
 
   /** The ID token's claims, and the user's from where the provider keeps them if it keeps them there (Core §5.3). */
   async function claimsOf(tokens: oidc.TokenEndpointResponse): Promise<Claims> {
     const { configuration } = await discovered();
-    const claims = (await verify(tokens.id_token as string)) as Claims;
+    const claims = (await verify(tokens.id_token as string, ID_TOKEN_MAX_AGE_S)) as Claims;
     const wanted = ['name', ...(requiredClaim ? [requiredClaim.name] : [])];
     if (wanted.every((name) => claims[name] !== undefined)) return claims;
     if (configuration.serverMetadata().userinfo_endpoint === undefined) return claims;
@@ -163,53 +144,9 @@ async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** What the provider says of itself; asked for once by all who want to know at once. */
-function discovery(options: IdentityProviderOptions): () => Promise<Discovered> {
-  const { logger } = options;
-  let last: Discovered | undefined;
-  let asking: Promise<Discovered> | undefined;
-
-  async function ask(): Promise<Discovered> {
-    try {
-      last = await discover(options);
-      return last;
-    } catch (error) {
-      const { cause } = providerProblem(error);
-      logger.error({ cause }, 'identity provider not discovered');
-      if (last) return last;
-      throw error;
-    } finally {
-      asking = undefined;
-    }
-  }
-
-  return async () => {
-    if (last && performance.now() - last.at < METADATA_MAX_AGE_MS) return last;
-    asking ??= ask();
-    return asking;
-  };
-}
-
-async function discover({ issuer, clientId, clientSecret }: IdentityProviderOptions): Promise<Discovered> {
-  const configuration = await oidc.discovery(
-    new URL(issuer),
-    clientId,
-    { [oidc.clockTolerance]: CLOCK_TOLERANCE_S },
-    clientAuthentication(clientSecret),
-    { timeout: TIMEOUT_S, ...(issuer.protocol === 'http:' && { execute: [oidc.allowInsecureRequests] }) },
-  );
-  const { jwks_uri: keys } = configuration.serverMetadata();
-  if (keys === undefined) throw Object.assign(new Error('no keys'), { code: 'NO_JWKS_URI' });
-  return { configuration, keys: createRemoteJWKSet(new URL(keys), KEYS), at: performance.now() };
-}
-
-/** By whichever of the two common ways the provider takes; Basic where it says nothing (Discovery §3). */
-function clientAuthentication(clientSecret: Secret): oidc.ClientAuth {
-  const basic = oidc.ClientSecretBasic(clientSecret.open());
-  const post = oidc.ClientSecretPost(clientSecret.open());
-  return (server, ...rest) => {
-    const methods = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
-    const authenticate = methods.includes('client_secret_basic') ? basic : post;
-    authenticate(server, ...rest);
-  };
+/** A token for several is one for this relay only if it was issued to it (OpenID Connect Core §3.1.3.7, 4 and 5). */
+function checkParties(claims: JWTPayload, clientId: string): void {
+  const { aud, azp } = claims;
+  if (azp === undefined ? [aud].flat().length === 1 : azp === clientId) return;
+  throw new errors.JWTClaimValidationFailed('unexpected "azp" claim value', claims, 'azp', 'check_failed');
 }

@@ -28,7 +28,7 @@ export type LogoutToken = z.infer<typeof logoutClaims>;
 export async function readLogoutToken(token: string, provider: IdentityProvider): Promise<LogoutToken> {
   let claims: unknown;
   try {
-    claims = await provider.verify(token, { maxTokenAge: MAX_AGE_S, requiredClaims: ['iat'] });
+    claims = await provider.verify(token, MAX_AGE_S);
   } catch (error) {
     const problem = providerProblem(error);
     if (problem.code === 'identity_provider_unavailable') throw problem;

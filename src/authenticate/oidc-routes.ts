@@ -3,9 +3,9 @@ import { Problem } from '../errors.ts';
 import { beginSession, endWithCookie } from './begin-session.ts';
 import type { IdentityProvider } from './identity-provider.ts';
 import { invalidLogoutToken, readLogoutToken } from './logout-token.ts';
-import { letGoOfSession } from './require-session.ts';
 import { localPath } from './return-to.ts';
-import { liveSessionKey, type SessionLimits } from './session-data.ts';
+import type { SessionBefore } from './session-before.ts';
+import type { SessionLimits } from './session-data.ts';
 import type { Farewell } from './session-routes.ts';
 import type { SessionStore } from './session-store.ts';
 import type { SignInFlows } from './sign-in-flows.ts';
@@ -26,17 +26,18 @@ export function startSignIn({ provider, flows, authPath }: OidcSignInOptions): R
   return async function startSignIn(req, res) {
     const query = new URLSearchParams(queryOf(req));
     const returnTo = localPath(query.get('returnTo'), authPath);
-    res.locals.returnTo = returnTo;
-    const replaces = liveSessionKey(req);
-    letGoOfSession(req);
-    const flow = await flows.begin(req, res, { returnTo, replaces });
-    redirect(res, await provider.signInUrl(flow, query.get('prompt') === 'login'));
+    const flow = flows.begin(returnTo);
+    const url = await provider.signInUrl(flow, query.get('prompt') === 'login');
+    // Not before the provider has answered: what cannot begin takes no other tab's place.
+    await flows.keep(req, res, flow);
+    redirect(res, url);
     res.end();
   };
 }
 
 export interface EndSignInOptions extends OidcSignInOptions {
-  readonly sessions: SessionStore;
+  /** What the sign-in replaces. */
+  readonly before: SessionBefore;
   readonly limits: SessionLimits;
 }
 
@@ -46,7 +47,7 @@ export interface EndSignInOptions extends OidcSignInOptions {
  * not sign anybody in.
  * @throws Problem `sign_in_failed`, `not_allowed`, `identity_provider_unavailable` or `session_store_unavailable`
  */
-export function endSignIn({ provider, flows, sessions, limits }: EndSignInOptions): RequestHandler {
+export function endSignIn({ provider, flows, before, limits }: EndSignInOptions): RequestHandler {
   return async function endSignIn(req, res) {
     const query = queryOf(req);
     const flow = await flows.take(req, res, new URLSearchParams(query).get('state') ?? '');
@@ -59,9 +60,9 @@ export function endSignIn({ provider, flows, sessions, limits }: EndSignInOption
     }
     res.locals.returnTo = flow.returnTo;
     const { user, provider: providerSession } = await provider.arrive(query, flow);
-    // A strict cookie has not come along from the provider's site: the session before is known from the flow.
-    if (flow.replaces !== undefined) await sessions.remove(flow.replaces);
+    await before.end(req);
     await beginSession(req, res, { user, limits, provider: providerSession });
+    before.remember(req, res);
     redirect(res, flow.returnTo);
     endWithCookie(req, res);
   };

@@ -2,8 +2,10 @@
 const MAX_LENGTH = 512;
 /** Visible ASCII without the backslash, which browsers read as a slash (WHATWG URL §4.4). */
 const PLAIN = /^\/[\x21-\x5b\x5d-\x7e]*$/;
+/** A control character, encoded however often: decoded on the way, it could begin a header of its own. */
+const ENCODED_CONTROL = /%(?:25)*(?:[01][\da-f]|7f)/i;
 /** What may end up as a slash or as nothing at all: backslashes, invisible characters, slashes of other widths. */
-const DECEPTIVE = /[\\\p{Cc}\p{Cf}\p{Zl}\p{Zp}\uff0f\uff3c]/u;
+const DECEPTIVE = /[\\\p{Cc}\p{Cf}\p{Zl}\p{Zp}\ufe68\uff0f\uff3c]/u;
 const DOT_SEGMENT = /(^|\/)\.{1,2}(\/|$)/;
 
 /**
@@ -11,11 +13,12 @@ const DOT_SEGMENT = /(^|\/)\.{1,2}(\/|$)/;
  * would read it, and `/` if it is anything else. What lies below `authPath` would lead in a circle.
  */
 export function localPath(text: string | null, authPath: string): string {
-  if (text === null || text.length > MAX_LENGTH || !PLAIN.test(text)) return '/';
+  if (text === null || text.length > MAX_LENGTH || !PLAIN.test(text) || ENCODED_CONTROL.test(text))
+    return '/';
   let path = text.split(/[?#]/, 1)[0] as string;
   // Some decode a path once, some twice: it must be local at every depth.
   for (;;) {
-    if (!isLocal(path, authPath)) return '/';
+    if (DECEPTIVE.test(path) || !isLocal(path, authPath)) return '/';
     const decoded = decode(path);
     if (decoded === path) return text;
     if (decoded === undefined) return '/';
@@ -23,9 +26,10 @@ export function localPath(text: string | null, authPath: string): string {
   }
 }
 
-function isLocal(path: string, authPath: string): boolean {
+/** By what its characters stand for: some servers take dots and letters of other widths for plain ones. */
+function isLocal(text: string, authPath: string): boolean {
+  const path = text.normalize('NFKC');
   return (
-    !DECEPTIVE.test(path) &&
     !path.includes('//') &&
     !DOT_SEGMENT.test(path) &&
     !`${path}/`.toLowerCase().startsWith(`${authPath}/`.toLowerCase())

@@ -18,7 +18,12 @@ const storedSession = z.looseObject({
 /** A session as stores keep it: with a version, and without the cookie's settings, which are those of the relay. */
 export function encodeSession(data: SessionData): string {
   const { cookie: _, idleExpiresAt = 0, ...rest } = data;
-  return JSON.stringify({ v: VERSION, idleExpiresAt, ...rest });
+  return JSON.stringify({ v: VERSION, idleExpiresAt, ...rest }, wellFormed);
+}
+
+/** Redis cannot read JSON with half a surrogate pair in it, and would not know whose session it is. */
+function wellFormed(_key: string, value: unknown): unknown {
+  return typeof value === 'string' ? value.toWellFormed() : value;
 }
 
 /** The session of a stored text; null if it is none of this version. */

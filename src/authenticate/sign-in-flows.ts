@@ -15,7 +15,6 @@ const flowSchema = z.object({
   nonce: z.string(),
   verifier: z.string(),
   returnTo: z.string(),
-  replaces: z.string().optional(),
 });
 
 /** One sign-in at the identity provider that is under way. */
@@ -28,8 +27,6 @@ export interface SignInFlow {
   readonly verifier: string;
   /** The local path where it leads back to. */
   readonly returnTo: string;
-  /** The key of the session that the browser had before. */
-  readonly replaces?: string | undefined;
 }
 
 export interface SignInFlowsOptions {
@@ -40,8 +37,10 @@ export interface SignInFlowsOptions {
 }
 
 export interface SignInFlows {
-  /** Begins a sign-in, whose cookie goes with the answer. */
-  begin(req: Request, res: Response, start: Pick<SignInFlow, 'returnTo' | 'replaces'>): Promise<SignInFlow>;
+  /** A new sign-in; no browser has it yet. */
+  begin(returnTo: string): SignInFlow;
+  /** Gives a sign-in to the browser: its cookie goes with the answer, and the oldest others are dropped. */
+  keep(req: Request, res: Response, flow: SignInFlow): Promise<void>;
   /** The sign-in named `state` that this browser has begun, which is over with that; undefined if there is none. */
   take(req: Request, res: Response, state: string): Promise<SignInFlow | undefined>;
 }
@@ -60,18 +59,17 @@ export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows
     [...(req.headers.cookie ?? '').matchAll(cookies)].map(([, state = '', text = '']) => ({ state, text }));
 
   return {
-    async begin(req, res, start) {
-      const flow = {
-        state: randomState(),
-        nonce: randomNonce(),
-        verifier: randomPKCECodeVerifier(),
-        ...start,
-      };
+    begin: (returnTo) => ({
+      state: randomState(),
+      nonce: randomNonce(),
+      verifier: randomPKCECodeVerifier(),
+      returnTo,
+    }),
+    async keep(req, res, flow) {
       // Browsers send the oldest first (RFC 6265 §5.4).
       for (const { state } of underWay(req).slice(0, -(MAX_FLOWS - 1)))
         res.clearCookie(prefix + state, flags);
       res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
-      return flow;
     },
     async take(req, res, state) {
       const text = underWay(req).find((one) => one.state === state)?.text;
@@ -90,8 +88,7 @@ function keyOf(secret: Secret): Uint8Array {
 function encrypt(flow: SignInFlow, key: Uint8Array): Promise<string> {
   return new EncryptJWT({ ...flow })
     .setProtectedHeader({ alg: 'dir', enc: 'A256GCM' })
-    .setIssuedAt()
-    .setExpirationTime(`${MAX_SECONDS} s`)
+    .setExpirationTime(Math.floor(Date.now() / 1000) + MAX_SECONDS)
     .encrypt(key);
 }
 

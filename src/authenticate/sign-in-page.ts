@@ -1,9 +1,14 @@
 import { createHash } from 'node:crypto';
-import type { ErrorRequestHandler, Request } from 'express';
+import { dirname } from 'node:path/posix';
+import type { ErrorRequestHandler, Request, Response } from 'express';
 import { PROBLEMS, Problem, recordOutcome } from '../errors.ts';
+import { localPath } from './return-to.ts';
 
 const STYLE =
-  'body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:15vh auto;padding:0 1rem;color-scheme:light dark}' +
+  ':root{color-scheme:light dark}' +
+  'body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:15vh auto;padding:0 1rem}' +
+  'h1{font-size:1.5rem;line-height:1.25}' +
+  'small{opacity:.75}' +
   'code{overflow-wrap:anywhere}';
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
@@ -15,16 +20,19 @@ const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri '
 export function signInPage(signInPath: string): ErrorRequestHandler {
   return function signInPage(error: unknown, req, res, next) {
     if (!(error instanceof Problem) || res.headersSent || !isNavigation(req)) return next(error);
+    // A fault is logged by the stage behind, with all of it.
+    if (error.cause instanceof Error) return next(error);
     recordOutcome(res.locals, error);
-    const { retryAfter } = error.options;
+    const { retryAfter, headers = {} } = error.options;
     if (retryAfter !== undefined) res.setHeader('Retry-After', String(retryAfter));
+    for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
     res.status(error.status);
     res.setHeader('Content-Security-Policy', POLICY);
     res.type('html').send(
       page({
         title: PROBLEMS[error.code].title,
         detail: error.message,
-        link: linkTo(signInPath, res.locals.returnTo, error),
+        link: linkTo(signInPath, returnTo(req, res, signInPath), error),
         linkText: error.code === 'not_allowed' ? 'Sign in as somebody else' : 'Try again',
         requestId: res.locals.requestId,
       }),
@@ -32,14 +40,26 @@ export function signInPage(signInPath: string): ErrorRequestHandler {
   };
 }
 
-/** By fetch metadata (W3C Fetch Metadata §2.2), or for old browsers by what the request accepts. */
-function isNavigation({ headers }: Request): boolean {
-  const mode = headers['sec-fetch-mode'];
-  if (mode !== undefined) return mode === 'navigate';
-  return headers.accept?.includes('text/html') === true;
+function queryOf({ originalUrl }: Request): URLSearchParams {
+  const at = originalUrl.indexOf('?');
+  return new URLSearchParams(at < 0 ? '' : originalUrl.slice(at));
 }
 
-function linkTo(signInPath: string, returnTo = '/', { code }: Problem): string {
+/** By fetch metadata (W3C Fetch Metadata §2.2), or for old browsers by what the request would rather have. */
+function isNavigation(req: Request): boolean {
+  const mode = req.headers['sec-fetch-mode'];
+  if (mode !== undefined) return mode === 'navigate';
+  return req.accepts(['json', 'html']) === 'html';
+}
+
+/** Where the sign-in leads back to, also one that was refused before its route. */
+function returnTo(req: Request, res: Response, signInPath: string): string {
+  if (res.locals.returnTo !== undefined) return res.locals.returnTo;
+  if (req.baseUrl !== signInPath) return '/';
+  return localPath(queryOf(req).get('returnTo'), dirname(signInPath));
+}
+
+function linkTo(signInPath: string, returnTo: string, { code }: Problem): string {
   const query = new URLSearchParams({ returnTo, ...(code === 'not_allowed' && { prompt: 'login' }) });
   return `${signInPath}?${query}`;
 }

@@ -6,7 +6,7 @@ export const USAGE = `Usage: npm run check -- [options]     prove this configura
   --text TEXT            what the messages say; each message is one run of a bot
   --bot NAMESPACE/BOT    only this bot (may be given again); also one that a * in BOTS lets through
   --through URL          go the whole way, through the load balancer at this public address
-  --user NAME            sign in there; the password is asked for, or read from CHECK_PASSWORD
+  --user NAME            with AUTH_MODE=password, sign in there; the password is asked for, or read from CHECK_PASSWORD
   --password-file FILE   or from this file
   --json                 print JSON
 `;

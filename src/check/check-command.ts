@@ -7,6 +7,7 @@ import { checkAddress } from './check-address.ts';
 import { type CheckOptions, readArguments } from './check-arguments.ts';
 import { checkConfiguration, reportConfigProblems } from './check-configuration.ts';
 import { botsToAsk, checkKeys, keysToTry } from './check-keys.ts';
+import { checkProvider } from './check-provider.ts';
 import { checkRedis } from './check-redis.ts';
 import { checkThrough } from './check-through.ts';
 import { collectFindings, quoter, type Report } from './findings.ts';
@@ -15,6 +16,7 @@ import type { Observation } from './observe-stream.ts';
 import { count, findingsAsJson, findingsAsTable, problemsIn } from './print-findings.ts';
 import { testMessages } from './send-message.ts';
 import { type SignInPassword, signInPassword } from './sign-in-password.ts';
+import type { Visitor } from './way.ts';
 
 /** Exit codes of sysexits.h. */
 const EX_USAGE = 64;
@@ -40,10 +42,13 @@ export async function checkCommand(
     terminal.progress.write(options);
     return EX_USAGE;
   }
+  const loaded = load(environment);
+  const mode = 'problems' in loaded ? 'password' : loaded.config.authMode;
   let signIn: SignInPassword | undefined;
   try {
     const { input, progress } = terminal;
-    if (options.user) signIn = await signInPassword(options, environment, { input, output: progress });
+    if (options.user && mode === 'password')
+      signIn = await signInPassword(options, environment, { input, output: progress });
   } catch (error) {
     terminal.progress.write(`${(error as Error).message}\n`);
     return EX_USAGE;
@@ -56,20 +61,14 @@ export async function checkCommand(
     hidden.push(...secrets);
     mask = maskKeys(hidden);
   };
-  const config = usableConfig(environment, report);
-  const isGood = config !== undefined && checkConfiguration(config, environment, report);
-  if (config) {
-    const run = {
-      config,
-      options,
-      password: signIn?.password,
-      report,
-      hide,
-      messages,
-      terminal,
-      mask: (text: string) => mask(text),
-    };
-    await runChecks(run);
+  let isGood = false;
+  if ('problems' in loaded) reportConfigProblems(loaded.problems, report);
+  else {
+    const { config } = loaded;
+    isGood = checkConfiguration(config, environment, report);
+    const visitor = visitorOf(mode, options.user, signIn);
+    const run = { config, options, visitor, report, hide, messages, terminal };
+    await runChecks({ ...run, mask: (text) => mask(text) });
   }
   const result = { findings, messages: messages.sent };
   terminal.output.write(options.json ? findingsAsJson(result) : findingsAsTable(result));
@@ -77,20 +76,28 @@ export async function checkCommand(
   return problemsIn(findings) === 0 ? 0 : 1;
 }
 
-function usableConfig(environment: Environment, report: Report): Config | undefined {
+function load(environment: Environment): { readonly config: Config } | Pick<ConfigError, 'problems'> {
   try {
-    return loadConfig(environment);
+    return { config: loadConfig(environment) };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    reportConfigProblems(error.problems, report);
-    return undefined;
+    return error;
   }
+}
+
+function visitorOf(
+  mode: Config['authMode'],
+  user: string | undefined,
+  signIn: SignInPassword | undefined,
+): Visitor | undefined {
+  if (mode === 'guest') return 'guest';
+  return user !== undefined && signIn ? { user, password: signIn.password } : undefined;
 }
 
 interface Run {
   readonly config: Config;
   readonly options: CheckOptions;
-  readonly password: Secret | undefined;
+  readonly visitor: Visitor | undefined;
   readonly report: Report;
   /** Has these masked in everything that is reported from now on. */
   readonly hide: (secrets: readonly Secret[]) => void;
@@ -100,15 +107,19 @@ interface Run {
 }
 
 async function runChecks(run: Run): Promise<void> {
-  const { config, options, password, report, hide, mask } = run;
+  const { config, options, visitor, report, hide, mask } = run;
   hide(keyRings({ settings: config.upstream, bots: config.bots }).keys());
   const quote = quoter(mask);
+  const isOidc = config.authMode === 'oidc';
+  if (isOidc) hide([config.oidc.clientSecret]);
+  if (options.user !== undefined) noteUnusedUser(config.authMode, report);
+  const signInEndpoint = isOidc ? await checkProvider(config, report) : undefined;
   const redis = await checkRedis(config.redisUrl, report);
   try {
     const bots = botsToAsk(config, options.bots, report);
     announce(run, bots);
     const answers = await checkService(run, { bots, slots: messageSlots(config, redis) });
-    const { through, user, text } = options;
+    const { through, text } = options;
     if (!through) return;
     const bot = bots.find((one) => answers.has(one)) ?? bots[0];
     await checkThrough({
@@ -117,7 +128,8 @@ async function runChecks(run: Run): Promise<void> {
       report,
       quote,
       mask,
-      account: user !== undefined && password ? { user, password } : undefined,
+      visitor,
+      signInEndpoint,
       hide: (value) => hide([secret(value)]),
       message: options.messages && bot !== undefined ? { bot, text } : undefined,
       onSend: () => run.messages.sent++,
@@ -128,10 +140,21 @@ async function runChecks(run: Run): Promise<void> {
   }
 }
 
+function noteUnusedUser(mode: Config['authMode'], report: Report): void {
+  if (mode === 'password') return;
+  const where = mode === 'guest' ? 'visitors need no name' : 'users sign in at the identity provider';
+  report({
+    state: 'note',
+    check: 'sign-in',
+    says: `--user is not used: with AUTH_MODE=${mode} ${where}`,
+    advice: 'Leave --user out, or look at AUTH_MODE.',
+  });
+}
+
 /** Says what the check will cost before it does. */
-function announce({ config, options, terminal }: Run, bots: readonly string[]): void {
+function announce({ config, options, visitor, terminal }: Run, bots: readonly string[]): void {
   const keys = config.demo ? [] : keysToTry(config, bots).flatMap((one) => one.keys);
-  const through = options.user !== undefined && bots.length > 0 ? 1 : 0;
+  const through = options.through && visitor && bots.length > 0 ? 1 : 0;
   const planned = options.messages ? keys.length + through : 0;
   if (planned === 0) return;
   terminal.progress.write(

@@ -20,7 +20,7 @@ export function reportConfigProblems(problems: readonly string[], report: Report
 
 /** Looks at what a configuration that can be read says. Returns whether the relay would start with it. */
 export function checkConfiguration(config: Config, environment: Environment, report: Report): boolean {
-  const { demo, bots } = config;
+  const { demo, bots, authMode } = config;
   const says = demo ? 'good, for the demo only: there is no bot service to reach' : 'good';
   report({
     state: demo ? 'note' : 'ok',
@@ -38,7 +38,7 @@ export function checkConfiguration(config: Config, environment: Environment, rep
       advice: 'Unset it, and name the CA in NODE_EXTRA_CA_CERTS.',
     });
   }
-  return demo || checkUsers(config.usersFile, report);
+  return demo || authMode !== 'password' || checkUsers(config.usersFile, report);
 }
 
 function checkUsers(path: string, report: Report): boolean {

@@ -8,12 +8,13 @@ import { unauthenticatedFaults } from './judge-answer.ts';
 import { messageBody, pathFor } from './send-message.ts';
 import { type Answer, throughClient } from './through-client.ts';
 import { checkThroughMessage } from './through-message.ts';
+import { checkProviderSignIn } from './through-provider.ts';
 import { checkSession } from './through-session.ts';
 import type { ThroughOptions, Way } from './way.ts';
 
 /** Goes the whole way from the public address, with a sign-in, a message and a sign-out. */
 export async function checkThrough(options: ThroughOptions): Promise<void> {
-  const { config, through, report, account } = options;
+  const { config, through, report, visitor } = options;
   checkPublicUrl(config, through, report);
   if (!(await checkAddress(through, options))) return;
   const way: Way = {
@@ -27,7 +28,8 @@ export async function checkThrough(options: ThroughOptions): Promise<void> {
   };
   try {
     if (!(await checkUnauthenticated(way))) return;
-    if (account) await checkSession({ ...way, account }, (session) => checkThroughMessage(way, session));
+    if (config.authMode === 'oidc') await checkProviderSignIn(way);
+    else if (visitor) await checkSession({ ...way, visitor }, (session) => checkThroughMessage(way, session));
     else {
       const advice = 'Give --user NAME.';
       report({ state: 'note', check: 'sign-in', says: 'left out, and with it cookie and message', advice });

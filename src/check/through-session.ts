@@ -1,8 +1,8 @@
 import { cookieFaults, problemOf, sessionCookieIn } from './judge-answer.ts';
-import { type Answer, credentials } from './through-client.ts';
-import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';
+import { type Answer, credentials, type ThroughCall } from './through-client.ts';
+import { reportHeaders, reportWrongAnswer, type Visitor, type Way } from './way.ts';
 
-type SignInWay = Way & { readonly account: NonNullable<Way['account']> };
+type SignInWay = Way & { readonly visitor: Visitor };
 
 /** New connections on which the session must be known: a load balancer spreads them over the instances. */
 const CONNECTIONS = 5;
@@ -25,12 +25,12 @@ export async function checkSession(
 }
 
 async function signIn(way: SignInWay): Promise<string | undefined> {
-  const { client, base, account, report } = way;
-  const json = credentials(account.user, account.password);
-  const answer = await client.call({ method: 'POST', path: `${base}/auth/login`, json });
+  const { client, base, visitor, report } = way;
+  const call = signInCall(base, visitor);
+  const answer = await client.call(call);
   const check = 'sign-in';
   if (answer.status !== 200) {
-    reportWrongAnswer(answer, { ...way, check, advice: adviceOn(answer) });
+    reportWrongAnswer(answer, { ...way, check, advice: adviceOn(answer, call) });
     return undefined;
   }
   reportHeaders(answer, { ...way, kind: 'json' });
@@ -40,23 +40,32 @@ async function signIn(way: SignInWay): Promise<string | undefined> {
     report({ state: 'problem', check, says, advice: 'Let the load balancer pass Set-Cookie on.' });
     return undefined;
   }
-  report({ state: 'ok', check, says: `${account.user} is signed in` });
+  const who = visitor === 'guest' ? 'a guest' : visitor.user;
+  report({ state: 'ok', check, says: `${who} is signed in` });
   return setCookie;
 }
 
-function adviceOn(answer: Answer): string {
+function signInCall(base: string, visitor: Visitor): ThroughCall {
+  if (visitor === 'guest') return { method: 'POST', path: `${base}/auth/guest` };
+  const json = credentials(visitor.user, visitor.password);
+  return { method: 'POST', path: `${base}/auth/login`, json };
+}
+
+function adviceOn(answer: Answer, { path, json }: ThroughCall): string {
   switch (problemOf(answer)?.code) {
     case 'invalid_credentials':
       return 'Look at --user and at the password; a wrong one counts as a failed sign-in.';
     case 'too_many_attempts':
-      return 'Too many sign-ins have failed: wait, or set TRUST_PROXY if all clients count as one.';
+      return json
+        ? 'Too many sign-ins have failed: wait, or set TRUST_PROXY if all clients count as one.'
+        : 'Too many guests came from here (GUESTS_PER_ADDRESS): wait, or set TRUST_PROXY if all clients count as one.';
     case 'cross_site_request':
       return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';
     case 'not_found':
     case 'method_not_allowed':
-      return 'The relay takes no password here: look at AUTH_MODE and BASE_PATH.';
+      return `The relay has no ${path}: look at its AUTH_MODE and BASE_PATH.`;
     default:
-      return 'Look at the log of the relay, and at what the load balancer does with /auth/login.';
+      return `Look at the log of the relay, and at what the load balancer does with ${path}.`;
   }
 }
 

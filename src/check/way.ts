@@ -6,6 +6,9 @@ import { describeAnswer, headerFaults } from './judge-answer.ts';
 import type { Observation } from './observe-stream.ts';
 import type { Answer, ThroughClient } from './through-client.ts';
 
+/** Who signs in: a user with a password, or a guest. */
+export type Visitor = { readonly user: string; readonly password: Secret } | 'guest';
+
 export interface ThroughOptions {
   readonly config: Config;
   /** The public address, an origin. */
@@ -14,8 +17,10 @@ export interface ThroughOptions {
   readonly quote: (text: string) => string;
   /** Masks every secret that is known by now. */
   readonly mask: (text: string) => string;
-  /** Who signs in; without it, only what needs no session is looked at. */
-  readonly account: { readonly user: string; readonly password: Secret } | undefined;
+  /** Without one, only what needs no session is looked at. */
+  readonly visitor: Visitor | undefined;
+  /** Where the identity provider signs users in, if it is known. */
+  readonly signInEndpoint: string | undefined;
   /** Has a value masked in everything that is reported from now on. */
   readonly hide: (value: string) => void;
   /** The message to send; none if there is no bot to ask, or no message is wanted. */

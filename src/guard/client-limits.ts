@@ -35,18 +35,23 @@ export function sessionLimit(
   return limit({ name: 'session', limit: perSession, windowMs, keyOf: sessionOf, detail: DETAIL });
 }
 
+export interface GuestLimit {
+  /** How many new guests may come from one address in a window of `windowMs`; 0 is no limit. */
+  readonly perAddress: number;
+  readonly windowMs: number;
+  /** The address of whoever asks to become a guest; undefined for one who is. */
+  readonly guestOf: (req: Request) => string | undefined;
+}
+
 /**
- * Limits how many guests may come from one address. `guestOf` names the address of who asks to become one.
+ * Limits how many guests may come from one address.
  * @throws Problem `too_many_attempts`
  */
 export function guestLimit(
   limit: RequestLimit,
-  {
-    perAddress,
-    windowMs,
-    guestOf,
-  }: Pick<ClientLimits, 'perAddress' | 'windowMs'> & { guestOf: (req: Request) => string | undefined },
+  { perAddress, windowMs, guestOf }: GuestLimit,
 ): RequestHandler {
   if (perAddress === 0) return unlimited;
-  return limit({ name: 'guests', limit: perAddress, windowMs, keyOf: guestOf, detail: DETAIL });
+  const detail = 'Too many new guests come from here; wait and try again.';
+  return limit({ name: 'guests', limit: perAddress, windowMs, keyOf: guestOf, detail });
 }

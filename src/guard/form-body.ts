@@ -12,6 +12,10 @@ export function formBody(options: BodyOptions): RequestHandler {
     if (essence !== 'application/x-www-form-urlencoded') {
       throw new Problem('unsupported_media_type', 'Send Content-Type: application/x-www-form-urlencoded.');
     }
+    const encoding = req.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
+    if (encoding !== 'identity') {
+      throw new Problem('unsupported_media_type', 'Send the body without Content-Encoding.');
+    }
     const body = await readBody(req, options);
     if (body === undefined) return;
     res.locals.body = body;

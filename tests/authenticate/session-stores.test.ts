@@ -36,10 +36,23 @@ function storeContract(open: () => SessionStore): void {
   });
   afterEach(() => store.close());
 
-  async function storedSession(userId?: string, limits?: typeof LIMITS) {
-    const [id, data] = [newId(), session(userId, limits)];
+  async function storedSession(userId?: string, limits?: typeof LIMITS, more: Partial<SessionData> = {}) {
+    const [id, data] = [newId(), { ...session(userId, limits), ...more }];
     expect(await done((callback) => store.set(id, data, callback))).toBeUndefined();
     return { id, key: sessionKey(id), data };
+  }
+  const begunAt = (providerSession: string, userId?: string) =>
+    storedSession(userId, LIMITS, { providerSession });
+  const states = (...sessions: { key: string }[]) => Promise.all(sessions.map(({ key }) => store.state(key)));
+  /** What the store tells of removals from now on. */
+  async function listen(): Promise<string[]> {
+    const heard: string[] = [];
+    await new Promise<void>((resolve) => {
+      const both = { removed: (keys: readonly string[]) => heard.push(...keys), missed: resolve };
+      store.listen(both);
+      if (store instanceof MemorySessionStore) resolve();
+    });
+    return heard;
   }
   const remove = (id: string) => done((callback) => store.destroy(id, callback));
 
@@ -135,13 +148,77 @@ function storeContract(open: () => SessionStore): void {
     expect(await store.state(again.key)).toBe(again.data.idleExpiresAt);
   });
 
+  test('removes a session by its key, and no other, for good (G6)', async () => {
+    const [one, other] = [await storedSession(), await storedSession()];
+    await store.remove(one.key);
+    await store.remove(sessionKey(newId()));
+    expect(await states(one, other)).toEqual(['removed', other.data.idleExpiresAt]);
+    expect(await store.extend(one.key, one.data.idleExpiresAt + 1)).toBe('removed');
+    await done((callback) => store.set(one.id, one.data, callback));
+    await done((callback) => store.touch(one.id, one.data, callback));
+    expect(await stored(store, one.id)).toBeNull();
+  });
+
+  test('removes all that began in a session of the provider, extended ones too, for good (G6)', async () => {
+    const [one, extended] = [await begunAt('sid 1'), await begunAt('sid 1', 'bob')];
+    const others = [await begunAt('sid 2'), await storedSession(), await storedSession('sid 1')];
+    await store.extend(extended.key, extended.data.idleExpiresAt + MINUTE);
+    await store.removeProviderSession('sid 1');
+    expect(await states(one, extended)).toEqual(['removed', 'removed']);
+    expect(await states(...others)).toEqual(others.map(({ data }) => data.idleExpiresAt));
+    await done((callback) => store.set(one.id, one.data, callback));
+    expect(await store.extend(extended.key, extended.data.idleExpiresAt + 2 * MINUTE)).toBe('removed');
+    expect(await states(one, extended)).toEqual(['removed', 'removed']);
+    const later = await begunAt('sid 1');
+    await store.removeProviderSession('sid 3');
+    await store.removeUser('sid 1');
+    expect(await store.state(later.key)).toBe(later.data.idleExpiresAt);
+  });
+
+  test('removes by its user a session that began at the provider, and the other way round', async () => {
+    const [adas, bobs] = [await begunAt('one', 'ada'), await begunAt('one', 'bob')];
+    await store.removeUser('ada');
+    expect(await states(adas, bobs)).toEqual(['removed', bobs.data.idleExpiresAt]);
+    await store.removeProviderSession('one');
+    expect(await states(adas, bobs)).toEqual(['removed', 'removed']);
+  });
+
+  test('finds every session, whatever characters are in what it holds', async () => {
+    for (const odd of ['half a pair: \ud83d', '\udc00', 'nul \u0000', 'line \u2028', '"\\/{}%d', '🤖 ünï']) {
+      const user = { id: 'ada', name: odd };
+      const [one, other] = [
+        await storedSession('ada', LIMITS, { user }),
+        await storedSession('bob', LIMITS, { providerSession: odd, user: { id: 'bob', name: odd } }),
+      ];
+      await store.removeUser('ada');
+      expect([odd, await states(one, other)]).toEqual([odd, ['removed', other.data.idleExpiresAt]]);
+      await store.removeProviderSession(odd);
+      expect([odd, await store.state(other.key)]).toEqual([odd, 'removed']);
+    }
+  });
+
+  test('tells once of what is removed by its key or with a session of the provider', async () => {
+    const heard = await listen();
+    const [one, two, three] = [await begunAt('one'), await begunAt('two'), await begunAt('two')];
+    await store.remove(one.key);
+    await store.remove(one.key);
+    await store.removeProviderSession('one');
+    await store.removeProviderSession('two');
+    await store.removeProviderSession('two');
+    await store.remove(two.key);
+    await store.removeUser('ada');
+    const last = await storedSession();
+    await store.remove(last.key);
+    await until(() => heard.includes(last.key));
+    expect([heard[0], heard.slice(1, 3).sort(), heard.slice(3)]).toEqual([
+      one.key,
+      [two.key, three.key].sort(),
+      [last.key],
+    ]);
+  });
+
   test('tells whoever listens of each session that is removed, once', async () => {
-    const heard: string[] = [];
-    await new Promise<void>((resolve) => {
-      const both = { removed: (keys: readonly string[]) => heard.push(...keys), missed: resolve };
-      store.listen(both);
-      if (store instanceof MemorySessionStore) resolve();
-    });
+    const heard = await listen();
     const [one, two, three] = [await storedSession('eve'), await storedSession('eve'), await storedSession()];
     await remove(three.id);
     await remove(three.id);
@@ -237,6 +314,35 @@ describeWithRedis('the sessions in Redis', () => {
     expect(listed).toEqual([sessionKey(id)]);
   });
 
+  test('leave the sets of their user and of the provider’s session when they are removed, and both sets expire', async () => {
+    const sets = ['bot-relay:provider-sessions:one', 'bot-relay:user-sessions:ada'];
+    const listed = async () =>
+      Promise.all(
+        sets.map(async (name) => ((await server.command('ZRANGE', name, '0', '-1')) as string[]).sort()),
+      );
+    const ids = [newId(), newId(), newId()] as const;
+    for (const id of ids) await set(id, { ...session(), providerSession: 'one' } as never);
+    const [first, second, third] = ids.map(sessionKey) as [string, string, string];
+    expect(await listed()).toEqual([[first, second, third].sort(), [first, second, third].sort()]);
+    await store.extend(first, Date.now() + 40 * MINUTE);
+    for (const name of sets) {
+      expect(await ttlOf(name)).toBeGreaterThan(40 * MINUTE);
+      expect(await ttlOf(name)).toBeLessThanOrEqual(42 * MINUTE);
+    }
+    await store.remove(second);
+    expect(await listed()).toEqual([[first, third].sort(), [first, third].sort()]);
+    await store.removeProviderSession('one');
+    expect((await names()).filter((name) => sets.includes(name))).toEqual([]);
+  });
+
+  test('leave the list of the provider’s session when they have run out', async () => {
+    const name = 'bot-relay:provider-sessions:one';
+    await server.command('ZADD', name, String(Date.now() - 2 * MINUTE), 'long-gone');
+    const id = newId();
+    await set(id, { ...session(), providerSession: 'one' } as never);
+    expect(await server.command('ZRANGE', name, '0', '-1')).toEqual([sessionKey(id)]);
+  });
+
   test('are not kept if they have no limits, or have run out', async () => {
     expect(await set(newId(), { cookie: { originalMaxAge: null } } as never)).toBeUndefined();
     expect(await set(newId(), session('ada', { idleMs: 0, absoluteMs: MINUTE }))).toBeUndefined();
@@ -294,6 +400,8 @@ describeWithRedis('the sessions in Redis', () => {
     await expect(without.extend(key, Date.now())).rejects.toMatchObject(PROBLEM);
     await expect(without.state(key)).rejects.toMatchObject(PROBLEM);
     await expect(without.removeUser('ada')).rejects.toMatchObject(PROBLEM);
+    await expect(without.remove(key)).rejects.toMatchObject(PROBLEM);
+    await expect(without.removeProviderSession('one')).rejects.toMatchObject(PROBLEM);
     lost.close();
   });
 });

@@ -4,13 +4,11 @@ import { type Browser, type BrowserContext, chromium, type Page } from 'playwrig
 
 const PROGRAM = '/usr/bin/chromium';
 const FLAGS = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
+  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'],
+  ...['--disable-component-update', '--disable-sync'],
+  // Nothing leaves this machine, whatever a page asks for.
+  '--no-proxy-server',
+  '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
 ];
 /** The browser itself reports an answer of 4xx or 5xx, which of these paths is no fault of the page. */
 const CALLED = /\/(auth|generic)\//;
@@ -63,4 +61,24 @@ function complaintsOf(page: Page): string[] {
   });
   page.on('pageerror', (error) => complaints.push(`uncaught: ${error.stack ?? error}`));
   return complaints;
+}
+
+/** A tab, and what the browser has complained about in the pages of one origin since the last time it was asked. */
+export interface StrictTab {
+  readonly page: Page;
+  complaints(): string[];
+}
+
+/** Opens a tab that also tells of answers of 4xx and 5xx. What other origins' pages do wrong is none of the relay's business. */
+export async function openTab(context: BrowserContext, origin: string): Promise<StrictTab> {
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on('console', (message) => {
+    const { url } = message.location();
+    if (message.type() !== 'error' && message.type() !== 'warning') return;
+    if (url === '' || url.startsWith(origin))
+      complaints.push(`${url.slice(origin.length)}: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => complaints.push(`${page.url()}: ${error}`));
+  return { page, complaints: () => complaints.splice(0) };
 }

@@ -1,14 +1,30 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair } from 'jose';
 import Provider, { type Configuration } from 'oidc-provider';
 
 export const CLIENT = { id: 'bot-relay', secret: 'canary-oidc-client-secret' };
 
+// It tells whoever starts it what a real provider would do otherwise; errors still show.
+for (const level of ['info', 'warn'] as const) {
+  const print = console[level].bind(console);
+  console[level] = (...words: unknown[]) => {
+    if (!/oidc-provider (NOTICE|WARNING): /.test(String(words[0]))) print(...words);
+  };
+}
+
 export interface IdentityProviderServer {
   readonly issuer: string;
   readonly provider: Provider;
+  /** The paths of all requests so far. */
+  readonly asked: string[];
+  /** What was said between the provider and the relay alone, or once only: codes, verifiers, tokens. */
+  readonly secrets: Set<string>;
+  /** Answers at `path` in place of the provider, until `path` is taken out again. */
+  readonly answers: Map<string, RequestListener>;
+  /** While true, every connection is reset, as if nobody listened. */
+  isDown: boolean;
   close(): Promise<void>;
 }
 
@@ -50,34 +66,80 @@ export async function startIdentityProvider(
     findAccount: (_ctx, id) => ({ accountId: id, claims: () => claimsOf(id) }),
     ...options,
   });
-  server.on('request', provider.callback());
-  return {
+  const one: IdentityProviderServer = {
     issuer,
     provider,
+    asked: [],
+    secrets: secretsOf(provider),
+    answers: new Map(),
+    isDown: false,
     async close() {
+      if (!server.listening) return;
       server.closeAllConnections();
       server.close();
       await once(server, 'close');
     },
   };
+  const real = provider.callback();
+  server.on('request', (req, res) => {
+    const { pathname } = new URL(req.url ?? '', issuer);
+    one.asked.push(pathname);
+    if (one.isDown) req.socket.resetAndDestroy();
+    else (one.answers.get(pathname) ?? real)(req, res);
+  });
+  return one;
+}
+
+/** Fills itself with what nobody else may see. */
+function secretsOf(provider: Provider): Set<string> {
+  const secrets = new Set([CLIENT.secret]);
+  provider.on('grant.success', ({ oidc, body }) => {
+    const { code, code_verifier: verifier } = oidc.params ?? {};
+    const { access_token: access, id_token: id } = body as Record<string, unknown>;
+    for (const one of [code, verifier, access, id]) if (typeof one === 'string') secrets.add(one);
+  });
+  return secrets;
 }
 
 /** A cookie jar by name, which is all that one host needs. */
 export class Jar {
   readonly #cookies = new Map<string, string>();
+  readonly #strict = new Set<string>();
 
-  header(): string {
-    return [...this.#cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+  /** The `Cookie` header; `crossSite` for a request to which another site has led, which `Strict` cookies miss. */
+  header({ crossSite = false } = {}): string {
+    return [...this.#cookies]
+      .filter(([name]) => !crossSite || !this.#strict.has(name))
+      .map(([name, value]) => `${name}=${value}`)
+      .join('; ');
+  }
+
+  names(): string[] {
+    return [...this.#cookies.keys()];
+  }
+
+  value(name: string): string | undefined {
+    return this.#cookies.get(name);
+  }
+
+  set(name: string, value: string): void {
+    this.#cookies.set(name, value);
   }
 
   take(response: Response): void {
-    for (const line of response.headers.getSetCookie()) {
+    this.takeAll(response.headers.getSetCookie());
+  }
+
+  /** The `Set-Cookie` headers of an answer. */
+  takeAll(lines: readonly string[] = []): void {
+    for (const line of lines) {
       const [pair = '', ...attributes] = line.split(';');
       const equals = pair.indexOf('=');
       const [name, value] = [pair.slice(0, equals), pair.slice(equals + 1)];
       const isGone = value === '' || attributes.some((one) => /expires=Thu, 01 Jan 1970/i.test(one));
       if (isGone) this.#cookies.delete(name);
       else this.#cookies.set(name, value);
+      if (attributes.some((one) => /samesite=strict/i.test(one))) this.#strict.add(name);
     }
   }
 }
@@ -100,10 +162,31 @@ export async function signInAtProvider(
     }
     const html = await response.text();
     const action = /<form[^>]* action="([^"]+)"/.exec(html)?.[1];
-    const prompt = /name="prompt" value="(\w+)"/.exec(html)?.[1];
-    if (action === undefined || prompt === undefined) throw new Error(`no form in: ${html}`);
-    const fields = prompt === 'login' ? { prompt, login: name, password: 'any' } : { prompt };
-    response = await visit(new URL(action, origin).href, jar, new URLSearchParams(fields));
+    if (action === undefined) throw new Error(`no form in: ${html}`);
+    const hidden = html.matchAll(/type="hidden" name="(\w+)" value="([^"]*)"/g);
+    const fields = new URLSearchParams(
+      [...hidden].map(([, field = '', value = '']): [string, string] => [field, value]),
+    );
+    if (fields.get('prompt') === 'login') {
+      fields.set('login', name);
+      fields.set('password', 'any');
+    }
+    response = await visit(new URL(action, origin).href, jar, fields);
+  }
+}
+
+/** Begins at the provider's authorization URL and cancels at its form; returns the URL of the relay's callback. */
+export async function cancelAtProvider(authorizationUrl: string): Promise<URL> {
+  const { origin } = new URL(authorizationUrl);
+  const jar = new Jar();
+  let url = new URL(authorizationUrl);
+  for (;;) {
+    const response = await visit(url.href, jar);
+    const location = response.headers.get('location');
+    const next = location ?? /href="([^"]+\/abort)"/.exec(await response.text())?.[1];
+    if (next === undefined) throw new Error('no way to cancel');
+    url = new URL(next, origin);
+    if (url.origin !== origin) return url;
   }
 }
 

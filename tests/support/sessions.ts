@@ -8,9 +8,9 @@ export function idOf(cookie: string): string {
   return decodeURIComponent(cookie.slice(cookie.indexOf('=') + 1)).slice('s:'.length, 's:'.length + 32);
 }
 
-/** A session cookie for `id` of a relay with users and passwords, signed with `secret` as express-session signs it. */
-export function signedCookie(id: string, secret: string = CANARY.sessionSecret): string {
-  const signature = createHmac('sha256', `${secret} password`).update(id).digest('base64').replace(/=+$/, '');
+/** A session cookie for `id` of a relay with AUTH_MODE `mode`, signed with `secret` as express-session signs it. */
+export function signedCookie(id: string, secret: string = CANARY.sessionSecret, mode = 'password'): string {
+  const signature = createHmac('sha256', `${secret} ${mode}`).update(id).digest('base64').replace(/=+$/, '');
   return `bot_relay_session=${encodeURIComponent(`s:${id}.${signature}`)}`;
 }
 

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
 import session, { type SessionData } from 'express-session';
+import { MemorySessionStore } from '../../src/authenticate/memory-session-store.ts';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { countSessionOperations } from '../../src/watch/session-operations.ts';
 import { total } from '../support/samples.ts';
@@ -74,6 +75,23 @@ describe('a session store that is watched', () => {
     await new Promise<void>((resolve) => store.regenerate(req, () => resolve()));
     expect(await count('destroy', 'unavailable')).toBe(1);
   });
+
+  test.each(['remove', 'removeProviderSession', 'removeUser'] as const)(
+    'counts %s as the end of sessions',
+    async (name) => {
+      const store = new MemorySessionStore();
+      countSessionOperations(store, metrics);
+      await store[name]('one');
+      expect(await count('destroy', 'ok')).toBe(1);
+      const failing = {
+        [name]: async () => Promise.reject(new Error('away')),
+      } as unknown as MemorySessionStore;
+      countSessionOperations(failing, metrics);
+      await expect(failing[name]('one')).rejects.toThrow('away');
+      expect(await count('destroy', 'unavailable')).toBe(1);
+      store.close();
+    },
+  );
 
   test('keeps what it lacks lacking', () => {
     expect(watched().touch).toBeUndefined();

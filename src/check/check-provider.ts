@@ -1,0 +1,44 @@
+import { discover } from '../authenticate/provider-metadata.ts';
+import type { Config } from '../config.ts';
+import { adviceFor, codeOf } from './failure-advice.ts';
+import type { Report } from './findings.ts';
+
+/**
+ * Asks the identity provider for its discovery document (OpenID Connect Discovery 1.0 §4), as the relay does.
+ * Returns where it signs users in; undefined if the document cannot be used.
+ */
+export async function checkProvider({ oidc }: Config, report: Report): Promise<string | undefined> {
+  const [check, about] = ['identity provider', oidc.issuer.host];
+  const from = performance.now();
+  try {
+    const { configuration } = await discover(oidc);
+    const discoveryMs = performance.now() - from;
+    const says = `its discovery document came in ${Math.round(discoveryMs)} ms`;
+    report({ state: 'ok', check, about, says, measured: { discoveryMs } });
+    return configuration.serverMetadata().authorization_endpoint;
+  } catch (error) {
+    const code = innermostCode(error);
+    const says = `its discovery document cannot be had (${code})`;
+    report({ state: 'problem', check, about, says, advice: adviceOn(code) });
+    return undefined;
+  }
+}
+
+/** The library wraps what the network says, more than once. */
+function innermostCode(error: unknown): string {
+  const { cause } = error as Error;
+  const inner = typeof cause === 'object' && cause !== null ? innermostCode(cause) : undefined;
+  return inner !== undefined && /^[A-Z][A-Z0-9_]+$/.test(inner) ? inner : codeOf(error);
+}
+
+const NO_PROVIDER =
+  'Look at OIDC_ISSUER: OIDC_ISSUER/.well-known/openid-configuration must be the document of an OpenID provider.';
+
+function adviceOn(code: string): string {
+  if (code === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED') {
+    return 'Set OIDC_ISSUER to exactly what the document has as its issuer, with or without a slash at the end.';
+  }
+  if (/timeout/i.test(code)) return adviceFor('ETIMEDOUT');
+  if (/^(OAUTH|NO|UNSAFE)_\w+$/.test(code)) return NO_PROVIDER;
+  return adviceFor(code === 'UND_ERR_SOCKET' ? 'ECONNRESET' : code);
+}

@@ -1,0 +1,101 @@
+import { cookieFaults, problemOf } from './judge-answer.ts';
+import type { Answer } from './through-client.ts';
+import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';
+
+/**
+ * Goes as far as one gets without a browser where users sign in at the identity provider: whether the way there
+ * begins, and whether the way back ends at the relay.
+ */
+export async function checkProviderSignIn(way: Way): Promise<void> {
+  const { client, base, config, report } = way;
+  const answer = await client.call({ method: 'GET', path: `${base}/auth/login` });
+  const location = locationOf(answer);
+  if (location) {
+    reportHeaders(answer, { ...way, kind: 'json' });
+    reportCookie(answer, way);
+    reportLocation(location, way);
+    await checkCallback(way);
+  } else reportWrongAnswer(answer, { ...way, check: 'sign-in', advice: adviceOn(answer) });
+  report({
+    state: 'note',
+    check: 'sign-in',
+    says: 'nobody was signed in, for that takes a browser: session and message are left out',
+    advice: `Open ${config.publicUrl.origin}${base}/auth/login in a browser.`,
+  });
+}
+
+function locationOf({ status, headers }: Answer): URL | undefined {
+  const { location = '' } = headers;
+  return status === 302 && URL.canParse(location) ? new URL(location) : undefined;
+}
+
+/** The cookie that binds the sign-in to the browser: without it nobody gets back in. */
+function reportCookie({ headers }: Answer, { cookie, report, hide }: Way): void {
+  const check = 'cookie';
+  const setCookie = headers['set-cookie']?.find((one) => SIGN_IN_COOKIE.test(one));
+  if (setCookie === undefined) {
+    const advice = 'Let the load balancer pass Set-Cookie on.';
+    report({ state: 'problem', check, says: 'none came for the sign-in', advice });
+    return;
+  }
+  const [, name = '', value = ''] = SIGN_IN_COOKIE.exec(setCookie) ?? [];
+  hide(value);
+  const { secure } = cookie.flags;
+  const faults = cookieFaults(setCookie, { name, flags: { sameSite: 'lax', secure } });
+  if (secure && !name.startsWith('__Host-')) faults.unshift('its name does not begin with __Host-');
+  const flags = `HttpOnly, SameSite=lax${secure ? ', Secure' : ''}`;
+  if (faults.length === 0) report({ state: 'ok', check, says: `of the sign-in: ${flags}` });
+  else {
+    const advice = 'Look at PUBLIC_URL of the running relay; let nobody rewrite Set-Cookie.';
+    report({ state: 'problem', check, says: `of the sign-in: ${faults.join('; ')}`, advice });
+  }
+}
+
+const SIGN_IN_COOKIE = /^((?:__Host-)?bot_relay_sign_in_[^=]*)=([^;]+)/;
+
+function reportLocation(location: URL, { config, base, report, quote, signInEndpoint }: Way): void {
+  const { searchParams } = location;
+  const callback = `${config.publicUrl.origin}${base}/auth/callback`;
+  const faults: string[] = [];
+  if (signInEndpoint !== undefined && pageOf(location) !== pageOf(new URL(signInEndpoint))) {
+    faults.push(`leads to ${quote(pageOf(location))}, and not to ${quote(pageOf(new URL(signInEndpoint)))}`);
+  }
+  const back = searchParams.get('redirect_uri') ?? 'nowhere';
+  if (back !== callback) faults.push(`leads back to ${quote(back)}, and not to ${callback}`);
+  if (searchParams.get('client_id') !== config.oidc.clientId) faults.push('names another OIDC_CLIENT_ID');
+  const check = 'sign-in';
+  if (faults.length === 0) {
+    report({ state: 'ok', check, says: `leads to ${quote(location.host)}, and back to ${callback}` });
+  } else {
+    const advice = 'The running relay has another PUBLIC_URL, BASE_PATH or provider than this configuration.';
+    report({ state: 'problem', check, says: faults.join('; '), advice });
+  }
+}
+
+function pageOf({ origin, pathname }: URL): string {
+  return origin + pathname;
+}
+
+/** What comes back without a sign-in is refused; what refuses it must be the relay. */
+async function checkCallback(way: Way): Promise<void> {
+  const answer = await way.client.call({ method: 'GET', path: `${way.base}/auth/callback` });
+  const check = 'callback';
+  if (problemOf(answer)?.code === 'sign_in_failed') {
+    way.report({ state: 'ok', check, says: 'without a sign-in is refused by the relay' });
+  } else {
+    const advice = 'Let the load balancer hand /auth/callback to the relay, with its query.';
+    reportWrongAnswer(answer, { ...way, check, advice });
+  }
+}
+
+function adviceOn(answer: Answer): string {
+  switch (problemOf(answer)?.code) {
+    case 'identity_provider_unavailable':
+      return 'The running relay does not get through to the identity provider: look at its log, and at OIDC_ISSUER.';
+    case 'not_found':
+    case 'method_not_allowed':
+      return 'The running relay does not sign in at an identity provider: look at its AUTH_MODE and BASE_PATH.';
+    default:
+      return 'Look at the log of the relay, and at what the load balancer does with /auth/login.';
+  }
+}

@@ -1,0 +1,318 @@
+import { createHmac } from 'node:crypto';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { type Answer, call, expectProblem } from '../support/call.ts';
+import {
+  BACKCHANNEL_EVENT,
+  FAKE_CLIENT,
+  type FakeProvider,
+  PATHS,
+  seconds,
+  signInAt,
+  signInWith,
+  signingKey,
+  startFakeProvider,
+} from '../support/fake-provider.ts';
+import { type Instances, startInstances } from '../support/instances.ts';
+import { describeWithRedis, type RedisServer } from '../support/redis.ts';
+import { startRelay, type TestRelay } from '../support/relay.ts';
+
+const PATH = '/auth/backchannel-logout';
+const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' };
+
+let provider: FakeProvider;
+beforeEach(async () => {
+  provider = await startFakeProvider();
+});
+afterEach(() => provider.close());
+
+const post = ({ port }: TestRelay, token: string) =>
+  call(port, PATH, {
+    method: 'POST',
+    headers: FORM,
+    body: new URLSearchParams({ logout_token: token }).toString(),
+  });
+const isLive = async ({ port }: TestRelay, cookie: string) =>
+  (await call(port, '/auth/session', { headers: { Cookie: cookie } })).status === 200;
+async function signIn({ port }: TestRelay, claims: Record<string, unknown>): Promise<string> {
+  provider.claims = claims;
+  const { ended, cookie } = await signInWith(port);
+  expect(ended.status).toBe(302);
+  return cookie;
+}
+
+/** Expects that the token was taken, and that the answer says nothing more. */
+function expectTaken(answer: Answer): void {
+  expect(answer).toMatchObject({ status: 200, body: '' });
+  expect(answer.headers['cache-control']).toBe('no-store');
+  expect(answer.headers['set-cookie']).toBeUndefined();
+}
+function expectInvalid(answer: Answer): void {
+  expectProblem(answer, 400, 'invalid_logout_token');
+  expect(answer.headers['set-cookie']).toBeUndefined();
+}
+
+describe('a logout token of the provider', () => {
+  let relay: TestRelay;
+  beforeEach(async () => {
+    relay = await startRelay('http://127.0.0.1:9', { ...signInAt(provider.issuer), METRICS_PORT: '1' });
+  });
+  afterEach(() => relay.close());
+
+  const live = (cookies: string[]) => Promise.all(cookies.map((cookie) => isLive(relay, cookie)));
+
+  test.each<[string, Record<string, unknown>, boolean[]]>([
+    [
+      'with a session of the provider, ends those that began in it',
+      { sid: 'one' },
+      [false, false, true, true, true],
+    ],
+    ['with a user, ends all of that user', { sub: 'ada' }, [false, false, false, false, true]],
+    ['with both, ends those of the session', { sub: 'ada', sid: 'two' }, [true, true, false, true, true]],
+    ['of a session that nobody has, ends none', { sid: 'ada' }, [true, true, true, true, true]],
+    ['of a user who is not here, ends none', { sub: 'one' }, [true, true, true, true, true]],
+  ])('%s', async (_what, claims, left) => {
+    const cookies = [
+      await signIn(relay, { sub: 'ada', sid: 'one' }),
+      await signIn(relay, { sub: 'ada', sid: 'one' }),
+      await signIn(relay, { sub: 'ada', sid: 'two' }),
+      await signIn(relay, { sub: 'ada' }),
+      await signIn(relay, { sub: 'bob', sid: 'three' }),
+    ];
+    expectTaken(await post(relay, await provider.logoutToken(claims)));
+    expect(await live(cookies)).toEqual(left);
+  });
+
+  test('is taken with a clock that is off by 20 seconds, and without an end of its own', async () => {
+    for (const offset of [-20, 20])
+      expectTaken(
+        await post(relay, await provider.logoutToken({ sub: 'ada', iat: seconds(offset), exp: undefined })),
+      );
+  });
+
+  test('is taken for one of several clients only if it was issued to this one', async () => {
+    const aud = [FAKE_CLIENT.id, 'another'];
+    expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', aud })));
+    expectTaken(await post(relay, await provider.logoutToken({ sub: 'ada', aud, azp: FAKE_CLIENT.id })));
+  });
+
+  test('works once', async () => {
+    const token = await provider.logoutToken({ sub: 'ada' });
+    expectTaken(await post(relay, token));
+    const again = await signIn(relay, { sub: 'ada' });
+    expectInvalid(await post(relay, token));
+    // The name is what counts, not the text.
+    expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', jti: jtiOf(token) })));
+    expect(await isLive(relay, again)).toBe(true);
+    const replays = relay.logs.filter(({ route, cause }) => route === PATH && cause === 'replayed');
+    expect(replays).toHaveLength(2);
+  });
+
+  test.each<[string, () => Record<string, unknown>]>([
+    ['with a nonce', () => ({ nonce: 'n' })],
+    ['with a nonce that is null', () => ({ nonce: null })],
+    ['without an event', () => ({ events: undefined })],
+    ['of another event', () => ({ events: { 'http://schemas.openid.net/event/other': {} } })],
+    ['whose event is no object', () => ({ events: { [BACKCHANNEL_EVENT]: true } })],
+    ['whose events are a list', () => ({ events: [BACKCHANNEL_EVENT] })],
+    ['of nobody', () => ({ sub: undefined, sid: undefined })],
+    ['of an empty user', () => ({ sub: '' })],
+    ['of an empty session', () => ({ sid: '' })],
+    ['whose user is no text', () => ({ sub: ['ada'] })],
+    ['of another issuer', () => ({ iss: 'http://127.0.0.1:1' })],
+    ['of no issuer', () => ({ iss: undefined })],
+    ['for another client', () => ({ aud: 'another' })],
+    ['for nobody', () => ({ aud: undefined })],
+    ['issued to another client', () => ({ azp: 'another' })],
+    ['of 4 minutes ago', () => ({ iat: seconds(-240) })],
+    ['that is over for 2 minutes', () => ({ exp: seconds(-120) })],
+    ['from 2 minutes ahead', () => ({ iat: seconds(120), exp: seconds(240) })],
+    ['of no date', () => ({ iat: undefined })],
+    ['without a name', () => ({ jti: undefined })],
+    ['with an empty name', () => ({ jti: '' })],
+    ['with a name beyond all measure', () => ({ jti: 'x'.repeat(513) })],
+  ])('%s is refused', async (_what, claims) => {
+    const cookie = await signIn(relay, { sub: 'ada', sid: 'one' });
+    expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', ...claims() })));
+    expect(await isLive(relay, cookie)).toBe(true);
+  });
+
+  const base64 = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  test.each<[string, (claims: Record<string, unknown>) => Promise<string> | string]>([
+    ['that is not signed', (claims) => `${base64({ alg: 'none' })}.${base64(claims)}.`],
+    [
+      'that is signed with the client secret',
+      (claims) => {
+        const text = `${base64({ alg: 'HS256' })}.${base64(claims)}`;
+        return `${text}.${createHmac('sha256', FAKE_CLIENT.secret).update(text).digest('base64url')}`;
+      },
+    ],
+    [
+      'that was changed',
+      async (claims) => {
+        const [head, , signature] = (await provider.sign({ ...claims, sub: 'bob' })).split('.');
+        return [head, base64(claims), signature].join('.');
+      },
+    ],
+    [
+      'by an algorithm that the metadata do not name',
+      async (claims) => {
+        provider.signer = await signingKey('odd', 'ES384');
+        provider.published = [provider.signer];
+        return provider.sign(claims);
+      },
+    ],
+    [
+      'of a key that the provider does not have',
+      async (claims) => {
+        provider.signer = await signingKey('stranger');
+        return provider.sign(claims);
+      },
+    ],
+    ['that is none', () => 'no.token.atall'],
+    ['that is empty', () => ''],
+    [
+      'that is an ID token',
+      ({ iss, aud, iat, exp, jti }) =>
+        provider.sign({ iss, aud, iat, exp, jti, sub: 'ada', sid: 'one', nonce: 'n' } as never),
+    ],
+    [
+      'that is an ID token without a nonce',
+      ({ iss, aud, iat, exp, jti }) => provider.sign({ iss, aud, iat, exp, jti, sub: 'ada' } as never),
+    ],
+  ])('%s is refused', async (_what, tokenOf) => {
+    const cookie = await signIn(relay, { sub: 'ada', sid: 'one' });
+    const good = (await provider.logoutToken({ sub: 'ada' })).split('.')[1] as string;
+    const claims = JSON.parse(Buffer.from(good, 'base64url').toString());
+    expectInvalid(await post(relay, await tokenOf(claims)));
+    expect(await isLive(relay, cookie)).toBe(true);
+  });
+
+  test('whose key has just come is taken', async () => {
+    await signIn(relay, { sub: 'ada' });
+    const next = await signingKey('next');
+    Object.assign(provider, { published: [provider.signer, next], signer: next });
+    expectTaken(await post(relay, await provider.logoutToken({ sub: 'ada' })));
+  });
+
+  test('is not refused, but may come again, while the keys cannot be had', async () => {
+    provider.answers = { [PATHS.keys]: (_req, res) => void res.writeHead(500).end() };
+    const token = await provider.logoutToken({ sub: 'ada' });
+    expectProblem(await post(relay, token), 503, 'identity_provider_unavailable');
+    provider.answers = {};
+    expectTaken(await post(relay, token));
+  });
+
+  test('must come as a form, by POST, and not be too large', async () => {
+    const token = await provider.logoutToken({ sub: 'ada' });
+    const body = `logout_token=${token}`;
+    const sent = (headers: Record<string, string>, text = body, method = 'POST') =>
+      call(relay.port, PATH, { method, headers, body: text });
+    expectProblem(await sent({ 'Content-Type': 'application/json' }), 415, 'unsupported_media_type');
+    expectProblem(await sent({}), 415, 'unsupported_media_type');
+    expectProblem(await sent({ ...FORM, 'Content-Encoding': 'gzip' }), 415, 'unsupported_media_type');
+    expectProblem(await sent(FORM, `${body}&x=${'y'.repeat(17_000)}`), 413, 'body_too_large');
+    expectProblem(await sent(FORM, '', 'GET'), 405, 'method_not_allowed');
+    expectInvalid(await sent(FORM, `x=${token}`));
+    expectTaken(await sent({ 'Content-Type': 'Application/X-WWW-Form-URLencoded; charset=utf-8' }));
+  });
+
+  test('touches no session: not that of the caller, and none is made', async () => {
+    const cookie = await signIn(relay, { sub: 'bob' });
+    const operations = async () =>
+      [...(await relay.metricsText()).matchAll(/^bot_relay_session_operations_total\{.*$/gm)].map(
+        ([line]) => line,
+      );
+    const before = await call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
+    const counted = await operations();
+    const answer = await call(relay.port, PATH, {
+      method: 'POST',
+      headers: { ...FORM, Cookie: cookie },
+      body: 'logout_token=x',
+    });
+    expectInvalid(answer);
+    expect(await operations()).toEqual(counted);
+    const after = await call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
+    expect(after.body).toBe(before.body);
+  });
+
+  test('that nobody has signed costs the provider little, however many come', async () => {
+    await signIn(relay, { sub: 'ada' });
+    const good = provider.signer;
+    provider.signer = await signingKey('stranger');
+    const forged = await provider.logoutToken({ sub: 'ada' });
+    provider.signer = good;
+    const from = performance.now();
+    const answers = await Promise.all(Array.from({ length: 300 }, () => post(relay, forged)));
+    for (const answer of answers) expectInvalid(answer);
+    expect(provider.asked(PATHS.keys)).toBeLessThanOrEqual(2 + Math.floor((performance.now() - from) / 1000));
+  });
+});
+
+const jtiOf = (token: string) =>
+  JSON.parse(Buffer.from(token.split('.')[1] as string, 'base64url').toString()).jti as string;
+
+describeWithRedis('a logout token at one of several instances', () => {
+  let all: Instances;
+  beforeEach(async () => {
+    all = await startInstances({ count: 2, shared: true, environment: signInAt(provider.issuer) });
+  });
+  afterEach(() => all.close());
+  const at = (which: number) => all.relays[which] as TestRelay;
+
+  test.each([
+    ['of a session of the provider', { sid: 'one' }],
+    ['of a user', { sub: 'ada' }],
+  ])('%s ends the open streams at the others, and nobody else’s (G7)', async (_what, claims) => {
+    const [adas, bobs] = [
+      await signIn(at(0), { sub: 'ada', sid: 'one' }),
+      await signIn(at(0), { sub: 'bob', sid: 'two' }),
+    ];
+    const [ends, stays] = [await all.stream(1, adas), await all.stream(1, bobs)];
+    const over = ends.over();
+    expectTaken(await post(at(0), await provider.logoutToken(claims)));
+    const ended = await over;
+    expect(ended).toMatchObject({ code: 'session_ended', complete: true });
+    expect(ended.afterMs).toBeLessThan(2000);
+    expect(await isLive(at(1), adas)).toBe(false);
+    stays.event('data: still here\n\n');
+    await stays.client.waitFor('still here');
+    expect(await isLive(at(1), bobs)).toBe(true);
+  });
+
+  test('is refused at the others when it comes again', async () => {
+    const token = await provider.logoutToken({ sub: 'ada' });
+    expectTaken(await post(at(0), token));
+    const cookie = await signIn(at(1), { sub: 'ada' });
+    expectInvalid(await post(at(1), token));
+    expectInvalid(await post(at(0), token));
+    expect(await isLive(at(0), cookie)).toBe(true);
+    // For as long as it could be good, and not for ever.
+    const { command } = all.redis as RedisServer;
+    const [name, ...more] = (await command('KEYS', 'bot-relay:limit:logout-token:*')) as string[];
+    expect(more).toEqual([]);
+    expect(Number(await command('PTTL', name as string))).toBeGreaterThan(180_000);
+    expect(Number(await command('PTTL', name as string))).toBeLessThanOrEqual(240_000);
+  });
+});
+
+describeWithRedis('a logout token while the store is out of reach', () => {
+  test('is answered with 503, and good when it comes again', async () => {
+    const all = await startInstances({
+      count: 1,
+      shared: true,
+      wired: true,
+      environment: signInAt(provider.issuer),
+    });
+    const relay = all.relays[0] as TestRelay;
+    const cookie = await signIn(relay, { sub: 'ada' });
+    const token = await provider.logoutToken({ sub: 'ada' });
+    all.wire?.cut();
+    expectProblem(await post(relay, token), 503, 'session_store_unavailable');
+    all.wire?.mend();
+    while (!(await relay.redis?.answers())) await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(await isLive(relay, cookie)).toBe(true);
+    expectTaken(await post(relay, token));
+    expect(await isLive(relay, cookie)).toBe(false);
+    await all.close();
+  });
+});

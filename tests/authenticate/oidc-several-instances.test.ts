@@ -1,0 +1,67 @@
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { expectProblem } from '../support/call.ts';
+import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import type { TestRelay } from '../support/relay.ts';
+import { stored } from '../support/sessions.ts';
+
+let redis: RedisServer;
+let oidc: Oidc;
+let browser: Browser;
+afterEach(async () => {
+  await oidc.close();
+  stopRedis();
+});
+beforeEach(async () => {
+  redis = await startRedis();
+  const environment = { REDIS_URL: redis.url };
+  oidc = await startOidc({ environment: [environment, environment] });
+  browser = oidc.browser();
+});
+const at = (instance: number) => {
+  browser.relay = oidc.relays[instance] as TestRelay;
+};
+
+describeWithRedis('a sign-in at several instances with one Redis', () => {
+  test('that begins at one and ends at another ends the session of before at both (G5)', async () => {
+    await browser.signIn();
+    const before = browser.sessionId() as string;
+    const url = await browser.begin({ query: '?returnTo=/chat' });
+    at(1);
+    const ended = await browser.comeBack(await browser.atProvider(url));
+    expect(ended).toMatchObject({ status: 302, headers: { location: '/chat' } });
+    for (const relay of oidc.relays) {
+      expect(await stored(relay.sessions, before)).toBeNull();
+      browser.relay = relay;
+      expect((await browser.session()).status).toBe(200);
+    }
+  });
+
+  test('is once only: the same callback at another instance signs nobody in', async () => {
+    const back = await browser.atProvider(await browser.begin());
+    const copy = oidc.browser(1);
+    for (const name of browser.flows()) copy.jar.set(name, browser.jar.value(name) as string);
+    expect((await browser.comeBack(back)).status).toBe(302);
+    expectProblem(await copy.comeBack(back), 400, 'sign_in_failed');
+    expect(copy.sessionId()).toBeUndefined();
+  });
+
+  test('whose Redis is out of reach signs nobody in, says so to both kinds of client, and works after it', async () => {
+    const back = await browser.atProvider(await browser.begin());
+    await redis.stop();
+    const problem = await browser.comeBack(back);
+    expectProblem(problem, 503, 'session_store_unavailable');
+    const page = await browser.login({ query: '?returnTo=/chat', headers: NAVIGATION });
+    expect(page).toMatchObject({
+      status: 503,
+      headers: { 'content-type': 'text/html; charset=utf-8', 'retry-after': '1' },
+    });
+    expect(page.body).toContain('href="/auth/login?returnTo=%2Fchat"');
+    expect(browser.sessionId()).toBeUndefined();
+    await redis.start();
+    while (!(await oidc.relay.redis?.answers())) await new Promise((resolve) => setTimeout(resolve, 10));
+    // The code has not been used, nor is the sign-in over: a reload ends it.
+    expect((await browser.comeBack(back)).status).toBe(302);
+    expect((await browser.session()).status).toBe(200);
+  });
+});

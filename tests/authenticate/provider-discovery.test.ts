@@ -1,0 +1,311 @@
+import type { ServerResponse } from 'node:http';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { identityProvider } from '../../src/authenticate/identity-provider.ts';
+import { loadConfig } from '../../src/config.ts';
+import { createLogger } from '../../src/logger.ts';
+import { secret } from '../../src/secret.ts';
+import { expectProblem } from '../support/call.ts';
+import {
+  FAKE_CLIENT,
+  type FakeProvider,
+  PATHS,
+  signInAt,
+  signInWith,
+  startFakeProvider,
+} from '../support/fake-provider.ts';
+import { freePort } from '../support/free-port.ts';
+import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
+import { passed } from '../support/time-passes.ts';
+
+const MINUTE = 60_000;
+
+let provider: FakeProvider;
+let relay: TestRelay | undefined;
+beforeEach(async () => {
+  provider = await startFakeProvider();
+});
+afterEach(async () => {
+  jest.restoreAllMocks();
+  await relay?.close();
+  relay = undefined;
+  await provider.close();
+});
+
+const start = async (environment: Record<string, string> = {}, issuer = provider.issuer) => {
+  relay = await startRelay('http://127.0.0.1:9', { ...signInAt(issuer), ...environment });
+  return relay;
+};
+const signIn = async () => (await signInWith((relay as TestRelay).port)).ended;
+const causes = () =>
+  (relay as TestRelay).logs
+    .filter(({ msg }) => msg === 'identity provider not discovered')
+    .map(({ cause }) => cause);
+describe('the client', () => {
+  // Both halves of Basic are form-encoded before they are joined (RFC 6749 §2.3.1).
+  const SECRET = 'canary-p:w%20+&=/?#"~!*';
+  const ENCODED = 'canary%2Dp%3Aw%2520%2B%26%3D%2F%3F%23%22%7E%21%2A';
+  const basic = `Basic ${Buffer.from(`bot%2Drelay:${ENCODED}`).toString('base64')}`;
+
+  test.each<[string, unknown, 'basic' | 'post']>([
+    ['by Basic where the metadata say nothing', undefined, 'basic'],
+    ['by Basic where the provider takes both', ['client_secret_post', 'client_secret_basic'], 'basic'],
+    ['by Basic where the provider takes only that', ['client_secret_basic'], 'basic'],
+    ['in the form where the provider takes only that', ['client_secret_post', 'private_key_jwt'], 'post'],
+  ])('proves who it is %s', async (_what, methods, way) => {
+    provider.metadata.token_endpoint_auth_methods_supported = methods;
+    await start({ OIDC_CLIENT_SECRET: SECRET });
+    expect((await signIn()).status).toBe(302);
+    const { headers, form } = provider.requests.find(({ path }) => path === PATHS.token) as never as {
+      headers: Record<string, string>;
+      form: URLSearchParams;
+    };
+    expect(headers.authorization).toBe(way === 'basic' ? basic : undefined);
+    expect(form.get('client_secret')).toBe(way === 'post' ? SECRET : null);
+    expect(form.get('code_verifier')).toMatch(/^[\w-]{43}$/);
+  });
+});
+
+describe('metadata', () => {
+  test.each<[string, Record<string, unknown>, string]>([
+    ['of another issuer', { issuer: 'http://127.0.0.1:1' }, 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED'],
+    ['of no issuer', { issuer: undefined }, 'OAUTH_INVALID_RESPONSE'],
+    ['without keys', { jwks_uri: undefined }, 'NO_JWKS_URI'],
+    ['without an authorization endpoint', { authorization_endpoint: undefined }, 'NO_AUTHORIZATION_ENDPOINT'],
+    ['without a token endpoint', { token_endpoint: undefined }, 'NO_TOKEN_ENDPOINT'],
+    ['whose endpoint is no URL', { token_endpoint: '/token' }, 'UNSAFE_TOKEN_ENDPOINT'],
+    [
+      'whose endpoint is none of the web',
+      { authorization_endpoint: 'javascript:1' },
+      'UNSAFE_AUTHORIZATION_ENDPOINT',
+    ],
+    [
+      'that lead to another machine in clear text',
+      { token_endpoint: 'http://192.0.2.1/' },
+      'UNSAFE_TOKEN_ENDPOINT',
+    ],
+  ])('%s are refused, and asked for again by the next who needs them', async (_what, metadata, cause) => {
+    provider.metadata = metadata;
+    const { logLine } = await start();
+    expectProblem(await signIn(), 503, 'identity_provider_unavailable');
+    expect(causes()).toEqual([cause]);
+    expect(await logLine(({ route }) => route === '/auth/login')).toMatchObject({ cause });
+    expect(provider.requests.map(({ path }) => path)).toEqual([PATHS.metadata]);
+    provider.metadata = {};
+    expect((await signIn()).status).toBe(302);
+  });
+
+  test('are not looked for behind a redirect', async () => {
+    provider.answers = {
+      [PATHS.metadata]: (_req, res) => void res.writeHead(302, { Location: '/elsewhere' }).end(),
+    };
+    await start();
+    expectProblem(await signIn(), 503, 'identity_provider_unavailable');
+    expect(provider.asked('/elsewhere')).toBe(0);
+  });
+
+  test('are asked for once by many who sign in at the same time', async () => {
+    await start();
+    const answers = await Promise.all(Array.from({ length: 40 }, signIn));
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 302));
+    expect([provider.asked(PATHS.metadata), provider.asked(PATHS.keys)]).toEqual([1, 1]);
+  });
+
+  test('are not needed for the start: the provider may come later', async () => {
+    const port = await freePort();
+    await start({}, `http://127.0.0.1:${port}`);
+    expectProblem(await signIn(), 503, 'identity_provider_unavailable');
+    expect(causes()).toEqual(['ECONNREFUSED']);
+    await provider.close();
+    provider = await startFakeProvider(port);
+    expect((await signIn()).status).toBe(302);
+  });
+
+  test('that cannot be had are not asked for all the time', async () => {
+    provider.answers = { [PATHS.metadata]: (_req, res) => void res.writeHead(500).end() };
+    await start();
+    const from = performance.now();
+    while (performance.now() - from < 1500) await Promise.all(Array.from({ length: 5 }, signIn));
+    expect(provider.asked(PATHS.metadata)).toBeLessThanOrEqual(
+      2 + Math.floor((performance.now() - from) / 250),
+    );
+  });
+
+  test('that are old are asked for again', async () => {
+    await start();
+    await signIn();
+    passed({ monotonic: 59 * MINUTE });
+    await signIn();
+    expect(provider.asked(PATHS.metadata)).toBe(1);
+    passed({ monotonic: 61 * MINUTE });
+    provider.metadata.authorization_endpoint = `${provider.issuer}/elsewhere`;
+    const { begun } = await signInWith((relay as TestRelay).port);
+    expect(begun.headers.location).toMatch(/^[^?]*\/elsewhere\?/);
+    expect(provider.asked(PATHS.metadata)).toBe(2);
+  });
+
+  test('that are old serve while the provider does not answer, which is asked now and then', async () => {
+    await start();
+    await signIn();
+    passed({ monotonic: 61 * MINUTE });
+    provider.answers = { [PATHS.metadata]: (_req, res) => void res.writeHead(500).end() };
+    for (let round = 0; round < 10; round += 1) expect((await signIn()).status).toBe(302);
+    expect(provider.asked(PATHS.metadata)).toBe(2);
+    expect(causes()).toHaveLength(1);
+    passed({ monotonic: 63 * MINUTE });
+    provider.answers = {};
+    expect((await signIn()).status).toBe(302);
+    expect(provider.asked(PATHS.metadata)).toBe(3);
+    expect(causes()).toHaveLength(1);
+  });
+});
+
+describe('an answer of the provider', () => {
+  const endless = (res: ServerResponse) => {
+    res.writeHead(200, { 'Content-Type': 'application/json' });
+    const push = () => {
+      while (!res.destroyed && res.write(' '.repeat(65_536)));
+    };
+    res.on('drain', push);
+    push();
+    return res;
+  };
+
+  test.each([PATHS.metadata, PATHS.keys, PATHS.token])(
+    'at %s that never ends is not read to its end',
+    async (path) => {
+      let answer: ServerResponse | undefined;
+      provider.answers = {
+        [path]: (_req, res) => {
+          answer = endless(res);
+        },
+      };
+      await start();
+      const from = performance.now();
+      expectProblem(await signIn(), 503, 'identity_provider_unavailable');
+      // Well before the time that a request may take: it is the size that counts.
+      expect(performance.now() - from).toBeLessThan(4000);
+      while (answer?.closed !== true) await new Promise((resolve) => setTimeout(resolve, 5));
+      provider.answers = {};
+      expect((await signIn()).status).toBe(302);
+    },
+  );
+
+  test('that never begins, or trickles, is waited for a few seconds', async () => {
+    await start();
+    await signIn();
+    let calls = 0;
+    provider.answers = {
+      [PATHS.token](_req, res) {
+        calls += 1;
+        if (calls === 2) res.writeHead(200, { 'Content-Type': 'application/json' }).write('{');
+      },
+    };
+    const waits = await Promise.all(
+      [1, 2].map(async () => {
+        const from = performance.now();
+        expectProblem(await signIn(), 503, 'identity_provider_unavailable');
+        return performance.now() - from;
+      }),
+    );
+    expect(calls).toBe(2);
+    for (const wait of waits) expect(wait).toBeGreaterThan(4000);
+    for (const wait of waits) expect(wait).toBeLessThan(15_000);
+  }, 30_000);
+});
+
+describe('an issuer', () => {
+  const load = (OIDC_ISSUER: string) => () =>
+    loadConfig({
+      ...signInAt(OIDC_ISSUER),
+      UPSTREAM_BASE_URL: 'http://127.0.0.1:9',
+      UPSTREAM_API_KEYS: CANARY.key,
+      BOTS: 'acme/helper',
+    });
+
+  test.each([
+    'http://login.example.com',
+    'http://127.0.0.1.example.com',
+    'http://192.0.2.1',
+    'ftp://localhost',
+    'https://user:password@login.example.com',
+    'https://login.example.com/?tenant=one',
+    'https://login.example.com/#one',
+    'login.example.com',
+  ])('at %s is none', (issuer) => {
+    expect(load(issuer)).toThrow(/OIDC_ISSUER must be an https URL/);
+  });
+
+  test.each([
+    'https://login.example.com/tenant/',
+    'http://localhost:9',
+    'http://127.0.0.1:9',
+    'http://[::1]:9',
+  ])('may be at %s', (issuer) => {
+    expect(load(issuer)().oidc.issuer.href).toBe(new URL(issuer).href);
+  });
+});
+
+describe('an issuer by https', () => {
+  const ISSUER = 'https://login.example.com';
+  const asked: string[] = [];
+  const LINES: string[] = [];
+  const FLOW = { state: 's'.repeat(43), nonce: 'n', verifier: 'v'.repeat(43), returnTo: '/' };
+
+  function secureProvider(metadata: Record<string, unknown>, issuer = ISSUER) {
+    asked.length = 0;
+    LINES.length = 0;
+    const json = (body: unknown) =>
+      new Response(JSON.stringify(body), { headers: { 'Content-Type': 'application/json' } });
+    return identityProvider({
+      issuer: new URL(issuer),
+      clientId: FAKE_CLIENT.id,
+      clientSecret: secret(FAKE_CLIENT.secret),
+      scopes: 'openid',
+      requiredClaim: undefined,
+      keepIdToken: false,
+      callbackUrl: 'https://app.example.com/auth/callback',
+      signedOutUrl: 'https://app.example.com/',
+      logger: createLogger('info', { write: (line: string) => void LINES.push(line) }),
+      fetch: async (url) => {
+        asked.push(String(url));
+        return json({
+          issuer: ISSUER,
+          authorization_endpoint: `${ISSUER}/authorize`,
+          token_endpoint: `${ISSUER}/token`,
+          jwks_uri: `${ISSUER}/keys`,
+          ...metadata,
+        });
+      },
+    });
+  }
+
+  test('is believed where all that it says is by https', async () => {
+    const url = new URL(await secureProvider({}).signInUrl(FLOW, false));
+    expect(url.origin + url.pathname).toBe(`${ISSUER}/authorize`);
+  });
+
+  test.each([
+    'authorization_endpoint',
+    'token_endpoint',
+    'jwks_uri',
+    'userinfo_endpoint',
+    'end_session_endpoint',
+  ])('is not believed where its %s is in clear text, even on this machine', async (name) => {
+    const insecure = secureProvider({ [name]: 'http://127.0.0.1:9/' });
+    const refused = { code: 'identity_provider_unavailable', cause: `UNSAFE_${name.toUpperCase()}` };
+    await expect(insecure.signInUrl(FLOW, false)).rejects.toMatchObject(refused);
+    await expect(insecure.arrive('?code=c', FLOW)).rejects.toMatchObject(refused);
+    await expect(insecure.verify('a.b.c', 60)).rejects.toMatchObject(refused);
+    expect(await insecure.signOutUrl({})).toBeUndefined();
+    expect(new Set(asked)).toEqual(new Set([`${ISSUER}/.well-known/openid-configuration`]));
+    expect(LINES.join()).not.toContain(FAKE_CLIENT.secret);
+  });
+
+  test('is not believed either where its address is that of the metadata, which then name another', async () => {
+    const insecure = secureProvider(
+      { issuer: 'http://127.0.0.1:9', token_endpoint: 'http://127.0.0.1:9/token' },
+      `${ISSUER}/.well-known/openid-configuration`,
+    );
+    await expect(insecure.signInUrl(FLOW, false)).rejects.toMatchObject({ cause: 'UNSAFE_TOKEN_ENDPOINT' });
+  });
+});

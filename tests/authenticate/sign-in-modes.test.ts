@@ -1,0 +1,73 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { call, expectProblem } from '../support/call.ts';
+import { NAVIGATION, startOidc } from '../support/oidc-relay.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
+import { startRelay, type TestRelay } from '../support/relay.ts';
+
+const ends: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+const startOther = async (environment: Record<string, string>) => {
+  const relay = await startRelay('http://127.0.0.1:9', environment);
+  ends.push(relay.close);
+  return relay;
+};
+const start = async (environment: Record<string, string> = {}) => {
+  const oidc = await startOidc({ environment });
+  ends.push(oidc.close);
+  return oidc;
+};
+const post = (relay: TestRelay, path: string) =>
+  call(relay.port, path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: '{"username":"ada","password":"x"}',
+  });
+
+describe('what one way to sign in has and another has not', () => {
+  test('is not there at a relay with an identity provider', async () => {
+    const { relay } = await start();
+    expectProblem(await post(relay, '/auth/guest'), 404, 'not_found');
+    const login = await post(relay, '/auth/login');
+    expectProblem(login, 405, 'method_not_allowed');
+    expect(login.headers.allow).toBe('GET, HEAD');
+  });
+
+  test.each(['password', 'guest'])('is not there in the mode %s', async (mode) => {
+    const relay = await startOther({ AUTH_MODE: mode });
+    for (const headers of [{}, NAVIGATION]) {
+      expectProblem(await call(relay.port, '/auth/callback?code=x&state=y', { headers }), 404, 'not_found');
+      const login = await call(relay.port, '/auth/login?returnTo=/', { headers });
+      if (mode === 'guest') expectProblem(login, 404, 'not_found');
+      else expectProblem(login, 405, 'method_not_allowed');
+    }
+    expectProblem(await post(relay, '/auth/backchannel-logout'), 404, 'not_found');
+  });
+});
+
+describeWithRedis('a session that began in another mode', () => {
+  test('counts for nothing, with the same store and the same secrets', async () => {
+    const redis = await startRedis();
+    ends.push(async () => stopRedis());
+    const shared = { REDIS_URL: redis.url };
+    const oidc = await start(shared);
+    const password = await startOther(shared);
+    const guest = await startOther({ ...shared, AUTH_MODE: 'guest' });
+    const session = async (relay: TestRelay, cookie: string) =>
+      (await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status;
+
+    const browser = oidc.browser();
+    await browser.signIn();
+    const ofGuest = String((await post(guest, '/auth/guest')).headers['set-cookie']).split(';')[0] as string;
+    const cookies = [browser.jar.header(), await password.signIn(), ofGuest];
+    const seen: number[][] = [];
+    for (const cookie of cookies)
+      seen.push(await Promise.all([oidc.relay, password, guest].map((relay) => session(relay, cookie))));
+    expect(seen).toEqual([
+      [200, 401, 401],
+      [401, 200, 401],
+      [401, 401, 200],
+    ]);
+  });
+});

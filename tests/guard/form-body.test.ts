@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { formBody } from '../../src/guard/form-body.ts';
+import { call, expectProblem, parseAnswer } from '../support/call.ts';
+import { rawClient } from '../support/raw-client.ts';
+import { startStage, type TestStage } from '../support/stage.ts';
+
+const FORM = 'application/x-www-form-urlencoded';
+
+let stage: TestStage;
+const arrived: (Buffer | undefined)[] = [];
+beforeAll(async () => {
+  stage = await startStage((app) => {
+    const keep = (_req: unknown, res: { locals: { body?: Buffer }; end(): void }) => {
+      arrived.push(res.locals.body);
+      res.end();
+    };
+    app.post('/', formBody({ maxBytes: 100, timeoutMs: 60_000 }), keep);
+    app.post('/hasty', formBody({ maxBytes: 100, timeoutMs: 50 }), keep);
+  });
+});
+afterAll(() => stage.close());
+
+const post = (headers: Record<string, string>, body: string | Buffer = 'a=1') =>
+  call(stage.port, '/', { method: 'POST', headers, body });
+
+describe('a form', () => {
+  test.each([FORM, `${FORM}; charset=utf-8`, ` ${FORM.toUpperCase()} ;x`])(
+    'of the type "%s" arrives as it came',
+    async (type) => {
+      const body = Buffer.from([0x61, 0x3d, 0xff, 0x00, 0x26]);
+      expect((await post({ 'Content-Type': type, 'Content-Encoding': 'identity' }, body)).status).toBe(200);
+      expect(arrived.pop()).toEqual(body);
+    },
+  );
+
+  test('of nothing is an empty one', async () => {
+    expect((await post({ 'Content-Type': FORM }, '')).status).toBe(200);
+    expect(arrived.pop()).toEqual(Buffer.alloc(0));
+  });
+
+  test.each<[string, Record<string, string>]>([
+    ['JSON', { 'Content-Type': 'application/json' }],
+    ['plain text', { 'Content-Type': 'text/plain' }],
+    ['in parts', { 'Content-Type': 'multipart/form-data; boundary=x' }],
+    ['of no type', {}],
+    ['of an empty type', { 'Content-Type': '' }],
+    ['of two types', { 'Content-Type': `text/plain, ${FORM}` }],
+    ['of a type that begins like one', { 'Content-Type': `${FORM}2` }],
+    ['that is encoded', { 'Content-Type': FORM, 'Content-Encoding': 'gzip' }],
+  ])('%s is none', async (_what, headers) => {
+    expectProblem(await post(headers), 415, 'unsupported_media_type');
+    expect(arrived).toEqual([]);
+  });
+
+  test('that is too large, or does not come to its end, is refused', async () => {
+    expectProblem(await post({ 'Content-Type': FORM }, 'a'.repeat(101)), 413, 'body_too_large');
+    const client = rawClient(
+      stage.port,
+      `POST /hasty HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM}\r\nContent-Length: 10\r\n\r\na=`,
+    );
+    await client.waitFor('"}');
+    expectProblem(parseAnswer(client.text()), 408, 'request_timeout');
+    client.socket.destroy();
+    expect(arrived).toEqual([]);
+  });
+});
