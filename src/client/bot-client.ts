@@ -58,35 +58,40 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const client = new EventTarget();
   /** Undefined until the relay has said so. */
   let signedIn: boolean | undefined;
+  /** Goes up with each sign-in and each end of a session: an answer says nothing about the sessions after its own. */
+  let era = 0;
 
-  /** `wasSignedIn`: whether somebody was, as far as this knows. */
-  function signOutSeen(wasSignedIn = signedIn !== false): void {
-    signedIn = false;
+  /** Takes in what an answer says that was asked for in the era `asked`. */
+  function learn(isSignedIn: boolean, asked: number, wasSignedIn = signedIn !== false): void {
+    if (asked !== era) return;
+    signedIn = isSignedIn;
+    if (isSignedIn) return;
+    era++;
     if (wasSignedIn) client.dispatchEvent(new Event('signed-out'));
   }
   async function signInBy(way: string, body?: object): Promise<Session> {
-    const response = await call(`/auth/${way}`, { method: 'POST', ...json(body) });
-    signedIn = true;
-    return response.json() as Promise<Session>;
+    const session = await answerOf<Session>(call(`/auth/${way}`, post(body && JSON.stringify(body))));
+    learn(true, ++era);
+    return session;
   }
 
   return Object.assign(client, {
-    send(message: string | object, { signal, onState }: SendOptions = {}) {
-      const body = typeof message === 'string' ? textMessage(channel, message) : message;
-      const post = async (stop: AbortSignal, lastEventId: string | undefined) => {
-        const resume = lastEventId === undefined ? {} : { 'Last-Event-ID': lastEventId };
-        const response = await call(path, { method: 'POST', signal: stop, ...json(body, resume) });
-        signedIn = true;
-        if (response.headers.get('Content-Type')?.startsWith('text/event-stream')) return response;
-        throw await errorOf(response);
-      };
+    send(message: string | object, options: SendOptions = {}) {
+      // Now, since the caller may change the object later: a stream is resumed with the body that was sent.
+      const body = JSON.stringify(typeof message === 'string' ? textMessage(channel, message) : message);
+      let asked = era;
       return messageStream({
-        post,
-        signal,
+        ...options,
         silenceMs,
-        onState,
-        onError: (error) => {
-          if (isSignedOut(error)) signOutSeen();
+        async post(signal, lastEventId) {
+          asked = era;
+          const response = await call(path, { ...post(body, lastEventId), signal });
+          if (!response.ok || !isStream(response)) throw errorOf(response, await jsonOf(response));
+          learn(true, asked);
+          return response;
+        },
+        onError(error) {
+          if (isSignedOut(error)) learn(false, asked);
         },
       });
     },
@@ -94,27 +99,27 @@ export function createBotClient(options: BotClientOptions): BotClient {
     signInAsGuest: () => signInBy('guest'),
     signInUrl: (returnTo: string) => `${baseOf(options)}/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
     async session() {
+      const asked = era;
       try {
-        const response = await call('/auth/session');
-        signedIn = true;
-        return (await response.json()) as Session;
+        const session = await answerOf<Session>(call('/auth/session'));
+        learn(true, asked);
+        return session;
       } catch (error) {
         if (!isSignedOut(error)) throw error;
-        signOutSeen(signedIn);
+        // A page that asks whether somebody is signed in is told so by the answer.
+        learn(false, asked, signedIn === true);
         return undefined;
       }
     },
     async signOut() {
-      let logoutUrl: string | null = null;
-      try {
-        const response = await call('/auth/logout', { method: 'POST' });
-        if (response.status === 200)
-          ({ logoutUrl } = (await response.json()) as { logoutUrl: string | null });
-      } catch (error) {
+      const asked = era;
+      const goodbye = await answerOf<{ logoutUrl: string | null } | undefined>(
+        call('/auth/logout', post()),
+      ).catch((error) => {
         if (!isSignedOut(error)) throw error;
-      }
-      signOutSeen();
-      return { logoutUrl };
+      });
+      learn(false, asked);
+      return { logoutUrl: goodbye?.logoutUrl ?? null };
     },
   });
 }
@@ -130,22 +135,37 @@ function caller(options: BotClientOptions): Call {
     const { fetch = globalThis.fetch } = options;
     const headers = new Headers(init.headers);
     if (cookies.size > 0) headers.set('Cookie', Array.from(cookies, (pair) => pair.join('=')).join('; '));
-    const response = await fetch(base + path, { ...init, headers, credentials: 'include' }).catch((error) => {
-      if (init.signal?.aborted) throw error;
-      throw new RelayError('The server could not be reached.', { code: 'unreachable', status: 0 });
+    const response = await fetch(base + path, { ...init, headers, credentials: 'include' }).catch((cause) => {
+      throw new RelayError('The server could not be reached.', { code: 'unreachable', status: 0, cause });
     });
     for (const line of response.headers.getSetCookie?.() ?? []) {
       const [, name = '', value = ''] = /^([^=]*)=([^;]*)/.exec(line) ?? [];
       if (value) cookies.set(name, value);
       else cookies.delete(name);
     }
-    if (!response.ok) throw await errorOf(response);
     return response;
   };
 }
 
+/** What a call answered: JSON, or undefined if it is 204. @throws RelayError */
+async function answerOf<T>(called: Promise<Response>): Promise<T> {
+  const response = await called;
+  const body = await jsonOf(response);
+  if (!response.ok || (body === undefined && response.status !== 204)) throw errorOf(response, body);
+  return body as T;
+}
+
+/** The body, if it is JSON. */
+function jsonOf(response: Response): Promise<unknown> {
+  return response.json().catch(() => undefined);
+}
+
+function isStream({ headers }: Response): boolean {
+  return /^text\/event-stream\s*(;|$)/i.test(headers.get('Content-Type') ?? '');
+}
+
 function baseOf({ baseUrl }: BotClientOptions): string {
-  return baseUrl.replace(/\/$/, '');
+  return baseUrl.replace(/\/+$/, '');
 }
 
 /** Whether the relay says that there is no session any more. */
@@ -153,9 +173,21 @@ function isSignedOut(error: unknown): boolean {
   return error instanceof RelayError && (error.code === 'unauthenticated' || error.code === 'session_ended');
 }
 
-function json(body?: object, headers: Record<string, string> = {}): RequestInit {
-  if (body === undefined) return {};
-  return { headers: { 'Content-Type': 'application/json', ...headers }, body: JSON.stringify(body) };
+/** A POST of JSON, or of nothing. */
+function post(body?: string, lastEventId?: string): RequestInit {
+  return {
+    method: 'POST',
+    headers: {
+      ...(body && { 'Content-Type': 'application/json' }),
+      ...(lastEventId && { 'Last-Event-ID': inBytes(lastEventId) }),
+    },
+    ...(body && { body }),
+  };
+}
+
+/** In UTF-8, each byte as one character, as `fetch` takes headers (Fetch §5.1, `ByteString`). */
+function inBytes(text: string): string {
+  return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
 /** A message in the form that bots take. */
@@ -163,9 +195,7 @@ function textMessage(customChannelId: string, text: string) {
   return { customChannelId, customMessageId: randomId(), text, action: 'NONE' };
 }
 
-/** Like a UUID; `crypto.randomUUID` is there on https pages only. */
+/** 128 random bits; `crypto.randomUUID` is there on https pages only. */
 function randomId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, '0'),
-  ).join('');
+  return crypto.getRandomValues(new Uint32Array(4)).join('-');
 }
