@@ -132,10 +132,10 @@ function caller(options: BotClientOptions): Call {
   // Browsers keep cookies by themselves and show none; elsewhere nobody else does it.
   const cookies = new Map<string, string>();
   return async (path, init = {}) => {
-    const { fetch = globalThis.fetch } = options;
+    const { fetch: ask = fetch } = options;
     const headers = new Headers(init.headers);
     if (cookies.size > 0) headers.set('Cookie', Array.from(cookies, (pair) => pair.join('=')).join('; '));
-    const response = await fetch(base + path, { ...init, headers, credentials: 'include' }).catch((cause) => {
+    const response = await ask(base + path, { ...init, headers, credentials: 'include' }).catch((cause) => {
       throw new RelayError('The server could not be reached.', { code: 'unreachable', status: 0, cause });
     });
     for (const line of response.headers.getSetCookie?.() ?? []) {
