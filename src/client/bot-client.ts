@@ -1,5 +1,7 @@
+import { answerOf, baseOf, caller, streamOf } from './calls.ts';
 import { type MessageState, type MessageStream, messageStream } from './message-stream.ts';
-import { errorOf, RelayError } from './relay-error.ts';
+import { RelayError } from './relay-error.ts';
+import { sessionEras } from './session-eras.ts';
 
 export type { MessageState, MessageStream } from './message-stream.ts';
 export type { BotEvent } from './read-events.ts';
@@ -56,138 +58,61 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const call = caller(options);
   const channel = randomId();
   const client = new EventTarget();
-  /** Undefined until the relay has said so. */
-  let signedIn: boolean | undefined;
-  /** Goes up with each sign-in and each end of a session: an answer says nothing about the sessions after its own. */
-  let era = 0;
-
-  /** Takes in what an answer says that was asked for in the era `asked`. */
-  function learn(isSignedIn: boolean, asked: number, wasSignedIn = signedIn !== false): void {
-    if (asked !== era) return;
-    signedIn = isSignedIn;
-    if (isSignedIn) return;
-    era++;
-    if (wasSignedIn) client.dispatchEvent(new Event('signed-out'));
-  }
-  async function signInBy(way: string, body?: object): Promise<Session> {
-    const session = await answerOf<Session>(call(`/auth/${way}`, post(body && JSON.stringify(body))));
-    learn(true, ++era);
+  const { now, begin, learn } = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
+  async function signInBy(way: string, body?: { body: string }): Promise<Session> {
+    const session = await answerOf<Session>(call(`/auth/${way}`, { method: 'POST', ...body }));
+    begin();
     return session;
   }
-
   return Object.assign(client, {
     send(message: string | object, options: SendOptions = {}) {
       // Now, since the caller may change the object later: a stream is resumed with the body that was sent.
       const body = JSON.stringify(typeof message === 'string' ? textMessage(channel, message) : message);
-      let asked = era;
+      let asked = now();
       return messageStream({
         ...options,
         silenceMs,
         async post(signal, lastEventId) {
-          asked = era;
-          const response = await call(path, { ...post(body, lastEventId), signal });
-          if (!response.ok || !isStream(response)) throw errorOf(response, await jsonOf(response));
+          asked = now();
+          const response = await streamOf(call(path, { method: 'POST', body, lastEventId, signal }));
           learn(true, asked);
           return response;
         },
-        onError(error) {
-          if (isSignedOut(error)) learn(false, asked);
-        },
+        onError: (error) => isSignedOut(error) && learn(false, asked),
       });
     },
-    signIn: (username: string, password: string) => signInBy('login', { username, password }),
+    signIn: (username: string, password: string) =>
+      signInBy('login', { body: JSON.stringify({ username, password }) }),
     signInAsGuest: () => signInBy('guest'),
     signInUrl: (returnTo: string) => `${baseOf(options)}/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
     async session() {
-      const asked = era;
-      try {
-        const session = await answerOf<Session>(call('/auth/session'));
-        learn(true, asked);
-        return session;
-      } catch (error) {
-        if (!isSignedOut(error)) throw error;
-        // A page that asks whether somebody is signed in is told so by the answer.
-        learn(false, asked, signedIn === true);
-        return undefined;
-      }
+      const asked = now();
+      const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
+      learn(!!session, asked, false);
+      return session;
     },
     async signOut() {
-      const asked = era;
-      const goodbye = await answerOf<{ logoutUrl: string | null } | undefined>(
-        call('/auth/logout', post()),
-      ).catch((error) => {
-        if (!isSignedOut(error)) throw error;
-      });
+      const asked = now();
+      const goodbye = await answerOf<Goodbye>(call('/auth/logout', { method: 'POST' })).catch(
+        unlessSignedOut,
+      );
       learn(false, asked);
       return { logoutUrl: goodbye?.logoutUrl ?? null };
     },
   });
 }
 
-type Call = (path: string, init?: RequestInit) => Promise<Response>;
-
-/** Calls of the relay, with the session's cookie. */
-function caller(options: BotClientOptions): Call {
-  const base = baseOf(options);
-  // Browsers keep cookies by themselves and show none; elsewhere nobody else does it.
-  const cookies = new Map<string, string>();
-  return async (path, init = {}) => {
-    const { fetch: ask = fetch } = options;
-    const headers = new Headers(init.headers);
-    if (cookies.size > 0) headers.set('Cookie', Array.from(cookies, (pair) => pair.join('=')).join('; '));
-    const response = await ask(base + path, { ...init, headers, credentials: 'include' }).catch((cause) => {
-      throw new RelayError('The server could not be reached.', { code: 'unreachable', status: 0, cause });
-    });
-    for (const line of response.headers.getSetCookie?.() ?? []) {
-      const [, name = '', value = ''] = /^([^=]*)=([^;]*)/.exec(line) ?? [];
-      if (value) cookies.set(name, value);
-      else cookies.delete(name);
-    }
-    return response;
-  };
-}
-
-/** What a call answered: JSON, or undefined if it is 204. @throws RelayError */
-async function answerOf<T>(called: Promise<Response>): Promise<T> {
-  const response = await called;
-  const body = await jsonOf(response);
-  if (!response.ok || (body === undefined && response.status !== 204)) throw errorOf(response, body);
-  return body as T;
-}
-
-/** The body, if it is JSON. */
-function jsonOf(response: Response): Promise<unknown> {
-  return response.json().catch(() => undefined);
-}
-
-function isStream({ headers }: Response): boolean {
-  return /^text\/event-stream\s*(;|$)/i.test(headers.get('Content-Type') ?? '');
-}
-
-function baseOf({ baseUrl }: BotClientOptions): string {
-  return baseUrl.replace(/\/+$/, '');
-}
+/** What a sign-out answers: nothing, but with `AUTH_MODE=oidc`. */
+type Goodbye = { readonly logoutUrl: string | null } | undefined;
 
 /** Whether the relay says that there is no session any more. */
 function isSignedOut(error: unknown): boolean {
   return error instanceof RelayError && (error.code === 'unauthenticated' || error.code === 'session_ended');
 }
 
-/** A POST of JSON, or of nothing. */
-function post(body?: string, lastEventId?: string): RequestInit {
-  return {
-    method: 'POST',
-    headers: {
-      ...(body && { 'Content-Type': 'application/json' }),
-      ...(lastEventId && { 'Last-Event-ID': inBytes(lastEventId) }),
-    },
-    ...(body && { body }),
-  };
-}
-
-/** In UTF-8, each byte as one character, as `fetch` takes headers (Fetch §5.1, `ByteString`). */
-function inBytes(text: string): string {
-  return String.fromCharCode(...new TextEncoder().encode(text));
+/** Undefined for a call that says so. @throws all other errors */
+function unlessSignedOut(error: unknown): undefined {
+  if (!isSignedOut(error)) throw error;
 }
 
 /** A message in the form that bots take. */

@@ -1,12 +1,6 @@
-import { type BotEvent, LONGEST_TIMER_MS, readEvents } from './read-events.ts';
-import { errorOfEvent, RelayError } from './relay-error.ts';
-
-/** How often in a row a stream is resumed without a new id, before that counts as failed. */
-const MAX_IDLE_RESUMES = 5;
-/** How often in all: a service that gives new ids to the same events would else run for ever. */
-const MAX_RESUMES = 50;
-/** The pause before a stream is resumed, unless `retry:` says another; doubled for each further time without a new id. */
-const RESUME_AFTER_MS = 1000;
+import { type BotEvent, readEvents } from './read-events.ts';
+import { errorOfEvent, type RelayError } from './relay-error.ts';
+import { resumption } from './resumption.ts';
 
 /** Where a message stands: sent and not answered yet, being answered, over. */
 export type MessageState = 'waiting' | 'streaming' | 'done';
@@ -38,8 +32,8 @@ interface Known {
 }
 
 /**
- * A message that is sent once: only a stream whose events carry ids is asked for again, from the last of them on
- * (`Last-Event-ID`, WHATWG HTML §9.2.4), since any other second sending would be a second run of the bot.
+ * A message that is sent once: only a stream whose events carry ids is asked for again, from the last of them on,
+ * since any other second sending would be a second run of the bot.
  * Reading throws RelayError, or the signal's reason once that is aborted.
  */
 export function messageStream(options: MessageStreamOptions): MessageStream {
@@ -60,29 +54,17 @@ async function* run(
     known.state = state;
     onState?.(state);
   };
-  let lastEventId = '';
-  let resumeAfterMs = RESUME_AFTER_MS;
-  let idleResumes = 0;
-  const reading = {
-    silenceMs,
-    onId: (id: string) => {
-      lastEventId = id;
-    },
-    onRetry: (ms: number) => {
-      resumeAfterMs = ms;
-    },
-  };
+  const position = resumption();
   signal?.addEventListener('abort', stop);
   if (signal?.aborted) stop();
   try {
-    for (let resumes = 0; ; resumes++) {
-      const resumedFrom = lastEventId;
+    for (;;) {
       try {
         abort.signal.throwIfAborted();
-        const response = await post(abort.signal, lastEventId);
+        const response = await post(abort.signal, position.from());
         known.requestId = response.headers.get('X-Request-Id') ?? undefined;
         enter('streaming');
-        for await (const event of readEvents(response, reading)) {
+        for await (const event of readEvents(response, { ...position, silenceMs })) {
           const error = errorOfEvent(event);
           if (error) throw error;
           yield event;
@@ -91,16 +73,14 @@ async function* run(
         return;
       } catch (error) {
         abort.signal.throwIfAborted();
-        if (error instanceof RelayError) known.requestId = error.requestId ?? known.requestId;
-        if (lastEventId !== resumedFrom) idleResumes = 0;
-        const isOver = resumes === MAX_RESUMES || idleResumes === MAX_IDLE_RESUMES;
-        if (isOver || !lastEventId || !isWorthResuming(error)) {
+        known.requestId = (error as Partial<RelayError> | undefined)?.requestId ?? known.requestId;
+        const pauseMs = position.pauseAfter(error);
+        if (pauseMs === undefined) {
           onError(error);
           throw error;
         }
         enter('waiting');
-        const pauseMs = resumeAfterMs * 2 ** idleResumes++;
-        await pause(Math.max(pauseMs, (error.retryAfter ?? 0) * 1000), abort.signal);
+        await pause(pauseMs, abort.signal);
       }
     }
   } finally {
@@ -110,18 +90,12 @@ async function* run(
   }
 }
 
-/** Whether the run may still be there: the connection failed, or what failed on the way may pass. */
-function isWorthResuming(error: unknown): error is RelayError {
-  return error instanceof RelayError && (error.status === 0 || error.status === 429 || error.status > 500);
-}
-
 /** Resolves after `ms`, or as soon as the signal is aborted. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   await new Promise((resolve) => {
-    timer = setTimeout(resolve, Math.min(ms, LONGEST_TIMER_MS));
-    signal.addEventListener('abort', resolve);
-    if (signal.aborted) resolve(undefined);
+    timer = setTimeout(resolve, signal.aborted ? 0 : ms);
+    signal.onabort = resolve;
   });
   clearTimeout(timer);
 }

@@ -1,8 +1,8 @@
 import { createParser } from 'eventsource-parser';
 import { RelayError } from './relay-error.ts';
 
-/** A timer that is set for longer fires at once (WHATWG HTML §8.7: signed 32 bits). */
-export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** In ms; a timer that is set for longer fires at once (WHATWG HTML §8.7: signed 32 bits). */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** One server-sent event of an answer. */
 export interface BotEvent {
@@ -49,7 +49,7 @@ export async function* readEvents(response: Response, options: ReadEventsOptions
     new Promise<Awaited<ReturnType<typeof reader.read>>>((resolve, reject) => {
       let halves = 0;
       const timer = setInterval(
-        () => ++halves > 1 && reject(failed('connection_silent', 'The connection has gone silent.')),
+        () => ++halves > 1 && reject(failed('connection_silent', 'The connection went silent.')),
         Math.min(silenceMs / 2, LONGEST_TIMER_MS),
       );
       reader

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { build } from 'esbuild';
+import { buildSync } from 'esbuild';
 import type * as Client from '../../src/client/bot-client.ts';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
 import { type Front, startFront } from '../support/front.ts';
@@ -24,8 +24,8 @@ const begun = (text: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(t
 type Page = typeof globalThis & { botRelay: typeof Client; client: Client.BotClient; signOuts: number };
 
 /** A script that has the client, and one client of the page's own origin. */
-async function pageScript(): Promise<string> {
-  const { outputFiles } = await build({
+function pageScript(): string {
+  const { outputFiles } = buildSync({
     stdin: {
       contents: `
         import * as botRelay from './bot-client.ts';
@@ -54,7 +54,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
   const resumes: string[] = [];
 
   beforeAll(async () => {
-    const script = await pageScript();
+    const script = pageScript();
     front = await startFront({
       answer(req, res) {
         const body = { '/': PAGE, '/page.js': script }[req.url ?? ''];

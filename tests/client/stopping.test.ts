@@ -114,7 +114,7 @@ describe('nothing is left over', () => {
     for (let sent = 0; sent < 1000; sent += 5) await Promise.all([one(), one(), one(), one(), one()]);
     expect(pair.upstream.requests).toHaveLength(1000);
     expect(getEventListeners(signal, 'abort')).toEqual([]);
-  });
+  }, 120_000);
 
   // A timer would keep it alive for 45 seconds, and a rejection that nobody handles would end it with 1.
   test('in a process, which ends as soon as its messages have', async () => {
