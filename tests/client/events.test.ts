@@ -185,7 +185,8 @@ describe('silence', () => {
           setImmediate(resolve);
           const from = performance.now();
           while (performance.now() - from < 3 * silenceMs);
-        });
+          // By then the page waits for it.
+        }, 20);
       });
       yield Buffer.from('data: 2\n\n');
     }, silenceMs);

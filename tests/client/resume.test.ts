@@ -192,12 +192,14 @@ describe('a stream with ids is given up', () => {
 
   test('when the relay refuses it for good: the session is over', async () => {
     let isSignedIn = true;
+    let asked = 0;
     const pair = await start(
       [cutAfter(`retry: 1\n${numbered(1)}`)],
       {},
       {
         fetch: (url, init) => {
           const headers = new Headers(init?.headers);
+          if (String(url).includes('/generic/')) asked++;
           if (!isSignedIn) headers.delete('Cookie');
           return fetch(url, { ...init, headers });
         },
@@ -209,6 +211,7 @@ describe('a stream with ids is given up', () => {
     });
     expect(error).toMatchObject({ code: 'unauthenticated', status: 401 });
     expect(signOuts()).toBe(1);
+    expect(asked).toBe(2);
     expect(pair.upstream.requests).toHaveLength(1);
   });
 

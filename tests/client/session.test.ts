@@ -139,7 +139,7 @@ describe('signed-out is raised', () => {
       await send();
       expect(signOuts()).toBe(times);
       sendsCookie = true;
-      expect(times === 1 ? await client.session() : await send()).not.toBeInstanceOf(Error);
+      expect(times === 2 ? await client.session() : await send()).not.toBeInstanceOf(Error);
     }
   });
 
@@ -206,6 +206,26 @@ describe('signed-out is not raised', () => {
       expect(await send()).toBeUndefined();
     },
   );
+
+  test('for a session that has just begun, by a 401 that comes late from the time before it', async () => {
+    const other = pair.newClient();
+    const raised = countSignOuts(other);
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    meddle = async (path, pass) => {
+      const response = await pass();
+      if (path.startsWith('/generic')) await held;
+      return response;
+    };
+    const before = send(other);
+    await pair.relay.logLine(({ outcome }) => outcome === 'unauthenticated');
+    await signIn(other);
+    release();
+    expect(await before).toMatchObject({ code: 'unauthenticated' });
+    expect(raised()).toBe(0);
+  });
 
   test('because of what a proxy answers in place of the relay, which is no session either', async () => {
     const other = pair.newClient();
