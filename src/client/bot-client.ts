@@ -1,5 +1,7 @@
+import { answerOf, baseOf, caller, streamOf } from './calls.ts';
 import { type MessageState, type MessageStream, messageStream } from './message-stream.ts';
-import { errorOf, RelayError } from './relay-error.ts';
+import { RelayError } from './relay-error.ts';
+import { sessionEras } from './session-eras.ts';
 
 export type { MessageState, MessageStream } from './message-stream.ts';
 export type { BotEvent } from './read-events.ts';
@@ -54,108 +56,66 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const { namespace, botProviderName, silenceMs = SILENCE_MS } = options;
   const path = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/message/sse`;
   const call = caller(options);
+  // With the era, so that who signs in next does not go on in the conversation of who was there before.
   const channel = randomId();
   const client = new EventTarget();
-  /** Undefined until the relay has said so. */
-  let signedIn: boolean | undefined;
-
-  /** `wasSignedIn`: whether somebody was, as far as this knows. */
-  function signOutSeen(wasSignedIn = signedIn !== false): void {
-    signedIn = false;
-    if (wasSignedIn) client.dispatchEvent(new Event('signed-out'));
+  const { now, begin, learn } = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
+  async function signInBy(way: string, body?: { body: string }): Promise<Session> {
+    const session = await answerOf<Session>(call(`/auth/${way}`, { method: 'POST', ...body }));
+    begin();
+    return session;
   }
-  async function signInBy(way: string, body?: object): Promise<Session> {
-    const response = await call(`/auth/${way}`, { method: 'POST', ...json(body) });
-    signedIn = true;
-    return response.json() as Promise<Session>;
-  }
-
   return Object.assign(client, {
-    send(message: string | object, { signal, onState }: SendOptions = {}) {
-      const body = typeof message === 'string' ? textMessage(channel, message) : message;
-      const post = async (stop: AbortSignal, lastEventId: string | undefined) => {
-        const resume = lastEventId === undefined ? {} : { 'Last-Event-ID': lastEventId };
-        const response = await call(path, { method: 'POST', signal: stop, ...json(body, resume) });
-        signedIn = true;
-        if (response.headers.get('Content-Type')?.startsWith('text/event-stream')) return response;
-        throw await errorOf(response);
-      };
+    send(message: string | object, options: SendOptions = {}) {
+      // Now, since the caller may change the object later: a stream is resumed with the body that was sent.
+      const body = JSON.stringify(
+        typeof message === 'string' ? textMessage(`${channel}-${now()}`, message) : message,
+      );
+      let asked = now();
       return messageStream({
-        post,
-        signal,
+        ...options,
         silenceMs,
-        onState,
-        onError: (error) => {
-          if (isSignedOut(error)) signOutSeen();
+        async post(signal, lastEventId) {
+          asked = now();
+          const response = await streamOf(call(path, { method: 'POST', body, lastEventId, signal }));
+          learn(true, asked);
+          return response;
         },
+        onError: (error) => isSignedOut(error) && learn(false, asked),
       });
     },
-    signIn: (username: string, password: string) => signInBy('login', { username, password }),
+    signIn: (username: string, password: string) =>
+      signInBy('login', { body: JSON.stringify({ username, password }) }),
     signInAsGuest: () => signInBy('guest'),
     signInUrl: (returnTo: string) => `${baseOf(options)}/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
     async session() {
-      try {
-        const response = await call('/auth/session');
-        signedIn = true;
-        return (await response.json()) as Session;
-      } catch (error) {
-        if (!isSignedOut(error)) throw error;
-        signOutSeen(signedIn);
-        return undefined;
-      }
+      const asked = now();
+      const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
+      learn(!!session, asked, false);
+      return session;
     },
     async signOut() {
-      let logoutUrl: string | null = null;
-      try {
-        const response = await call('/auth/logout', { method: 'POST' });
-        if (response.status === 200)
-          ({ logoutUrl } = (await response.json()) as { logoutUrl: string | null });
-      } catch (error) {
-        if (!isSignedOut(error)) throw error;
-      }
-      signOutSeen();
-      return { logoutUrl };
+      const asked = now();
+      const goodbye = await answerOf<Goodbye>(call('/auth/logout', { method: 'POST' })).catch(
+        unlessSignedOut,
+      );
+      learn(false, asked);
+      return { logoutUrl: goodbye?.logoutUrl ?? null };
     },
   });
 }
 
-type Call = (path: string, init?: RequestInit) => Promise<Response>;
-
-/** Calls of the relay, with the session's cookie. */
-function caller(options: BotClientOptions): Call {
-  const base = baseOf(options);
-  // Browsers keep cookies by themselves and show none; elsewhere nobody else does it.
-  const cookies = new Map<string, string>();
-  return async (path, init = {}) => {
-    const { fetch = globalThis.fetch } = options;
-    const headers = new Headers(init.headers);
-    if (cookies.size > 0) headers.set('Cookie', Array.from(cookies, (pair) => pair.join('=')).join('; '));
-    const response = await fetch(base + path, { ...init, headers, credentials: 'include' }).catch((error) => {
-      if (init.signal?.aborted) throw error;
-      throw new RelayError('The server could not be reached.', { code: 'unreachable', status: 0 });
-    });
-    for (const line of response.headers.getSetCookie?.() ?? []) {
-      const [, name = '', value = ''] = /^([^=]*)=([^;]*)/.exec(line) ?? [];
-      if (value) cookies.set(name, value);
-      else cookies.delete(name);
-    }
-    if (!response.ok) throw await errorOf(response);
-    return response;
-  };
-}
-
-function baseOf({ baseUrl }: BotClientOptions): string {
-  return baseUrl.replace(/\/$/, '');
-}
+/** What a sign-out answers: nothing, but with `AUTH_MODE=oidc`. */
+type Goodbye = { readonly logoutUrl: string | null } | undefined;
 
 /** Whether the relay says that there is no session any more. */
 function isSignedOut(error: unknown): boolean {
   return error instanceof RelayError && (error.code === 'unauthenticated' || error.code === 'session_ended');
 }
 
-function json(body?: object, headers: Record<string, string> = {}): RequestInit {
-  if (body === undefined) return {};
-  return { headers: { 'Content-Type': 'application/json', ...headers }, body: JSON.stringify(body) };
+/** Undefined for a call that says so. @throws all other errors */
+function unlessSignedOut(error: unknown): undefined {
+  if (!isSignedOut(error)) throw error;
 }
 
 /** A message in the form that bots take. */
@@ -163,9 +123,7 @@ function textMessage(customChannelId: string, text: string) {
   return { customChannelId, customMessageId: randomId(), text, action: 'NONE' };
 }
 
-/** Like a UUID; `crypto.randomUUID` is there on https pages only. */
+/** 128 random bits; `crypto.randomUUID` is there on https pages only. */
 function randomId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, '0'),
-  ).join('');
+  return crypto.getRandomValues(new Uint32Array(4)).join('-');
 }

@@ -1,23 +1,23 @@
 import { type BotEvent, readEvents } from './read-events.ts';
-import { errorOfEvent, RelayError } from './relay-error.ts';
-
-/** How often in a row a stream is resumed without a new event, before that counts as failed. */
-const MAX_RESUMES = 5;
-const RESUME_AFTER_MS = 1000;
+import { errorOfEvent, type RelayError } from './relay-error.ts';
+import { resumption } from './resumption.ts';
 
 /** Where a message stands: sent and not answered yet, being answered, over. */
 export type MessageState = 'waiting' | 'streaming' | 'done';
 
-/** The answer to a message. The message is sent when somebody begins to read, and is stopped when nobody does any more. */
+/**
+ * The answer to a message, to be read once. The message is sent when somebody begins to read, and is stopped when
+ * nobody does any more.
+ */
 export interface MessageStream extends AsyncIterable<BotEvent, void, void> {
   readonly state: MessageState;
-  /** Finds the message in the relay's log; known as soon as the answer begins. */
+  /** Finds the message in the relay's log; known as soon as the relay answers, whatever it answers. */
   readonly requestId: string | undefined;
 }
 
 export interface MessageStreamOptions {
-  /** Sends the message; `lastEventId` resumes its run. @throws RelayError */
-  readonly post: (signal: AbortSignal, lastEventId: string | undefined) => Promise<Response>;
+  /** Sends the message; `lastEventId`, if it is not empty, resumes its run. @throws RelayError */
+  readonly post: (signal: AbortSignal, lastEventId: string) => Promise<Response>;
   /** Stops the message. */
   readonly signal?: AbortSignal | undefined;
   readonly silenceMs: number;
@@ -26,69 +26,61 @@ export interface MessageStreamOptions {
   readonly onError: (error: unknown) => void;
 }
 
+interface Known {
+  state: MessageState;
+  requestId: string | undefined;
+}
+
 /**
- * A message that is sent once: only a stream whose events carry ids is asked for again, from the last of them on
- * (`Last-Event-ID`, WHATWG HTML §9.2.4), since any other second sending would be a second run of the bot.
+ * A message that is sent once: only a stream whose events carry ids is asked for again, from the last of them on,
+ * since any other second sending would be a second run of the bot.
  * Reading throws RelayError, or the signal's reason once that is aborted.
  */
 export function messageStream(options: MessageStreamOptions): MessageStream {
-  const { onState } = options;
-  const stream = {
-    state: 'waiting' as MessageState,
-    requestId: undefined as string | undefined,
-    [Symbol.asyncIterator]: () => run(options, enter),
-  };
-  function enter(state: MessageState, response?: Response): void {
-    stream.requestId = response?.headers.get('X-Request-Id') ?? stream.requestId;
-    if (stream.state === state) return;
-    stream.state = state;
-    onState?.(state);
-  }
-  return stream;
+  const known: Known = { state: 'waiting', requestId: undefined };
+  // One for all who read: a second loop over it must not send the message a second time.
+  const reading = run(options, known);
+  return Object.assign(known, { [Symbol.asyncIterator]: () => reading });
 }
 
-type Enter = (state: MessageState, response?: Response) => void;
-
 async function* run(
-  { post, signal, silenceMs, onError }: MessageStreamOptions,
-  enter: Enter,
+  { post, signal, silenceMs, onState, onError }: MessageStreamOptions,
+  known: Known,
 ): AsyncGenerator<BotEvent, void, void> {
   const abort = new AbortController();
   const stop = () => abort.abort(signal?.reason);
-  if (signal?.aborted) stop();
-  signal?.addEventListener('abort', stop);
-  let lastEventId: string | undefined;
-  let resumeAfterMs = RESUME_AFTER_MS;
-  let resumes = 0;
-  const reading = {
-    silenceMs,
-    onId: (id: string) => {
-      lastEventId = id;
-    },
-    onRetry: (ms: number) => {
-      resumeAfterMs = ms;
-    },
+  const enter = (state: MessageState) => {
+    if (known.state === state) return;
+    known.state = state;
+    onState?.(state);
   };
+  const position = resumption();
+  signal?.addEventListener('abort', stop);
+  if (signal?.aborted) stop();
   try {
     for (;;) {
       try {
-        const response = await post(abort.signal, lastEventId);
-        enter('streaming', response);
-        for await (const event of readEvents(response, reading)) {
-          resumes = 0;
-          const error = errorOfEvent(event.event, event.data);
+        abort.signal.throwIfAborted();
+        const response = await post(abort.signal, position.from());
+        known.requestId = response.headers.get('X-Request-Id') ?? undefined;
+        enter('streaming');
+        for await (const event of readEvents(response, { ...position, silenceMs })) {
+          const error = errorOfEvent(event);
           if (error) throw error;
           yield event;
+          abort.signal.throwIfAborted();
         }
         return;
       } catch (error) {
-        if (abort.signal.aborted) throw abort.signal.reason;
-        if (!lastEventId || !isWorthResuming(error) || ++resumes > MAX_RESUMES) {
+        abort.signal.throwIfAborted();
+        known.requestId = (error as Partial<RelayError> | undefined)?.requestId ?? known.requestId;
+        const pauseMs = position.pauseAfter(error);
+        if (pauseMs === undefined) {
           onError(error);
           throw error;
         }
         enter('waiting');
-        await pause(Math.max(resumeAfterMs, (error.retryAfter ?? 0) * 1000), abort.signal);
+        await pause(pauseMs, abort.signal);
       }
     }
   } finally {
@@ -98,21 +90,12 @@ async function* run(
   }
 }
 
-/** Whether the run may still be there: the connection failed, or the relay asks to come back later. */
-function isWorthResuming(error: unknown): error is RelayError {
-  return error instanceof RelayError && (error.status === 0 || error.retryAfter !== undefined);
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', stop);
-      resolve();
-    }, ms);
-    signal.addEventListener('abort', stop, { once: true });
+/** Resolves after `ms`, or as soon as the signal is aborted. */
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  await new Promise((resolve) => {
+    timer = setTimeout(resolve, signal.aborted ? 0 : ms);
+    signal.onabort = resolve;
   });
+  clearTimeout(timer);
 }

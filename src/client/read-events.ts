@@ -1,6 +1,9 @@
 import { createParser } from 'eventsource-parser';
 import { RelayError } from './relay-error.ts';
 
+/** In ms; a timer that is set for longer fires at once (WHATWG HTML §8.7: signed 32 bits). */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** One server-sent event of an answer. */
 export interface BotEvent {
   /** Its kind; `message` if it has none. */
@@ -14,7 +17,7 @@ export interface BotEvent {
 export interface ReadEventsOptions {
   /** Nothing at all for so long, in ms, is a dead connection: the relay breaks silences with comment lines. */
   readonly silenceMs: number;
-  /** Told of each position from which the stream could be resumed. */
+  /** Told of each position from which the stream could be resumed, before its event is read. */
   readonly onId: (id: string) => void;
   /** Told how long to wait before that, in ms. */
   readonly onRetry: (ms: number) => void;
@@ -40,20 +43,23 @@ export async function* readEvents(response: Response, options: ReadEventsOptions
       status: 0,
       requestId: response.headers.get('X-Request-Id') ?? undefined,
     });
+  // Only waiting for the relay counts, not what the caller does between two events. It counts in two halves: a page
+  // that was too busy to read sees what came meanwhile before the second.
+  const read = () =>
+    new Promise<Awaited<ReturnType<typeof reader.read>>>((resolve, reject) => {
+      let halves = 0;
+      const timer = setInterval(
+        () => ++halves > 1 && reject(failed('connection_silent', 'The connection went silent.')),
+        Math.min(silenceMs / 2, LONGEST_TIMER_MS),
+      );
+      reader
+        .read()
+        .then(resolve, () => reject(failed('connection_lost', 'The connection broke off.')))
+        .finally(() => clearInterval(timer));
+    });
   try {
     for (;;) {
-      // Only waiting for the relay counts, not what the caller does between two events.
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const silence = new Promise<never>((_resolve, reject) => {
-        timer = setTimeout(
-          () => reject(failed('connection_silent', 'The connection has gone silent.')),
-          silenceMs,
-        );
-      });
-      const read = reader.read().catch(() => {
-        throw failed('connection_lost', 'The connection broke off.');
-      });
-      const { done, value } = await Promise.race([read, silence]).finally(() => clearTimeout(timer));
+      const { done, value } = await read();
       if (done) return;
       parser.feed(decoder.decode(value, { stream: true }));
       yield* events.splice(0);

@@ -9,7 +9,7 @@ export type ClientErrorCode =
   /** Something on the way answered that is not the relay. */
   | 'unexpected_response';
 
-export interface RelayErrorFields {
+export interface RelayErrorFields extends ErrorOptions {
   /** A code of the relay's table of errors, or one of the client's own. */
   readonly code: ClientErrorCode | (string & {});
   /** The HTTP status; 0 if there was no answer. */
@@ -22,37 +22,34 @@ export interface RelayErrorFields {
 
 /** Why a call or a message failed; `message` is one sentence to show. */
 export class RelayError extends Error implements RelayErrorFields {
-  readonly code: RelayErrorFields['code'];
-  readonly status: number;
-  readonly retryAfter: number | undefined;
-  readonly requestId: string | undefined;
+  declare readonly code: RelayErrorFields['code'];
+  declare readonly status: number;
+  declare readonly retryAfter: number | undefined;
+  declare readonly requestId: string | undefined;
 
-  constructor(message: string, { code, status, retryAfter, requestId }: RelayErrorFields) {
-    super(message);
-    this.name = 'RelayError';
-    this.code = code;
-    this.status = status;
-    this.retryAfter = retryAfter;
-    this.requestId = requestId;
+  constructor(message: string, { code, status, retryAfter, requestId, cause }: RelayErrorFields) {
+    super(message, { cause });
+    Object.assign(this, { name: 'RelayError', code, status, retryAfter, requestId });
   }
 }
 
-/** The error of an answer that is not 2xx: its problem document (RFC 9457), if it holds one. */
-export async function errorOf(response: Response): Promise<RelayError> {
-  const { status, headers } = response;
-  const retryAfter = Number(headers.get('Retry-After') ?? Number.NaN);
-  const common = {
-    status,
-    retryAfter: retryAfter >= 0 ? retryAfter : undefined,
-    requestId: headers.get('X-Request-Id') ?? undefined,
+/** The error of an answer that is not what was asked for: its problem document (RFC 9457), if `body` is one. */
+export function errorOf({ status, headers }: Response, body: unknown): RelayError {
+  const seconds = Number.parseInt(headers.get('Retry-After') ?? '', 10);
+  const { detail, code } = asProblem(body) ?? {
+    detail: `The server answered ${status}.`,
+    code: 'unexpected_response',
   };
-  const problem = asProblem(await response.json().catch(() => undefined));
-  if (problem) return new RelayError(problem.detail, { ...common, code: problem.code });
-  return new RelayError(`The server answered ${status}.`, { ...common, code: 'unexpected_response' });
+  return new RelayError(detail, {
+    code,
+    status,
+    retryAfter: seconds >= 0 ? seconds : undefined,
+    requestId: headers.get('X-Request-Id') ?? undefined,
+  });
 }
 
 /** The error that a stream ends with (`event: error`); undefined for an event of the bot. */
-export function errorOfEvent(event: string, data: unknown): RelayError | undefined {
+export function errorOfEvent({ event, data }: { event: string; data: unknown }): RelayError | undefined {
   const problem = event === 'error' && asProblem(data);
   return problem ? new RelayError(problem.detail, problem) : undefined;
 }
