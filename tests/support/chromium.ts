@@ -1,0 +1,66 @@
+import { existsSync } from 'node:fs';
+import { describe } from '@jest/globals';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+
+const PROGRAM = '/usr/bin/chromium';
+const FLAGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+/** The browser itself reports an answer of 4xx or 5xx, which of these paths is no fault of the page. */
+const CALLED = /\/(auth|generic)\//;
+
+const installed = existsSync(PROGRAM);
+if (!installed)
+  process.stderr.write('Tests with Chromium are skipped; to run them: apt-get install chromium\n');
+
+/** A `describe` for tests that need the `chromium` program. */
+export const describeInChromium = installed ? describe : describe.skip;
+
+/** One tab. */
+export interface Tab {
+  readonly page: Page;
+  /** What went wrong in it so far: console errors and warnings, uncaught errors, violations of its content security policy. */
+  readonly complaints: string[];
+}
+
+/** A real Chromium without a window. */
+export interface Chromium {
+  readonly browser: Browser;
+  /** Opens `url` in a tab: of a new and empty profile, or of `profile`, which other tabs have too. */
+  open(url: string, profile?: BrowserContext): Promise<Tab>;
+  close(): Promise<void>;
+}
+
+/** Starts one; for `beforeAll`, since it takes a second or more. */
+export async function startChromium(): Promise<Chromium> {
+  const browser = await chromium.launch({ executablePath: PROGRAM, args: FLAGS, headless: true });
+  return {
+    browser,
+    async open(url, profile) {
+      const page = await (profile ?? (await browser.newContext())).newPage();
+      const complaints = complaintsOf(page);
+      await page.goto(url);
+      return { page, complaints };
+    },
+    close: () => browser.close(),
+  };
+}
+
+/** Everything that goes wrong in `page` from now on. Chromium writes policy violations to the console. */
+function complaintsOf(page: Page): string[] {
+  const complaints: string[] = [];
+  page.on('console', (message) => {
+    if (message.type() !== 'error' && message.type() !== 'warning') return;
+    const text = message.text();
+    if (text.startsWith('Failed to load resource') && CALLED.test(message.location().url)) return;
+    complaints.push(`${message.type()}: ${text} (${message.location().url})`);
+  });
+  page.on('pageerror', (error) => complaints.push(`uncaught: ${error.stack ?? error}`));
+  return complaints;
+}
