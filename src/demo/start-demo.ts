@@ -1,6 +1,8 @@
 import type { Secret } from '../secret.ts';
 import { type BotService, startBotService } from './bot-service.ts';
 
+export { chatPages } from './chat-page.ts';
+
 /** Who can sign in to the demo. */
 export const DEMO_USER = { name: 'demo', password: 'demo' };
 
@@ -17,7 +19,7 @@ export function demoBanner(base: string): string {
   bot-relay is running in demo mode: ${base}
   It talks to an embedded bot service; set UPSTREAM_BASE_URL, UPSTREAM_API_KEYS and BOTS for a real one.
 
-  Sign in as ${name} / ${password}, then send a message:
+  Open ${base}/ in a browser and sign in as ${name} / ${password}, or send a message from here:
 
     curl -c cookies.txt ${json} -d '{"username":"${name}","password":"${password}"}' ${base}/auth/login
     curl -N -b cookies.txt ${json} -d '{"text":"Hello, how are you today?"}' ${base}/generic/ns/demo/bot-provider/echo/message/sse
