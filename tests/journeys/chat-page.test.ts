@@ -14,7 +14,7 @@ afterEach(async () => {
 });
 afterAll(() => chromium?.close());
 
-/** From now on, `window.seen` holds each text that the elements of `selector` have shown, and when. */
+/** What a test has the page itself note down: each text that the answer has shown, and when. */
 interface Seen {
   seen: { text: string; at: number }[];
 }

@@ -1,7 +1,7 @@
 import { createBotClient } from './bot-relay-client.js';
 import { addAnswer, addQuestion, keptMessages, restoreMessages } from './chat-messages.js';
 import { keepSession } from './chat-session.js';
-import { byId, toEnd } from './chat-tools.js';
+import { byId, setText, toEnd } from './chat-tools.js';
 
 /** A conversation that waits until its user is back from the provider's page. */
 const KEPT = 'bot-relay-conversation';
@@ -80,6 +80,7 @@ function showState() {
   // A button that goes away takes the focus with it.
   if (running.size === 0 && document.activeElement === stop) text.focus();
   stop.hidden = running.size === 0;
+  setText(stop, running.size > 1 ? 'Stop all' : 'Stop');
   byId('empty').hidden = byId('messages').childElementCount > 0;
 }
 
