@@ -39,9 +39,17 @@ async function faultsOf(page: Page): Promise<string[]> {
     });
   });
   const tooWide = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+  // Where there is room for it, the place to write at is always there.
+  const hidden = await page.evaluate(() => {
+    const { hidden, clientHeight } = document.querySelector('#composer') as HTMLElement;
+    const send = document.querySelector('#send')?.getBoundingClientRect();
+    if (hidden || clientHeight === 0 || window.innerHeight < 416) return false;
+    return document.elementFromPoint((send?.x ?? 0) + 9, (send?.y ?? 0) + 9)?.id !== 'send';
+  });
   return [
     ...violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join()}`),
     ...(tooWide ? ['it is wider than the window'] : []),
+    ...(hidden ? ['the composer is out of sight'] : []),
   ];
 }
 
@@ -72,7 +80,9 @@ describeInChromium('every state of the chat page', () => {
       let number = 0;
       const look = async (state: string) => {
         number += 1;
-        await page.screenshot({ path: join(FOLDER, `${number}-${state}-${colorScheme}-${size}.png`) });
+        await page.screenshot({
+          path: join(FOLDER, `${String(number).padStart(2, '0')}-${state}-${colorScheme}-${size}.png`),
+        });
         faults.push(...(await faultsOf(page)).map((fault) => `${state}: ${fault}`));
       };
       await look('sign-in');

@@ -78,6 +78,7 @@ export function keepSession({ client, folder, onUser, onLeave }) {
   function trouble(error) {
     stopCounting();
     setText(byId('sign-in-error'), error.message);
+    byId('sign-in-error').scrollIntoView({ block: 'nearest' });
     const wait = error.retryAfter ?? 0;
     stopCounting = countSeconds((seconds) => {
       setText(byId('sign-in-wait'), seconds < wait ? `Try again in ${inWords(wait - seconds)}.` : '');

@@ -52,12 +52,12 @@ export function announce(text) {
   setTimeout(() => line.remove(), HEARD_MS);
 }
 
-/** Does something that makes the page longer, and stays at its end if that is what is being looked at. */
+/** Does something that makes the page longer, and stays at the end of a conversation if that is being looked at. */
 export function growing(act) {
   const page = document.scrollingElement;
   const atEnd = page.scrollHeight - page.scrollTop - page.clientHeight < 60;
   act();
-  if (atEnd) toEnd();
+  if (atEnd && byId('messages').childElementCount > 0) toEnd();
 }
 
 /** Scrolls to the end. */

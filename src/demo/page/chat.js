@@ -125,5 +125,5 @@ restoreMessages(messages);
 text.value = draft;
 fitText();
 showState();
-toEnd();
+if (messages.length > 0) toEnd();
 session.start(user);
