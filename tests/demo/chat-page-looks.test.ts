@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { AxeResults, RunOptions } from 'axe-core';
 import type { Page } from 'playwright-core';
-import { lastAnswer, longMessage, openChat, say, signIn, someWords } from '../support/chat-page.ts';
+import { lastAnswer, openChat, say, signIn } from '../support/chat-page.ts';
 import { type Chromium, describeInChromium, startChromium } from '../support/chromium.ts';
 import { stopProcesses } from '../support/process.ts';
 
@@ -69,7 +69,7 @@ describeInChromium('every state of the chat page', () => {
     async ({ colorScheme, size }) => {
       const environment = {
         BOTS: 'demo/*',
-        RATE_LIMIT: '2',
+        RATE_LIMIT: '1',
         RATE_WINDOW_MS: '60000',
         RATE_MAX_WAIT_MS: '0',
         MAX_STREAMS_PER_SESSION: '4',
@@ -93,13 +93,16 @@ describeInChromium('every state of the chat page', () => {
       await page.locator('#password').fill('demo');
       await signIn(page);
       await look('empty');
-      await say(page, `${LONG_WORD} ${longMessage(60)}`);
-      await someWords(page);
+      // It begins, and then it is silent: a picture of it shows no line half drawn.
+      await page.getByLabel('Bot').selectOption('demo/slow');
+      await say(page, 'What do you think?');
+      await page.locator('.text', { hasText: 'Let me think about that.' }).waitFor();
       await look('streaming');
       await page.getByRole('button', { name: 'Stop' }).click();
       await lastAnswer(page, 'stopped');
       await look('stopped');
-      await say(page, 'Hello\nthere');
+      await page.getByLabel('Bot').selectOption('demo/echo');
+      await say(page, `Hello\nthere, ${LONG_WORD}`);
       await lastAnswer(page, 'done');
       await look('done');
       await say(page, 'Too much');
