@@ -1,13 +1,16 @@
 /// <reference lib="dom" />
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
 import { lastAnswer, longMessage, openChat, say, signIn, someWords } from '../support/chat-page.ts';
 import { type Chromium, describeInChromium, startChromium } from '../support/chromium.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
 
+/** A browser that starts takes its time on a machine that is busy. */
+jest.setTimeout(90_000);
+
 let chromium: Chromium;
 beforeAll(async () => {
   chromium = await startChromium();
-}, 60_000);
+});
 afterEach(async () => {
   await Promise.all(chromium.browser.contexts().map((profile) => profile.close()));
   await stopProcesses();
