@@ -8,7 +8,7 @@ const BAD_PAGE = `<!doctype html><title>bad</title><link rel="icon" href="data:,
 <script>'inline code'</script><script src="script.js"></script>`;
 const SCRIPT = `console.warn('a warning'); console.error('an error');
 Promise.reject(new Error('a rejection'));
-Promise.all(['/auth/session', '/missing'].map((path) => fetch(path))).then(() => { document.title = 'done'; });
+Promise.all(['/auth/session', '/missing'].map((path) => fetch(path))).then(() => { document.body.id = 'done'; });
 throw new Error('thrown');`;
 
 describeInChromium('a tab', () => {
@@ -34,7 +34,7 @@ describeInChromium('a tab', () => {
 
   test('complains of what goes wrong in a page, and of nothing else', async () => {
     const { page, complaints } = await chromium.open(url);
-    await page.waitForFunction("document.title === 'done'");
+    await page.locator('#done').waitFor({ state: 'attached' });
     expect(complaints.map((line) => line.split('\n')[0]).sort()).toEqual([
       expect.stringMatching(/^error: .*inline script.*Content Security Policy/s),
       expect.stringMatching(/^error: Failed to load resource: .*404.*\/missing\)$/),
