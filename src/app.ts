@@ -72,6 +72,8 @@ export interface Parts extends Stores {
   readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
   /** Kept only if somebody can read them. */
   readonly metrics?: Metrics | undefined;
+  /** Pages to serve besides, by their paths below the base path. */
+  readonly pages?: readonly { readonly path: string; readonly handler: RequestHandler }[] | undefined;
 }
 
 /** The stages in the order in which a request meets them. */
@@ -112,6 +114,9 @@ export function createApp(parts: Parts): Express {
 
   authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
   message(app, parts, { byAddress, origin, session, bySession });
+  // Last, so that no message has to pass them.
+  for (const { path, handler } of parts.pages ?? [])
+    route(app, config.basePath + path, { get: [byAddress, handler] });
 
   app.use(byAddress, notFound());
   app.use(letGoWhenRefused());

@@ -1,3 +1,4 @@
+import { ReadableStream as NodeStream } from 'node:stream/web';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
@@ -32,7 +33,7 @@ afterEach(async () => {
 function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>, silenceMs = 45_000) {
   const answer = () => {
     const headers = { 'Content-Type': 'text/event-stream' };
-    return Promise.resolve(new Response(ReadableStream.from(pieces()) as ReadableStream, { headers }));
+    return Promise.resolve(new Response(NodeStream.from(pieces()) as BodyInit, { headers }));
   };
   return createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
 }
