@@ -174,7 +174,7 @@ describeInChromium('the chat page in Chromium', () => {
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
     await relay.exited;
     await say(page, 'Are you there?');
-    await page.locator('.answer:last-child .why', { hasText: 'could not be reached' }).waitFor();
+    await page.locator('.answer:last-child .why', { hasText: 'out of reach' }).waitFor();
 
     await startProcess({ environment: { PORT: new URL(url).port } }).listening();
     await page.locator('.answer:last-child .again').click();
