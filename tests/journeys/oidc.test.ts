@@ -201,7 +201,7 @@ describeWithChromium('in a real browser', () => {
     await page.goto(`${origin}/`);
     await beginSignIn(page, '/deep?x=1');
     await page.waitForURL(`${origin}/auth/login?**`);
-    expect(await page.textContent('h1')).toBe('The identity provider could not be reached');
+    expect(await page.textContent('h1')).toBe('Nobody can sign in right now');
     await look(page, 'provider-down');
     // The style is not kept out by the policy.
     const style = 'getComputedStyle(document.documentElement).colorScheme';
