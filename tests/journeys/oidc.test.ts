@@ -187,7 +187,7 @@ describeInChromium('in a real browser', () => {
     await beginSignIn(page, '/deep?x=1');
     await page.click('text=Cancel');
     await page.waitForURL(`${origin}/auth/callback?**`);
-    expect(await page.textContent('main')).toContain('The sign-in was cancelled.');
+    expect(await page.textContent('main')).toContain('The sign-in was cancelled, or');
     await look(page, 'cancelled');
     await page.getByRole('link', { name: 'Try again' }).click();
     await signInAs(page, 'ada');
@@ -201,7 +201,7 @@ describeInChromium('in a real browser', () => {
     await page.goto(`${origin}/`);
     await beginSignIn(page, '/deep?x=1');
     await page.waitForURL(`${origin}/auth/login?**`);
-    expect(await page.textContent('h1')).toBe('The identity provider could not be reached');
+    expect(await page.textContent('h1')).toBe('Nobody can sign in right now');
     await look(page, 'provider-down');
     // The style is not kept out by the policy.
     const style = 'getComputedStyle(document.documentElement).colorScheme';
