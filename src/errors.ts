@@ -50,6 +50,18 @@ export interface ProblemOptions {
   upstream?: unknown;
   /** What went wrong underneath: an error, or the error code of a system or parser. Logged, never sent. */
   cause?: unknown;
+  /** How the log tells of it, where its status does not say: `warn` for what only the operator can mend. */
+  level?: 'warn';
+  /** Whom it refuses, where no session says so. Logged, never sent. */
+  userId?: string;
+}
+
+/** What the log tells of a request that has failed. */
+export interface FailureNotes {
+  outcome?: string;
+  cause?: string;
+  level?: 'warn';
+  userId?: string;
 }
 
 /** A refusal or failure with a code of the table; what every stage throws or passes on. */
@@ -69,9 +81,12 @@ export class Problem extends Error {
 }
 
 /** Notes on the request's locals how it ended, for the log. */
-export function recordOutcome(locals: { outcome?: string; cause?: string }, problem: Problem): void {
+export function recordOutcome(locals: FailureNotes, problem: Problem): void {
+  const { level, userId } = problem.options;
   locals.outcome = problem.code;
   if (typeof problem.cause === 'string') locals.cause = problem.cause;
+  if (level !== undefined) locals.level = level;
+  if (userId !== undefined) locals.userId = userId;
 }
 
 /** What a client reads: a problem details document (RFC 9457 §3) with the members `code` and `requestId`. */

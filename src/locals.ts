@@ -39,6 +39,10 @@ export interface RequestLocals {
   outcome?: string;
   /** Why the bot service could not answer, as an error code of the system or the HTTP parser; for the log. */
   cause?: string;
+  /** How the log tells of the request, where its outcome does not say. */
+  level?: 'warn';
+  /** Who was refused, where there is no session; for the log. */
+  userId?: string;
   /** When the first byte of the bot service's stream went down, by `performance.now()` in ms. */
   firstByteAt?: number;
   /** The HTTP status of the bot service, if it answered. */

@@ -14,7 +14,8 @@ export function accessLog(logger: Logger): RequestHandler {
     res.once('close', () => {
       const { locals } = res;
       const { status, outcome } = endingOf(res);
-      const level = locals.isProbe && outcome === 'ok' ? 'debug' : levelOf({ status, outcome });
+      const level =
+        locals.isProbe && outcome === 'ok' ? 'debug' : (locals.level ?? levelOf({ status, outcome }));
       logger[level](
         {
           requestId: locals.requestId,
@@ -28,7 +29,7 @@ export function accessLog(logger: Logger): RequestHandler {
           firstByteMs: locals.firstByteAt && sinceMs(startedAt, locals.firstByteAt),
           slotWaitMs: locals.slotWaitMs && sinceMs(0, locals.slotWaitMs),
           bytes: locals.bytes ?? Number(res.getHeader('content-length') ?? 0),
-          userId: locals.session?.user.id,
+          userId: locals.session?.user.id ?? locals.userId,
           bot: locals.bot && `${locals.bot.namespace}/${locals.bot.botProviderName}`,
         },
         'request',

@@ -23,6 +23,7 @@ export function userOf(claims: Claims): User {
   if (typeof sub !== 'string' || !SUBJECT.test(sub)) {
     throw new Problem('sign_in_failed', 'The identity provider gave no usable name for the user.', {
       cause: 'bad_subject',
+      level: 'warn',
     });
   }
   const shown = [name, preferred_username, email].find(
@@ -39,11 +40,19 @@ function shortened(text: string): string {
     .toWellFormed();
 }
 
-/** Whether the claims have the required one: as their value, or among their values. */
-export function isAllowed(claims: Claims, required: RequiredClaim | undefined): boolean {
-  if (required === undefined) return true;
-  const values = [claims[required.name]].flat();
-  return values.some(
-    (value) => ['string', 'number', 'boolean'].includes(typeof value) && String(value) === required.value,
-  );
+/**
+ * Why the claims do not let a user in, as one word for the log; undefined if they have the required one, as their
+ * value or among their values. Null is as absent as what is not there (OpenID Connect Core §5.3.2).
+ */
+export function refusalOf(
+  claims: Claims,
+  required: RequiredClaim | undefined,
+): 'claim_absent' | 'claim_differs' | undefined {
+  if (required === undefined) return undefined;
+  const { name, value: wanted } = required;
+  if (!Object.hasOwn(claims, name) || claims[name] === null) return 'claim_absent';
+  const isMet = [claims[name]]
+    .flat()
+    .some((value) => ['string', 'number', 'boolean'].includes(typeof value) && String(value) === wanted);
+  return isMet ? undefined : 'claim_differs';
 }

@@ -4,7 +4,7 @@ import type { Config } from '../config.ts';
 import { Problem } from '../errors.ts';
 import type { User } from '../locals.ts';
 import type { Logger } from '../logger.ts';
-import { type Claims, isAllowed, type RequiredClaim, userOf } from './claims.ts';
+import { type Claims, type RequiredClaim, refusalOf, userOf } from './claims.ts';
 import { providerProblem } from './provider-errors.ts';
 import { CLOCK_TOLERANCE_S, type ProviderMetadataOptions, providerMetadata } from './provider-metadata.ts';
 import type { ProviderSession } from './session-data.ts';
@@ -110,18 +110,18 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
           pkceCodeVerifier: flow.verifier,
         });
         const claims = await claimsOf(tokens);
-        if (!isAllowed(claims, requiredClaim)) {
-          throw new Problem(
-            'not_allowed',
-            'The identity provider knows you, but your account may not use this.',
-          );
+        const user = userOf(claims);
+        const cause = refusalOf(claims, requiredClaim);
+        if (cause !== undefined) {
+          const detail = 'The identity provider knows you, but your account may not use this.';
+          throw new Problem('not_allowed', detail, { cause, userId: user.id });
         }
         const { sid } = claims;
         const provider = {
           ...(typeof sid === 'string' && { providerSession: sid }),
           ...(keepIdToken && { idToken: tokens.id_token as string }),
         };
-        return { user: userOf(claims), provider };
+        return { user, provider };
       }),
     async signOutUrl({ idToken }) {
       try {

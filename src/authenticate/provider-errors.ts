@@ -29,8 +29,10 @@ export function providerProblem(error: unknown): Problem {
   }
   const isRefusal = typeof said === 'string' && !NOT_THE_USERS.test(said);
   if (isRefusal || (NOT_TRUSTED.test(String(code)) && !isNoAnswer(chain))) {
-    return new Problem('sign_in_failed', 'The answer of the identity provider was not accepted; try again.', {
+    const detail = 'The answer of the identity provider was not accepted; try again.';
+    return new Problem('sign_in_failed', detail, {
       cause,
+      ...(!isRefusal && isOfTokens(chain) && { level: 'warn' as const }),
     });
   }
   return providerUnavailable(cause);
@@ -61,6 +63,20 @@ function isNoAnswer(chain: readonly LibraryError[]): boolean {
   if (typeof cause !== 'object' || cause === null || !('body' in cause)) return false;
   const { body } = cause;
   return typeof body !== 'object' || body === null || Array.isArray(body);
+}
+
+/**
+ * Whether what is wrong is in the tokens, or in what else the provider has told the relay alone: users have no hand in
+ * that, but by the code of another sign-in, which the nonce tells.
+ */
+function isOfTokens(chain: readonly LibraryError[]): boolean {
+  const last = chain.at(-1);
+  if (/^ERR_J/.test(String(last?.code))) return true;
+  const seen = last?.cause;
+  if (typeof seen !== 'object' || seen === null) return false;
+  return (
+    ['header', 'claims', 'body'].some((name) => name in seen) && !('claim' in seen && seen.claim === 'nonce')
+  );
 }
 
 /** The provider's own word, the innermost error code, or the name of the error. */

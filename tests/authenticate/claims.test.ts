@@ -32,7 +32,12 @@ describe('the id of a user', () => {
     ['null', null],
   ])('is never %s', (_, sub) => {
     expect(() => user({ sub })).toThrow(
-      expect.objectContaining({ code: 'sign_in_failed', status: 400, cause: 'bad_subject' }),
+      expect.objectContaining({
+        code: 'sign_in_failed',
+        status: 400,
+        cause: 'bad_subject',
+        options: expect.objectContaining({ level: 'warn' }),
+      }),
     );
   });
 });

@@ -17,6 +17,9 @@ const causes = () =>
   oidc.relay.logs
     .filter(({ route }) => route === '/auth/callback')
     .map(({ outcome, cause }) => [outcome, cause]);
+/** How loud the log tells of them: `info` for what users, or those who play with the callback, cause. */
+const levels = () =>
+  new Set(oidc.relay.logs.filter(({ route }) => route === '/auth/callback').map(({ level }) => level));
 const askedForTokens = () => oidc.provider.asked.filter((path) => path === '/token').length;
 /** The callback's URL with other parameters; one that is undefined is left out. */
 function changed(url: URL, parameters: Record<string, string | undefined>): URL {
@@ -46,6 +49,7 @@ describe('a callback', () => {
     expectRefusal(await browser.comeBack(back));
     expect((await browser.session()).status).toBe(200);
     await oidc.relay.logLine(({ cause }) => cause === 'no_such_sign_in');
+    expect(levels()).toEqual(new Set(['info']));
     expect(askedForTokens()).toBe(1);
   });
 
@@ -90,6 +94,7 @@ describe('a callback', () => {
     expectRefusal(await browser.comeBack(changed(back, parameters)));
     await nobodyIsIn();
     expect(causes()).toEqual([['sign_in_failed', cause]]);
+    expect(levels()).toEqual(new Set(['info']));
   });
 
   test('with no code signs nobody in', async () => {
@@ -143,6 +148,7 @@ describe('a user who', () => {
       ['sign_in_failed', 'access_denied'],
       ['sign_in_failed', 'access_denied'],
     ]);
+    expect(levels()).toEqual(new Set(['info']));
   });
 
   test('has cancelled can sign in after that', async () => {

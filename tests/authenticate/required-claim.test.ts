@@ -25,6 +25,8 @@ async function start({ rule, claims = {}, inIdToken = false }: Rule) {
   oidc = await startOidc({ environment, provider });
   return oidc.browser();
 }
+/** The line of the log on a sign-in that was refused. */
+const refusal = () => oidc.relay.logLine(({ route }) => route === '/auth/callback');
 const usesUserInfo = () => oidc.provider.asked.includes('/me');
 
 describe.each([
@@ -60,6 +62,8 @@ describe.each([
     expectProblem(await browser.signIn(), 403, 'not_allowed');
     expect(browser.sessionId()).toBeUndefined();
     expect((await browser.session()).status).toBe(401);
+    const cause = groups === null ? 'claim_absent' : 'claim_differs';
+    expect(await refusal()).toMatchObject({ level: 'info', outcome: 'not_allowed', cause, userId: 'ada' });
   });
 });
 
@@ -80,9 +84,10 @@ describe('a user without the required claim', () => {
       'Sign in as somebody else',
     ]);
     expect([browser.sessionId(), browser.flows()]).toEqual([undefined, []]);
-    const line = await oidc.relay.logLine(({ route }) => route === '/auth/callback');
+    const line = await refusal();
     expect(line).toMatchObject({ status: 403, outcome: 'not_allowed' });
-    expect(line).not.toHaveProperty('userId');
+    expect(line).toMatchObject({ cause: 'claim_differs', userId: 'mallory' });
+    expect(page.body).not.toMatch(/mallory|claim_/);
 
     // Still signed in at the provider as mallory, and asked all the same.
     const url = new URL((await browser.get(link.replace('&amp;', '&'))).headers.location as string);
@@ -106,9 +111,10 @@ describe('a user without the required claim', () => {
 });
 
 describe('a required claim', () => {
-  test('that nobody gives lets nobody in', async () => {
+  test('that nobody gives lets nobody in, and the log says that it did not arrive', async () => {
     const browser = await start({ rule: 'groups:chat-users' });
     expectProblem(await browser.signIn(), 403, 'not_allowed');
+    expect(await refusal()).toMatchObject({ cause: 'claim_absent', userId: 'ada' });
   });
 
   test('with a name like a URL is read up to its last colon', async () => {
@@ -122,6 +128,7 @@ describe('a required claim', () => {
     async (rule) => {
       const browser = await start({ rule });
       expectProblem(await browser.signIn(), 403, 'not_allowed');
+      expect(await refusal()).toMatchObject({ cause: 'claim_absent' });
     },
   );
 
