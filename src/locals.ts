@@ -53,6 +53,8 @@ export interface RequestLocals {
   session?: LiveSession;
   /** The local path where a sign-in at the identity provider leads back to. Set by `authenticate/oidc-routes`. */
   returnTo?: string;
+  /** How many sessions the identity provider has ended, and what it named them by. Set by `authenticate/oidc-routes`. */
+  sessionsEnded?: { readonly by: 'sid' | 'sub'; readonly count: number };
   /** Ends the message. Set by `relay/open-messages`. */
   stop?: AbortController;
   /** Set by `guard/allowed-bot`. */

@@ -5,7 +5,8 @@ import { type Ending, endingOf } from '../outcome.ts';
 
 /**
  * One line per request, when it is over; a probe that went well is told of at `debug` only. Fields: `requestId`, `method`, `route`, `status`, `outcome`,
- * `cause`, `upstreamStatus`, `durationMs`, `firstByteMs`, `slotWaitMs`, `bytes`, `userId`, `bot`.
+ * `cause`, `upstreamStatus`, `durationMs`, `firstByteMs`, `slotWaitMs`, `bytes`, `userId`,
+ * `sessionsEnded`, `sessionsEndedBy`, `bot`.
  * Never a path, query, header or body that came.
  */
 export function accessLog(logger: Logger): RequestHandler {
@@ -30,6 +31,8 @@ export function accessLog(logger: Logger): RequestHandler {
           slotWaitMs: locals.slotWaitMs && sinceMs(0, locals.slotWaitMs),
           bytes: locals.bytes ?? Number(res.getHeader('content-length') ?? 0),
           userId: locals.session?.user.id ?? locals.userId,
+          sessionsEnded: locals.sessionsEnded?.count,
+          sessionsEndedBy: locals.sessionsEnded?.by,
           bot: locals.bot && `${locals.bot.namespace}/${locals.bot.botProviderName}`,
         },
         'request',

@@ -66,12 +66,12 @@ export class MemorySessionStore extends session.Store implements SessionStore {
     this.#remove([key]);
   }
 
-  async removeProviderSession(providerSession: string): Promise<void> {
-    this.#removeWhere((entry) => entry.providerSession === providerSession);
+  async removeProviderSession(providerSession: string): Promise<number> {
+    return this.#removeWhere((entry) => entry.providerSession === providerSession);
   }
 
-  async removeUser(userId: string): Promise<void> {
-    this.#removeWhere((entry) => entry.userId === userId);
+  async removeUser(userId: string): Promise<number> {
+    return this.#removeWhere((entry) => entry.userId === userId);
   }
 
   listen(ends: SessionEnds): void {
@@ -101,11 +101,11 @@ export class MemorySessionStore extends session.Store implements SessionStore {
     return idleExpiresAt;
   }
 
-  #removeWhere(isMeant: (entry: Entry) => boolean): void {
-    this.#remove([...this.#entries].filter(([, entry]) => isMeant(entry)).map(([key]) => key));
+  #removeWhere(isMeant: (entry: Entry) => boolean): number {
+    return this.#remove([...this.#entries].filter(([, entry]) => isMeant(entry)).map(([key]) => key));
   }
 
-  #remove(keys: readonly string[]): void {
+  #remove(keys: readonly string[]): number {
     const live = keys.filter((key) => this.#entries.get(key)?.text !== undefined);
     for (const key of live) {
       const { idleExpiresAt } = this.#entries.get(key) as Entry;
@@ -117,6 +117,7 @@ export class MemorySessionStore extends session.Store implements SessionStore {
       });
     }
     if (live.length > 0) for (const { removed } of this.#listeners) removed(live);
+    return live.length;
   }
 
   #forgetDead(): void {

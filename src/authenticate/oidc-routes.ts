@@ -82,16 +82,21 @@ export interface BackchannelLogoutOptions {
 
 /**
  * `POST /auth/backchannel-logout` (OpenID Connect Back-Channel Logout 1.0 §2.5): ends the sessions that the token
- * names; what is open of them ends as the store tells.
+ * names; what is open of them ends as the store tells, and how many they were is for the log.
  * @throws Problem `invalid_logout_token`, `identity_provider_unavailable` or `session_store_unavailable`
  */
 export function backchannelLogout({ provider, sessions, once }: BackchannelLogoutOptions): RequestHandler {
   return async function backchannelLogout(_req, res) {
     const form = new URLSearchParams(res.locals.body?.toString('latin1'));
-    const { jti, sid, sub } = await readLogoutToken(form.get('logout_token') ?? '', provider);
-    const isNew = await once(jti, () =>
-      sid === undefined ? sessions.removeUser(sub as string) : sessions.removeProviderSession(sid),
-    );
+    const token = form.get('logout_token');
+    if (!token) throw invalidLogoutToken('no_token');
+    const { jti, sid, sub } = await readLogoutToken(token, provider);
+    const isNew = await once(jti, async () => {
+      res.locals.sessionsEnded =
+        sid === undefined
+          ? { by: 'sub', count: await sessions.removeUser(sub as string) }
+          : { by: 'sid', count: await sessions.removeProviderSession(sid) };
+    });
     if (!isNew) throw invalidLogoutToken('replayed');
     res.status(200).end();
   };

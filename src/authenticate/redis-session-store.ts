@@ -28,6 +28,7 @@ export function redisSessionStore({ redis, logger }: RedisSessionStoreOptions): 
   const nameOf = (key: string) => SESSION_PREFIX + key;
   const extend = (key: string, idleExpiresAt: number) =>
     run([nameOf(key)], ['extend', String(Date.now()), String(idleExpiresAt)]) as Promise<SessionState>;
+  const removeAll = (set: string) => run([set], ['remove-all', String(Date.now())]) as Promise<number>;
   const store = new RedisStore({
     client: clientOf(redis, run),
     prefix: '',
@@ -49,12 +50,8 @@ export function redisSessionStore({ redis, logger }: RedisSessionStoreOptions): 
     async remove(key: string) {
       await run([nameOf(key)], ['remove', String(Date.now())]);
     },
-    async removeProviderSession(providerSession: string) {
-      await run([PROVIDER_PREFIX + providerSession], ['remove-all', String(Date.now())]);
-    },
-    async removeUser(userId: string) {
-      await run([USER_PREFIX + userId], ['remove-all', String(Date.now())]);
-    },
+    removeProviderSession: (providerSession: string) => removeAll(PROVIDER_PREFIX + providerSession),
+    removeUser: (userId: string) => removeAll(USER_PREFIX + userId),
     listen({ removed, missed }: Parameters<SessionStore['listen']>[0]) {
       void redis.subscribe(CHANNEL, (keys) => removed(keys.split(' ')), missed);
     },

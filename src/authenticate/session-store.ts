@@ -26,10 +26,10 @@ export interface SessionStore extends Store {
   state(key: string): Promise<SessionState>;
   /** Removes a session; nothing happens if there is none. */
   remove(key: string): Promise<void>;
-  /** Removes all sessions that began in one session of the identity provider. */
-  removeProviderSession(providerSession: string): Promise<void>;
-  /** Removes all sessions of a user. */
-  removeUser(userId: string): Promise<void>;
+  /** Removes all sessions that began in one session of the identity provider; returns how many. */
+  removeProviderSession(providerSession: string): Promise<number>;
+  /** Removes all sessions of a user; returns how many. */
+  removeUser(userId: string): Promise<number>;
   listen(ends: SessionEnds): void;
   /** Ends what the store does by itself. */
   close(): void;

@@ -46,6 +46,9 @@ function expectTaken(answer: Answer): void {
   expect(answer.headers['cache-control']).toBe('no-store');
   expect(answer.headers['set-cookie']).toBeUndefined();
 }
+/** The line of the log on a logout token. */
+const lineOf = ({ logLine }: TestRelay, { headers }: Answer) =>
+  logLine((line) => line.route === PATH && line.requestId === headers['x-request-id']);
 function expectInvalid(answer: Answer): void {
   expectProblem(answer, 400, 'invalid_logout_token');
   expect(answer.headers['set-cookie']).toBeUndefined();
@@ -60,17 +63,23 @@ describe('a logout token of the provider', () => {
 
   const live = (cookies: string[]) => Promise.all(cookies.map((cookie) => isLive(relay, cookie)));
 
-  test.each<[string, Record<string, unknown>, boolean[]]>([
+  test.each<[string, Record<string, unknown>, boolean[], string]>([
     [
       'with a session of the provider, ends those that began in it',
       { sid: 'one' },
       [false, false, true, true, true],
+      'sid',
     ],
-    ['with a user, ends all of that user', { sub: 'ada' }, [false, false, false, false, true]],
-    ['with both, ends those of the session', { sub: 'ada', sid: 'two' }, [true, true, false, true, true]],
-    ['of a session that nobody has, ends none', { sid: 'ada' }, [true, true, true, true, true]],
-    ['of a user who is not here, ends none', { sub: 'one' }, [true, true, true, true, true]],
-  ])('%s', async (_what, claims, left) => {
+    ['with a user, ends all of that user', { sub: 'ada' }, [false, false, false, false, true], 'sub'],
+    [
+      'with both, ends those of the session',
+      { sub: 'ada', sid: 'two' },
+      [true, true, false, true, true],
+      'sid',
+    ],
+    ['of a session that nobody has, ends none', { sid: 'ada' }, [true, true, true, true, true], 'sid'],
+    ['of a user who is not here, ends none', { sub: 'one' }, [true, true, true, true, true], 'sub'],
+  ])('%s, and the log says how many', async (_what, claims, left, by) => {
     const cookies = [
       await signIn(relay, { sub: 'ada', sid: 'one' }),
       await signIn(relay, { sub: 'ada', sid: 'one' }),
@@ -78,8 +87,13 @@ describe('a logout token of the provider', () => {
       await signIn(relay, { sub: 'ada' }),
       await signIn(relay, { sub: 'bob', sid: 'three' }),
     ];
-    expectTaken(await post(relay, await provider.logoutToken(claims)));
+    const answer = await post(relay, await provider.logoutToken(claims));
+    expectTaken(answer);
     expect(await live(cookies)).toEqual(left);
+    const line = await lineOf(relay, answer);
+    const ended = left.filter((isLeft) => !isLeft).length;
+    expect(line).toMatchObject({ status: 200, outcome: 'ok', sessionsEnded: ended, sessionsEndedBy: by });
+    for (const name of Object.values(claims)) expect(Object.values(line)).not.toContain(name);
   });
 
   test('is taken with a clock that is off by 20 seconds, and without an end of its own', async () => {
@@ -103,8 +117,9 @@ describe('a logout token of the provider', () => {
     // The name is what counts, not the text.
     expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', jti: jtiOf(token) })));
     expect(await isLive(relay, again)).toBe(true);
+    expect((await lineOf(relay, await post(relay, token))).sessionsEnded).toBeUndefined();
     const replays = relay.logs.filter(({ route, cause }) => route === PATH && cause === 'replayed');
-    expect(replays).toHaveLength(2);
+    expect(replays).toHaveLength(3);
   });
 
   test.each<[string, () => Record<string, unknown>]>([
@@ -169,7 +184,6 @@ describe('a logout token of the provider', () => {
       },
     ],
     ['that is none', () => 'no.token.atall'],
-    ['that is empty', () => ''],
     [
       'that is an ID token',
       ({ iss, aud, iat, exp, jti }) =>
@@ -186,6 +200,16 @@ describe('a logout token of the provider', () => {
     expectInvalid(await post(relay, await tokenOf(claims)));
     expect(await isLive(relay, cookie)).toBe(true);
   });
+
+  test.each(['', 'x=y', 'logout_token=', 'logout_token'])(
+    'that does not come with the form "%s" is missed by its cause',
+    async (body) => {
+      const answer = await call(relay.port, PATH, { method: 'POST', headers: FORM, body });
+      expectInvalid(answer);
+      expect(await lineOf(relay, answer)).toMatchObject({ level: 'info', cause: 'no_token' });
+      expect(provider.requests).toEqual([]);
+    },
+  );
 
   test('whose key has just come is taken', async () => {
     await signIn(relay, { sub: 'ada' });
@@ -269,7 +293,9 @@ describeWithRedis('a logout token at one of several instances', () => {
     ];
     const [ends, stays] = [await all.stream(1, adas), await all.stream(1, bobs)];
     const over = ends.over();
-    expectTaken(await post(at(0), await provider.logoutToken(claims)));
+    const answer = await post(at(0), await provider.logoutToken(claims));
+    expectTaken(answer);
+    expect(await lineOf(at(0), answer)).toMatchObject({ sessionsEnded: 1 });
     const ended = await over;
     expect(ended).toMatchObject({ code: 'session_ended', complete: true });
     expect(ended.afterMs).toBeLessThan(2000);

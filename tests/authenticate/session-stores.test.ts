@@ -137,7 +137,8 @@ function storeContract(open: () => SessionStore): void {
   test('removes all sessions of a user, those that were extended too, and nobody else’s', async () => {
     const [one, other, bobs] = [await storedSession(), await storedSession(), await storedSession('bob')];
     await store.extend(one.key, one.data.idleExpiresAt + MINUTE);
-    await store.removeUser('ada');
+    expect(await store.removeUser('ada')).toBe(2);
+    expect(await store.removeUser('ada')).toBe(0);
     expect(await Promise.all([one, other, bobs].map(({ key }) => store.state(key)))).toEqual([
       'removed',
       'removed',
@@ -163,7 +164,8 @@ function storeContract(open: () => SessionStore): void {
     const [one, extended] = [await begunAt('sid 1'), await begunAt('sid 1', 'bob')];
     const others = [await begunAt('sid 2'), await storedSession(), await storedSession('sid 1')];
     await store.extend(extended.key, extended.data.idleExpiresAt + MINUTE);
-    await store.removeProviderSession('sid 1');
+    expect(await store.removeProviderSession('sid 1')).toBe(2);
+    expect(await store.removeProviderSession('sid 1')).toBe(0);
     expect(await states(one, extended)).toEqual(['removed', 'removed']);
     expect(await states(...others)).toEqual(others.map(({ data }) => data.idleExpiresAt));
     await done((callback) => store.set(one.id, one.data, callback));
