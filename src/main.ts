@@ -156,7 +156,11 @@ async function run(config: Config, signIn: SignIn, logger: Logger): Promise<void
   const server = await startServer(createApp(parts), { ...config, ...parts }).catch(exitUnheard('PORT'));
   const base = new URL(config.publicUrl);
   if (config.demo) base.port = String(server.port);
-  logger.info({ host: config.host, port: server.port, demo: config.demo, bots: config.bots }, 'listening');
+  const { demo: isDemo, bots: names, authMode } = config;
+  const says = { host, port: server.port, demo: isDemo, bots: names, authMode, publicUrl: base.origin };
+  logger.info(says, 'listening');
+  // In the background: the relay is ready without it.
+  if (signIn.mode === 'oidc') void signIn.provider.discover();
   for (const risk of risksOf(config)) logger.warn(risk);
   if (demo) process.stdout.write(demo.demoBanner(base.origin + config.basePath, config.authMode));
   onStopSignal(parts, async () => {

@@ -38,8 +38,10 @@ export interface Arrival {
   readonly provider: ProviderSession;
 }
 
-/** The identity provider as the relay uses it. Every method throws Problem `identity_provider_unavailable`. */
+/** The identity provider as the relay uses it. Where nothing else is said, methods throw Problem `identity_provider_unavailable`. */
 export interface IdentityProvider {
+  /** Asks the provider what it says of itself, if that is not known yet. Never rejects: the log tells what comes of it. */
+  discover(): Promise<void>;
   /** Where the browser goes to sign in. `again` asks for the password even of those who are signed in there. */
   signInUrl(flow: SignInFlow, again: boolean): Promise<string>;
   /**
@@ -86,6 +88,7 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
   }
 
   return {
+    discover: () => discovered().then(noop, noop),
     verify,
     signInUrl: (flow, again) =>
       orProblem(async () => {
@@ -138,6 +141,8 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
     },
   };
 }
+
+const noop = () => {};
 
 async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   try {

@@ -79,16 +79,26 @@ function isOfTokens(chain: readonly LibraryError[]): boolean {
   );
 }
 
-/** The provider's own word, the innermost error code, or the name of the error. */
+/** The provider's own word, the status that nobody expects, the innermost error code, or the name of the error. */
 function wordOf(chain: readonly LibraryError[]): string {
   const said = chain
     .map(({ error, cause }) => error ?? challengeError(cause))
     .find((one) => one !== undefined);
   if (said !== undefined) return /^[a-z_]{1,64}$/.test(String(said)) ? String(said) : 'other';
+  const status = statusOf(chain);
+  if (status !== undefined) return `HTTP_${status}`;
   const codes = chain.map(({ code }) => code).reverse();
   const names = chain.map(({ name }) => name).reverse();
   const words = [...codes, ...names].filter((one) => typeof one === 'string');
   return words.find((one) => WORD.test(one)) ?? 'unknown';
+}
+
+/** The status of an answer that should have another. */
+function statusOf(chain: readonly LibraryError[]): number | undefined {
+  const { code, cause } = chain.at(-1) ?? {};
+  return code === 'OAUTH_RESPONSE_IS_NOT_CONFORM'
+    ? (cause as Partial<Response> | undefined)?.status
+    : undefined;
 }
 
 /** The provider's word where it says it in `WWW-Authenticate` alone, as it may with Basic (RFC 6749 §5.2). */

@@ -45,15 +45,22 @@ export interface ProviderMetadata {
 export function providerMetadata(options: ProviderMetadataOptions): () => Promise<ProviderMetadata> {
   let last: ProviderMetadata | undefined;
   let askAt = Number.NEGATIVE_INFINITY;
+  let hasFailed = false;
+  const { logger } = options;
+  const issuer = options.issuer.origin;
 
   const ask = paced(async () => {
     try {
+      const isNews = last === undefined || hasFailed;
       last = await discover(options);
+      hasFailed = false;
       askAt = performance.now() + MAX_AGE_MS;
+      if (isNews) logger.info({ issuer }, 'identity provider discovered');
       return last;
     } catch (error) {
       const { cause } = providerProblem(error);
-      options.logger.error({ cause }, 'identity provider not discovered');
+      hasFailed = true;
+      logger.error({ issuer, cause }, 'identity provider not discovered');
       if (last === undefined) throw providerUnavailable(cause);
       askAt = performance.now() + RETRY_MS;
       return last;

@@ -1,6 +1,7 @@
+import { providerProblem } from '../authenticate/provider-errors.ts';
 import { discover } from '../authenticate/provider-metadata.ts';
 import type { Config } from '../config.ts';
-import { adviceFor, codeOf } from './failure-advice.ts';
+import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 
 /**
@@ -17,18 +18,11 @@ export async function checkProvider({ oidc }: Config, report: Report): Promise<s
     report({ state: 'ok', check, about, says, measured: { discoveryMs } });
     return configuration.serverMetadata().authorization_endpoint;
   } catch (error) {
-    const code = innermostCode(error);
+    const code = String(providerProblem(error).cause);
     const says = `its discovery document cannot be had (${code})`;
     report({ state: 'problem', check, about, says, advice: adviceOn(code) });
     return undefined;
   }
-}
-
-/** The library wraps what the network says, more than once. */
-function innermostCode(error: unknown): string {
-  const { cause } = error as Error;
-  const inner = typeof cause === 'object' && cause !== null ? innermostCode(cause) : undefined;
-  return inner !== undefined && /^[A-Z][A-Z0-9_]+$/.test(inner) ? inner : codeOf(error);
 }
 
 const NO_PROVIDER =
@@ -39,6 +33,8 @@ function adviceOn(code: string): string {
     return 'Set OIDC_ISSUER to exactly what the document has as its issuer, with or without a slash at the end.';
   }
   if (/timeout/i.test(code)) return adviceFor('ETIMEDOUT');
-  if (/^(OAUTH|NO|UNSAFE)_\w+$/.test(code)) return NO_PROVIDER;
+  if (/^HTTP_5/.test(code))
+    return 'It fails, or what stands before it: ask its operator; then look at OIDC_ISSUER.';
+  if (/^(OAUTH|HTTP|NO|UNSAFE)_\w+$/.test(code)) return NO_PROVIDER;
   return adviceFor(code === 'UND_ERR_SOCKET' ? 'ECONNRESET' : code);
 }

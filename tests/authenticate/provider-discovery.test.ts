@@ -94,6 +94,43 @@ describe('metadata', () => {
     expect((await signIn()).status).toBe(302);
   });
 
+  test.each([404, 500, 204])(
+    'that come with the status %d are refused, and the log has it',
+    async (status) => {
+      provider.answers = { [PATHS.metadata]: (_req, res) => void res.writeHead(status).end() };
+      const { logLine } = await start();
+      expectProblem(await signIn(), 503, 'identity_provider_unavailable');
+      expect(causes()).toEqual([`HTTP_${status}`]);
+      expect(await logLine(({ route }) => route === '/auth/login')).toMatchObject({
+        cause: `HTTP_${status}`,
+      });
+    },
+  );
+
+  test('are told of by the log when they come, and when they come again after they did not', async () => {
+    await start();
+    const told = () =>
+      (relay as TestRelay).logs
+        .filter(({ msg }) => String(msg).startsWith('identity provider'))
+        .map(({ level, msg, issuer }) => [level, msg, issuer]);
+    const came = ['info', 'identity provider discovered', provider.issuer];
+    await signIn();
+    await signIn();
+    expect(told()).toEqual([came]);
+    passed({ monotonic: 61 * MINUTE });
+    await signIn();
+    expect([provider.asked(PATHS.metadata), told()]).toEqual([2, [came]]);
+    passed({ monotonic: 122 * MINUTE });
+    provider.answers = { [PATHS.metadata]: (_req, res) => void res.writeHead(500).end() };
+    await signIn();
+    const failed = ['error', 'identity provider not discovered', provider.issuer];
+    expect(told()).toEqual([came, failed]);
+    passed({ monotonic: 124 * MINUTE });
+    provider.answers = {};
+    await signIn();
+    expect(told()).toEqual([came, failed, came]);
+  });
+
   test('are not looked for behind a redirect', async () => {
     provider.answers = {
       [PATHS.metadata]: (_req, res) => void res.writeHead(302, { Location: '/elsewhere' }).end(),

@@ -153,11 +153,12 @@ describe('the identity provider', () => {
       res.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(document));
   };
   test.each<[string, RequestListener, string, string]>([
-    ['is not there', (_req, res) => res.writeHead(404).end(), 'OAUTH_RESPONSE_IS_NOT_CONFORM', 'well-known'],
+    ['is not there', (_req, res) => res.writeHead(404).end(), 'HTTP_404', 'well-known'],
+    ['fails', (_req, res) => res.writeHead(502).end(), 'HTTP_502', 'fails'],
     [
       'leads elsewhere',
       (_req, res) => res.writeHead(302, { Location: 'https://elsewhere.example/' }).end(),
-      'OAUTH_RESPONSE_IS_NOT_CONFORM',
+      'HTTP_302',
       'well-known',
     ],
     [
