@@ -63,8 +63,9 @@ async function main(args: readonly string[], environment: Environment): Promise<
     const config = configOrExit(environment);
     const logger = createLogger(config.logLevel);
     const signIn = await signInOrExit(config, logger);
+    const risks = risksOf(config).map((risk) => `Risk: ${risk}`);
     if (command === undefined) await run(config, signIn, logger);
-    else process.stdout.write('The configuration is good.\n');
+    else process.stdout.write(['The configuration is good.', ...risks, ''].join('\n'));
   } else {
     process.stderr.write(USAGE);
     process.exitCode = EX_USAGE;
@@ -194,9 +195,10 @@ async function runDemoBot(args: readonly string[]): Promise<void> {
 }
 
 /** An address that is taken or not ours is the operator's to mend: one line says it, no stack. */
-function exitUnheard(name: 'PORT' | 'METRICS_PORT'): (error: Error) => never {
-  return (error) => {
-    process.stderr.write(`The relay cannot listen on HOST and ${name}: ${error.message}\n`);
+function exitUnheard(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoException) => never {
+  return ({ code, message }) => {
+    const hint = code === 'EADDRINUSE' ? `; set ${name} to another` : '';
+    process.stderr.write(`The relay cannot listen on HOST and ${name}: ${message}${hint}\n`);
     process.exit(1);
   };
 }

@@ -60,8 +60,34 @@ describe('--check-config', () => {
     const folder = freshFolder({ 'users.json': '{"users":[]}' });
     const relay = startProcess({ folder, args: ['--check-config'], environment: UPSTREAM });
     expect(await relay.exited).toEqual({ code: 0, signal: null });
-    expect(relay.stdout()).toBe('The configuration is good.\n');
+    expect(relay.stdout()).toBe(
+      'The configuration is good.\nRisk: PUBLIC_URL is not https: session cookies are not Secure\n',
+    );
     expect(relay.stderr()).toBe('');
+  });
+
+  test('names each risk, and none where there is none', async () => {
+    const folder = freshFolder({ 'users.json': '{"users":[]}' });
+    const lines = async (environment: Record<string, string>) => {
+      const relay = startProcess({
+        folder,
+        args: ['--check-config'],
+        environment: { ...UPSTREAM, NODE_ENV: 'production', ...environment },
+      });
+      expect(await relay.exited).toEqual({ code: 0, signal: null });
+      return relay.stdout().split('\n');
+    };
+    expect(await lines({ PUBLIC_URL: 'http://chat.example.com' })).toEqual([
+      'The configuration is good.',
+      expect.stringMatching(/^Risk: REDIS_URL /),
+      expect.stringMatching(/^Risk: PUBLIC_URL is not https/),
+      '',
+    ]);
+    const careful = { TRUST_PROXY: '1', REDIS_URL: 'redis://127.0.0.1:9' };
+    expect(await lines({ PUBLIC_URL: 'https://chat.example.com', ...careful })).toEqual([
+      'The configuration is good.',
+      '',
+    ]);
   });
 });
 
@@ -85,9 +111,15 @@ describe('a process whose port is taken', () => {
     const relay = startProcess({ environment: { PORT: String(port) } });
     expect(await relay.exited).toEqual({ code: 1, signal: null });
     expect(relay.stderr()).toBe(
-      `The relay cannot listen on HOST and PORT: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`,
+      `The relay cannot listen on HOST and PORT: listen EADDRINUSE: address already in use 127.0.0.1:${port}; set PORT to another\n`,
     );
     expect(relay.stdout()).toBe('');
     await new Promise((resolve) => other.close(resolve));
+  });
+
+  test('is not told to take another where it is the address that cannot be had', async () => {
+    const relay = startProcess({ environment: { HOST: '192.0.2.1' } });
+    expect(await relay.exited).toEqual({ code: 1, signal: null });
+    expect(relay.stderr()).toMatch(/^The relay cannot listen on HOST and PORT: listen EADDRNOTAVAIL[^;]*\n$/);
   });
 });

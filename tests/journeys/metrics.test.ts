@@ -85,7 +85,9 @@ describe('METRICS_PORT', () => {
     await withTakenPort(async (port) => {
       const relay = startProcess(await options(port));
       expect(await relay.exited).toEqual({ code: 1, signal: null });
-      expect(relay.stderr()).toMatch(/^The relay cannot listen on HOST and METRICS_PORT: .*EADDRINUSE.*\n$/);
+      expect(relay.stderr()).toMatch(
+        /^The relay cannot listen on HOST and METRICS_PORT: .*EADDRINUSE.*; set METRICS_PORT to another\n$/,
+      );
       expect(relay.stdout()).not.toContain('"msg":"listening"');
     });
   });
