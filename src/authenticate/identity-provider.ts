@@ -27,9 +27,18 @@ export function providerOf(
   config: Pick<Config, 'oidc' | 'publicUrl' | 'basePath'>,
   logger: Logger,
 ): IdentityProvider {
-  const { oidc, publicUrl, basePath } = config;
-  const callbackUrl = `${publicUrl.origin}${basePath}/auth/callback`;
-  return identityProvider({ ...oidc, callbackUrl, signedOutUrl: `${publicUrl.origin}/`, logger });
+  const callbackUrl = callbackUrlOf(config);
+  return identityProvider({
+    ...config.oidc,
+    callbackUrl,
+    signedOutUrl: `${config.publicUrl.origin}/`,
+    logger,
+  });
+}
+
+/** Where the provider sends browsers back to after a sign-in. */
+export function callbackUrlOf({ publicUrl, basePath }: Pick<Config, 'publicUrl' | 'basePath'>): string {
+  return `${publicUrl.origin}${basePath}/auth/callback`;
 }
 
 /** Who has signed in, and in which session of the provider. */

@@ -93,12 +93,12 @@ function wordOf(chain: readonly LibraryError[]): string {
   return words.find((one) => WORD.test(one)) ?? 'unknown';
 }
 
-/** The status of an answer that should have another. */
+/** The status of an answer that is not what was asked for, where that says more than what came with it. */
 function statusOf(chain: readonly LibraryError[]): number | undefined {
   const { code, cause } = chain.at(-1) ?? {};
-  return code === 'OAUTH_RESPONSE_IS_NOT_CONFORM'
-    ? (cause as Partial<Response> | undefined)?.status
-    : undefined;
+  if (!/^OAUTH_RESPONSE_IS_NOT_(CONFORM|JSON)$/.test(String(code))) return undefined;
+  const { status } = cause as Response;
+  return status === 200 ? undefined : status;
 }
 
 /** The provider's word where it says it in `WWW-Authenticate` alone, as it may with Basic (RFC 6749 §5.2). */

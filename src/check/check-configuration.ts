@@ -25,7 +25,7 @@ export function checkConfiguration(config: Config, environment: Environment, rep
   report({
     state: demo ? 'note' : 'ok',
     check: CHECK,
-    says: `${says}; ${count(bots.length, 'bot')} in BOTS`,
+    says: `${says}; AUTH_MODE=${authMode}, ${count(bots.length, 'bot')} in BOTS`,
   });
   // Whether there is a Redis, the check of Redis says.
   const risks = risksOf(config).filter((risk) => !risk.startsWith('REDIS_URL'));

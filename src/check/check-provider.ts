@@ -1,14 +1,17 @@
 import { providerProblem } from '../authenticate/provider-errors.ts';
 import { discover } from '../authenticate/provider-metadata.ts';
 import type { Config } from '../config.ts';
+import { checkClient } from './check-client.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 
 /**
- * Asks the identity provider for its discovery document (OpenID Connect Discovery 1.0 §4), as the relay does.
+ * Asks the identity provider for its discovery document (OpenID Connect Discovery 1.0 §4), as the relay does, and
+ * then whether it knows the relay.
  * Returns where it signs users in; undefined if the document cannot be used.
  */
-export async function checkProvider({ oidc }: Config, report: Report): Promise<string | undefined> {
+export async function checkProvider(config: Config, report: Report): Promise<string | undefined> {
+  const { oidc } = config;
   const [check, about] = ['identity provider', oidc.issuer.host];
   const from = performance.now();
   try {
@@ -16,6 +19,7 @@ export async function checkProvider({ oidc }: Config, report: Report): Promise<s
     const discoveryMs = performance.now() - from;
     const says = `its discovery document came in ${Math.round(discoveryMs)} ms`;
     report({ state: 'ok', check, about, says, measured: { discoveryMs } });
+    await checkClient(config, configuration, report);
     return configuration.serverMetadata().authorization_endpoint;
   } catch (error) {
     const code = String(providerProblem(error).cause);

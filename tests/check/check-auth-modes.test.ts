@@ -76,10 +76,11 @@ const adviceOf = ({ rows }: Checked, check: string) =>
 test.each([
   ['guest', GUEST],
   ['oidc', oidcAt('http://127.0.0.1:1')],
-])('with AUTH_MODE=%s nobody needs a users file', async (_mode, environment) => {
+])('with AUTH_MODE=%s nobody needs a users file', async (mode, environment) => {
   const checked = await runCheck(['--no-messages'], checkEnvironment('http://127.0.0.1:9', environment));
   expect(checked.of('users')).toEqual([]);
   expect(checked.code).toBe(1);
+  expect(checked.of('configuration')[0]).toBe(`ok good; AUTH_MODE=${mode}, 1 bot in BOTS`);
   const password = await runCheck(['--no-messages'], checkEnvironment('http://127.0.0.1:9', NO_USERS));
   expect([password.code, password.of('users').length]).toEqual([78, 1]);
 });
@@ -218,6 +219,141 @@ describe('the identity provider', () => {
     expect(placeless.of('identity provider')).toEqual([
       'problem its discovery document cannot be had (NO_AUTHORIZATION_ENDPOINT)',
     ]);
+  });
+});
+
+describe('the client at the identity provider', () => {
+  const WRONG_ADVICE = expect.stringMatching(/OIDC_CLIENT_ID.*OIDC_CLIENT_SECRET/);
+  async function checkClient(environment: Record<string, string> = {}) {
+    provider = await startIdentityProvider('http://127.0.0.1:3000');
+    const all = { ...oidcAt(provider.issuer), ...environment };
+    return runCheck(['--no-messages'], checkEnvironment('http://127.0.0.1:9', all));
+  }
+  /** Checks against a provider that answers at its token endpoint with `listener`, and has `metadata` besides. */
+  async function checkAnswer(listener: RequestListener, metadata: object = {}) {
+    const document: Record<string, unknown> = {};
+    const issuer = await startBroken((req, res) => {
+      if (req.url === '/token') listener(req, res);
+      else res.setHeader('Content-Type', 'application/json').end(JSON.stringify(document));
+    });
+    Object.assign(document, {
+      issuer,
+      authorization_endpoint: `${issuer}/authorize`,
+      token_endpoint: `${issuer}/token`,
+      jwks_uri: `${issuer}/keys`,
+      end_session_endpoint: `${issuer}/end`,
+      backchannel_logout_supported: true,
+      ...metadata,
+    });
+    return runCheck(['--no-messages'], checkEnvironment('http://127.0.0.1:9', oidcAt(issuer)));
+  }
+  const refusing =
+    (status: number, error?: string, headers: Record<string, string> = {}): RequestListener =>
+    (_req, res) =>
+      void res
+        .writeHead(status, { 'Content-Type': 'application/json', ...headers })
+        .end(JSON.stringify(error === undefined ? {} : { error, error_description: CANARY.key }));
+
+  test('is known by its id and secret', async () => {
+    const checked = await checkClient();
+    expect(checked.of('client')).toEqual([
+      'ok its id and secret are right: the provider refuses a made-up code alone (invalid_grant)',
+    ]);
+    expect(checked.rows.find(({ check }) => check === 'client')?.about).toBe(CLIENT.id);
+    expect(provider?.asked.filter((path) => path === '/token')).toHaveLength(1);
+  });
+
+  test.each([
+    ['secret', { OIDC_CLIENT_SECRET: `${CLIENT.secret}-not` }],
+    ['id', { OIDC_CLIENT_ID: 'another' }],
+  ])('with a wrong %s is a problem', async (_what, environment) => {
+    const checked = await checkClient(environment);
+    expect(checked.of('client')).toEqual(['problem the provider does not accept it (invalid_client)']);
+    expect(adviceOf(checked, 'client')).toEqual([WRONG_ADVICE]);
+    expect(checked.code).toBe(1);
+    expect(JSON.stringify(checked)).not.toContain(CLIENT.secret);
+  });
+
+  test.each<[string, RequestListener, string]>([
+    ['may not use codes', refusing(400, 'unauthorized_client'), 'unauthorized_client'],
+    ['is refused in another word', refusing(401, 'invalid_request'), 'invalid_request'],
+    ['is refused with 401 alone', (_req, res) => res.writeHead(401).end(), 'HTTP_401'],
+    [
+      'is refused with a challenge',
+      refusing(401, undefined, { 'WWW-Authenticate': 'Basic realm="x"' }),
+      'OAUTH_WWW_AUTHENTICATE_CHALLENGE',
+    ],
+  ])('that %s is a problem', async (_what, listener, word) => {
+    const checked = await checkAnswer(listener);
+    expect(checked.of('client')).toEqual([`problem the provider does not accept it (${word})`]);
+    expect(adviceOf(checked, 'client')).toEqual([WRONG_ADVICE]);
+  });
+
+  test.each<[string, RequestListener, string]>([
+    ['is met by a fault', (_req, res) => res.writeHead(500).end(), 'HTTP_500'],
+    ['is told something else', refusing(400, 'invalid_request'), 'invalid_request'],
+    ['is told what is no word', refusing(400, `x ${CANARY.key}`), 'other'],
+    ['is hung up on', (req) => req.socket.destroy(), 'UND_ERR_SOCKET'],
+    [
+      'is given tokens for nothing',
+      (_req, res) =>
+        res
+          .setHeader('Content-Type', 'application/json')
+          .end(JSON.stringify({ access_token: CANARY.key, token_type: 'Bearer' })),
+      'tokens',
+    ],
+  ])('that %s is a note', async (_what, listener, word) => {
+    const checked = await checkAnswer(listener);
+    expect(checked.of('client')).toEqual([`note not proven: the answer to a made-up code was ${word}`]);
+    expect(adviceOf(checked, 'client')).toEqual(['Sign in once in a browser.']);
+  });
+
+  test('is asked for as the relay asks', async () => {
+    let proof = '';
+    const form: string[] = [];
+    await checkAnswer((req, res) => {
+      proof = Buffer.from(String(req.headers.authorization).replace('Basic ', ''), 'base64').toString();
+      req.setEncoding('utf8').on('data', (text: string) => form.push(text));
+      req.on('end', () => refusing(400, 'invalid_grant')(req, res));
+    });
+    expect(decodeURIComponent(proof)).toBe(`${CLIENT.id}:${CLIENT.secret}`);
+    expect(Object.fromEntries(new URLSearchParams(form.join('')))).toEqual({
+      grant_type: 'authorization_code',
+      code: expect.stringMatching(/^[\w-]{43}$/),
+      code_verifier: expect.stringMatching(/^[\w-]{43}$/),
+      redirect_uri: 'http://127.0.0.1:3000/auth/callback',
+    });
+  });
+
+  const good = refusing(400, 'invalid_grant');
+  test.each<[string, object, string[]]>([
+    ['all', { scopes_supported: ['profile', 'email', 'openid'] }, ['ok the provider has all of OIDC_SCOPES']],
+    ['not all', { scopes_supported: ['openid'] }, ['note the provider does not name profile']],
+    [
+      'no openid among',
+      { scopes_supported: ['email'] },
+      ['problem the provider does not name openid, profile'],
+    ],
+    ['nothing of', {}, []],
+    ['no list of', { scopes_supported: 'openid' }, []],
+  ])('asks for scopes: the metadata name %s them', async (_what, metadata, rows) => {
+    const checked = await checkAnswer(good, metadata);
+    expect(checked.of('scopes')).toEqual(rows);
+    for (const advice of adviceOf(checked, 'scopes')) expect(advice).toMatch(/^Look at OIDC_/);
+  });
+
+  test.each<[string, object, RegExp[]]>([
+    ['both ways', {}, []],
+    ['there', { end_session_endpoint: undefined }, [/^note .*end_session_endpoint/]],
+    ['from there', { backchannel_logout_supported: undefined }, [/^note .*back-channel logout/]],
+    [
+      'in no way',
+      { backchannel_logout_supported: false, end_session_endpoint: undefined },
+      [/^note .*end_session_endpoint/, /^note .*back-channel logout/],
+    ],
+  ])('has users signed out %s, or the check says that it has not', async (_what, metadata, rows) => {
+    const checked = await checkAnswer(good, metadata);
+    expect(checked.of('logout')).toEqual(rows.map((row) => expect.stringMatching(row)));
   });
 });
 
