@@ -172,7 +172,7 @@ function signInAtProvider(
   const callbackPath = `${auth}/callback`;
   const before = sessionBefore({ ...config.session, ...cookie, sessions, callbackPath });
   route(app, callbackPath, {
-    get: [byAddress, session, endSignIn({ ...common, before, limits: config.session })],
+    get: [byAddress, session, endSignIn({ ...common, before, sessions, limits: config.session })],
   });
   app.use([`${auth}/login`, callbackPath], letGoWhenRefused(), signInPage(`${auth}/login`));
   route(app, `${auth}/backchannel-logout`, {
