@@ -1,7 +1,10 @@
 /** Longer ones would not fit into the cookie that keeps them. */
 const MAX_LENGTH = 512;
-/** Visible ASCII without the backslash, which browsers read as a slash (WHATWG URL §4.4). */
-const PLAIN = /^\/[\x21-\x5b\x5d-\x7e]*$/;
+/**
+ * Visible ASCII without the backslash, which browsers read as a slash (WHATWG URL §4.4), and without `"`, `<` and `>`,
+ * which they always encode (§1.3): the quotes would make the cookie that keeps them twice as long.
+ */
+const PLAIN = /^\/[\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]*$/;
 /** A control character, encoded however often: decoded on the way, it could begin a header of its own. */
 const ENCODED_CONTROL = /%(?:25)*(?:[01][\da-f]|7f)/i;
 /** What may end up as a slash or as nothing at all: backslashes, invisible characters, slashes of other widths. */

@@ -66,9 +66,10 @@ export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows
       returnTo,
     }),
     async keep(req, res, flow) {
-      // Browsers send the oldest first (RFC 6265 §5.4).
-      for (const { state } of underWay(req).slice(0, -(MAX_FLOWS - 1)))
-        res.clearCookie(prefix + state, flags);
+      // Browsers send the oldest first (RFC 6265 §5.4). A browser with many tabs may have begun many at once: all of
+      // them in one answer would make a head that some proxies refuse.
+      const tooMany = underWay(req).slice(0, -(MAX_FLOWS - 1));
+      for (const { state } of tooMany.slice(0, MAX_FLOWS)) res.clearCookie(prefix + state, flags);
       res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
     },
     async take(req, res, state) {
