@@ -32,6 +32,8 @@ export interface SignInFlow {
 export interface SignInFlowsOptions {
   /** The first encrypts, all decrypt. */
   readonly secrets: readonly Secret[];
+  /** Where users are known: a sign-in ends only where it began, and no other provider gets its code. */
+  readonly realm: string;
   /** Whether the browser sees the relay over https. */
   readonly https: boolean;
 }
@@ -50,8 +52,8 @@ export interface SignInFlows {
  * those who never come back, and every instance can end what another began. The cookie is `Lax`: the identity
  * provider's redirect back comes from another site.
  */
-export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows {
-  const keys = secrets.map(keyOf) as [Uint8Array, ...Uint8Array[]];
+export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): SignInFlows {
+  const keys = secrets.map((secret) => keyOf(secret, realm)) as [Uint8Array, ...Uint8Array[]];
   const prefix = https ? '__Host-bot_relay_sign_in_' : 'bot_relay_sign_in_';
   const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: '/', secure: https };
   const cookies = new RegExp(`(?:^|;)\\s*${prefix}([\\w-]{43})=([\\w.-]+)`, 'g');
@@ -82,8 +84,8 @@ export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows
   };
 }
 
-function keyOf(secret: Secret): Uint8Array {
-  return new Uint8Array(hkdfSync('sha256', secret.open(), '', 'bot-relay sign-in', 32));
+function keyOf(secret: Secret, realm: string): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret.open(), '', `bot-relay sign-in ${realm}`, 32));
 }
 
 function encrypt(flow: SignInFlow, key: Uint8Array): Promise<string> {
