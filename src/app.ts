@@ -181,14 +181,14 @@ function signInAtProvider(
 }
 
 function signInAsGuest(app: Express, auth: string, parts: SignInParts): void {
-  const { byAddress, origin, session, limit, sessions, config } = parts;
+  const { byAddress, origin, session, bySession, limit, sessions, config } = parts;
   const newGuests = guestLimit(limit, {
     perAddress: config.guestsPerAddress,
     windowMs: config.login.windowMs,
     guestOf: newGuestOf(clientAddress),
   });
   route(app, `${auth}/guest`, {
-    post: [byAddress, origin, session, newGuests, guest(sessions, config.session)],
+    post: [byAddress, origin, session, bySession, newGuests, guest(sessions, config.session)],
   });
 }
 
