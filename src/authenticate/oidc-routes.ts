@@ -3,6 +3,7 @@ import { Problem } from '../errors.ts';
 import { beginSession, endWithCookie, stored } from './begin-session.ts';
 import type { IdentityProvider } from './identity-provider.ts';
 import { invalidLogoutToken, readLogoutToken } from './logout-token.ts';
+import { queryOf } from './query-of.ts';
 import { localPath } from './return-to.ts';
 import type { SessionBefore } from './session-before.ts';
 import type { SessionLimits } from './session-data.ts';
@@ -108,12 +109,6 @@ export function backchannelLogout({ provider, sessions, once }: BackchannelLogou
     if (!isNew) throw invalidLogoutToken('replayed');
     res.status(200).end();
   };
-}
-
-/** The query as it came, its `?` with it. */
-function queryOf({ url }: Request): string {
-  const at = url.indexOf('?');
-  return at < 0 ? '' : url.slice(at);
 }
 
 /** A redirect without a body: nothing that came is written into a page. */

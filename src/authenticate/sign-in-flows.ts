@@ -10,6 +10,9 @@ const MAX_SECONDS = 600;
 /** Sign-ins that one browser may have under way: more cookies would not fit into a request. */
 const MAX_FLOWS = 5;
 
+/** What the name of a sign-in's cookie begins with, behind `__Host-` where the relay is seen over https. */
+export const SIGN_IN_COOKIE = 'bot_relay_sign_in_';
+
 const flowSchema = z.object({
   state: z.string(),
   nonce: z.string(),
@@ -54,7 +57,7 @@ export interface SignInFlows {
  */
 export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): SignInFlows {
   const keys = secrets.map((secret) => keyOf(secret, realm)) as [Uint8Array, ...Uint8Array[]];
-  const prefix = https ? '__Host-bot_relay_sign_in_' : 'bot_relay_sign_in_';
+  const prefix = (https ? '__Host-' : '') + SIGN_IN_COOKIE;
   const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: '/', secure: https };
   const cookies = new RegExp(`(?:^|;)\\s*${prefix}([\\w-]{43})=([\\w.-]+)`, 'g');
   const underWay = (req: Request) =>
