@@ -12,7 +12,7 @@ import { loginAttempts } from './authenticate/login-attempts.ts';
 import { LOGOUT_TOKEN_LIFE_MS } from './authenticate/logout-token.ts';
 import { backchannelLogout, endSignIn, farewell, startSignIn } from './authenticate/oidc-routes.ts';
 import { accountOf, login } from './authenticate/password-login.ts';
-import { letGoWhenRefused, requireSession, useSession } from './authenticate/require-session.ts';
+import { extendSession, letGoWhenRefused, requireSession } from './authenticate/require-session.ts';
 import { sessionBefore } from './authenticate/session-before.ts';
 import { liveSessionKey } from './authenticate/session-data.ts';
 import { logout, logoutAll, showSession } from './authenticate/session-routes.ts';
@@ -72,6 +72,8 @@ export interface Parts extends Stores {
   readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
   /** Kept only if somebody can read them. */
   readonly metrics?: Metrics | undefined;
+  /** Pages to serve besides, by their paths below the base path. */
+  readonly pages?: readonly { readonly path: string; readonly handler: RequestHandler }[] | undefined;
 }
 
 /** The stages in the order in which a request meets them. */
@@ -112,6 +114,9 @@ export function createApp(parts: Parts): Express {
 
   authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
   message(app, parts, { byAddress, origin, session, bySession });
+  // Last, so that no message has to pass them.
+  for (const { path, handler } of parts.pages ?? [])
+    route(app, config.basePath + path, { get: [byAddress, handler] });
 
   app.use(byAddress, notFound());
   app.use(letGoWhenRefused());
@@ -207,7 +212,7 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       requireSession(),
       openMessage(open),
       bySession,
-      useSession({ sessions, limits, watch }),
+      extendSession({ sessions, limits, watch }),
       allowedBot(config.bots),
       streamCap(streams, config.maxStreamsPerSession),
       jsonBody({ maxBytes: config.maxBodyBytes, timeoutMs: BODY_TIMEOUT_MS }),

@@ -28,7 +28,7 @@ export const PROBLEMS = {
   upstream_key_rejected: { status: 502, title: 'The bot service rejected the relay' },
   upstream_bad_response: { status: 502, title: 'The bot service answered with something else than a stream' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
-  identity_provider_unavailable: { status: 503, title: 'The identity provider could not be reached' },
+  identity_provider_unavailable: { status: 503, title: 'Nobody can sign in right now' },
   draining: { status: 503, title: 'The relay is shutting down' },
   upstream_timeout: { status: 504, title: 'The bot service did not answer in time' },
 

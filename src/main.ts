@@ -146,6 +146,7 @@ async function run(config: Config, signIn: SignIn, logger: Logger): Promise<void
     bots,
     open: openMessages(),
     lifecycle: createLifecycle(),
+    pages: demo?.chatPages(config),
   };
   if (metrics) countSessionOperations(parts.sessions, metrics);
   // Before the relay listens and until it has stopped, so that its start and its end can be seen.

@@ -111,7 +111,10 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
         });
         const claims = await claimsOf(tokens);
         if (!isAllowed(claims, requiredClaim)) {
-          throw new Problem('not_allowed', 'You are signed in, but your account may not use this.');
+          throw new Problem(
+            'not_allowed',
+            'The identity provider knows you, but your account may not use this.',
+          );
         }
         const { sid } = claims;
         const provider = {

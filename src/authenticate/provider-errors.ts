@@ -29,17 +29,23 @@ export function providerProblem(error: unknown): Problem {
   }
   const isRefusal = typeof said === 'string' && !NOT_THE_USERS.test(said);
   if (isRefusal || (NOT_TRUSTED.test(String(code)) && !isNoAnswer(chain))) {
-    return new Problem('sign_in_failed', 'The sign-in did not come to its end; try again.', { cause });
+    return new Problem('sign_in_failed', 'The answer of the identity provider was not accepted; try again.', {
+      cause,
+    });
   }
   return providerUnavailable(cause);
 }
 
 /** The problem where the identity provider, or what it says of itself, cannot be had; `cause` is one word for the log. */
 export function providerUnavailable(cause: unknown): Problem {
-  return new Problem('identity_provider_unavailable', 'Nobody can sign in right now; try again.', {
-    retryAfter: 5,
-    cause,
-  });
+  return new Problem(
+    'identity_provider_unavailable',
+    'The identity provider does not answer as it should; try again.',
+    {
+      retryAfter: 5,
+      cause,
+    },
+  );
 }
 
 /** An error, what caused it, and so on. What is no error, such as a body that came, ends the chain. */

@@ -25,7 +25,7 @@ export function rememberSession(req: Request, res: Response, { user }: SignedIn)
   res.locals.session = { id: sessionKey(req.sessionID), user };
 }
 
-export interface UseSessionOptions {
+export interface ExtendSessionOptions {
   readonly sessions: SessionStore;
   readonly limits: SessionLimits;
   readonly watch: SessionWatch;
@@ -37,8 +37,8 @@ export interface UseSessionOptions {
  * asks whether the session still lives: a logout before this is seen here, and one after it ends the open message.
  * @throws Problem `unauthenticated` if it does not, or `session_store_unavailable`
  */
-export function useSession({ sessions, limits, watch }: UseSessionOptions): RequestHandler {
-  return async function useSession(req, res, next) {
+export function extendSession({ sessions, limits, watch }: ExtendSessionOptions): RequestHandler {
+  return async function extendSession(req, res, next) {
     const session = req.session as SignedIn;
     letGoOfSession(req);
     const wanted = extendedIdleLimit(session, limits, Date.now());

@@ -16,7 +16,7 @@ afterEach(() => oidc.close());
 
 function expectUnavailable(answer: Answer): void {
   const { detail } = expectProblem(answer, 503, 'identity_provider_unavailable');
-  expect(detail).toBe('Nobody can sign in right now; try again.');
+  expect(detail).toBe('The identity provider does not answer as it should; try again.');
   expect(answer.headers['retry-after']).toBe('5');
   expect(JSON.stringify(answer)).not.toContain(new URL(oidc.provider.issuer).host);
 }

@@ -73,7 +73,7 @@ describe('a user without the required claim', () => {
     const page = await browser.comeBack(back, NAVIGATION);
     expect(page).toMatchObject({ status: 403, headers: { 'content-type': 'text/html; charset=utf-8' } });
     expect(page.headers).not.toHaveProperty('retry-after');
-    expect(page.body).toContain('You are signed in, but your account may not use this.');
+    expect(page.body).toContain('The identity provider knows you, but your account may not use this.');
     const [, link = '', words] = /<a href="([^"]*)">([^<]*)<\/a>/.exec(page.body) ?? [];
     expect([link, words]).toEqual([
       '/auth/login?returnTo=%2Fchat&amp;prompt=login',

@@ -36,15 +36,15 @@ describe('the banner of the demo', () => {
       const banner = demoBanner(BASE, mode);
       expect(banner).toMatch(/^\n {2}bot-relay is running in demo mode: http:\/\/localhost:3000\/chat-api\n/);
       expect(banner).not.toMatch(/password|demo \/ demo|undefined/);
-      expect(banner).toMatch(/message\/sse\n\n$/);
+      expect(banner).toContain(`  Open ${BASE}/ in a browser`);
+      expect(banner).toMatch(/[^\n]\n\n$/);
     }
   });
 
-  test('for an identity provider says which page to open, and what to register there', () => {
+  test('for an identity provider says what to register there, and has no commands, since a browser must sign in', () => {
     const banner = demoBanner(BASE, 'oidc');
-    expect(banner).toContain(`Open ${BASE}/auth/login in a browser`);
     expect(banner).toContain(`${BASE}/auth/callback must be registered`);
-    expect(commandsIn(banner)).toEqual([expect.stringContaining("-b 'bot_relay_session=VALUE'")]);
+    expect(commandsIn(banner)).toEqual([]);
   });
 
   testWithCurl('for guests has two commands that work as they are', async () => {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { describeWithChromium, openTab, startChromium, type Tab } from '../support/chromium.ts';
+import { describeInChromium, openTab, type StrictTab, startChromium } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Front, startFront } from '../support/front.ts';
 import { CLIENT, type IdentityProviderServer, startIdentityProvider } from '../support/identity-provider.ts';
@@ -35,9 +35,9 @@ let answering: Socket[];
 declare const window: PageWindow;
 declare const location: { assign(url: string): void };
 
-describeWithChromium('in a real browser', () => {
+describeInChromium('in a real browser', () => {
   beforeAll(async () => {
-    browser = await startChromium();
+    browser = (await startChromium()).browser;
   });
   afterAll(() => browser.close());
 
@@ -187,7 +187,7 @@ describeWithChromium('in a real browser', () => {
     await beginSignIn(page, '/deep?x=1');
     await page.click('text=Cancel');
     await page.waitForURL(`${origin}/auth/callback?**`);
-    expect(await page.textContent('main')).toContain('The sign-in was cancelled.');
+    expect(await page.textContent('main')).toContain('The sign-in was cancelled, or');
     await look(page, 'cancelled');
     await page.getByRole('link', { name: 'Try again' }).click();
     await signInAs(page, 'ada');
@@ -201,7 +201,7 @@ describeWithChromium('in a real browser', () => {
     await page.goto(`${origin}/`);
     await beginSignIn(page, '/deep?x=1');
     await page.waitForURL(`${origin}/auth/login?**`);
-    expect(await page.textContent('h1')).toBe('The identity provider could not be reached');
+    expect(await page.textContent('h1')).toBe('Nobody can sign in right now');
     await look(page, 'provider-down');
     // The style is not kept out by the policy.
     const style = 'getComputedStyle(document.documentElement).colorScheme';
@@ -252,7 +252,7 @@ async function signInAs(page: Page, name: string): Promise<void> {
   if (await consent.count()) await page.click('button[type=submit]');
 }
 
-async function signedIn(name: string): Promise<Tab> {
+async function signedIn(name: string): Promise<StrictTab> {
   const tab = await openTab(context, origin);
   await tab.page.goto(`${origin}/`);
   await beginSignIn(tab.page, '/');

@@ -65,6 +65,8 @@ export async function startFront({ identity, buffers, tamper, answer }: FrontOpt
         if (!buffers) {
           res.writeHead(response.statusCode as number, head).flushHeaders();
           response.pipe(res);
+          // An answer that is cut is cut here, too.
+          response.once('close', () => response.complete || res.socket?.destroySoon());
           return;
         }
         const body = await buffer(response);

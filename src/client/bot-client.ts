@@ -1,0 +1,129 @@
+import { answerOf, baseOf, caller, streamOf } from './calls.ts';
+import { type MessageState, type MessageStream, messageStream } from './message-stream.ts';
+import { RelayError } from './relay-error.ts';
+import { sessionEras } from './session-eras.ts';
+
+export type { MessageState, MessageStream } from './message-stream.ts';
+export type { BotEvent } from './read-events.ts';
+export { RelayError } from './relay-error.ts';
+
+/** Three times what the relay lets a stream be silent. */
+const SILENCE_MS = 45_000;
+
+/** The bot service's own settings, but for the key. */
+export interface BotClientOptions {
+  /** The relay, with its base path: `https://chat.example.com`, `/chat-api`, or empty for the page's own origin. */
+  readonly baseUrl: string;
+  readonly namespace: string;
+  readonly botProviderName: string;
+  /** A stream in which nothing comes for so long, in ms, is dead: at least twice the relay's `HEARTBEAT_MS`. */
+  readonly silenceMs?: number;
+  /** In place of the global `fetch`. */
+  readonly fetch?: typeof fetch;
+}
+
+/** Whose session it is and how long it lasts (ISO 8601). */
+export interface Session {
+  readonly user: { readonly id: string; readonly name: string };
+  readonly idleExpiresAt: string;
+  readonly absoluteExpiresAt: string;
+}
+
+export interface SendOptions {
+  /** Stops the message, and with it the bot's run. */
+  readonly signal?: AbortSignal;
+  readonly onState?: (state: MessageState) => void;
+}
+
+/** One bot behind the relay. Dispatches `signed-out` once when the session turns out to be over. */
+export interface BotClient extends EventTarget {
+  /** A message as the bot takes it, or its text alone. It is sent when its answer is read. */
+  send(message: string | object, options?: SendOptions): MessageStream;
+  /** With `AUTH_MODE=password`. @throws RelayError */
+  signIn(username: string, password: string): Promise<Session>;
+  /** With `AUTH_MODE=guest`. @throws RelayError */
+  signInAsGuest(): Promise<Session>;
+  /** With `AUTH_MODE=oidc`: where to send the browser, `location.assign(client.signInUrl('/chat'))`. */
+  signInUrl(returnTo: string): string;
+  /** The session there is; undefined if there is none. @throws RelayError */
+  session(): Promise<Session | undefined>;
+  /** With `AUTH_MODE=oidc`, `logoutUrl` is where to send the browser next, if it is not null. @throws RelayError */
+  signOut(): Promise<{ readonly logoutUrl: string | null }>;
+}
+
+/** A client of one bot, for browsers and for Node, where it keeps the session cookie itself. */
+export function createBotClient(options: BotClientOptions): BotClient {
+  const { namespace, botProviderName, silenceMs = SILENCE_MS } = options;
+  const path = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/message/sse`;
+  const call = caller(options);
+  // With the era, so that who signs in next does not go on in the conversation of who was there before.
+  const channel = randomId();
+  const client = new EventTarget();
+  const { now, begin, learn } = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
+  async function signInBy(way: string, body?: { body: string }): Promise<Session> {
+    const session = await answerOf<Session>(call(`/auth/${way}`, { method: 'POST', ...body }));
+    begin();
+    return session;
+  }
+  return Object.assign(client, {
+    send(message: string | object, options: SendOptions = {}) {
+      // Now, since the caller may change the object later: a stream is resumed with the body that was sent.
+      const body = JSON.stringify(
+        typeof message === 'string' ? textMessage(`${channel}-${now()}`, message) : message,
+      );
+      let asked = now();
+      return messageStream({
+        ...options,
+        silenceMs,
+        async post(signal, lastEventId) {
+          asked = now();
+          const response = await streamOf(call(path, { method: 'POST', body, lastEventId, signal }));
+          learn(true, asked);
+          return response;
+        },
+        onError: (error) => isSignedOut(error) && learn(false, asked),
+      });
+    },
+    signIn: (username: string, password: string) =>
+      signInBy('login', { body: JSON.stringify({ username, password }) }),
+    signInAsGuest: () => signInBy('guest'),
+    signInUrl: (returnTo: string) => `${baseOf(options)}/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
+    async session() {
+      const asked = now();
+      const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
+      learn(!!session, asked, false);
+      return session;
+    },
+    async signOut() {
+      const asked = now();
+      const goodbye = await answerOf<Goodbye>(call('/auth/logout', { method: 'POST' })).catch(
+        unlessSignedOut,
+      );
+      learn(false, asked);
+      return { logoutUrl: goodbye?.logoutUrl ?? null };
+    },
+  });
+}
+
+/** What a sign-out answers: nothing, but with `AUTH_MODE=oidc`. */
+type Goodbye = { readonly logoutUrl: string | null } | undefined;
+
+/** Whether the relay says that there is no session any more. */
+function isSignedOut(error: unknown): boolean {
+  return error instanceof RelayError && (error.code === 'unauthenticated' || error.code === 'session_ended');
+}
+
+/** Undefined for a call that says so. @throws all other errors */
+function unlessSignedOut(error: unknown): undefined {
+  if (!isSignedOut(error)) throw error;
+}
+
+/** A message in the form that bots take. */
+function textMessage(customChannelId: string, text: string) {
+  return { customChannelId, customMessageId: randomId(), text, action: 'NONE' };
+}
+
+/** 128 random bits; `crypto.randomUUID` is there on https pages only. */
+function randomId(): string {
+  return crypto.getRandomValues(new Uint32Array(4)).join('-');
+}

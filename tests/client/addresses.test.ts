@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
+import { readAll } from '../support/client-pair.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
+import { startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+let upstream: RawUpstream;
+let relay: TestRelay | undefined;
+beforeEach(async () => {
+  upstream = await startRawUpstream((socket) => void socket.write(wholeStream('data: 1\n\n')));
+});
+afterEach(async () => {
+  await relay?.close();
+  relay = undefined;
+  await upstream.close();
+});
+
+async function tryAll(options: BotClientOptions): Promise<void> {
+  const client = createBotClient(options);
+  await client.signIn(USER.name, USER.password);
+  expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ data: 1 }], error: undefined });
+  expect(await client.session()).toMatchObject({ user: { name: USER.name } });
+  await client.signOut();
+  expect(await client.session()).toBeUndefined();
+}
+
+describe('baseUrl may be', () => {
+  const absolute: [string, string, string][] = [
+    ['an origin', '', ''],
+    ['an origin with a slash at its end', '', '/'],
+    ['an origin with a base path', '/chat-api', '/chat-api'],
+    ['an origin with a base path and slashes at its end', '/chat-api', '/chat-api//'],
+  ];
+  test.each(absolute)('%s', async (_, BASE_PATH, end) => {
+    relay = await startRelay(upstream.url, { BASE_PATH });
+    await tryAll({ baseUrl: relay.url + end, namespace: 'acme', botProviderName: 'helper' });
+  });
+
+  const relative: [string, string, string][] = [
+    ['a base path of the page’s origin', '/chat-api', '/chat-api'],
+    ['a base path with a slash at its end', '/chat-api', '/chat-api/'],
+    ['nothing: the page’s origin', '', ''],
+    ['a slash: the page’s origin', '', '/'],
+  ];
+  test.each(relative)('%s', async (_, BASE_PATH, baseUrl) => {
+    relay = await startRelay(upstream.url, { BASE_PATH });
+    const { url } = relay;
+    await tryAll({
+      baseUrl,
+      namespace: 'acme',
+      botProviderName: 'helper',
+      // What a page does with a path. One with two slashes before it would name a host.
+      fetch: (path, init) => fetch(new URL(String(path), `${url}/page/of/it`), init),
+    });
+  });
+});
+
+describe('the names of the namespace and the bot', () => {
+  test('reach the bot service whatever is in them', async () => {
+    relay = await startRelay(upstream.url, { BOTS: '*/*' });
+    const [namespace, botProviderName] = ['ä & b+c', 'what?is#this=100 🦊'];
+    await tryAll({ baseUrl: relay.url, namespace, botProviderName });
+    const path = /^POST \/generic\/ns\/([^/?#]+)\/bot-provider\/([^/?#]+)\/message\/sse HTTP/;
+    const names = path.exec(upstream.requests[0]?.requestLine ?? '')?.slice(1);
+    expect(names?.map(decodeURIComponent)).toEqual([namespace, botProviderName]);
+  });
+
+  test('stay one segment each', async () => {
+    const settings = { namespace: 'a/../b', botProviderName: '%2F' };
+    await readAll(createBotClient({ baseUrl: upstream.url, ...settings }).send('hi'));
+    expect(upstream.requests[0]?.requestLine).toBe(
+      'POST /generic/ns/a%2F..%2Fb/bot-provider/%252F/message/sse HTTP/1.1',
+    );
+  });
+});
+
+test("a fetch of the caller's is used for every call, with the page's cookies and a way to stop it", async () => {
+  relay = await startRelay(upstream.url);
+  const { url } = relay;
+  const calls: [string, string | undefined, boolean][] = [];
+  await tryAll({
+    baseUrl: '/x',
+    namespace: 'acme',
+    botProviderName: 'helper',
+    fetch(input, init) {
+      calls.push([String(input), init?.credentials, init?.signal instanceof AbortSignal]);
+      return fetch(url + String(input).slice(2), init);
+    },
+  });
+  expect(calls).toEqual([
+    ['/x/auth/login', 'include', false],
+    ['/x/generic/ns/acme/bot-provider/helper/message/sse', 'include', true],
+    ['/x/auth/session', 'include', false],
+    ['/x/auth/logout', 'include', false],
+    ['/x/auth/session', 'include', false],
+  ]);
+});

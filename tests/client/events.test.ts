@@ -1,0 +1,207 @@
+import { ReadableStream as NodeStream } from 'node:stream/web';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { createBotClient } from '../../src/client/bot-client.ts';
+import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
+import { until } from '../support/pair.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+
+const TEXT = [
+  'event: delta\ndata: {"text":"hé 🦊"}\nid: a-1\n\n',
+  ': a comment\n\n',
+  'data: no JSON: 🦊\n\n',
+  'data: [1,\r\ndata: 2]\r\n\r\n',
+  'data:42\r\n\r\n',
+  'event: empty\ndata\n\n',
+  'event: no data, no event\n\n',
+].join('');
+const EVENTS = [
+  { event: 'delta', data: { text: 'hé 🦊' }, id: 'a-1' },
+  { event: 'message', data: 'no JSON: 🦊', id: undefined },
+  { event: 'message', data: [1, 2], id: undefined },
+  { event: 'message', data: 42, id: undefined },
+  { event: 'empty', data: '', id: undefined },
+];
+
+let pair: ClientPair | undefined;
+afterEach(async () => {
+  await pair?.close();
+  pair = undefined;
+});
+
+/** A client whose answers come in exactly these pieces. */
+function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>, silenceMs = 45_000) {
+  const answer = () => {
+    const headers = { 'Content-Type': 'text/event-stream' };
+    return Promise.resolve(new Response(NodeStream.from(pieces()) as BodyInit, { headers }));
+  };
+  return createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
+}
+
+describe('the events of an answer', () => {
+  test('come in order with kind, data and id: JSON parsed, other text kept', async () => {
+    pair = await startClientPair((socket) => void socket.write(wholeStream(TEXT)));
+    expect(await readAll(pair.client.send('hi'))).toEqual({ events: EVENTS, error: undefined });
+  });
+
+  test('are the same byte by byte through the relay', async () => {
+    pair = await startClientPair(async (socket) => {
+      socket.write(STREAM_HEAD);
+      for (const byte of Buffer.from(TEXT)) {
+        socket.write(chunk(Buffer.from([byte])));
+        await new Promise(setImmediate);
+      }
+      socket.write(LAST_CHUNK);
+    });
+    expect((await readAll(pair.client.send('hi'))).events).toEqual(EVENTS);
+  });
+
+  test.each([
+    ['as it is', TEXT],
+    ['with CRLF', TEXT.replace(/\r?\n/g, '\r\n')],
+    ['with CR', TEXT.replace(/\r?\n/g, '\r')],
+    ['with a BOM', `\uFEFF${TEXT}`],
+  ])('are the same wherever the stream is split, %s', async (_, text) => {
+    const bytes = Buffer.from(`${text}\n`);
+    for (let at = 0; at <= bytes.length; at++) {
+      const client = clientOf(() => [bytes.subarray(0, at), bytes.subarray(at)]);
+      expect([at, (await readAll(client.send('hi'))).events]).toEqual([at, EVENTS]);
+    }
+    const client = clientOf(() => Array.from(bytes, (byte) => Uint8Array.of(byte)));
+    expect((await readAll(client.send('hi'))).events).toEqual(EVENTS);
+  });
+
+  test('come one by one, as they are written', async () => {
+    const toWrite = ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n'];
+    let writeNext = () => {};
+    pair = await startClientPair((socket) => {
+      socket.write(STREAM_HEAD);
+      writeNext = () => {
+        const next = toWrite.shift();
+        socket.write(next ? chunk(next) : LAST_CHUNK);
+      };
+      writeNext();
+    });
+    // The next is not written before this one has been read.
+    const { events } = await readAll(pair.client.send('hi'), () => writeNext());
+    expect(events.map(({ data }) => data)).toEqual([1, 2, 3]);
+  });
+
+  test('do not include one that is not whole at the end', async () => {
+    const client = clientOf(() => [Buffer.from('data: 1\n\ndata: 2\nid: b\n')]);
+    expect(await readAll(client.send('hi'))).toEqual({
+      events: [{ event: 'message', data: 1, id: undefined }],
+      error: undefined,
+    });
+  });
+
+  test('are none where there is nothing', async () => {
+    const client = clientOf(() => []);
+    expect(await readAll(client.send('hi'))).toEqual({ events: [], error: undefined });
+  });
+});
+
+describe('silence', () => {
+  const HEARTBEAT_MS = 50;
+  const SILENCE_MS = 500;
+
+  test('that heartbeats break is none, and makes no events', async () => {
+    let beats = 0;
+    /** Counts what comes between the events. */
+    const counted: typeof fetch = async (url, init) => {
+      const response = await fetch(url, init);
+      const [mine, counted] = (response.body as ReadableStream<Uint8Array>).tee();
+      void (async () => {
+        for await (const bytes of counted as unknown as AsyncIterable<Uint8Array>)
+          if (Buffer.from(bytes).equals(Buffer.from(':\n'))) beats++;
+      })();
+      return new Response(mine, response);
+    };
+    pair = await startClientPair(
+      async (socket) => {
+        socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
+        await until(() => beats * HEARTBEAT_MS > 2 * SILENCE_MS);
+        socket.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
+      },
+      { HEARTBEAT_MS: String(HEARTBEAT_MS) },
+      { silenceMs: SILENCE_MS, fetch: counted },
+    );
+    const { events, error } = await readAll(pair.client.send('hi'));
+    expect(error).toBeUndefined();
+    expect(events.map(({ data }) => data)).toEqual([1, 2]);
+  });
+
+  test('ends the message with connection_silent, and the run', async () => {
+    let closed = false;
+    pair = await startClientPair(
+      (socket) => {
+        socket.once('close', () => {
+          closed = true;
+        });
+        socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
+      },
+      { HEARTBEAT_MS: '0' },
+      { silenceMs: 200 },
+    );
+    const stream = pair.client.send('hi');
+    const { events, error } = await readAll(stream);
+    expect(events).toHaveLength(1);
+    expect(error).toMatchObject({
+      name: 'RelayError',
+      code: 'connection_silent',
+      status: 0,
+      requestId: stream.requestId,
+    });
+    await until(() => closed);
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('is not what a slow reader takes between two events', async () => {
+    const silenceMs = 200;
+    let read = 0;
+    pair = await startClientPair(
+      async (socket) => {
+        socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\ndata: 2\n\n')]));
+        await until(() => read === 2);
+        socket.write(Buffer.concat([chunk('data: 3\n\n'), Buffer.from(LAST_CHUNK)]));
+      },
+      { HEARTBEAT_MS: '0' },
+      { silenceMs },
+    );
+    const { events, error } = await readAll(pair.client.send('hi'), async () => {
+      await sleep(2 * silenceMs);
+      read++;
+    });
+    expect(error).toBeUndefined();
+    expect(events).toHaveLength(3);
+  });
+
+  test('is not what a page does not hear because it is busy', async () => {
+    const silenceMs = 100;
+    const client = clientOf(async function* () {
+      yield Buffer.from('data: 1\n\n');
+      await new Promise<void>((resolve) => {
+        setTimeout(() => {
+          // What came meanwhile is read when the page has time again, behind the timers that are due.
+          setImmediate(() => setTimeout(resolve));
+          const from = performance.now();
+          while (performance.now() - from < 3 * silenceMs);
+          // By then the page waits for it.
+        }, 20);
+      });
+      yield Buffer.from('data: 2\n\n');
+    }, silenceMs);
+    const { events, error } = await readAll(client.send('hi'));
+    expect(error).toBeUndefined();
+    expect(events).toHaveLength(2);
+  });
+
+  test('may be allowed to last for ever', async () => {
+    const client = clientOf(async function* () {
+      yield Buffer.from('data: 1\n\n');
+      await sleep(100);
+      yield Buffer.from('data: 2\n\n');
+    }, Number.POSITIVE_INFINITY);
+    expect(await readAll(client.send('hi'))).toMatchObject({ events: { length: 2 }, error: undefined });
+  });
+});

@@ -1,0 +1,222 @@
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { buildSync } from 'esbuild';
+import type * as Client from '../../src/client/bot-client.ts';
+import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
+import { type Front, startFront } from '../support/front.ts';
+import { until } from '../support/pair.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawUpstream,
+  STREAM_HEAD,
+  startRawUpstream,
+  wholeStream,
+} from '../support/raw-upstream.ts';
+import { startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+const PAGE =
+  '<!doctype html><html lang="en"><title>Page</title><script type="module" src="/page.js"></script>';
+const CSP = "default-src 'none'; script-src 'self'; connect-src 'self'";
+const begun = (text: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]);
+
+/** What the page's script puts there. */
+type Page = typeof globalThis & { botRelay: typeof Client; client: Client.BotClient; signOuts: number };
+
+/** A script that has the client, and one client of the page's own origin. */
+function pageScript(): string {
+  const { outputFiles } = buildSync({
+    stdin: {
+      contents: `
+        import * as botRelay from './bot-client.ts';
+        const client = botRelay.createBotClient({ baseUrl: '', namespace: 'acme', botProviderName: 'helper' });
+        Object.assign(globalThis, { botRelay, client, signOuts: 0 });
+        client.addEventListener('signed-out', () => signOuts++);
+      `,
+      resolveDir: fileURLToPath(new URL('../../src/client', import.meta.url)),
+    },
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    write: false,
+  });
+  return outputFiles[0]?.text ?? '';
+}
+
+describeInChromium('the client in a page of the relay’s own origin', () => {
+  let chromium: Chromium;
+  let front: Front;
+  let upstream: RawUpstream;
+  let relay: TestRelay;
+  let tab: Tab;
+  /** Tells what has come to the page so far. */
+  const heard: string[] = [];
+  const resumes: string[] = [];
+
+  beforeAll(async () => {
+    const script = pageScript();
+    front = await startFront({
+      answer(req, res) {
+        const body = { '/': PAGE, '/page.js': script }[req.url ?? ''];
+        if (body === undefined) return false;
+        const type = req.url === '/' ? 'text/html; charset=utf-8' : 'text/javascript';
+        res.writeHead(200, { 'Content-Type': type, 'Content-Security-Policy': CSP }).end(body);
+        return true;
+      },
+    });
+    upstream = await startRawUpstream(async (socket, { body, all }) => {
+      const { text } = JSON.parse(String(body)) as { text: string };
+      const [lastEventId] = all('last-event-id');
+      const heardBefore = heard.length;
+      // What is cut at once behind an event can reach the page before that event: browsers drop what was not read.
+      const isHeard = () => until(() => heard.length > heardBefore);
+      if (text === 'words') {
+        socket.write(begun('event: word\nid: w-1\ndata: {"say":"hé 🦊"}\n\n'));
+        await isHeard();
+        socket.write(Buffer.concat([chunk('data: no JSON\n\n'), Buffer.from(LAST_CHUNK)]));
+      } else if (text === 'lost') {
+        socket.write(begun('data: 1\n\ndata: {"half'));
+        await isHeard();
+        socket.end();
+      } else if (text === 'broken') socket.end(begun('data: 1\n\n'));
+      else if (text === 'resumed' && lastEventId === undefined) {
+        socket.write(begun('retry: 1\nid: é-1\ndata: 1\n\n'));
+        await isHeard();
+        socket.end();
+      } else if (text === 'resumed') {
+        resumes.push(Buffer.from(lastEventId ?? '', 'latin1').toString('utf8'));
+        socket.write(wholeStream('id: é-2\ndata: 2\n\n'));
+      } else socket.write(begun('data: 1\n\n'));
+    });
+    relay = await startRelay(upstream.url, { PUBLIC_URL: front.url });
+    front.leadTo(relay.port);
+    chromium = await startChromium();
+    tab = await chromium.open(`${front.url}/`);
+    await tab.page.exposeFunction('hear', (what: string) => void heard.push(what));
+    await tab.page.waitForFunction('globalThis.client');
+  }, 60_000);
+  afterEach(() => expect(tab.complaints).toEqual([]));
+  afterAll(async () => {
+    await chromium?.close();
+    await relay?.close();
+    await upstream?.close();
+    await front?.close();
+  }, 60_000);
+
+  const signIn = () =>
+    tab.page.evaluate(async ({ name, password }) => {
+      const { client } = globalThis as Page;
+      return client.signIn(name, password);
+    }, USER);
+  /** Sends a message and reads it to its end. */
+  const ask = (text: string) =>
+    tab.page.evaluate(async (text) => {
+      const { client, hear } = globalThis as Page & { hear: (what: string) => Promise<void> };
+      const states: string[] = [];
+      const events: unknown[] = [];
+      const stream = client.send(text, { onState: (state) => void states.push(state) });
+      let error: Partial<Client.RelayError> | undefined;
+      try {
+        for await (const event of stream) {
+          events.push(event);
+          await hear(String((event.data as { say?: string }).say ?? event.data));
+        }
+      } catch (thrown) {
+        const { name, code, status, requestId } = thrown as Client.RelayError;
+        error = { name, code, status, requestId };
+      }
+      return { states, events, error, requestId: stream.requestId };
+    }, text);
+
+  test('signs in, tells whose session it is, and keeps a wrong password out', async () => {
+    const before = await tab.page.evaluate(async ({ name }) => {
+      const { client } = globalThis as Page;
+      const wrong = await client.signIn(name, 'wrong').catch(({ code, status }) => ({ code, status }));
+      return { session: await client.session(), wrong };
+    }, USER);
+    expect(before).toEqual({
+      session: undefined,
+      wrong: { code: 'invalid_credentials', status: 401 },
+    });
+    expect(await signIn()).toMatchObject({ user: { name: USER.name } });
+    const session = await tab.page.evaluate(() => (globalThis as Page).client.session());
+    expect(session).toMatchObject({ user: { name: USER.name } });
+  });
+
+  test('reads the events as they come', async () => {
+    await signIn();
+    const { states, events, error, requestId } = await ask('words');
+    expect(error).toBeUndefined();
+    expect(states).toEqual(['streaming', 'done']);
+    expect(requestId).toMatch(/./);
+    expect(events).toEqual([
+      { event: 'word', data: { say: 'hé 🦊' }, id: 'w-1' },
+      { event: 'message', data: 'no JSON', id: undefined },
+    ]);
+  });
+
+  test('tells a broken answer from a whole one', async () => {
+    await signIn();
+    const broken = await ask('broken');
+    expect(broken.error).toEqual({
+      name: 'RelayError',
+      code: 'upstream_stream_broken',
+      status: 502,
+      requestId: broken.requestId,
+    });
+    const lost = await ask('lost');
+    expect(lost).toMatchObject({ events: { length: 1 }, error: { code: 'connection_lost', status: 0 } });
+  });
+
+  test('resumes a stream with ids', async () => {
+    await signIn();
+    const { states, events, error } = await ask('resumed');
+    expect(error).toBeUndefined();
+    expect(events).toMatchObject([{ data: 1 }, { data: 2 }]);
+    expect(states).toEqual(['streaming', 'waiting', 'streaming', 'done']);
+    expect(resumes).toEqual(['é-1']);
+  });
+
+  test('stops the run, by the signal and by leaving the loop', async () => {
+    await signIn();
+    for (const way of ['abort', 'break']) {
+      const asked = upstream.requests.length;
+      const sockets = new Set(upstream.sockets.filter(({ closed }) => closed));
+      const thrown = await tab.page.evaluate(async (way) => {
+        const { client } = globalThis as Page;
+        const stop = new AbortController();
+        try {
+          for await (const _ of client.send('for ever', { signal: stop.signal })) {
+            if (way === 'break') break;
+            stop.abort();
+          }
+        } catch (error) {
+          return (error as Error).name;
+        }
+        return 'nothing';
+      }, way);
+      expect(thrown).toBe(way === 'abort' ? 'AbortError' : 'nothing');
+      expect(upstream.requests).toHaveLength(asked + 1);
+      await until(() => upstream.sockets.some((socket) => socket.closed && !sockets.has(socket)));
+    }
+  });
+
+  test('signs out, and is told once that the session is over', async () => {
+    await signIn();
+    const { signOuts, ...rest } = await tab.page.evaluate(async () => {
+      const page = globalThis as Page;
+      const before = page.signOuts;
+      const goodbye = await page.client.signOut();
+      const session = await page.client.session();
+      const stream = page.client.send('hi')[Symbol.asyncIterator]();
+      const refused = await stream.next().catch(({ code }) => code);
+      return { goodbye, session, refused, signOuts: page.signOuts - before };
+    });
+    expect(rest).toEqual({
+      goodbye: { logoutUrl: null },
+      session: undefined,
+      refused: 'unauthenticated',
+    });
+    expect(signOuts).toBe(1);
+  });
+});

@@ -1,0 +1,171 @@
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
+import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
+import { freePort } from '../support/free-port.ts';
+import { type Front, startFront } from '../support/front.ts';
+import { plainAnswer } from '../support/pair.ts';
+import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import { USER } from '../support/relay.ts';
+
+const ID = expect.stringMatching(/^[A-Za-z0-9._-]{8,128}$/);
+const BEGUN = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
+
+const closers: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+interface Failure {
+  readonly name: string;
+  readonly upstream: (socket: Socket) => void;
+  readonly environment?: Record<string, string>;
+  readonly events?: number;
+  readonly error: object;
+}
+
+const FAILURES: Failure[] = [
+  {
+    name: 'the upstream resets before its headers',
+    upstream: (socket) => socket.resetAndDestroy(),
+    error: { code: 'upstream_unreachable', status: 502, retryAfter: undefined },
+  },
+  {
+    name: 'the stream is cut between two events',
+    upstream: (socket) => void socket.end(BEGUN),
+    events: 1,
+    error: { code: 'upstream_stream_broken', status: 502 },
+  },
+  {
+    name: 'the stream is cut in the middle of an event',
+    upstream: (socket) => void socket.end(Buffer.concat([BEGUN, chunk('data: {"half')])),
+    events: 1,
+    error: { code: 'connection_lost', status: 0 },
+  },
+  {
+    name: 'the deadline comes',
+    upstream: (socket) => void socket.write(BEGUN),
+    environment: { MAX_EXECUTION_MS: '300' },
+    events: 1,
+    error: { code: 'deadline_exceeded', status: 504 },
+  },
+  {
+    name: 'the service says 429',
+    upstream: (socket) => void socket.write(plainAnswer('429 Too Many', ['Retry-After: 7'])),
+    error: { code: 'upstream_rate_limited', status: 429, retryAfter: 7 },
+  },
+  {
+    name: 'the service says 503',
+    upstream: (socket) => void socket.write(plainAnswer('503 Busy', ['Retry-After: 7'])),
+    error: { code: 'upstream_bad_response', status: 502 },
+  },
+  {
+    name: 'the service does not answer',
+    upstream: () => {},
+    environment: { UPSTREAM_RESPONSE_TIMEOUT_MS: '300' },
+    error: { code: 'upstream_timeout', status: 504 },
+  },
+];
+
+describe('a message is sent once when', () => {
+  test.each(FAILURES)('$name', async ({ upstream, environment, events = 0, error }) => {
+    const pair = await startClientPair(upstream, environment);
+    closers.push(pair.close);
+    const stream = pair.client.send('hi');
+    const read = await readAll(stream);
+    expect(read.error).toBeInstanceOf(RelayError);
+    expect(read).toMatchObject({ events: { length: events }, error: { ...error, requestId: ID } });
+    expect((read.error as RelayError).message).toMatch(/^[A-Z].+\.$/);
+    expect((read.error as RelayError).requestId).toBe(stream.requestId);
+    expect(stream.state).toBe('done');
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('the relay shuts down: nothing is sent, and it says when to come back', async () => {
+    const pair = await startClientPair(() => {});
+    closers.push(pair.close);
+    pair.relay.lifecycle.enter('draining');
+    const { error } = await readAll(pair.client.send('hi'));
+    expect(error).toMatchObject({ code: 'draining', status: 503, retryAfter: 1, requestId: ID });
+    expect(pair.upstream.requests).toHaveLength(0);
+  });
+
+  test('nothing listens', async () => {
+    const baseUrl = `http://127.0.0.1:${await freePort()}`;
+    const client = createBotClient({ baseUrl, namespace: 'a', botProviderName: 'b' });
+    const { error } = await readAll(client.send('hi'));
+    expect(error).toMatchObject({ name: 'RelayError', code: 'unreachable', status: 0, requestId: undefined });
+    expect((error as RelayError).cause).toMatchObject({ message: 'fetch failed' });
+  });
+});
+
+describe('a message that meets a relay of bare TCP is sent once when', () => {
+  const breaks: [string, (socket: Socket) => void, string][] = [
+    ['it resets before its headers', (socket) => socket.resetAndDestroy(), 'unreachable'],
+    ['it closes before its headers', (socket) => void socket.end(), 'unreachable'],
+    ['it resets behind its headers', (socket) => void socket.end(STREAM_HEAD), 'connection_lost'],
+  ];
+  test.each(breaks)('%s', async (_, onRequest, code) => {
+    const relay: RawUpstream = await startRawUpstream(onRequest);
+    closers.push(relay.close);
+    const client = createBotClient({ baseUrl: relay.url, namespace: 'a', botProviderName: 'b' });
+    expect(await readAll(client.send('hi'))).toMatchObject({ events: [], error: { code, status: 0 } });
+    expect(relay.requests).toHaveLength(1);
+  });
+});
+
+describe('a message that something else than the relay answers is sent once, and ends with its status:', () => {
+  const PAGE = '<!doctype html><h1>Hello</h1>';
+  const answers: [string, number, Record<string, string>, string, object][] = [
+    ['HTML with 502', 502, { 'Content-Type': 'text/html' }, PAGE, {}],
+    ['HTML with 503', 503, { 'Content-Type': 'text/html', 'Retry-After': '7' }, PAGE, { retryAfter: 7 }],
+    ['HTML with 200', 200, { 'Content-Type': 'text/html' }, PAGE, {}],
+    ['JSON with 200', 200, { 'Content-Type': 'application/json' }, '{"code":"x"}', {}],
+    ['JSON with 500', 500, { 'Content-Type': 'application/json' }, 'null', {}],
+    ['nothing with 204', 204, { 'X-Request-Id': 'of-a-proxy' }, '', { requestId: 'of-a-proxy' }],
+    ['a date to come back', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', {}],
+  ];
+  let answer: (res: ServerResponse) => void;
+  let asked = 0;
+  let pair: ClientPair;
+  let front: Front;
+  let client: BotClient;
+  beforeEach(async () => {
+    asked = 0;
+    front = await startFront({
+      answer(req, res) {
+        if (!req.url?.startsWith('/generic')) return false;
+        asked++;
+        answer(res);
+        return true;
+      },
+    });
+    closers.push(front.close);
+    pair = await startClientPair(() => {});
+    closers.push(pair.close);
+    front.leadTo(pair.relay.port);
+    client = pair.newClient({ baseUrl: front.url });
+    await client.signIn(USER.name, USER.password);
+  });
+
+  test.each(answers)('%s', async (_, status, headers, body, fields) => {
+    answer = (res) => void res.writeHead(status, headers).end(body);
+    const { events, error } = await readAll(client.send('hi'));
+    expect(events).toEqual([]);
+    expect(error).toBeInstanceOf(RelayError);
+    expect({ ...(error as RelayError) }).toMatchObject({
+      code: 'unexpected_response',
+      status,
+      retryAfter: undefined,
+      ...fields,
+    });
+    expect(asked).toBe(1);
+  });
+
+  test('a stream whose type is written in another way is one', async () => {
+    answer = (res) =>
+      void res.writeHead(200, { 'Content-Type': 'Text/Event-Stream ; charset=utf-8' }).end('data: 1\n\n');
+    expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ data: 1 }], error: undefined });
+  });
+});

@@ -1,0 +1,291 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { type BotClient, RelayError } from '../../src/client/bot-client.ts';
+import { type ClientPair, countSignOuts, readAll, startClientPair } from '../support/client-pair.ts';
+import { until } from '../support/pair.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+const LONG = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
+
+/** What stands between the client and the relay. */
+let meddle: (path: string, pass: () => Promise<Response>) => Promise<Response>;
+/** Whether the cookie is sent. */
+let sendsCookie: boolean;
+/** The one that was sent last. */
+let lastCookie: string;
+let pair: ClientPair;
+let client: BotClient;
+let signOuts: () => number;
+
+beforeEach(async () => {
+  sendsCookie = true;
+  meddle = (_, pass) => pass();
+  pair = await startClientPair(
+    (socket, { body }) =>
+      void socket.write(String(body).includes('long') ? LONG : wholeStream('data: 1\n\n')),
+    {},
+    {
+      fetch(url, init) {
+        const headers = new Headers(init?.headers);
+        if (!sendsCookie) headers.delete('Cookie');
+        lastCookie = headers.get('Cookie') ?? '';
+        return meddle(new URL(String(url)).pathname, () => fetch(url, { ...init, headers }));
+      },
+    },
+  );
+  client = pair.client;
+  signOuts = countSignOuts(client);
+});
+afterEach(() => pair.close());
+
+const signIn = (by = client) => by.signIn(USER.name, USER.password);
+const send = async (by = client) => (await readAll(by.send('hi'))).error as RelayError | undefined;
+const html = (status: number) =>
+  Promise.resolve(new Response('<h1>Hello</h1>', { status, headers: { 'Content-Type': 'text/html' } }));
+
+describe('the channel of messages that are texts', () => {
+  test('is one for each session: who signs in next does not go on where somebody else was', async () => {
+    await signIn();
+    await send();
+    await send();
+    await client.signOut();
+    await client.signIn(OTHER_USER.name, OTHER_USER.password);
+    await send();
+    const [one, same, other] = pair.upstream.requests.map(
+      ({ body }) => JSON.parse(String(body)).customChannelId as string,
+    );
+    expect(same).toBe(one);
+    expect(other).not.toBe(one);
+  });
+});
+
+describe('signing in by password', () => {
+  test('tells whose session it is, and so does session()', async () => {
+    const session = {
+      user: { id: USER.name, name: USER.name },
+      idleExpiresAt: expect.stringMatching(/^\d{4}-.*Z$/),
+      absoluteExpiresAt: expect.stringMatching(/^\d{4}-.*Z$/),
+    };
+    const other = pair.newClient();
+    expect(await signIn(other)).toEqual(session);
+    expect(await other.session()).toEqual(session);
+    expect(await send(other)).toBeUndefined();
+  });
+
+  test('rejects with the relay’s problem when the password is wrong, and signs nobody out', async () => {
+    const refused = client.signIn(USER.name, 'wrong');
+    await expect(refused).rejects.toBeInstanceOf(RelayError);
+    await expect(refused).rejects.toMatchObject({
+      code: 'invalid_credentials',
+      status: 401,
+      requestId: expect.any(String),
+    });
+    expect(signOuts()).toBe(0);
+    expect(await client.session()).toMatchObject({ user: { name: USER.name } });
+  });
+});
+
+test('signing in as a guest', async () => {
+  const relay: TestRelay = await startRelay(pair.upstream.url, { AUTH_MODE: 'guest' });
+  const guest = pair.newClient({ baseUrl: relay.url });
+  expect(await guest.session()).toBeUndefined();
+  const { user } = await guest.signInAsGuest();
+  expect(user.id).toMatch(/./);
+  expect(await guest.session()).toMatchObject({ user });
+  expect(await send(guest)).toBeUndefined();
+  await relay.close();
+});
+
+test('signing in at a provider is a place to go to', () => {
+  expect(client.signInUrl('/chat?a=1')).toBe(`${pair.relay.url}/auth/login?returnTo=%2Fchat%3Fa%3D1`);
+});
+
+describe('signing out', () => {
+  test('ends the session, and raises signed-out once, also if a stream hears of it first', async () => {
+    let heard = 0;
+    const streams = [1, 2].map(() => readAll(client.send('long'), () => heard++));
+    await until(() => heard === 2);
+    expect(await client.signOut()).toEqual({ logoutUrl: null });
+    for (const { error } of await Promise.all(streams))
+      expect(error).toMatchObject({ code: 'session_ended', status: 401 });
+    expect(await client.session()).toBeUndefined();
+    expect(await send()).toMatchObject({ code: 'unauthenticated' });
+    expect(signOuts()).toBe(1);
+  });
+
+  test('is done already where nobody is signed in', async () => {
+    await client.signOut();
+    expect(await client.signOut()).toEqual({ logoutUrl: null });
+    expect(signOuts()).toBe(1);
+  });
+
+  test('at a provider tells where to go next, if there is anything', async () => {
+    for (const logoutUrl of ['https://login.example.com/end?x=1', null]) {
+      meddle = (path, pass) =>
+        path === '/auth/logout' ? Promise.resolve(Response.json({ logoutUrl })) : pass();
+      expect(await client.signOut()).toEqual({ logoutUrl });
+    }
+  });
+
+  test('that fails signs nobody out', async () => {
+    meddle = () => html(503);
+    await expect(client.signOut()).rejects.toMatchObject({ code: 'unexpected_response', status: 503 });
+    expect(signOuts()).toBe(0);
+  });
+});
+
+describe('signed-out is raised', () => {
+  const burst = () => Promise.all(Array.from({ length: 20 }, () => send()));
+
+  test('once for a burst of 401, and again after another sign-in', async () => {
+    for (const times of [1, 2]) {
+      sendsCookie = false;
+      for (const error of await burst())
+        expect(error).toMatchObject({ code: 'unauthenticated', status: 401 });
+      expect(await client.session()).toBeUndefined();
+      expect(signOuts()).toBe(times);
+      sendsCookie = true;
+      await signIn();
+    }
+  });
+
+  test('again if the user has signed in elsewhere, in another tab', async () => {
+    for (const times of [1, 2]) {
+      sendsCookie = false;
+      await send();
+      expect(signOuts()).toBe(times);
+      sendsCookie = true;
+      expect(times === 2 ? await client.session() : await send()).not.toBeInstanceOf(Error);
+    }
+  });
+
+  test('once for all streams that end with their session', async () => {
+    let heard = 0;
+    const streams = [1, 2, 3].map(() => readAll(client.send('long'), () => heard++));
+    await until(() => heard === 3);
+    const Cookie = lastCookie;
+    await fetch(`${pair.relay.url}/auth/logout`, { method: 'POST', headers: { Cookie } });
+    for (const { error } of await Promise.all(streams))
+      expect(error).toMatchObject({ code: 'session_ended' });
+    expect(signOuts()).toBe(1);
+  });
+
+  test('when a session that was there turns out to be gone', async () => {
+    sendsCookie = false;
+    expect(await client.session()).toBeUndefined();
+    expect(signOuts()).toBe(1);
+  });
+
+  test('for the first message of a page that never asked whether somebody is signed in', async () => {
+    const other = pair.newClient();
+    const raised = countSignOuts(other);
+    expect(await send(other)).toMatchObject({ code: 'unauthenticated' });
+    expect(raised()).toBe(1);
+  });
+});
+
+describe('signed-out is not raised', () => {
+  test('by the first session() of a page that was never signed in, nor by what it sends then', async () => {
+    const other = pair.newClient();
+    const raised = countSignOuts(other);
+    expect(await other.session()).toBeUndefined();
+    await send(other);
+    expect(await other.session()).toBeUndefined();
+    expect(raised()).toBe(0);
+  });
+
+  test.each(['a 401', 'a stream'])(
+    'for the session after, by %s that comes late from the one before',
+    async (late) => {
+      let release = () => {};
+      const held = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      let isHeld = false;
+      meddle = async (path, pass) => {
+        const response = await pass();
+        if (!path.startsWith('/generic') || isHeld) return response;
+        isHeld = true;
+        await held;
+        return response;
+      };
+      sendsCookie = late === 'a stream';
+      const before = readAll(client.send('long'));
+      await until(() => isHeld);
+      sendsCookie = true;
+      await client.signOut();
+      expect(signOuts()).toBe(1);
+      await signIn();
+      release();
+      expect((await before).error).toMatchObject({ status: 401 });
+      expect(signOuts()).toBe(1);
+      expect(await send()).toBeUndefined();
+    },
+  );
+
+  test('for a session that has just begun, by a 401 that comes late from the time before it', async () => {
+    const other = pair.newClient();
+    const raised = countSignOuts(other);
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    meddle = async (path, pass) => {
+      const response = await pass();
+      if (path.startsWith('/generic')) await held;
+      return response;
+    };
+    const before = send(other);
+    await pair.relay.logLine(({ outcome }) => outcome === 'unauthenticated');
+    await signIn(other);
+    release();
+    expect(await before).toMatchObject({ code: 'unauthenticated' });
+    expect(raised()).toBe(0);
+  });
+
+  test('because of what a proxy answers in place of the relay, which is no session either', async () => {
+    const other = pair.newClient();
+    const raised = countSignOuts(other);
+    meddle = () => html(200);
+    const problem = { name: 'RelayError', code: 'unexpected_response', status: 200 };
+    await expect(other.session()).rejects.toMatchObject(problem);
+    await expect(signIn(other)).rejects.toMatchObject(problem);
+    await expect(other.signOut()).rejects.toMatchObject(problem);
+    expect(await send(other)).toMatchObject(problem);
+    meddle = () => html(401);
+    expect(await send(other)).toMatchObject({ ...problem, status: 401 });
+    meddle = (_, pass) => pass();
+    expect(await other.session()).toBeUndefined();
+    expect(raised()).toBe(0);
+  });
+
+  test('when the relay cannot be reached', async () => {
+    meddle = () => Promise.reject(new TypeError('no network'));
+    const problem = { name: 'RelayError', code: 'unreachable', status: 0 };
+    await expect(client.session()).rejects.toMatchObject(problem);
+    await expect(client.signOut()).rejects.toMatchObject(problem);
+    expect(await send()).toMatchObject(problem);
+    expect(signOuts()).toBe(0);
+  });
+});
+
+describe('the session cookie in Node', () => {
+  test('is kept by each client for itself', async () => {
+    const [ada, bob, nobody] = [pair.newClient(), pair.newClient(), pair.newClient()];
+    await signIn(ada);
+    await bob.signIn(OTHER_USER.name, OTHER_USER.password);
+    expect(await ada.session()).toMatchObject({ user: { name: USER.name } });
+    expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
+    expect(await nobody.session()).toBeUndefined();
+    await ada.signOut();
+    expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
+  });
+
+  test('is forgotten when the relay takes it back', async () => {
+    await client.session();
+    expect(lastCookie).toMatch(/^[^=;]+=[^;]+$/);
+    await client.signOut();
+    await client.session();
+    expect(lastCookie).toBe('');
+  });
+});

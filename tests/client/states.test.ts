@@ -1,0 +1,83 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import type { MessageState } from '../../src/client/bot-client.ts';
+import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
+import { plainAnswer, until } from '../support/pair.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+
+let pair: ClientPair;
+afterEach(() => pair.close());
+
+describe('the state of a message', () => {
+  test('is waiting until the headers, streaming to the end, then done; the request id comes with the headers', async () => {
+    let answer: (bytes: string | Buffer) => void = () => {};
+    pair = await startClientPair((socket) => {
+      answer = (bytes) => socket.write(bytes);
+    });
+    const states: [MessageState, string | undefined][] = [];
+    const stream = pair.client.send('hi', { onState: (state) => states.push([state, stream.requestId]) });
+    expect(stream).toMatchObject({ state: 'waiting', requestId: undefined });
+    const read = readAll(stream);
+    await until(() => pair.upstream.requests.length === 1);
+    expect(stream).toMatchObject({ state: 'waiting', requestId: undefined });
+    expect(states).toEqual([]);
+    answer(STREAM_HEAD);
+    await until(() => states.length > 0);
+    const { requestId } = stream;
+    expect(requestId).toMatch(/./);
+    expect(states).toEqual([['streaming', requestId]]);
+    answer(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
+    expect(await read).toMatchObject({ events: [{ data: 1 }], error: undefined });
+    expect(stream.state).toBe('done');
+    expect(states.slice(1)).toEqual([['done', requestId]]);
+    const line = await pair.relay.logLine((one) => one.requestId === requestId && 'outcome' in one);
+    expect(line).toMatchObject({ outcome: 'ok' });
+  });
+
+  test('goes from waiting to done for a message that is refused, whose request id is known', async () => {
+    pair = await startClientPair(
+      (socket) => void socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], '{}')),
+    );
+    const states: MessageState[] = [];
+    const stream = pair.client.send('hi', { onState: (state) => states.push(state) });
+    const { error } = await readAll(stream);
+    expect(error).toMatchObject({ code: 'upstream_refused', status: 400, requestId: stream.requestId });
+    expect(stream.requestId).toMatch(/./);
+    expect(states).toEqual(['done']);
+  });
+});
+
+describe('a message', () => {
+  test('is sent when its answer is read, and never before', async () => {
+    pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\n')));
+    pair.client.send('nobody reads this');
+    expect(await readAll(pair.client.send('this'))).toMatchObject({ error: undefined });
+    expect(pair.upstream.requests.map(({ body }) => JSON.parse(String(body)).text)).toEqual(['this']);
+  });
+
+  test('is not sent a second time by a second loop over its answer', async () => {
+    pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
+    const stream = pair.client.send('hi');
+    expect((await readAll(stream)).events).toHaveLength(2);
+    expect(await readAll(stream)).toEqual({ events: [], error: undefined });
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('is a text in the form that bots take, or whatever the page makes of it', async () => {
+    pair = await startClientPair((socket) => void socket.write(wholeStream()));
+    for (const message of ['hi', 'again', { customChannelId: 'c', any: ['thing'] }])
+      await readAll(pair.client.send(message));
+    const sent = pair.upstream.requests.map(({ body }) => JSON.parse(String(body)));
+    const text = {
+      customChannelId: sent[0].customChannelId,
+      customMessageId: expect.any(String),
+      action: 'NONE',
+    };
+    expect(sent).toEqual([
+      { ...text, text: 'hi' },
+      { ...text, text: 'again' },
+      { customChannelId: 'c', any: ['thing'] },
+    ]);
+    expect(sent[0].customMessageId).not.toBe(sent[1].customMessageId);
+    expect(sent[0].customChannelId).toMatch(/.{16}/);
+  });
+});

@@ -1,0 +1,180 @@
+import { spawn } from 'node:child_process';
+import { getEventListeners, once } from 'node:events';
+import type { Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import type { MessageState } from '../../src/client/bot-client.ts';
+import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
+import { plainAnswer, until } from '../support/pair.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { USER } from '../support/relay.ts';
+
+let pair: ClientPair;
+afterEach(() => pair.close());
+
+const begun = (body: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(body)]);
+const REASON = new Error('the user has pressed stop');
+const closed = (socket: Socket | undefined) => until(() => socket?.closed === true);
+
+describe('a message that is stopped throws the reason of its signal', () => {
+  test('before it was sent, and is never sent', async () => {
+    pair = await startClientPair(() => {});
+    const stream = pair.client.send('hi', { signal: AbortSignal.abort(REASON) });
+    expect(await readAll(stream)).toEqual({ events: [], error: REASON });
+    expect(stream.state).toBe('done');
+    expect(pair.upstream.requests).toHaveLength(0);
+  });
+
+  test('while it waits, and the upstream sees the connection close', async () => {
+    pair = await startClientPair(() => {});
+    const abort = new AbortController();
+    const stream = pair.client.send('hi', { signal: abort.signal });
+    const read = readAll(stream);
+    await pair.upstream.nextRequest();
+    abort.abort(REASON);
+    expect(await read).toEqual({ events: [], error: REASON });
+    expect(stream.state).toBe('done');
+    await closed(pair.upstream.sockets[0]);
+  });
+
+  test('in mid-stream, and the upstream sees the connection close', async () => {
+    pair = await startClientPair((socket) => void socket.write(begun('data: 1\n\n')));
+    const abort = new AbortController();
+    let heard = 0;
+    const read = readAll(pair.client.send('hi', { signal: abort.signal }), () => heard++);
+    await until(() => heard === 1);
+    abort.abort(REASON);
+    expect(await read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+    await closed(pair.upstream.sockets[0]);
+  });
+
+  test('between two events that came together: the second is not read any more', async () => {
+    pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
+    const abort = new AbortController();
+    const { signal } = abort;
+    const read = await readAll(pair.client.send('hi', { signal }), () => abort.abort(REASON));
+    expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+  });
+
+  test.each(['in the pause before it is resumed', 'by whoever is told of that pause'])('%s', async (when) => {
+    pair = await startClientPair((socket) => void socket.end(begun('retry: 600000\nid: 1\ndata: 1\n\n')));
+    const abort = new AbortController();
+    const states: MessageState[] = [];
+    const onState = (state: MessageState) => {
+      states.push(state);
+      if (state !== 'waiting') return;
+      if (when.startsWith('by')) abort.abort(REASON);
+      else setImmediate(() => abort.abort(REASON));
+    };
+    const read = await readAll(pair.client.send('hi', { signal: abort.signal, onState }));
+    expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+    expect(states).toEqual(['streaming', 'waiting', 'done']);
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('which is an AbortError or a TimeoutError if the page gives none', async () => {
+    pair = await startClientPair(() => {});
+    const abort = new AbortController();
+    const read = readAll(pair.client.send('hi', { signal: abort.signal }));
+    await pair.upstream.nextRequest();
+    abort.abort();
+    expect((await read).error).toMatchObject({ name: 'AbortError' });
+    const { error } = await readAll(pair.client.send('hi', { signal: AbortSignal.timeout(50) }));
+    expect(error).toMatchObject({ name: 'TimeoutError' });
+  });
+});
+
+test('whoever leaves the loop stops the run', async () => {
+  pair = await startClientPair((socket) => void socket.write(begun('data: 1\n\ndata: 2\n\n')));
+  const stream = pair.client.send('hi');
+  for await (const _ of stream) break;
+  expect(stream.state).toBe('done');
+  await closed(pair.upstream.sockets[0]);
+});
+
+describe('nothing is left over', () => {
+  test('on a signal that a thousand messages shared', async () => {
+    const ways = [
+      (socket: Socket) => socket.write(wholeStream('data: 1\n\n')),
+      (socket: Socket) => socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], '{}')),
+      (socket: Socket) => socket.write(begun('data: 1\n\n')),
+      (socket: Socket) => socket.end(begun('data: {"half')),
+    ];
+    let asked = 0;
+    pair = await startClientPair((socket) => ways[asked++ % ways.length]?.(socket), {
+      RATE_LIMIT: '100000',
+    });
+    const { signal } = new AbortController();
+    const one = async () => {
+      try {
+        for await (const _ of pair.client.send('hi', { signal })) break;
+      } catch {}
+    };
+    for (let sent = 0; sent < 1000; sent += 5) await Promise.all([one(), one(), one(), one(), one()]);
+    expect(pair.upstream.requests).toHaveLength(1000);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  }, 120_000);
+
+  // A timer would keep it alive for 45 seconds, and a rejection that nobody handles would end it with 1.
+  test('in a process, which ends as soon as its messages have', async () => {
+    const ways: Record<string, (socket: Socket) => unknown> = {
+      whole: (socket) => socket.write(wholeStream('data: 1\n\n')),
+      lost: (socket) => socket.end(begun('data: {"half')),
+      left: (socket) => socket.write(begun('data: 1\n\n')),
+      silent: (socket) => socket.write(begun('data: 1\n\n')),
+      stopped: (socket) => socket.write(begun('data: 1\n\n')),
+      paused: (socket) => socket.end(begun('retry: 600000\nid: 1\ndata: 1\n\n')),
+      waiting: () => {},
+    };
+    pair = await startClientPair((socket, { body }) => ways[JSON.parse(String(body)).text]?.(socket), {
+      HEARTBEAT_MS: '0',
+    });
+    const program = `
+      const { createBotClient } = await import(process.env.CLIENT);
+      const settings = { baseUrl: process.env.RELAY, namespace: 'acme', botProviderName: 'helper' };
+      const client = createBotClient(settings);
+      const { user } = await client.signIn(process.env.NAME, process.env.PASSWORD);
+      const impatient = createBotClient({ ...settings, silenceMs: 200 });
+      await impatient.signIn(process.env.NAME, process.env.PASSWORD);
+      async function ended(text, { by = client, ...options } = {}, onEvent = () => false) {
+        try {
+          for await (const event of by.send(text, options)) if (onEvent(event)) break;
+          return 'done';
+        } catch (error) {
+          return error.code || error.message;
+        }
+      }
+      const abort = new AbortController();
+      const stop = () => abort.abort(Error('stop'));
+      const { signal } = abort;
+      const all = [
+        ended('whole'), ended('lost'), ended('left', {}, () => true), ended('silent', { by: impatient }),
+        ended('stopped', { signal }), ended('paused', { signal }), ended('waiting', { signal }),
+      ];
+      await Promise.all(all.slice(0, 4));
+      setTimeout(stop, 100);
+      console.log((await Promise.all(all)).join());
+    `;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+      env: {
+        CLIENT: fileURLToPath(new URL('../../src/client/bot-client.ts', import.meta.url)),
+        RELAY: pair.relay.url,
+        NAME: USER.name,
+        PASSWORD: USER.password,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 15_000,
+    });
+    const [out, err, [code]] = await Promise.all([
+      text(child.stdout),
+      text(child.stderr),
+      once(child, 'close'),
+    ]);
+    expect({ out, err, code }).toEqual({
+      out: 'done,connection_lost,done,connection_silent,stop,stop,stop\n',
+      err: '',
+      code: 0,
+    });
+  });
+});

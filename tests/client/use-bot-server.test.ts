@@ -1,0 +1,31 @@
+import { createRequire } from 'node:module';
+import { describe, expect, test } from '@jest/globals';
+import { bundle, REACT_VERSIONS } from '../support/react-stage.ts';
+
+const SERVER = `
+  import { useBot } from 'bot-relay/react';
+  import { renderToString } from 'react-dom/server';
+  function Chat() {
+    const bot = useBot({ baseUrl: '', namespace: 'acme', botProviderName: 'helper' });
+    return <p>{bot.status} {String(bot.session)} {bot.messages.length}</p>;
+  }
+  show(renderToString(<Chat />));
+`;
+
+describe.each(REACT_VERSIONS)('useBot on a server with React %s', (react) => {
+  test('draws a conversation that has not begun, and asks for nothing', async () => {
+    const code = await bundle({ text: SERVER }, { react, platform: 'node' });
+    const shown: string[] = [];
+    const complaints: unknown[][] = [];
+    const complain = (...what: unknown[]) => complaints.push(what);
+    const inner = {
+      require: createRequire(import.meta.url),
+      show: (html: string) => shown.push(html),
+      console: { ...console, error: complain, warn: complain },
+      fetch: () => complain('a request'),
+    };
+    new Function(...Object.keys(inner), code)(...Object.values(inner));
+    expect(shown.map((html) => html.replaceAll('<!-- -->', ''))).toEqual(['<p>idle undefined 0</p>']);
+    expect(complaints).toEqual([]);
+  });
+});

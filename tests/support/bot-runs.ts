@@ -1,0 +1,84 @@
+import type { Socket } from 'node:net';
+import { until } from './pair.ts';
+import { chunk, LAST_CHUNK, type RawUpstream, STREAM_HEAD, startRawUpstream } from './raw-upstream.ts';
+
+/** One message at the bot service, which a test answers by hand. */
+export interface Run {
+  readonly text: string;
+  readonly body: { readonly customChannelId: string };
+  /** Sends the head of the stream, which nothing else does. */
+  begin(): void;
+  /** Sends deltas, all in one piece. */
+  say(...texts: string[]): void;
+  /** Sends a piece of the stream. */
+  write(piece: string): void;
+  /** Sends one event of the bot. */
+  send(fact: object): void;
+  /** Ends the stream, as whole. */
+  finish(): void;
+  /** Answers in one go, with these deltas. */
+  answer(...texts: string[]): void;
+  /** Breaks the connection. */
+  breakOff(): void;
+  /** Resolves once the relay has left. */
+  readonly gone: Promise<void>;
+}
+
+export interface BotRuns {
+  readonly upstream: RawUpstream;
+  /** All messages that have come, in order. */
+  readonly runs: readonly Run[];
+  /** Resolves with the message of this text as soon as it has come. */
+  run(text: string): Promise<Run>;
+}
+
+/** A bot service on a free port whose every message is answered by the test. */
+export async function startBotRuns(): Promise<BotRuns> {
+  const runs: Run[] = [];
+  const upstream = await startRawUpstream((socket, request) => {
+    runs.push(
+      runOf(socket, JSON.parse(request.body.toString()) as { text: string; customChannelId: string }),
+    );
+  });
+  const find = (text: string) => runs.find((run) => run.text === text);
+  return {
+    upstream,
+    runs,
+    async run(text) {
+      await until(() => find(text) !== undefined);
+      return find(text) as Run;
+    },
+  };
+}
+
+/** An event in the form that is seen in the field. */
+export function eventOf(fact: object): string {
+  const [kind = ''] = Object.keys(fact);
+  return `event: ${kind}\ndata: ${JSON.stringify({ eventType: kind, fact })}\n\n`;
+}
+
+export const deltaOf = (text: string, messageId = 'm1') => ({
+  messageDelta: { message: { messageId, text } },
+});
+
+function runOf(socket: Socket, body: { text: string; customChannelId: string }): Run {
+  const run: Run = {
+    text: body.text,
+    body,
+    begin: () => void socket.write(STREAM_HEAD),
+    write: (piece) => void socket.write(chunk(piece)),
+    say: (...texts) => run.write(texts.map((text) => eventOf(deltaOf(text))).join('')),
+    send: (fact) => run.write(eventOf(fact)),
+    finish: () => void socket.write(LAST_CHUNK),
+    answer(...texts) {
+      run.begin();
+      run.say(...texts);
+      run.finish();
+    },
+    breakOff: () => void socket.destroy(),
+    get gone() {
+      return new Promise<void>((resolve) => (socket.destroyed ? resolve() : socket.once('close', resolve)));
+    },
+  };
+  return run;
+}
