@@ -107,7 +107,7 @@ export function createApp(parts: Parts): Express {
   const origin = sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins });
   const cookie = { https: isHttps(config), sameSite: config.session.sameSite };
   const { secrets } = config.session;
-  const session = attachSession({ ...cookie, store: parts.sessions, secrets, mode: config.authMode });
+  const session = attachSession({ ...cookie, store: parts.sessions, secrets, realm: realmOf(config) });
 
   // Not before the sign-out, which works once only.
   const bySession = sessionLimit(limit, config.clientLimits, liveSessionKey);
@@ -169,7 +169,7 @@ function signInAtProvider(
   parts: SignInParts & { provider: IdentityProvider },
 ): void {
   const { byAddress, session, cookie, provider, sessions, counts, config } = parts;
-  const flows = signInFlows({ ...config.session, ...cookie });
+  const flows = signInFlows({ ...config.session, ...cookie, realm: realmOf(config) });
   const common = { provider, flows, authPath: auth };
   const body = formBody({ maxBytes: MAX_LOGOUT_TOKEN_BYTES, timeoutMs: BODY_TIMEOUT_MS });
   const once = onceOnly(counts, 'logout-token', LOGOUT_TOKEN_LIFE_MS);
@@ -177,7 +177,7 @@ function signInAtProvider(
   const callbackPath = `${auth}/callback`;
   const before = sessionBefore({ ...config.session, ...cookie, sessions, callbackPath });
   route(app, callbackPath, {
-    get: [byAddress, session, endSignIn({ ...common, before, limits: config.session })],
+    get: [byAddress, session, endSignIn({ ...common, before, sessions, limits: config.session })],
   });
   app.use([`${auth}/login`, callbackPath], letGoWhenRefused(), signInPage(`${auth}/login`));
   route(app, `${auth}/backchannel-logout`, {
@@ -186,14 +186,14 @@ function signInAtProvider(
 }
 
 function signInAsGuest(app: Express, auth: string, parts: SignInParts): void {
-  const { byAddress, origin, session, limit, sessions, config } = parts;
+  const { byAddress, origin, session, bySession, limit, sessions, config } = parts;
   const newGuests = guestLimit(limit, {
     perAddress: config.guestsPerAddress,
     windowMs: config.login.windowMs,
     guestOf: newGuestOf(clientAddress),
   });
   route(app, `${auth}/guest`, {
-    post: [byAddress, origin, session, newGuests, guest(sessions, config.session)],
+    post: [byAddress, origin, session, bySession, newGuests, guest(sessions, config.session)],
   });
 }
 
@@ -231,6 +231,11 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       }),
     ],
   });
+}
+
+/** Where users are known: a subject may be somebody else at another provider, or for another client (OpenID Connect Core §8). */
+function realmOf({ authMode, oidc }: Config): string {
+  return authMode === 'oidc' ? `oidc ${oidc.issuer} ${oidc.clientId}` : authMode;
 }
 
 function isHttps({ publicUrl }: Config): boolean {

@@ -121,11 +121,13 @@ describe('the snippet with the client', () => {
     expect(await page()).toEqual({ shown: ['You', ' said:', ' Hello'], errors: [], signIns: 0 });
   });
 
-  test('throws the problem of a wrong password', async () => {
-    await expect(page({ password: 'wrong' })).rejects.toMatchObject({
-      code: 'invalid_credentials',
-      status: 401,
-    });
+  test('shows the problem of a wrong password, and sends nothing', async () => {
+    const { shown, errors } = await page({ password: 'wrong' });
+    expect(shown).toEqual([]);
+    expect(errors).toEqual([
+      [expect.any(String), expect.objectContaining({ code: 'invalid_credentials', status: 401 })],
+    ]);
+    expect(sent).toBe(0);
   });
 
   test('shows the error of a stream that breaks, and sends nothing again', async () => {

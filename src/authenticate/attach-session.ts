@@ -10,8 +10,8 @@ export interface SessionCookieOptions {
   readonly store: Store;
   /** The first signs, all verify. */
   readonly secrets: readonly Secret[];
-  /** How users sign in: a session is one only in the mode in which it began. */
-  readonly mode: string;
+  /** Where users are known: a session is one only where it began. */
+  readonly realm: string;
   readonly sameSite: 'strict' | 'lax' | 'none';
   /** Whether the browser sees the relay over https: the cookie is then `Secure` and `__Host-`. */
   readonly https: boolean;
@@ -36,7 +36,7 @@ export function attachSession(options: SessionCookieOptions): RequestHandler {
   const attach = session({
     name,
     store: options.store,
-    secret: options.secrets.map((secret) => `${secret.open()} ${options.mode}`),
+    secret: options.secrets.map((secret) => `${secret.open()} ${options.realm}`),
     cookie: flags,
     resave: false,
     saveUninitialized: false,

@@ -1,6 +1,12 @@
 import session, { type SessionData } from 'express-session';
 import { sessionKey } from './session-key.ts';
-import type { SessionEnds, SessionState, SessionStore } from './session-store.ts';
+import {
+  REMOVAL_MEMORY_MS,
+  type SessionEnds,
+  type SessionOwner,
+  type SessionState,
+  type SessionStore,
+} from './session-store.ts';
 import { decodeSession, encodeSession } from './session-text.ts';
 
 /** How often dead sessions are swept out, in ms. */
@@ -21,6 +27,8 @@ interface Entry {
  */
 export class MemorySessionStore extends session.Store implements SessionStore {
   readonly #entries = new Map<string, Entry>();
+  /** When all sessions of a user, or of a session of the provider, were last removed. */
+  readonly #removals = { users: new Map<string, number>(), providerSessions: new Map<string, number>() };
   readonly #listeners: SessionEnds[] = [];
   readonly #now: () => number;
   readonly #sweep: NodeJS.Timeout;
@@ -67,11 +75,19 @@ export class MemorySessionStore extends session.Store implements SessionStore {
   }
 
   async removeProviderSession(providerSession: string): Promise<number> {
+    this.#removals.providerSessions.set(providerSession, this.#now());
     return this.#removeWhere((entry) => entry.providerSession === providerSession);
   }
 
   async removeUser(userId: string): Promise<number> {
+    this.#removals.users.set(userId, this.#now());
     return this.#removeWhere((entry) => entry.userId === userId);
+  }
+
+  async removedSince({ userId, providerSession }: SessionOwner, since: number): Promise<boolean> {
+    const { users, providerSessions } = this.#removals;
+    const removedAt = [users.get(userId), providerSessions.get(providerSession ?? '')];
+    return removedAt.some((at) => at !== undefined && at >= since);
   }
 
   listen(ends: SessionEnds): void {
@@ -123,5 +139,7 @@ export class MemorySessionStore extends session.Store implements SessionStore {
   #forgetDead(): void {
     const now = this.#now();
     for (const [key, { idleExpiresAt }] of this.#entries) if (idleExpiresAt <= now) this.#entries.delete(key);
+    for (const removals of Object.values(this.#removals))
+      for (const [name, at] of removals) if (at + REMOVAL_MEMORY_MS <= now) removals.delete(name);
   }
 }

@@ -1,8 +1,9 @@
 import type { Request, RequestHandler, Response } from 'express';
 import { Problem } from '../errors.ts';
-import { beginSession, endWithCookie } from './begin-session.ts';
+import { beginSession, endWithCookie, stored } from './begin-session.ts';
 import type { IdentityProvider } from './identity-provider.ts';
 import { invalidLogoutToken, readLogoutToken } from './logout-token.ts';
+import { queryOf } from './query-of.ts';
 import { localPath } from './return-to.ts';
 import type { SessionBefore } from './session-before.ts';
 import type { SessionLimits } from './session-data.ts';
@@ -38,17 +39,19 @@ export function startSignIn({ provider, flows, authPath }: OidcSignInOptions): R
 export interface EndSignInOptions extends OidcSignInOptions {
   /** What the sign-in replaces. */
   readonly before: SessionBefore;
+  readonly sessions: Pick<SessionStore, 'removedSince'>;
   readonly limits: SessionLimits;
 }
 
 /**
  * `GET /auth/callback`: where the provider sends the browser back to. A session with a new id begins, the one that the
  * browser had is over, and the browser goes where it came from. What has begun in another browser, or is over, does
- * not sign anybody in.
+ * not sign anybody in, nor does what the provider signs out meanwhile.
  * @throws Problem `sign_in_failed`, `not_allowed`, `identity_provider_unavailable` or `session_store_unavailable`
  */
-export function endSignIn({ provider, flows, before, limits }: EndSignInOptions): RequestHandler {
+export function endSignIn({ provider, flows, before, sessions, limits }: EndSignInOptions): RequestHandler {
   return async function endSignIn(req, res) {
+    const startedAt = Date.now();
     const query = queryOf(req);
     const flow = await flows.take(req, res, new URLSearchParams(query).get('state') ?? '');
     if (!flow) {
@@ -62,10 +65,21 @@ export function endSignIn({ provider, flows, before, limits }: EndSignInOptions)
     const { user, provider: providerSession } = await provider.arrive(query, flow);
     await before.end(req);
     await beginSession(req, res, { user, limits, provider: providerSession });
+    // A logout found this session only if it came after the session was saved.
+    const owner = { userId: user.id, providerSession: providerSession.providerSession };
+    if (await sessions.removedSince(owner, startedAt)) await refuseSignedOut(req);
     before.remember(req, res);
     redirect(res, flow.returnTo);
     endWithCookie(req, res);
   };
+}
+
+/** @throws Problem `sign_in_failed` or `session_store_unavailable` */
+async function refuseSignedOut({ session }: Request): Promise<never> {
+  await stored((done) => session.destroy(done));
+  throw new Problem('sign_in_failed', 'You were signed out while you signed in; try again.', {
+    cause: 'signed_out_meanwhile',
+  });
 }
 
 /** What `POST /auth/logout` answers: where the browser goes to sign out at the identity provider, or null. */
@@ -100,12 +114,6 @@ export function backchannelLogout({ provider, sessions, once }: BackchannelLogou
     if (!isNew) throw invalidLogoutToken('replayed');
     res.status(200).end();
   };
-}
-
-/** The query as it came, its `?` with it. */
-function queryOf({ url }: Request): string {
-  const at = url.indexOf('?');
-  return at < 0 ? '' : url.slice(at);
 }
 
 /** A redirect without a body: nothing that came is written into a page. */

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import * as oidc from 'openid-client';
 import type { Logger } from '../logger.ts';
 import { isLoopback } from '../loopback.ts';
@@ -13,8 +14,10 @@ const TIMEOUT_S = 5;
 export const CLOCK_TOLERANCE_S = 30;
 /** How long what the provider says of itself is believed, in ms. */
 const MAX_AGE_MS = 3_600_000;
-/** When it is asked again after it did not answer, in ms: with what it said before, sign-ins need not wait for it. */
+/** When it is asked again after it did not answer, in ms: what it said before serves until then. */
 const RETRY_MS = 60_000;
+/** How long a sign-in or sign-out waits for something newer than what it said before, in ms. */
+const PATIENCE_MS = 500;
 /** How often it is asked at most, in ms. */
 const PACE_MS = 250;
 
@@ -39,7 +42,7 @@ export interface ProviderMetadata {
 
 /**
  * What the provider says of itself (OpenID Connect Discovery 1.0): asked for when first needed, once for all who want to
- * know at once, and again when it is old; while that fails, what it said last goes on.
+ * know at once, and again when it is old; while that fails, or takes long, what it said last goes on.
  * @throws Problem `identity_provider_unavailable` if nothing is known
  */
 export function providerMetadata(options: ProviderMetadataOptions): () => Promise<ProviderMetadata> {
@@ -67,7 +70,11 @@ export function providerMetadata(options: ProviderMetadataOptions): () => Promis
     }
   }, PACE_MS);
 
-  return async () => (last !== undefined && performance.now() < askAt ? last : ask());
+  return async () => {
+    if (last === undefined) return ask();
+    if (performance.now() < askAt) return last;
+    return Promise.race([ask(), sleep(PATIENCE_MS, last, { ref: false })]);
+  };
 }
 
 /** Asks the provider once. @throws what the library throws, or an error whose code says what is wrong with the answer */

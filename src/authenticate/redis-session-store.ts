@@ -11,7 +11,7 @@ import {
   SESSION_SCRIPT,
   USER_PREFIX,
 } from './session-script.ts';
-import type { SessionState, SessionStore } from './session-store.ts';
+import type { SessionOwner, SessionState, SessionStore } from './session-store.ts';
 import { decodeSession, encodeSession } from './session-text.ts';
 
 export interface RedisSessionStoreOptions {
@@ -52,6 +52,13 @@ export function redisSessionStore({ redis, logger }: RedisSessionStoreOptions): 
     },
     removeProviderSession: (providerSession: string) => removeAll(PROVIDER_PREFIX + providerSession),
     removeUser: (userId: string) => removeAll(USER_PREFIX + userId),
+    async removedSince({ userId, providerSession }: SessionOwner, since: number) {
+      const sets = [
+        USER_PREFIX + userId,
+        ...(providerSession === undefined ? [] : [PROVIDER_PREFIX + providerSession]),
+      ];
+      return (await run(sets, ['removed-since', String(Date.now()), String(since)])) === 1;
+    },
     listen({ removed, missed }: Parameters<SessionStore['listen']>[0]) {
       void redis.subscribe(CHANNEL, (keys) => removed(keys.split(' ')), missed);
     },

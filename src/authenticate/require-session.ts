@@ -50,7 +50,7 @@ export function extendSession({ sessions, limits, watch }: ExtendSessionOptions)
 }
 
 function noSession(): Problem {
-  return new Problem('unauthenticated', 'There is no live session; sign in and try again.');
+  return new Problem('unauthenticated', 'You are not signed in. Sign in and try again.');
 }
 
 /** Keeps the end of the answer from writing or extending the session (express-session, `unset: 'keep'`). */

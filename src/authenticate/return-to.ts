@@ -1,4 +1,4 @@
-/** Longer ones would not fit into the cookie that keeps them. */
+/** Longer ones would not fit into the cookie that keeps them, as JSON. */
 const MAX_LENGTH = 512;
 /** Visible ASCII without the backslash, which browsers read as a slash (WHATWG URL §4.4). */
 const PLAIN = /^\/[\x21-\x5b\x5d-\x7e]*$/;
@@ -13,8 +13,8 @@ const DOT_SEGMENT = /(^|\/)\.{1,2}(\/|$)/;
  * would read it, and `/` if it is anything else. What lies below `authPath` would lead in a circle.
  */
 export function localPath(text: string | null, authPath: string): string {
-  if (text === null || text.length > MAX_LENGTH || !PLAIN.test(text) || ENCODED_CONTROL.test(text))
-    return '/';
+  if (text === null || JSON.stringify(text).length > MAX_LENGTH + '""'.length) return '/';
+  if (!PLAIN.test(text) || ENCODED_CONTROL.test(text)) return '/';
   let path = text.split(/[?#]/, 1)[0] as string;
   // Some decode a path once, some twice: it must be local at every depth.
   for (;;) {

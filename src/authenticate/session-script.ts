@@ -1,3 +1,4 @@
+import { REMOVAL_MEMORY_MS } from './session-store.ts';
 import { TEXT_START } from './session-text.ts';
 
 /** Before a session's key: the session's text, or `REMOVED`, for as long as its idle limit allows. */
@@ -6,19 +7,22 @@ export const SESSION_PREFIX = 'bot-relay:session:';
 export const USER_PREFIX = 'bot-relay:user-sessions:';
 /** Before the name of a session of the identity provider: the same of the sessions that began in it. */
 export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
+/** Before the name of one of these sets: when all of its sessions were last removed, in ms; for a minute. */
+export const EMPTIED_PREFIX = 'bot-relay:emptied:';
 /** Where the keys of removed sessions are published, with spaces between. */
 export const CHANNEL = 'bot-relay:removed-sessions';
 /** Stands where a session was, so that nothing brings it back and whoever missed its end can ask. */
 export const REMOVED = 'removed';
 
 /**
- * What changes sessions in Redis. KEYS: the session, or for `remove-all` the set of those that are meant. ARGV: the operation, the
- * instance's time in ms, and what the operation takes. Times are whole ms, which a Lua number holds exactly.
+ * What changes sessions in Redis. KEYS: the session, or for `remove-all` the set of those that are meant, or for
+ * `removed-since` such sets. ARGV: the operation, the instance's time in ms, and what the operation takes. Times are
+ * whole ms, which a Lua number holds exactly.
  */
 export const SESSION_SCRIPT = `
 local name, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local SESSION, CHANNEL, REMOVED = '${SESSION_PREFIX}', '${CHANNEL}', '${REMOVED}'
-local USER, PROVIDER = '${USER_PREFIX}', '${PROVIDER_PREFIX}'
+local USER, PROVIDER, EMPTIED = '${USER_PREFIX}', '${PROVIDER_PREFIX}', '${EMPTIED_PREFIX}'
 -- Clocks of instances differ: a session is taken from its sets only when it has run out for all of them.
 local SKEW = 60000
 
@@ -93,7 +97,17 @@ if op == 'remove' then
   return remove({ name })
 end
 
+if op == 'removed-since' then
+  for _, set in ipairs(KEYS) do
+    local at = tonumber(redis.call('GET', EMPTIED .. set) or '')
+    if at and at >= tonumber(ARGV[3]) then return 1 end
+  end
+  return 0
+end
+
 if op == 'remove-all' then
+  -- A sign-in that is under way has nothing in the set yet.
+  redis.call('SET', EMPTIED .. name, ARGV[2], 'PX', ${REMOVAL_MEMORY_MS})
   local sessions = {}
   for i, key in ipairs(redis.call('ZRANGE', name, 0, -1)) do sessions[i] = SESSION .. key end
   return remove(sessions)

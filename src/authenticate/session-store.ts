@@ -6,6 +6,15 @@ import type { SessionData, Store } from 'express-session';
  */
 export type SessionState = number | 'removed' | 'missing';
 
+/** By what sessions are removed together. */
+export interface SessionOwner {
+  readonly userId: string;
+  readonly providerSession: string | undefined;
+}
+
+/** How long a store remembers that it was asked to remove all sessions of somebody, in ms: longer than a sign-in takes to end. */
+export const REMOVAL_MEMORY_MS = 60_000;
+
 /** Hears which sessions are over. */
 export interface SessionEnds {
   /** The keys of sessions that were removed, by whichever instance. */
@@ -30,6 +39,8 @@ export interface SessionStore extends Store {
   removeProviderSession(providerSession: string): Promise<number>;
   /** Removes all sessions of a user; returns how many. */
   removeUser(userId: string): Promise<number>;
+  /** Whether all of a user's sessions, or of a session of the provider, were removed at `since` (ms since the epoch) or later; for a minute. */
+  removedSince(owner: SessionOwner, since: number): Promise<boolean>;
   listen(ends: SessionEnds): void;
   /** Ends what the store does by itself. */
   close(): void;

@@ -10,6 +10,9 @@ const MAX_SECONDS = 600;
 /** Sign-ins that one browser may have under way: more cookies would not fit into a request. */
 const MAX_FLOWS = 5;
 
+/** What the name of a sign-in's cookie begins with, behind `__Host-` where the relay is seen over https. */
+export const SIGN_IN_COOKIE = 'bot_relay_sign_in_';
+
 const flowSchema = z.object({
   state: z.string(),
   nonce: z.string(),
@@ -32,6 +35,8 @@ export interface SignInFlow {
 export interface SignInFlowsOptions {
   /** The first encrypts, all decrypt. */
   readonly secrets: readonly Secret[];
+  /** Where users are known: a sign-in ends only where it began, and no other provider gets its code. */
+  readonly realm: string;
   /** Whether the browser sees the relay over https. */
   readonly https: boolean;
 }
@@ -50,9 +55,9 @@ export interface SignInFlows {
  * those who never come back, and every instance can end what another began. The cookie is `Lax`: the identity
  * provider's redirect back comes from another site.
  */
-export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows {
-  const keys = secrets.map(keyOf) as [Uint8Array, ...Uint8Array[]];
-  const prefix = https ? '__Host-bot_relay_sign_in_' : 'bot_relay_sign_in_';
+export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): SignInFlows {
+  const keys = secrets.map((secret) => keyOf(secret, realm)) as [Uint8Array, ...Uint8Array[]];
+  const prefix = (https ? '__Host-' : '') + SIGN_IN_COOKIE;
   const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: '/', secure: https };
   const cookies = new RegExp(`(?:^|;)\\s*${prefix}([\\w-]{43})=([\\w.-]+)`, 'g');
   const underWay = (req: Request) =>
@@ -66,9 +71,10 @@ export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows
       returnTo,
     }),
     async keep(req, res, flow) {
-      // Browsers send the oldest first (RFC 6265 §5.4).
-      for (const { state } of underWay(req).slice(0, -(MAX_FLOWS - 1)))
-        res.clearCookie(prefix + state, flags);
+      // Browsers send the oldest first (RFC 6265 §5.4). A browser with many tabs may have begun many at once: all of
+      // them in one answer would make a head that some proxies refuse.
+      const tooMany = underWay(req).slice(0, -(MAX_FLOWS - 1));
+      for (const { state } of tooMany.slice(0, MAX_FLOWS)) res.clearCookie(prefix + state, flags);
       res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
     },
     async take(req, res, state) {
@@ -81,8 +87,8 @@ export function signInFlows({ secrets, https }: SignInFlowsOptions): SignInFlows
   };
 }
 
-function keyOf(secret: Secret): Uint8Array {
-  return new Uint8Array(hkdfSync('sha256', secret.open(), '', 'bot-relay sign-in', 32));
+function keyOf(secret: Secret, realm: string): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret.open(), '', `bot-relay sign-in ${realm}`, 32));
 }
 
 function encrypt(flow: SignInFlow, key: Uint8Array): Promise<string> {

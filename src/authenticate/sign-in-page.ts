@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { dirname } from 'node:path/posix';
 import type { ErrorRequestHandler, Request, Response } from 'express';
 import { PROBLEMS, Problem, recordOutcome } from '../errors.ts';
+import { queryOf } from './query-of.ts';
 import { localPath } from './return-to.ts';
 
 const STYLE =
@@ -40,11 +41,6 @@ export function signInPage(signInPath: string): ErrorRequestHandler {
   };
 }
 
-function queryOf({ originalUrl }: Request): URLSearchParams {
-  const at = originalUrl.indexOf('?');
-  return new URLSearchParams(at < 0 ? '' : originalUrl.slice(at));
-}
-
 /** By fetch metadata (W3C Fetch Metadata §2.2), or for old browsers by what the request would rather have. */
 function isNavigation(req: Request): boolean {
   const mode = req.headers['sec-fetch-mode'];
@@ -56,7 +52,7 @@ function isNavigation(req: Request): boolean {
 function returnTo(req: Request, res: Response, signInPath: string): string {
   if (res.locals.returnTo !== undefined) return res.locals.returnTo;
   if (req.baseUrl !== signInPath) return '/';
-  return localPath(queryOf(req).get('returnTo'), dirname(signInPath));
+  return localPath(new URLSearchParams(queryOf(req)).get('returnTo'), dirname(signInPath));
 }
 
 function linkTo(signInPath: string, returnTo: string, { code }: Problem): string {

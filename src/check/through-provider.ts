@@ -1,3 +1,4 @@
+import { SIGN_IN_COOKIE } from '../authenticate/sign-in-flows.ts';
 import { cookieFaults, problemOf } from './judge-answer.ts';
 import type { Answer } from './through-client.ts';
 import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';
@@ -32,13 +33,13 @@ function locationOf({ status, headers }: Answer): URL | undefined {
 /** The cookie that binds the sign-in to the browser: without it nobody gets back in. */
 function reportCookie({ headers }: Answer, { cookie, report, hide }: Way): void {
   const check = 'cookie';
-  const setCookie = headers['set-cookie']?.find((one) => SIGN_IN_COOKIE.test(one));
+  const setCookie = headers['set-cookie']?.find((one) => SET_COOKIE.test(one));
   if (setCookie === undefined) {
     const advice = 'Let the load balancer pass Set-Cookie on.';
     report({ state: 'problem', check, says: 'none came for the sign-in', advice });
     return;
   }
-  const [, name = '', value = ''] = SIGN_IN_COOKIE.exec(setCookie) ?? [];
+  const [, name = '', value = ''] = SET_COOKIE.exec(setCookie) ?? [];
   hide(value);
   const { secure } = cookie.flags;
   const faults = cookieFaults(setCookie, { name, flags: { sameSite: 'lax', secure } });
@@ -51,7 +52,7 @@ function reportCookie({ headers }: Answer, { cookie, report, hide }: Way): void 
   }
 }
 
-const SIGN_IN_COOKIE = /^((?:__Host-)?bot_relay_sign_in_[^=]*)=([^;]+)/;
+const SET_COOKIE = new RegExp(`^((?:__Host-)?${SIGN_IN_COOKIE}[^=]*)=([^;]+)`);
 
 function reportLocation(location: URL, { config, base, report, quote, signInEndpoint }: Way): void {
   const { searchParams } = location;

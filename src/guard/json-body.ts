@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
-import type { Request, RequestHandler } from 'express';
+import type { RequestHandler } from 'express';
 import { Problem } from '../errors.ts';
+import { requireMediaType } from './media-type.ts';
 import { type BodyOptions, readBody } from './read-body.ts';
 
 /**
@@ -10,7 +11,7 @@ import { type BodyOptions, readBody } from './read-body.ts';
  */
 export function jsonBody(options: BodyOptions): RequestHandler {
   return async function jsonBody(req, res, next) {
-    refuseOtherMediaTypes(req);
+    requireMediaType(req.headers, 'application/json');
     const body = await readBody(req, options);
     // The client left before its body was whole: there is nobody to answer.
     if (body === undefined) return;
@@ -18,17 +19,6 @@ export function jsonBody(options: BodyOptions): RequestHandler {
     res.locals.body = body;
     next();
   };
-}
-
-function refuseOtherMediaTypes({ headers }: Request): void {
-  const essence = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();
-  if (essence !== 'application/json') {
-    throw new Problem('unsupported_media_type', 'Send Content-Type: application/json.');
-  }
-  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
-  if (encoding !== 'identity') {
-    throw new Problem('unsupported_media_type', 'Send the body without Content-Encoding.');
-  }
 }
 
 function isJson(body: Buffer): boolean {

@@ -5,6 +5,7 @@ import type { Metrics } from './metrics.ts';
 const OPERATIONS = {
   get: 'get',
   state: 'get',
+  removedSince: 'get',
   set: 'set',
   touch: 'touch',
   extend: 'touch',

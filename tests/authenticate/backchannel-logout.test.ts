@@ -109,6 +109,33 @@ describe('a logout token of the provider', () => {
     expectTaken(await post(relay, await provider.logoutToken({ sub: 'ada', aud, azp: FAKE_CLIENT.id })));
   });
 
+  test.each<[string, Record<string, unknown>]>([
+    ['a session of the provider', { sid: 'one' }],
+    ['a user', { sub: 'ada' }],
+  ])('ends a sign-in that is under way, too, and none that comes after: of %s', async (_what, named) => {
+    provider.claims = { sub: 'ada', sid: 'one' };
+    provider.idToken = async (claims) => {
+      expectTaken(await post(relay, await provider.logoutToken(named)));
+      return provider.sign(claims);
+    };
+    const { ended, cookie } = await signInWith(relay.port);
+    expectProblem(ended, 400, 'sign_in_failed');
+    expect(await isLive(relay, cookie)).toBe(false);
+    expect(relay.logs.filter(({ cause }) => cause === 'signed_out_meanwhile')).toHaveLength(1);
+    provider.idToken = (claims) => provider.sign(claims);
+    expect(await isLive(relay, await signIn(relay, { sub: 'ada', sid: 'one' }))).toBe(true);
+  });
+
+  test('does not end the sign-in of somebody else that is under way', async () => {
+    provider.claims = { sub: 'bob', sid: 'two' };
+    provider.idToken = async (claims) => {
+      for (const named of [{ sub: 'ada' }, { sid: 'one' }, { sub: 'two' }, { sid: 'bob' }])
+        expectTaken(await post(relay, await provider.logoutToken(named)));
+      return provider.sign(claims);
+    };
+    expect((await signInWith(relay.port)).ended.status).toBe(302);
+  });
+
   test('works once', async () => {
     const token = await provider.logoutToken({ sub: 'ada' });
     expectTaken(await post(relay, token));

@@ -41,7 +41,7 @@ beforeEach(async () => {
       next();
     });
     app.use(jsonBody({ maxBytes: 4096, timeoutMs: 1000 }));
-    app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false, mode: 'password' }));
+    app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false, realm: 'password' }));
     app.post('/login', login(users, { idleMs: 60_000, absoluteMs: 60_000 }));
   });
 });

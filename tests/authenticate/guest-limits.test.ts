@@ -71,6 +71,15 @@ function contract(shared: () => Promise<Record<string, string>>): void {
     expect((await arrive(relay)).status).toBe(200);
   });
 
+  test('a guest who asks again and again counts for their session', async () => {
+    const relay = await limited({ CLIENT_LIMIT_PER_SESSION: '2' });
+    const headers = { Cookie: cookieIn(await arrive(relay)) };
+    const answers = [await arrive(relay, undefined, headers), await arrive(relay, undefined, headers)];
+    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+    expectRefused(await arrive(relay, undefined, headers), 60_000);
+    expect((await arrive(relay)).status).toBe(200);
+  });
+
   test('many at once are no way around it', async () => {
     const relay = await limited({ GUESTS_PER_ADDRESS: '5' });
     const answers = await Promise.all(Array.from({ length: 20 }, () => arrive(relay)));

@@ -42,6 +42,18 @@ describe('the memory session store', () => {
     expect(await store.state(sessionKey('a'))).toBe('missing');
   });
 
+  test('forgets after a minute that all sessions of somebody were removed', async () => {
+    const owner = { userId: 'ada', providerSession: 'one' };
+    await store.removeUser('ada');
+    await store.removeProviderSession('one');
+    now += 59_999;
+    jest.advanceTimersByTime(60_000);
+    expect(await store.removedSince(owner, 1000)).toBe(true);
+    now += 1;
+    jest.advanceTimersByTime(60_000);
+    expect(await store.removedSince(owner, 0)).toBe(false);
+  });
+
   test('sweeps no more once it is closed', () => {
     expect(jest.getTimerCount()).toBe(1);
     store.close();

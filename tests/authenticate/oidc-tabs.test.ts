@@ -55,6 +55,12 @@ describe('the cookie of a sign-in under way', () => {
     expect((await browser.comeBack(back)).headers.location).toBe(long);
   });
 
+  test('stays small with a returnTo that takes more room where it is kept', async () => {
+    const browser = await start();
+    const { headers } = await browser.login(to(`/${encodeURIComponent('"'.repeat(511))}`));
+    expect(headers['set-cookie']?.[0]?.length).toBeLessThan(1500);
+  });
+
   test('is gone after the end, whether it went well or not', async () => {
     const browser = await start();
     const url = await browser.begin();
@@ -107,6 +113,24 @@ describe('several tabs', () => {
       '/5',
       '/6',
     ]);
+  });
+
+  test('that are far too many give way little by little: no answer’s head grows beyond what proxies take', async () => {
+    const browser = await start({ environment: { PUBLIC_URL: 'https://chat.example.com' } });
+    const names = Array.from(
+      { length: 40 },
+      (_, n) => `__Host-bot_relay_sign_in_${String(n).padStart(43, '0')}`,
+    );
+    for (const name of names) browser.jar.set(name, 'begun-in-another-tab');
+    const { headers } = await browser.login();
+    const dropped = (headers['set-cookie'] ?? []).filter((line) => line.includes('=; '));
+    expect(dropped.map((line) => line.split('=')[0])).toEqual(names.slice(0, 5));
+    expect((headers['set-cookie'] ?? []).join().length).toBeLessThan(2000);
+    while (browser.flows().length > 5) {
+      const before = browser.flows().length;
+      await browser.login();
+      expect(browser.flows().length).toBeLessThan(before);
+    }
   });
 
   test('do not end each other: the code of one with the state of another signs nobody in', async () => {

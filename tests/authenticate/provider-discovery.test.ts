@@ -194,6 +194,18 @@ describe('metadata', () => {
     expect(provider.asked(PATHS.metadata)).toBe(3);
     expect(causes()).toHaveLength(1);
   });
+
+  test('that are old serve after a moment while the provider takes its time, and it is asked once', async () => {
+    await start();
+    await signIn();
+    passed({ monotonic: 61 * MINUTE });
+    const held: ServerResponse[] = [];
+    provider.answers = { [PATHS.metadata]: (_req, res) => void held.push(res) };
+    const { ended } = await signInWith((relay as TestRelay).port);
+    expect(ended.status).toBe(302);
+    // Not one of these waits was ended by the provider, or by the relay's patience with it.
+    expect(held.map(({ destroyed }) => destroyed)).toEqual([false]);
+  });
 });
 
 describe('an answer of the provider', () => {

@@ -185,6 +185,22 @@ function storeContract(open: () => SessionStore): void {
     expect(await states(adas, bobs)).toEqual(['removed', 'removed']);
   });
 
+  test('remembers for a while that all sessions of a user, or of a session of the provider, were removed', async () => {
+    const before = Date.now();
+    const was = (userId: string, providerSession?: string, since = before) =>
+      store.removedSince({ userId, providerSession }, since);
+    expect(await was('carol', 'three')).toBe(false);
+    await store.removeUser('carol');
+    await store.removeProviderSession('three');
+    expect([await was('carol'), await was('carol', 'four'), await was('dave', 'three')]).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect([await was('dave'), await was('three', 'carol')]).toEqual([false, false]);
+    expect(await was('carol', 'three', Date.now() + 1)).toBe(false);
+  });
+
   test('finds every session, whatever characters are in what it holds', async () => {
     for (const odd of ['half a pair: \ud83d', '\udc00', 'nul \u0000', 'line \u2028', '"\\/{}%d', '🤖 ünï']) {
       const user = { id: 'ada', name: odd };
@@ -306,6 +322,20 @@ describeWithRedis('the sessions in Redis', () => {
     await done((callback) => store.destroy(id, callback));
     expect(await ttlOf(name)).toBeGreaterThan(39 * MINUTE);
     expect(await names()).toEqual([name]);
+  });
+
+  test('leave a mark for a minute when all of a user, or of a session of the provider, are removed', async () => {
+    await store.removeUser('ada');
+    await store.removeProviderSession('one');
+    const marks = [
+      'bot-relay:emptied:bot-relay:provider-sessions:one',
+      'bot-relay:emptied:bot-relay:user-sessions:ada',
+    ];
+    expect((await names()).sort()).toEqual(marks);
+    for (const mark of marks) {
+      expect(await ttlOf(mark)).toBeGreaterThan(MINUTE / 2);
+      expect(await ttlOf(mark)).toBeLessThanOrEqual(MINUTE);
+    }
   });
 
   test('leave the list of their user when they have run out', async () => {

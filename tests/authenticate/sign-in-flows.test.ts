@@ -26,7 +26,7 @@ beforeEach(async () => {
     now: Date.now(),
     doNotFake: ['nextTick', 'setImmediate', 'queueMicrotask', 'performance'],
   });
-  flows = signInFlows({ secrets: [OURS], https: false });
+  flows = signInFlows({ secrets: [OURS], realm: 'oidc', https: false });
   flow = flows.begin('/chat');
   jar = new Jar();
   const app = express()
@@ -121,7 +121,7 @@ describe('a sign-in under way', () => {
 
   test('that was made with another secret, or with none, is none', async () => {
     const { state } = flow;
-    const theirs = signInFlows({ secrets: [THEIRS], https: false });
+    const theirs = signInFlows({ secrets: [THEIRS], realm: 'oidc', https: false });
     const real = flows;
     flows = theirs;
     await ask('/keep', '');
@@ -140,7 +140,7 @@ describe('a sign-in under way', () => {
   });
 
   test('that was made with a secret of before is found', async () => {
-    flows = signInFlows({ secrets: [THEIRS, OURS], https: false });
+    flows = signInFlows({ secrets: [THEIRS, OURS], realm: 'oidc', https: false });
     await ask('/take');
     expect(taken).toMatchObject({ returnTo: '/chat' });
   });

@@ -1,5 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { call, expectProblem } from '../support/call.ts';
+import { FAKE_CLIENT, PATHS, signInAt, signInWith, startFakeProvider } from '../support/fake-provider.ts';
+import { Jar } from '../support/identity-provider.ts';
 import { NAVIGATION, startOidc } from '../support/oidc-relay.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { startRelay, type TestRelay } from '../support/relay.ts';
@@ -69,5 +71,48 @@ describeWithRedis('a session that began in another mode', () => {
       [401, 200, 401],
       [401, 401, 200],
     ]);
+  });
+});
+
+const startProvider = async () => {
+  const provider = await startFakeProvider();
+  ends.push(provider.close);
+  return provider;
+};
+
+describe('a sign-in that began at one identity provider', () => {
+  test('does not end at another one, which gets no code that is not its own', async () => {
+    const [ours, theirs] = [await startProvider(), await startProvider()];
+    const begun = await call((await startOther(signInAt(ours.issuer))).port, '/auth/login', {});
+    const jar = new Jar();
+    jar.takeAll(begun.headers['set-cookie']);
+    const { searchParams } = new URL(begun.headers.location as string);
+    const other = await startOther(signInAt(theirs.issuer));
+    const back = `/auth/callback?code=x&state=${searchParams.get('state')}`;
+    const ended = await call(other.port, back, { headers: { Cookie: jar.header() } });
+    expectProblem(ended, 400, 'sign_in_failed');
+    expect(theirs.asked(PATHS.token)).toBe(0);
+  });
+});
+
+describeWithRedis('a session that began at one identity provider', () => {
+  test('counts for nothing at another one, nor for another client, where its user may be somebody else', async () => {
+    const redis = await startRedis();
+    ends.push(async () => stopRedis());
+    const [ours, theirs] = [await startProvider(), await startProvider()];
+    const own = { REDIS_URL: redis.url, ...signInAt(ours.issuer) };
+    const relay = await startOther(own);
+    const { cookie } = await signInWith(relay.port);
+    const others = [
+      { ...own, OIDC_SCOPES: 'openid' },
+      { ...own, OIDC_ISSUER: theirs.issuer },
+      { ...own, OIDC_CLIENT_ID: `${FAKE_CLIENT.id}-2` },
+    ];
+    const seen: number[] = [];
+    for (const environment of others) {
+      const { port } = await startOther(environment);
+      seen.push((await call(port, '/auth/session', { headers: { Cookie: cookie } })).status);
+    }
+    expect(seen).toEqual([200, 401, 401]);
   });
 });

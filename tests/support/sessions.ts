@@ -5,7 +5,9 @@ import { CANARY } from './relay.ts';
 
 /** The session id in a `Cookie` header of the relay. */
 export function idOf(cookie: string): string {
-  return decodeURIComponent(cookie.slice(cookie.indexOf('=') + 1)).slice('s:'.length, 's:'.length + 32);
+  const value = /bot_relay_session=([^;]+)/.exec(cookie)?.[1];
+  if (value === undefined) throw new Error('there is no session cookie');
+  return decodeURIComponent(value).slice('s:'.length, 's:'.length + 32);
 }
 
 /** A session cookie for `id` of a relay with AUTH_MODE `mode`, signed with `secret` as express-session signs it. */

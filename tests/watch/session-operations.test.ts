@@ -93,6 +93,14 @@ describe('a session store that is watched', () => {
     },
   );
 
+  test('counts a question for removals as a reading', async () => {
+    const store = new MemorySessionStore();
+    countSessionOperations(store, metrics);
+    await store.removedSince({ userId: 'ada', providerSession: undefined }, 0);
+    expect(await count('get', 'ok')).toBe(1);
+    store.close();
+  });
+
   test('keeps what it lacks lacking', () => {
     expect(watched().touch).toBeUndefined();
   });
