@@ -32,7 +32,7 @@ export function providerProblem(error: unknown): Problem {
     const detail = 'The answer of the identity provider was not accepted; try again.';
     return new Problem('sign_in_failed', detail, {
       cause,
-      ...(!isRefusal && isOfTokens(chain) && { level: 'warn' as const }),
+      ...(isOfTokens(chain) && { level: 'warn' as const }),
     });
   }
   return providerUnavailable(cause);
