@@ -83,9 +83,10 @@ describeInChromium('signing in at the chat page', () => {
       if (request.url().endsWith('/sse')) channels.push(request.postDataJSON().customChannelId);
     });
     await signIn(page);
-    await page.getByLabel('Bot').selectOption('demo/guide');
+    await page.getByLabel('Bot').selectOption('demo/steps');
     await say(page, 'A secret');
-    await lastAnswer(page, 'streaming');
+    // Over, so that its bot's client does not hear of the end of the session.
+    await lastAnswer(page, 'failed');
     const later = new Date(Date.now() + 60_000).toISOString();
     const json = { user: { id: 'eve', name: 'Eve' }, idleExpiresAt: later, absoluteExpiresAt: later };
     await page.getByRole('button', { name: 'Sign out' }).click();
