@@ -37,7 +37,7 @@ export interface SendOptions {
 
 /** One bot behind the relay. Dispatches `signed-out` once when the session turns out to be over. */
 export interface BotClient extends EventTarget {
-  /** A message as the bot takes it, or its text alone. It is sent when its answer is read. */
+  /** A message as the bot takes it, or its text alone. It is sent when its answer is read, if nobody has signed in or out by then. */
   send(message: string | object, options?: SendOptions): MessageStream;
   /** With `AUTH_MODE=password`. @throws RelayError */
   signIn(username: string, password: string): Promise<Session>;
@@ -59,24 +59,32 @@ export function createBotClient(options: BotClientOptions): BotClient {
   // With the era, so that who signs in next does not go on in the conversation of who was there before.
   const channel = randomId();
   const client = new EventTarget();
-  const { now, begin, learn } = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
+  const { now, learn } = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
   async function signInBy(way: string, body?: { body: string }): Promise<Session> {
     const session = await answerOf<Session>(call(`/auth/${way}`, { method: 'POST', ...body }));
-    begin();
+    learn(session);
     return session;
   }
   return Object.assign(client, {
     send(message: string | object, options: SendOptions = {}) {
+      const asked = now();
       // Now, since the caller may change the object later: a stream is resumed with the body that was sent.
       const body = JSON.stringify(
-        typeof message === 'string' ? textMessage(`${channel}-${now()}`, message) : message,
+        typeof message === 'string'
+          ? {
+              text: message,
+              action: 'NONE',
+              customChannelId: `${channel}-${asked}`,
+              customMessageId: randomId(),
+            }
+          : message,
       );
-      let asked = now();
       return messageStream({
         ...options,
         silenceMs,
         async post(signal, lastEventId) {
-          asked = now();
+          // Nobody's message is sent, or resumed, in the name of who has signed in since.
+          if (asked !== now()) throw new RelayError('Signed out.', { code: 'session_ended', status: 401 });
           const response = await streamOf(call(path, { method: 'POST', body, lastEventId, signal }));
           learn(true, asked);
           return response;
@@ -91,7 +99,7 @@ export function createBotClient(options: BotClientOptions): BotClient {
     async session() {
       const asked = now();
       const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
-      learn(!!session, asked, false);
+      learn(session, asked);
       return session;
     },
     async signOut() {
@@ -110,17 +118,12 @@ type Goodbye = { readonly logoutUrl: string | null } | undefined;
 
 /** Whether the relay says that there is no session any more. */
 function isSignedOut(error: unknown): boolean {
-  return error instanceof RelayError && (error.code === 'unauthenticated' || error.code === 'session_ended');
+  return error instanceof RelayError && ['unauthenticated', 'session_ended'].includes(error.code);
 }
 
 /** Undefined for a call that says so. @throws all other errors */
 function unlessSignedOut(error: unknown): undefined {
   if (!isSignedOut(error)) throw error;
-}
-
-/** A message in the form that bots take. */
-function textMessage(customChannelId: string, text: string) {
-  return { customChannelId, customMessageId: randomId(), text, action: 'NONE' };
 }
 
 /** 128 random bits; `crypto.randomUUID` is there on https pages only. */

@@ -21,16 +21,19 @@ export function caller(options: CallsOptions): (path: string, call?: Call) => Pr
   // Browsers keep cookies by themselves and show none; elsewhere nobody else does it.
   const cookies = new Map<string, string>();
   return async (path, { lastEventId, ...init } = {}) => {
-    const { fetch: ask = fetch } = options;
     const headers = new Headers();
     if (init.body) headers.set('Content-Type', 'application/json');
     if (lastEventId) headers.set('Last-Event-ID', inBytes(lastEventId));
     if (cookies.size) headers.set('Cookie', [...cookies.values()].join('; '));
-    const response = await ask(base + path, { ...init, headers, credentials: 'include' }).catch((cause) => {
+    const response = await (options.fetch ?? fetch)(base + path, {
+      ...init,
+      headers,
+      credentials: 'include',
+    }).catch((cause) => {
       throw new RelayError('The server is out of reach.', { code: 'unreachable', status: 0, cause });
     });
     for (const line of response.headers.getSetCookie?.() ?? []) {
-      const [pair = '', name = '', value] = /^([^=]*)=([^;]*)/.exec(line) ?? [];
+      const [pair = '', name = '', value] = /^(.*?)=([^;]*)/.exec(line) ?? [];
       if (value) cookies.set(name, pair);
       else cookies.delete(name);
     }
@@ -54,8 +57,8 @@ export async function answerOf<T>(called: Promise<Response>): Promise<T> {
 /** What a call answered: a stream. @throws RelayError */
 export async function streamOf(called: Promise<Response>): Promise<Response> {
   const response = await called;
-  const type = response.headers.get('Content-Type') ?? '';
-  if (response.ok && /^text\/event-stream\s*(;|$)/i.test(type)) return response;
+  const type = response.headers.get('Content-Type');
+  if (response.ok && /^text\/event-stream\s*(;|$)/i.test(`${type}`)) return response;
   throw errorOf(response, await jsonOf(response));
 }
 

@@ -80,6 +80,7 @@ async function* run(
           throw error;
         }
         enter('waiting');
+        abort.signal.throwIfAborted();
         await pause(pauseMs, abort.signal);
       }
     }
@@ -91,11 +92,9 @@ async function* run(
 }
 
 /** Resolves after `ms`, or as soon as the signal is aborted. */
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  await new Promise((resolve) => {
-    timer = setTimeout(resolve, signal.aborted ? 0 : ms);
-    signal.onabort = resolve;
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.onabort = () => resolve(clearTimeout(timer));
   });
-  clearTimeout(timer);
 }

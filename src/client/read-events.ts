@@ -28,14 +28,12 @@ export interface ReadEventsOptions {
  * @throws RelayError `connection_lost` or `connection_silent`
  */
 export async function* readEvents(response: Response, options: ReadEventsOptions): AsyncGenerator<BotEvent> {
-  const { silenceMs, onId, onRetry } = options;
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
   const events: BotEvent[] = [];
   const parser = createParser({
+    ...options,
     onEvent: ({ event = 'message', data, id }) => events.push({ event, data: parsed(data), id }),
-    onId,
-    onRetry,
   });
   const failed = (code: 'connection_lost' | 'connection_silent', message: string) =>
     new RelayError(message, {
@@ -50,7 +48,7 @@ export async function* readEvents(response: Response, options: ReadEventsOptions
       let halves = 0;
       const timer = setInterval(
         () => ++halves > 1 && reject(failed('connection_silent', 'The connection went silent.')),
-        Math.min(silenceMs / 2, LONGEST_TIMER_MS),
+        Math.min(options.silenceMs / 2, LONGEST_TIMER_MS),
       );
       reader
         .read()

@@ -27,15 +27,15 @@ export class RelayError extends Error implements RelayErrorFields {
   declare readonly retryAfter: number | undefined;
   declare readonly requestId: string | undefined;
 
-  constructor(message: string, { code, status, retryAfter, requestId, cause }: RelayErrorFields) {
-    super(message, { cause });
+  constructor(message: string, fields: RelayErrorFields) {
+    super(message, fields);
+    const { code, status, retryAfter, requestId } = fields;
     Object.assign(this, { name: 'RelayError', code, status, retryAfter, requestId });
   }
 }
 
 /** The error of an answer that is not what was asked for: its problem document (RFC 9457), if `body` is one. */
 export function errorOf({ status, headers }: Response, body: unknown): RelayError {
-  const seconds = Number.parseInt(headers.get('Retry-After') ?? '', 10);
   const { detail, code } = asProblem(body) ?? {
     detail: `The server answered ${status}.`,
     code: 'unexpected_response',
@@ -43,7 +43,7 @@ export function errorOf({ status, headers }: Response, body: unknown): RelayErro
   return new RelayError(detail, {
     code,
     status,
-    retryAfter: seconds >= 0 ? seconds : undefined,
+    retryAfter: Number(headers.get('Retry-After')) || undefined,
     requestId: headers.get('X-Request-Id') ?? undefined,
   });
 }
@@ -63,5 +63,5 @@ interface Problem {
 
 function asProblem(data: unknown): Problem | undefined {
   const problem = data as (Problem & { readonly type?: unknown }) | null | undefined;
-  return problem?.type === 'about:blank' && typeof problem.code === 'string' ? problem : undefined;
+  return problem?.type === 'about:blank' && problem.code ? problem : undefined;
 }

@@ -6,7 +6,7 @@ import { type ClientPair, countSignOuts, readAll, startClientPair } from '../sup
 import { startFront } from '../support/front.ts';
 import { plainAnswer } from '../support/pair.ts';
 import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { CANARY, startRelay, USER } from '../support/relay.ts';
+import { CANARY, OTHER_USER, startRelay, USER } from '../support/relay.ts';
 
 const closers: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -213,6 +213,18 @@ describe('a stream with ids is given up', () => {
     expect(signOuts()).toBe(1);
     expect(asked).toBe(2);
     expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('when somebody has signed in anew before it could be resumed: it is nothing for them', async () => {
+    const pair = await start([cutAfter(`retry: 1\n${numbered(1)}`), whole(numbered(2))]);
+    const signOuts = countSignOuts(pair.client);
+    const { events, error } = await readAll(pair.client.send('hi'), () =>
+      pair.client.signIn(OTHER_USER.name, OTHER_USER.password),
+    );
+    expect(dataOf(events)).toEqual([1]);
+    expect(error).toMatchObject({ code: 'session_ended', status: 401 });
+    expect(pair.upstream.requests).toHaveLength(1);
+    expect(signOuts()).toBe(0);
   });
 
   test('when an empty id has taken the others back', async () => {

@@ -13,12 +13,15 @@ let meddle: (path: string, pass: () => Promise<Response>) => Promise<Response>;
 let sendsCookie: boolean;
 /** The one that was sent last. */
 let lastCookie: string;
+/** The one that all tabs have in common. */
+let browserCookie: string;
 let pair: ClientPair;
 let client: BotClient;
 let signOuts: () => number;
 
 beforeEach(async () => {
   sendsCookie = true;
+  browserCookie = '';
   meddle = (_, pass) => pass();
   pair = await startClientPair(
     (socket, { body }) =>
@@ -40,6 +43,18 @@ afterEach(() => pair.close());
 
 const signIn = (by = client) => by.signIn(USER.name, USER.password);
 const send = async (by = client) => (await readAll(by.send('hi'))).error as RelayError | undefined;
+/** A client that has its cookie in common with all others of these, as the tabs of a browser have. */
+function newTab(): BotClient {
+  return pair.newClient({
+    async fetch(url, init) {
+      const headers = new Headers(init?.headers);
+      headers.set('Cookie', browserCookie);
+      const response = await fetch(url, { ...init, headers });
+      browserCookie = response.headers.getSetCookie()[0]?.split(';', 1)[0] ?? browserCookie;
+      return response;
+    },
+  });
+}
 const html = (status: number) =>
   Promise.resolve(new Response('<h1>Hello</h1>', { status, headers: { 'Content-Type': 'text/html' } }));
 
@@ -51,6 +66,22 @@ describe('the channel of messages that are texts', () => {
     await client.signOut();
     await client.signIn(OTHER_USER.name, OTHER_USER.password);
     await send();
+    const [one, same, other] = pair.upstream.requests.map(
+      ({ body }) => JSON.parse(String(body)).customChannelId as string,
+    );
+    expect(same).toBe(one);
+    expect(other).not.toBe(one);
+  });
+
+  test('is another one after somebody else has signed in elsewhere, in another tab', async () => {
+    const [tab, elsewhere] = [newTab(), newTab()];
+    await signIn(tab);
+    await send(tab);
+    await tab.session();
+    await send(tab);
+    await elsewhere.signIn(OTHER_USER.name, OTHER_USER.password);
+    expect(await tab.session()).toMatchObject({ user: { name: OTHER_USER.name } });
+    await send(tab);
     const [one, same, other] = pair.upstream.requests.map(
       ({ body }) => JSON.parse(String(body)).customChannelId as string,
     );
@@ -222,6 +253,22 @@ describe('signed-out is not raised', () => {
       expect(await send()).toBeUndefined();
     },
   );
+
+  test('for a session that another tab has begun, by a stream of the one before that ends late', async () => {
+    const [tab, elsewhere] = [newTab(), newTab()];
+    const raised = countSignOuts(tab);
+    await signIn(tab);
+    let heard = 0;
+    const before = readAll(tab.send('long'), () => heard++);
+    await until(() => heard === 1);
+    const old = browserCookie;
+    browserCookie = '';
+    await signIn(elsewhere);
+    expect(await tab.session()).toMatchObject({ user: { name: USER.name } });
+    await fetch(`${pair.relay.url}/auth/logout`, { method: 'POST', headers: { Cookie: old } });
+    expect((await before).error).toMatchObject({ code: 'session_ended' });
+    expect(raised()).toBe(0);
+  });
 
   test('for a session that has just begun, by a 401 that comes late from the time before it', async () => {
     const other = pair.newClient();

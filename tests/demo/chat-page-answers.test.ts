@@ -71,6 +71,27 @@ describeInChromium('an answer at the chat page', () => {
     expect(await page.locator('.answer .text').textContent()).toMatch(/^0 1 2 .* 1999 $/);
   });
 
+  test('sends a question again to the bot that it was for, once', async () => {
+    const { page } = await openChat(chromium, { BOTS: 'demo/*' });
+    const sent: string[] = [];
+    page.on('request', (request) => {
+      if (request.url().endsWith('/sse')) sent.push(request.url().split('/').at(-3) ?? '');
+    });
+    await signIn(page);
+    await page.getByLabel('Bot').selectOption('demo/steps');
+    await say(page, 'Count');
+    await lastAnswer(page, 'failed');
+    await page.getByLabel('Bot').selectOption('demo/echo');
+    await page.locator('.answer .again').evaluate((button: HTMLElement) => {
+      button.click();
+      button.click();
+    });
+    await page.locator('.question').nth(1).waitFor();
+    await lastAnswer(page, 'failed');
+    expect(sent).toEqual(['steps', 'steps']);
+    expect(await page.locator('.answer').count()).toBe(2);
+  });
+
   test('goes on with an answer that can be resumed, and says so', async () => {
     const { page } = await openChat(chromium, { BOTS: 'demo/*' });
     await signIn(page);

@@ -72,7 +72,62 @@ describeInChromium('signing in at the chat page', () => {
     await signIn(page);
     expect(await page.locator('#user').textContent()).toBe('Eve');
     expect(await page.locator('#messages').textContent()).toBe('');
+    expect(await page.locator('#live').textContent()).not.toContain('secret');
     expect(await page.locator('#text').inputValue()).toBe('');
+  });
+
+  test('goes on in no channel of somebody else who was there before, whatever the bot', async () => {
+    const { page } = await openChat(chromium, { BOTS: 'demo/*' });
+    const channels: string[] = [];
+    page.on('request', (request) => {
+      if (request.url().endsWith('/sse')) channels.push(request.postDataJSON().customChannelId);
+    });
+    await signIn(page);
+    await page.getByLabel('Bot').selectOption('demo/steps');
+    await say(page, 'A secret');
+    // Over, so that its bot's client does not hear of the end of the session.
+    await lastAnswer(page, 'failed');
+    const later = new Date(Date.now() + 60_000).toISOString();
+    const json = { user: { id: 'eve', name: 'Eve' }, idleExpiresAt: later, absoluteExpiresAt: later };
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'You are signed out' }).waitFor();
+    await page.route('**/auth/login', (route) => route.fulfill({ json }));
+    await signIn(page);
+    await say(page, 'Hello');
+    // The relay knows no Eve.
+    await lastAnswer(page, 'failed');
+    expect(channels).toHaveLength(2);
+    expect(channels[1]).not.toBe(channels[0]);
+  });
+
+  test('is not undone by an answer that ends late with the session before', async () => {
+    const { page } = await openChat(chromium);
+    await signIn(page);
+    let end = () => {};
+    const held = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const problem = { type: 'about:blank', status: 401, code: 'session_ended', detail: 'Signed out.' };
+    const body = `event: error\ndata: ${JSON.stringify(problem)}\n\n`;
+    await page.route('**/message/sse', async (route) => {
+      await held;
+      await route.fulfill({ contentType: 'text/event-stream', body });
+    });
+    await say(page, 'Hello');
+    await page.evaluate(() => {
+      const states: unknown[] = [];
+      Object.assign(globalThis, { states });
+      const note = () => states.push(document.body.dataset.session);
+      new MutationObserver(note).observe(document.body, { attributeFilter: ['data-session'] });
+    });
+    const asked = page.waitForResponse('**/auth/session');
+    end();
+    await lastAnswer(page, 'failed');
+    await (await asked).finished();
+    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    expect(await page.evaluate(() => (globalThis as unknown as { states: string[] }).states)).not.toContain(
+      'out',
+    );
   });
 
   test('is one press for a guest, who keeps the conversation as another guest', async () => {

@@ -19,7 +19,8 @@ export function addQuestion(text) {
 }
 
 /**
- * Adds the place of an answer, which waits. `bot` is the bot's name, `onAgain` sends the question again. What it
+ * Adds the place of an answer, which waits. `bot` is the bot's name, `onAgain` sends the question again, and returns
+ * true if it did. What it
  * returns brings the answer forward; the last three end it.
  */
 export function addAnswer(bot, onAgain) {
@@ -105,7 +106,10 @@ function showTrouble(item, { error, requestId, onAgain, partly }) {
     return left === 0;
   });
   again.addEventListener('click', () => {
-    if (again.ariaDisabled !== 'true') onAgain();
+    if (again.hidden || again.ariaDisabled === 'true' || !onAgain()) return;
+    // One press, one message: each is a run of the bot.
+    byId('text').focus();
+    again.hidden = true;
   });
 }
 

@@ -18,11 +18,14 @@ export function keepSession({ client, folder, onUser, onLeave }) {
   let lastUser;
   let nextCheck;
   let stopCounting = () => {};
+  /** Counts what has been found out: what was asked before that is no news. */
+  let news = 0;
 
   /** Shows it. `focus` says whether the user has done this just now, and goes on with the keyboard. */
   function show(next, { focus = false } = {}) {
     const before = session;
     session = next;
+    news += 1;
     clearTimeout(nextCheck);
     document.body.dataset.session = next ? 'in' : 'out';
     if (next) {
@@ -39,8 +42,7 @@ export function keepSession({ client, folder, onUser, onLeave }) {
   }
 
   function draw(wasIn, focus) {
-    const hadFocus =
-      byId('sign-in').contains(document.activeElement) || document.activeElement === byId('sign-out');
+    const held = [byId('sign-in'), byId('sign-out')].find((one) => one.contains(document.activeElement));
     growing(() => {
       for (const id of ['who', 'sign-out']) byId(id).hidden = !session;
       byId('sign-in').hidden = Boolean(session);
@@ -55,14 +57,18 @@ export function keepSession({ client, folder, onUser, onLeave }) {
       for (const id of ['sign-in-error', 'sign-in-wait']) setText(byId(id), '');
     });
     // What had the focus is gone; but nobody is taken away from what they read by what happens elsewhere.
-    if (focus || hadFocus) (session ? byId('text') : firstField()).focus({ preventScroll: !focus });
+    if (focus || held?.hidden) (session ? byId('text') : firstField()).focus({ preventScroll: !focus });
     if (focus && !session) byId('sign-in').scrollIntoView({ block: 'center' });
   }
 
   async function refresh() {
+    const asked = news;
     try {
-      show(await client.session());
+      const found = await client.session();
+      if (asked === news) show(found);
     } catch (error) {
+      if (asked !== news) return;
+      clearTimeout(nextCheck);
       // Not known: what was true a moment ago is the best guess.
       if (session) nextCheck = setTimeout(refresh, SHORTEST_CHECK_MS);
       else {
@@ -132,8 +138,8 @@ export function keepSession({ client, folder, onUser, onLeave }) {
 
   return {
     isSignedIn: () => session !== undefined,
-    /** The relay has said that there is no session any more. */
-    ended: () => session && show(undefined),
+    /** The relay has said that a session is over; another one may have begun, in another tab. */
+    ended: () => session && refresh(),
     askToSignIn: () => firstField().focus(),
     /** `user` is the id of the one whose conversation there is. */
     start(user) {

@@ -9,40 +9,47 @@ const KEPT = 'bot-relay-conversation';
 /** The page's folder is the relay's base path, whatever stands before the relay. */
 const folder = new URL('.', import.meta.url).pathname.replace(/\/$/, '');
 const bots = (document.body.dataset.bots || 'demo/echo').split(' ');
-const clients = new Map(bots.map((bot) => [bot, clientOf(bot)]));
+let clients = newClients();
 const running = new Set();
 const text = byId('text');
 let bot = bots[0];
 
 const session = keepSession({
-  client: clients.get(bot),
+  client: clientOf(bot),
   folder,
   onUser: forget,
   onLeave: (user) =>
     sessionStorage.setItem(KEPT, JSON.stringify({ user, messages: keptMessages(), draft: text.value })),
 });
 
+function newClients() {
+  return new Map(bots.map((name) => [name, clientOf(name)]));
+}
+
 function clientOf(name) {
   const [namespace, botProviderName] = name.split('/');
-  const client = createBotClient({ baseUrl: folder, namespace, botProviderName });
-  client.addEventListener('signed-out', () => session.ended());
-  return client;
+  return createBotClient({ baseUrl: folder, namespace, botProviderName });
 }
 
 /** What one user has said is nothing for the next one. */
 function forget() {
   for (const abort of running) abort.abort();
-  byId('messages').replaceChildren();
+  // Nor does the next one go on in their channels at the bots.
+  clients = newClients();
+  for (const id of ['messages', 'live']) byId(id).replaceChildren();
   text.value = '';
   showState();
 }
 
-/** Sends a message and shows what comes of it. */
-async function send(message) {
-  if (!session.isSignedIn()) return session.askToSignIn();
-  const [name, client] = [bot, clients.get(bot)];
+/** Sends a message to a bot and shows what comes of it. */
+async function send(message, name) {
+  const client = clients.get(name);
   addQuestion(message);
-  const answer = addAnswer(name, () => send(message));
+  const answer = addAnswer(name, () => {
+    if (!session.isSignedIn()) return session.askToSignIn();
+    send(message, name);
+    return true;
+  });
   const abort = new AbortController();
   running.add(abort);
   showState();
@@ -68,6 +75,8 @@ async function send(message) {
   } catch (error) {
     if (abort.signal.aborted) answer.stopped();
     else answer.failed(error, error.requestId ?? stream.requestId);
+    // Not by `signed-out`: each bot's client knows of its own answers only, not of who signs in by another.
+    if (error.status === 401) session.ended();
   } finally {
     running.delete(abort);
     showState();
@@ -94,12 +103,11 @@ byId('composer').addEventListener('submit', (event) => {
   event.preventDefault();
   const message = text.value;
   if (message.trim() === '') return text.focus();
-  if (session.isSignedIn()) {
-    text.value = '';
-    fitText();
-    text.focus();
-  }
-  send(message);
+  if (!session.isSignedIn()) return session.askToSignIn();
+  text.value = '';
+  fitText();
+  text.focus();
+  send(message, bot);
 });
 text.addEventListener('input', fitText);
 text.addEventListener('keydown', (event) => {
