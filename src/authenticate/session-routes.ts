@@ -11,7 +11,7 @@ export function showSession(): RequestHandler {
   return function showSession(req, res) {
     const { session } = req;
     letGoOfSession(req);
-    if (!isLive(session, Date.now())) throw new Problem('unauthenticated', 'There is no live session.');
+    if (!isLive(session, Date.now())) throw new Problem('unauthenticated', 'You are not signed in.');
     res.json(describeSession(session));
   };
 }

@@ -31,8 +31,8 @@ export interface Session {
 
 export interface SendOptions {
   /** Stops the message, and with it the bot's run. */
-  readonly signal?: AbortSignal;
-  readonly onState?: (state: MessageState) => void;
+  readonly signal?: AbortSignal | undefined;
+  readonly onState?: ((state: MessageState) => void) | undefined;
 }
 
 /** One bot behind the relay. Dispatches `signed-out` once when the session turns out to be over. */
