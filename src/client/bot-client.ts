@@ -1,11 +1,12 @@
 import { answerOf, baseOf, caller, streamOf } from './calls.ts';
 import { type MessageState, type MessageStream, messageStream } from './message-stream.ts';
 import { RelayError } from './relay-error.ts';
-import { sessionEras } from './session-eras.ts';
+import { type Session, sessionEras } from './session-eras.ts';
 
 export type { MessageState, MessageStream } from './message-stream.ts';
 export type { BotEvent } from './read-events.ts';
 export { RelayError } from './relay-error.ts';
+export type { Session } from './session-eras.ts';
 
 /** Three times what the relay lets a stream be silent. */
 const SILENCE_MS = 45_000;
@@ -20,13 +21,6 @@ export interface BotClientOptions {
   readonly silenceMs?: number;
   /** In place of the global `fetch`. */
   readonly fetch?: typeof fetch;
-}
-
-/** Whose session it is and how long it lasts (ISO 8601). */
-export interface Session {
-  readonly user: { readonly id: string; readonly name: string };
-  readonly idleExpiresAt: string;
-  readonly absoluteExpiresAt: string;
 }
 
 export interface SendOptions {

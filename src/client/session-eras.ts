@@ -1,4 +1,9 @@
-import type { Session } from './bot-client.ts';
+/** Whose session it is and how long it lasts (ISO 8601). */
+export interface Session {
+  readonly user: { readonly id: string; readonly name: string };
+  readonly idleExpiresAt: string;
+  readonly absoluteExpiresAt: string;
+}
 
 /** Whether somebody is signed in, as far as the answers of the relay tell. */
 export interface SessionEras {

@@ -50,21 +50,7 @@ describeInChromium('in a real browser', () => {
     front = await startFront({ answer: answerWithPage });
     origin = front.url.replace('127.0.0.1', 'localhost');
     provider = await startIdentityProvider(origin);
-    relay = startProcess({
-      environment: {
-        ...inFrontOf(upstream.url),
-        PORT: String(await freePort()),
-        PUBLIC_URL: origin,
-        TRUST_PROXY: '1',
-        AUTH_MODE: 'oidc',
-        OIDC_ISSUER: provider.issuer,
-        OIDC_CLIENT_ID: CLIENT.id,
-        OIDC_CLIENT_SECRET: CLIENT.secret,
-        OIDC_SCOPES: 'openid profile groups',
-        OIDC_REQUIRED_CLAIM: 'groups:chat-users',
-      },
-    });
-    front.leadTo(await relay.listening());
+    await startBehindFront();
     context = await browser.newContext();
     // Before the test is given up: whoever waits says for what.
     context.setDefaultTimeout(30_000);
@@ -197,6 +183,8 @@ describeInChromium('in a real browser', () => {
 
   test('while the provider is down there is a page to try again from', async () => {
     const goUp = takeDown(provider);
+    // One that has asked the provider at its start knows where to send the browser, whoever is there now.
+    await startBehindFront();
     const { page, complaints } = await openTab(context, origin);
     await page.goto(`${origin}/`);
     await beginSignIn(page, '/deep?x=1');
@@ -213,6 +201,25 @@ describeInChromium('in a real browser', () => {
     expect(complaints()).toEqual([expect.stringMatching(`^/auth/login.*: ${FAILED} 503`)]);
   });
 });
+
+/** Starts a relay that has not met the provider yet, in place of the one before. */
+async function startBehindFront(): Promise<void> {
+  relay = startProcess({
+    environment: {
+      ...inFrontOf(upstream.url),
+      PORT: String(await freePort()),
+      PUBLIC_URL: origin,
+      TRUST_PROXY: '1',
+      AUTH_MODE: 'oidc',
+      OIDC_ISSUER: provider.issuer,
+      OIDC_CLIENT_ID: CLIENT.id,
+      OIDC_CLIENT_SECRET: CLIENT.secret,
+      OIDC_SCOPES: 'openid profile groups',
+      OIDC_REQUIRED_CLAIM: 'groups:chat-users',
+    },
+  });
+  front.leadTo(await relay.listening());
+}
 
 /** Lets the provider hang up on whoever asks it, until the function that is returned is called. */
 function takeDown({ provider: app }: IdentityProviderServer): () => void {
