@@ -1,6 +1,6 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { eventOf } from '../support/bot-runs.ts';
-import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
+import { describeInChromium, oneChromium, type Tab } from '../support/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
@@ -10,19 +10,12 @@ import {
   startReactStage,
 } from '../support/react-stage.ts';
 
-// A browser takes its time on a busy machine.
-jest.setTimeout(90_000);
-
 /** An answer for which there is no need to ask the bot. */
 const OWN_ANSWER = eventOf({ messageComplete: { message: { text: 'By the page.' } } });
 const words = (from: number, count: number) => Array.from({ length: count }, (_, n) => `${from + n} `);
 
 describeInChromium('what useBot draws', () => {
-  let chromium: Chromium;
-  beforeAll(async () => {
-    chromium = await startChromium();
-  });
-  afterAll(() => chromium?.close());
+  const chromium = oneChromium();
 
   describe.each(REACT_VERSIONS)('with React %s', (react) => {
     let script: string;

@@ -1,13 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { type Chromium, describeInChromium, startChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import type { Front } from '../support/front.ts';
 import { bundle, REACT_VERSIONS, sees, startPageFront } from '../support/react-stage.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
-
-// A browser takes its time on a busy machine.
-jest.setTimeout(90_000);
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
 const [, snippet] = readme.match(/<!-- snippet: react -->\n```jsx\n([\s\S]*?)```/) ?? [];
@@ -26,14 +23,10 @@ new MutationObserver(() => {
 const describeSnippet = snippet === undefined ? describe.skip : describeInChromium;
 
 describeSnippet('the snippet with React', () => {
-  let chromium: Chromium;
+  const chromium = oneChromium();
   let botService: BotService;
   let relay: TestRelay;
   let front: Front;
-  beforeAll(async () => {
-    chromium = await startChromium();
-  });
-  afterAll(() => chromium?.close());
   beforeEach(async () => {
     botService = await startBotService({ keys: [CANARY.key], pace: { wordMs: 200 } });
     relay = await startRelay(botService.url, { BOTS: 'demo/echo' });

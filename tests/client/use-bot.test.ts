@@ -1,5 +1,5 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { describeInChromium, oneChromium, type Tab } from '../support/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
@@ -9,15 +9,8 @@ import {
   startReactStage,
 } from '../support/react-stage.ts';
 
-// A browser takes its time on a busy machine.
-jest.setTimeout(90_000);
-
 describeInChromium('useBot', () => {
-  let chromium: Chromium;
-  beforeAll(async () => {
-    chromium = await startChromium();
-  });
-  afterAll(() => chromium?.close());
+  const chromium = oneChromium();
 
   describe.each(REACT_VERSIONS)('with React %s', (react) => {
     let script: string;

@@ -3,11 +3,11 @@ import { mkdirSync, mkdtempSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { AxeResults, RunOptions } from 'axe-core';
 import type { Page } from 'playwright-core';
 import { lastAnswer, openChat, say, signIn } from '../support/chat-page.ts';
-import { type Chromium, describeInChromium, startChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import { stopProcesses } from '../support/process.ts';
 
 /** Where the pictures of every state go. */
@@ -15,20 +15,12 @@ const FOLDER = process.env.SCREENSHOTS ?? mkdtempSync(join(tmpdir(), 'bot-relay-
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const LONG_WORD = 'Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft';
 
-/** A browser that starts takes its time on a machine that is busy. */
-jest.setTimeout(90_000);
-
-let chromium: Chromium;
-beforeAll(async () => {
+beforeAll(() => {
   mkdirSync(FOLDER, { recursive: true });
   process.stdout.write(`Screenshots of the chat page: ${FOLDER}\n`);
-  chromium = await startChromium();
 });
-afterEach(async () => {
-  await Promise.all(chromium.browser.contexts().map((profile) => profile.close()));
-  await stopProcesses();
-});
-afterAll(() => chromium?.close());
+const chromium = oneChromium();
+afterEach(() => stopProcesses());
 
 /** What is wrong with the page for some of its users: by axe-core's rules, or because it has to be scrolled sideways. */
 async function faultsOf(page: Page): Promise<string[]> {

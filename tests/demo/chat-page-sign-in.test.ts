@@ -1,22 +1,12 @@
-import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import { lastAnswer, openChat, say, signIn } from '../support/chat-page.ts';
-import { type Chromium, describeInChromium, startChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
 import { CLIENT, startIdentityProvider } from '../support/identity-provider.ts';
 import { stopProcesses } from '../support/process.ts';
 
-/** A browser that starts takes its time on a machine that is busy. */
-jest.setTimeout(90_000);
-
-let chromium: Chromium;
-beforeAll(async () => {
-  chromium = await startChromium();
-});
-afterEach(async () => {
-  await Promise.all(chromium.browser.contexts().map((profile) => profile.close()));
-  await stopProcesses();
-});
-afterAll(() => chromium?.close());
+const chromium = oneChromium();
+afterEach(() => stopProcesses());
 
 describeInChromium('signing in at the chat page', () => {
   test('works below a base path, and is still there after a reload', async () => {

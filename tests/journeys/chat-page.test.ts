@@ -1,21 +1,11 @@
 /// <reference lib="dom" />
-import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import { lastAnswer, longMessage, openChat, say, signIn, someWords } from '../support/chat-page.ts';
-import { type Chromium, describeInChromium, startChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
 
-/** A browser that starts takes its time on a machine that is busy. */
-jest.setTimeout(90_000);
-
-let chromium: Chromium;
-beforeAll(async () => {
-  chromium = await startChromium();
-});
-afterEach(async () => {
-  await Promise.all(chromium.browser.contexts().map((profile) => profile.close()));
-  await stopProcesses();
-});
-afterAll(() => chromium?.close());
+const chromium = oneChromium();
+afterEach(() => stopProcesses());
 
 const HELLO = 'Hello, how are you today? It is a fine day here, with a little wind from the sea.';
 

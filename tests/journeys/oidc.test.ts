@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { describeInChromium, openTab, type StrictTab, startChromium } from '../support/chromium.ts';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import type { BrowserContext, Page } from 'playwright-core';
+import { describeInChromium, oneChromium, openTab, type StrictTab } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Front, startFront } from '../support/front.ts';
 import { CLIENT, type IdentityProviderServer, startIdentityProvider } from '../support/identity-provider.ts';
@@ -15,12 +15,8 @@ import {
 } from '../support/raw-upstream.ts';
 import { answerWithPage, type PageWindow } from '../support/test-page.ts';
 
-// Two sites, a browser and a relay are at work in each test, and cores are shared.
-jest.setTimeout(60_000);
-
 const FAILED = 'Failed to load resource: the server responded with a status of';
 
-let browser: Browser;
 let front: Front;
 let provider: IdentityProviderServer;
 let upstream: RawUpstream;
@@ -36,10 +32,7 @@ declare const window: PageWindow;
 declare const location: { assign(url: string): void };
 
 describeInChromium('in a real browser', () => {
-  beforeAll(async () => {
-    browser = (await startChromium()).browser;
-  });
-  afterAll(() => browser.close());
+  const chromium = oneChromium();
 
   beforeEach(async () => {
     answering = [];
@@ -51,12 +44,11 @@ describeInChromium('in a real browser', () => {
     origin = front.url.replace('127.0.0.1', 'localhost');
     provider = await startIdentityProvider(origin);
     await startBehindFront();
-    context = await browser.newContext();
+    context = await chromium.browser.newContext();
     // Before the test is given up: whoever waits says for what.
     context.setDefaultTimeout(30_000);
   });
   afterEach(async () => {
-    await context.close();
     await front.close();
     await provider.close();
     await upstream.close();

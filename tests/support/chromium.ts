@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { describe } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, jest } from '@jest/globals';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 
 const PROGRAM = '/usr/bin/chromium';
@@ -47,6 +47,34 @@ export async function startChromium(): Promise<Chromium> {
       return { page, complaints };
     },
     close: () => browser.close(),
+  };
+}
+
+/**
+ * One for all tests of a file, which get the time that a browser takes on a busy machine; after each of them its tabs
+ * are closed.
+ */
+export function oneChromium(): Chromium {
+  jest.setTimeout(90_000);
+  let running: Chromium | undefined;
+  const chromium = () => running as Chromium;
+  beforeAll(async () => {
+    running = await startChromium();
+  });
+  afterEach(async () => {
+    await Promise.all(
+      chromium()
+        .browser.contexts()
+        .map((profile) => profile.close()),
+    );
+  });
+  afterAll(() => running?.close());
+  return {
+    get browser() {
+      return chromium().browser;
+    },
+    open: (url, profile) => chromium().open(url, profile),
+    close: () => chromium().close(),
   };
 }
 
