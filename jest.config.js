@@ -8,5 +8,5 @@ export default {
   // A guard against hanging, not a limit on speed: some answers take seconds by design, and cores are shared.
   testTimeout: 20_000,
   // Most tests wait for sockets and timers; more workers than cores overlap the waiting.
-  maxWorkers: 4,
+  maxWorkers: 3,
 };

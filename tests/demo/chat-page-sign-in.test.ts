@@ -131,6 +131,7 @@ describeInChromium('signing in at the chat page', () => {
     await say(page, 'Still me');
     await page.getByRole('heading', { name: 'You are signed out' }).waitFor();
     await page.getByRole('button', { name: 'Continue as a guest' }).click();
+    await page.locator('body[data-session=in]').waitFor();
     await page.locator('.answer:last-child .again').click();
     await page.locator('.answer:last-child[data-state=done]', { hasText: 'Still me' }).waitFor();
     expect(await page.locator('.answer').count()).toBe(3);

@@ -13,7 +13,7 @@ import { plainAnswer, until } from '../support/pair.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import { MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
 
-const WINDOW = 400;
+const WINDOW = 1000;
 
 let redis: RedisServer;
 let pair: PacedPair;

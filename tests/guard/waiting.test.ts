@@ -5,7 +5,7 @@ import { codeOf, mostInWindow, overtaking, type PacedPair, range, startPaced } f
 import { until } from '../support/pair.ts';
 import { OTHER_USER } from '../support/relay.ts';
 
-const WINDOW = 300;
+const WINDOW = 600;
 
 let pair: PacedPair;
 afterEach(() => pair.close());
