@@ -80,6 +80,12 @@ export class Problem extends Error {
   }
 }
 
+/** The response headers that go with a problem. */
+export function problemHeaders({ options }: Problem): Record<string, string> {
+  const { retryAfter, headers } = options;
+  return { ...(retryAfter !== undefined && { 'Retry-After': String(retryAfter) }), ...headers };
+}
+
 /** Notes on the request's locals how it ended, for the log. */
 export function recordOutcome(locals: FailureNotes, problem: Problem): void {
   const { level, userId } = problem.options;

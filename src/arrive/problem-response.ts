@@ -1,5 +1,5 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express';
-import { Problem, problemDocument, recordOutcome } from '../errors.ts';
+import { Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 
 /** How long the rest of a refused request's body is read and dropped, in ms. */
@@ -46,10 +46,8 @@ function asProblem(error: unknown): Problem {
 }
 
 function sendProblem(problem: Problem, res: Response): void {
-  const { retryAfter, headers } = problem.options;
   const body = Buffer.from(JSON.stringify(problemDocument(problem, res.locals.requestId)));
-  if (retryAfter !== undefined) res.setHeader('Retry-After', String(retryAfter));
-  for (const [name, value] of Object.entries(headers ?? {})) res.setHeader(name, value);
+  for (const [name, value] of Object.entries(problemHeaders(problem))) res.setHeader(name, value);
   res.statusCode = problem.status;
   res.setHeader('Content-Type', 'application/problem+json');
   res.setHeader('Content-Length', body.length);

@@ -87,8 +87,10 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
   }
 
   /** The ID token's claims, and the user's from where the provider keeps them if it keeps them there (Core §5.3). */
-  async function claimsOf(tokens: oidc.TokenEndpointResponse): Promise<Claims> {
-    const { configuration } = await discovered();
+  async function claimsOf(
+    tokens: oidc.TokenEndpointResponse,
+    configuration: oidc.Configuration,
+  ): Promise<Claims> {
     const claims = (await verify(tokens.id_token as string, ID_TOKEN_MAX_AGE_S)) as Claims;
     const wanted = ['name', ...(requiredClaim ? [requiredClaim.name] : [])];
     if (wanted.every((name) => claims[name] !== undefined)) return claims;
@@ -121,7 +123,7 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
           expectedNonce: flow.nonce,
           pkceCodeVerifier: flow.verifier,
         });
-        const claims = await claimsOf(tokens);
+        const claims = await claimsOf(tokens, configuration);
         const user = userOf(claims);
         const cause = refusalOf(claims, requiredClaim);
         if (cause !== undefined) {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path/posix';
 import type { ErrorRequestHandler, Request, Response } from 'express';
-import { PROBLEMS, Problem, recordOutcome } from '../errors.ts';
+import { PROBLEMS, Problem, problemHeaders, recordOutcome } from '../errors.ts';
 import { queryOf } from './query-of.ts';
 import { localPath } from './return-to.ts';
 
@@ -24,9 +24,7 @@ export function signInPage(signInPath: string): ErrorRequestHandler {
     // A fault is logged by the stage behind, with all of it.
     if (error.cause instanceof Error) return next(error);
     recordOutcome(res.locals, error);
-    const { retryAfter, headers = {} } = error.options;
-    if (retryAfter !== undefined) res.setHeader('Retry-After', String(retryAfter));
-    for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
+    for (const [name, value] of Object.entries(problemHeaders(error))) res.setHeader(name, value);
     res.status(error.status);
     res.setHeader('Content-Security-Policy', POLICY);
     res.type('html').send(

@@ -1,3 +1,4 @@
+import { callbackUrlOf } from '../authenticate/identity-provider.ts';
 import { SIGN_IN_COOKIE } from '../authenticate/sign-in-flows.ts';
 import { cookieFaults, problemOf } from './judge-answer.ts';
 import type { Answer } from './through-client.ts';
@@ -54,9 +55,9 @@ function reportCookie({ headers }: Answer, { cookie, report, hide }: Way): void 
 
 const SET_COOKIE = new RegExp(`^((?:__Host-)?${SIGN_IN_COOKIE}[^=]*)=([^;]+)`);
 
-function reportLocation(location: URL, { config, base, report, quote, signInEndpoint }: Way): void {
+function reportLocation(location: URL, { config, report, quote, signInEndpoint }: Way): void {
   const { searchParams } = location;
-  const callback = `${config.publicUrl.origin}${base}/auth/callback`;
+  const callback = callbackUrlOf(config);
   const faults: string[] = [];
   if (signInEndpoint !== undefined && pageOf(location) !== pageOf(new URL(signInEndpoint))) {
     faults.push(`leads to ${quote(pageOf(location))}, and not to ${quote(pageOf(new URL(signInEndpoint)))}`);
