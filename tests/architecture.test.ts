@@ -212,12 +212,12 @@ describe('the dependencies', () => {
     expect(packages.filter((one) => !dependencies.includes(one.split(' → ')[1] ?? ''))).toEqual([]);
   });
 
-  test('of its making are tools, types of packages that are there, or imported by tests', () => {
+  test('of its making are tools, types of packages that are there, or imported by tests or benchmarks', () => {
     /** What runs from the command line, or is loaded by such a tool. */
     const tools = ['@biomejs/biome', '@swc/core', '@swc/jest', 'jest', 'node', 'typescript', '@types/node'];
     /** What is bundled into the pages of tests, or read by the compiler there. */
     const ofPages = ['react', 'react-18', 'react-dom-18', 'types-react-18'];
-    const inTests = used(read('tests'), true);
+    const inTests = new Set([...used(read('tests'), true), ...used(read('bench'), true)]);
     const names = Object.keys(manifest.devDependencies);
     const typed = (name: string) =>
       name.startsWith('@types/') &&

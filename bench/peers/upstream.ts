@@ -1,30 +1,33 @@
 /**
  * A bot service that costs next to nothing, as a process of its own: HTTP/1.1 with keep-alive over bare TCP.
- * The bot's name says how it answers:
+ * Without the key it answers 401. The bot's name says how it answers:
  *
- * - `three`: three small events and the end of the answer, all in one write;
- * - `silent`: headers and one event at once, then nothing more;
- * - `drip-COUNT-BYTES-MS`: COUNT events of BYTES bytes, the first at once, one every MS from then on. Each
- *   carries the time at which it was sent (`at`, monotonic, in ns).
+ * - `three`: three events of 100 bytes and the end of the answer, all in one write;
+ * - `silent-NAME`: headers and one event of 100 bytes at once, then nothing more;
+ * - `drip-COUNT-BYTES-MS`: COUNT events of BYTES bytes, the first at once, one every MS from then on;
+ * - `flood-COUNT-BYTES`: COUNT events of BYTES bytes, as fast as they are taken;
  * - `paced-N`: like `three`, and notes when each message arrived.
  *
- * `GET /arrivals` gives these times by bot (monotonic, in ms). `GET /open` says how many streams are open, and
- * when the last one closed. Prints `{"port":…}` and runs
- * until it is told to stop.
+ * Every event has its number and the time at which it was sent (`../support/timed-event.ts`).
+ * `GET /arrivals` gives the times of messages by bot (monotonic, in ms). `GET /open` says for each bot of silent
+ * streams how many are open, and when the last one closed. Prints `{"port":…}` and runs until it is told to stop.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { API_KEY } from '../support/message.ts';
+import { monotonicMs, restOfEvent, startOfEvent } from '../support/timed-event.ts';
 
 const STREAM_HEAD =
   'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n';
+const UNAUTHORIZED = 'HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n';
 const LAST_CHUNK = '0\r\n\r\n';
-const THREE_EVENTS =
-  STREAM_HEAD + ['start', 'delta', 'done'].map((kind) => chunk(event(kind))).join('') + LAST_CHUNK;
 const BOT = /\/bot-provider\/([^/?]+)\/message\/sse/;
-const DRIP = /^drip-(\d+)-(\d+)-(\d+)$/;
+const STREAM = /^(?:drip|flood)-(\d+)-(\d+)(?:-(\d+))?$/;
+const SMALL_BYTES = 100;
+const SMALL_REST = restOfEvent(SMALL_BYTES);
+const KEY_LINE = new RegExp(`\r\nx-api-key: *${API_KEY}\r\n`, 'i');
 
 const arrivals: Record<string, number[]> = {};
-let open = 0;
-let lastClosedAt = process.hrtime.bigint();
+const silent: Record<string, { open: number; lastClosedAt: string }> = {};
 
 const server = createServer({ noDelay: true }, (socket) => {
   let received = '';
@@ -33,7 +36,7 @@ const server = createServer({ noDelay: true }, (socket) => {
   socket.on('data', (data: string) => {
     received += data;
     for (let length = lengthOfFirst(received); length > 0; length = lengthOfFirst(received)) {
-      answer(socket, received.slice(0, received.indexOf('\r\n')));
+      answer(socket, received.slice(0, received.indexOf('\r\n\r\n') + 2));
       received = received.slice(length);
     }
   });
@@ -46,47 +49,76 @@ server.listen({ port: 0, host: '127.0.0.1', backlog: 4096 }, () => {
 function lengthOfFirst(received: string): number {
   const headEnd = received.indexOf('\r\n\r\n');
   if (headEnd < 0) return 0;
-  const contentLength = /\r\ncontent-length: *(\d+)/i.exec(received.slice(0, headEnd))?.[1] ?? 0;
+  const head = received.slice(0, headEnd);
+  if (/\r\ntransfer-encoding: *chunked/i.test(head)) {
+    // The body is JSON: it holds no line ends of its own.
+    const last = received.indexOf(`\r\n${LAST_CHUNK}`, headEnd);
+    return last < 0 ? 0 : last + 2 + LAST_CHUNK.length;
+  }
+  const contentLength = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0;
   const length = headEnd + 4 + Number(contentLength);
   return received.length < length ? 0 : length;
 }
 
-function answer(socket: Socket, requestLine: string): void {
-  const bot = BOT.exec(requestLine)?.[1] ?? '';
-  const [isDrip, count, bytes, everyMs] = DRIP.exec(bot) ?? [];
-  if (bot.startsWith('paced-')) noteArrival(bot);
-  if (bot === 'three' || bot.startsWith('paced-')) socket.write(THREE_EVENTS);
-  else if (bot === 'silent') startStream(socket).write(STREAM_HEAD + chunk(event('start')));
-  else if (isDrip)
-    drip(startStream(socket), Number(count), { bytes: Number(bytes), everyMs: Number(everyMs) });
-  else if (requestLine.includes('/arrivals')) socket.write(plain(JSON.stringify(arrivals)));
-  else socket.write(plain(JSON.stringify({ open, lastClosedAt: String(lastClosedAt) })));
+function answer(socket: Socket, head: string): void {
+  const requestLine = head.slice(0, head.indexOf('\r\n'));
+  const bot = BOT.exec(requestLine)?.[1];
+  if (bot === undefined) {
+    const what = requestLine.includes('/arrivals') ? arrivals : silent;
+    socket.write(plain(JSON.stringify(what)));
+    return;
+  }
+  if (!KEY_LINE.test(head)) {
+    socket.write(UNAUTHORIZED);
+    return;
+  }
+  const [stream, count, bytes, everyMs] = STREAM.exec(bot) ?? [];
+  if (stream) {
+    const shape = { count: Number(count), bytes: Number(bytes), everyMs: Number(everyMs) };
+    if (everyMs) drip(socket, shape);
+    else flood(socket, shape);
+  } else if (bot.startsWith('silent-')) {
+    countUntilClosed(socket, bot);
+    socket.write(STREAM_HEAD + smallEvent(0));
+  } else {
+    if (bot.startsWith('paced-')) noteArrival(bot);
+    socket.write(STREAM_HEAD + smallEvent(0) + smallEvent(1) + smallEvent(2) + LAST_CHUNK);
+  }
 }
 
 function noteArrival(bot: string): void {
   arrivals[bot] ??= [];
-  arrivals[bot].push(Number(process.hrtime.bigint()) / 1e6);
+  arrivals[bot].push(monotonicMs());
 }
 
-/** Counts `socket` as an open stream until it closes; streams are not expected to end by themselves. */
-function startStream(socket: Socket): Socket {
-  open++;
-  return socket.once('close', () => {
-    open--;
-    lastClosedAt = process.hrtime.bigint();
+function countUntilClosed(socket: Socket, bot: string): void {
+  silent[bot] ??= { open: 0, lastClosedAt: '0' };
+  const count = silent[bot];
+  count.open++;
+  socket.once('close', () => {
+    count.open--;
+    count.lastClosedAt = String(process.hrtime.bigint());
   });
 }
 
-function drip(socket: Socket, count: number, { bytes, everyMs }: { bytes: number; everyMs: number }): void {
-  let left = count;
+interface Shape {
+  readonly count: number;
+  readonly bytes: number;
+  readonly everyMs: number;
+}
+
+function drip(socket: Socket, { count, bytes, everyMs }: Shape): void {
+  const rest = restOfEvent(bytes);
+  let sent = 0;
   let ticking: NodeJS.Timeout;
   const tick = () => {
-    socket.write(chunk(timedEvent(bytes)) + (left === 1 ? LAST_CHUNK : ''));
-    if (--left === 0) clearInterval(ticking);
+    const event = chunk(startOfEvent(sent++) + rest);
+    socket.write(sent === count ? event + LAST_CHUNK : event);
+    if (sent === count) clearInterval(ticking);
   };
   socket.write(STREAM_HEAD);
   tick();
-  if (left === 0) return;
+  if (sent === count) return;
   // Streams that opened together must not tick together.
   const starting = setTimeout(() => {
     ticking = setInterval(tick, everyMs);
@@ -97,13 +129,28 @@ function drip(socket: Socket, count: number, { bytes, everyMs }: { bytes: number
   });
 }
 
-function event(kind: string): string {
-  return `data: {"eventType":"bench.${kind}"}\n\n`;
+function flood(socket: Socket, { count, bytes }: Shape): void {
+  const size = `${bytes.toString(16)}\r\n`;
+  const rest = Buffer.from(`${restOfEvent(bytes)}\r\n`);
+  let sent = 0;
+  const go = () => {
+    let hasRoom = true;
+    while (hasRoom && sent < count && !socket.destroyed) {
+      socket.cork();
+      socket.write(size + startOfEvent(sent++), 'latin1');
+      hasRoom = socket.write(rest);
+      if (sent === count) socket.write(LAST_CHUNK);
+      socket.uncork();
+    }
+    if (sent === count) socket.off('drain', go);
+  };
+  socket.write(STREAM_HEAD);
+  socket.on('drain', go);
+  go();
 }
 
-function timedEvent(bytes: number): string {
-  const start = `data: {"at":${process.hrtime.bigint()},"fill":"`;
-  return `${start}${'x'.repeat(Math.max(0, bytes - start.length - 4))}"}\n\n`;
+function smallEvent(n: number): string {
+  return chunk(startOfEvent(n) + SMALL_REST);
 }
 
 function chunk(data: string): string {

@@ -1,42 +1,70 @@
 import { connect } from 'node:net';
+import { answerReader } from './answer-reader.ts';
+import { messageText } from './message.ts';
+import { type EventReader, eventReader } from './timed-event.ts';
 
-const OK = 'HTTP/1.1 200 ';
-const FIRST_EVENT = '\r\ndata: ';
-const LAST_CHUNK = '\r\n0\r\n\r\n';
+/** As `three` of `../peers/upstream.ts` answers. */
+export const THREE_BYTES = 100;
+const EVENTS = 3;
 
 /** A kept connection that takes one message after the other. */
 export interface MessageConnection {
   /**
-   * Sends `message`; resolves when its answer is over, with the time from sending to the first byte of an
-   * event, in ms. Rejects if the answer is not a stream, or breaks off.
+   * Sends a message to the bot `three`; resolves when its answer is over, with the time from sending to the first
+   * event, in ms. Rejects if the answer is not the three events, or breaks off.
    */
-  send(message: string): Promise<number>;
+  send(): Promise<number>;
   close(): void;
 }
 
-/** Connects to `port` of this machine. */
-export function messageConnection(port: number): MessageConnection {
-  const socket = connect({ port, host: '127.0.0.1', noDelay: true }).setEncoding('latin1');
-  let onData: (data: string) => void = () => {};
-  let onFailure: (error: Error) => void = () => {};
-  socket.on('data', (data) => onData(data as unknown as string));
-  socket.on('error', (error) => onFailure(error));
-  socket.on('close', () => onFailure(new Error('the connection was closed')));
+/** Connects to `port` of this machine; `headers` go with every message, as whole lines. */
+export function messageConnection(port: number, headers: readonly string[] = []): MessageConnection {
+  const message = messageText('three', headers);
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+  let settle: { resolve: (ms: number) => void; reject: (error: unknown) => void };
+  let sentAt = 0;
+  let firstEventAt = 0;
+  let events: EventReader;
+  let seen = 0;
+  const onEvent = () => {
+    if (seen++ === 0) firstEventAt = performance.now();
+  };
+  const read = answerReader({
+    onBody: (body) => events.push(body),
+    onEnd() {
+      events.end();
+      if (seen !== EVENTS) throw new Error(`${seen} events came`);
+      settle.resolve(firstEventAt - sentAt);
+    },
+  });
+  const fail = (error: unknown) => settle?.reject(error);
+  socket.on('data', (data) => {
+    try {
+      read(data);
+    } catch (error) {
+      fail(error);
+    }
+  });
+  socket.on('error', fail);
+  socket.on('close', () => fail(new Error('the connection was closed')));
   return {
-    send: (message) =>
+    send: () =>
       new Promise((resolve, reject) => {
-        let received = '';
-        let firstEventAt: number | undefined;
-        onFailure = reject;
-        onData = (data) => {
-          received += data;
-          if (!received.startsWith(OK)) return reject(new Error(`answered: ${received}`));
-          if (firstEventAt === undefined && received.includes(FIRST_EVENT)) firstEventAt = performance.now();
-          if (firstEventAt !== undefined && received.endsWith(LAST_CHUNK)) resolve(firstEventAt - sentAt);
-        };
-        const sentAt = performance.now();
+        settle = { resolve, reject };
+        events = eventReader(THREE_BYTES, onEvent);
+        seen = 0;
+        sentAt = performance.now();
         socket.write(message);
       }),
     close: () => socket.destroy(),
   };
+}
+
+/** Sends `count` messages over `connections`, each of which sends its next one when the last is answered. */
+export async function sendMessages(connections: readonly MessageConnection[], count: number): Promise<void> {
+  let left = count;
+  const work = async ({ send }: MessageConnection) => {
+    while (left-- > 0) await send();
+  };
+  await Promise.all(connections.map(work));
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { saveUser } from '../../src/authenticate/users.ts';
 import { freePort } from '../../tests/support/free-port.ts';
+import { API_KEY } from './message.ts';
 import { waitUntil } from './wait.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
@@ -17,7 +18,7 @@ const ENVIRONMENT = {
   PORT: '0',
   HOST: '127.0.0.1',
   PUBLIC_URL: 'https://chat.example.com',
-  UPSTREAM_API_KEYS: 'bench-api-key',
+  UPSTREAM_API_KEYS: API_KEY,
   BOTS: 'bench/*',
   SESSION_SECRETS: 'bench-session-secret-7c1e09d4b2f85a36',
   USERS_FILE: 'users.json',

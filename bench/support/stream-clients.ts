@@ -1,60 +1,62 @@
 import { connect, type Socket } from 'node:net';
+import { answerReader } from './answer-reader.ts';
 import { messageText } from './message.ts';
+import { eventReader } from './timed-event.ts';
 
-const OK = 'HTTP/1.1 200 ';
-const FIRST_EVENT = '\r\ndata: ';
-const SENT_AT = /data: \{"at":(\d+)/g;
 /** Below the length of the queue of connections that are not accepted yet. */
 const AT_A_TIME = 100;
 const FIRST_EVENT_TIMEOUT_MS = 30_000;
 
+export interface StreamsWanted {
+  readonly port: number;
+  /** Whole header lines that go with each message. */
+  readonly headers: readonly string[];
+  readonly count: number;
+  /** See `../peers/upstream.ts` for the names. */
+  readonly bot: string;
+  /** How long each of the bot's events is, in bytes. */
+  readonly bytes: number;
+}
+
 export interface StreamClients {
-  /** How many got their first event. */
-  readonly started: number;
-  /** Why others did not, each reason once. */
-  readonly failures: ReadonlySet<string>;
-  /** How long each timed event took to arrive, in ms; whoever reads it may empty it. */
+  /** How long each event took to arrive, in ms; whoever reads it may empty it. */
   readonly delaysMs: number[];
-  /** How many streams were closed by the other side. */
-  lost(): number;
+  /** Resolves when all streams have come to their end. */
+  readonly ended: Promise<unknown>;
+  /** Why streams broke or were not what was sent, each reason once. */
+  readonly failures: ReadonlySet<string>;
   /** Drops all connections; returns when, in ns (`process.hrtime.bigint()`). */
   leave(): bigint;
 }
 
 /**
- * Opens `count` streams of `bot` at `port`, each over a bare connection of its own, some at a time; resolves
- * when each has its first event or has failed.
+ * Opens streams, each over a bare connection of its own, some at a time; resolves when each has its first event.
+ * @throws Error if one does not get it
  */
-export async function openStreams(
-  port: number,
-  count: number,
-  { bot, cookie = '' }: { bot: string; cookie?: string },
-): Promise<StreamClients> {
-  const message = messageText(bot, cookie);
+export async function openStreams(wanted: StreamsWanted): Promise<StreamClients> {
   const sockets: Socket[] = [];
   const failures = new Set<string>();
   const delaysMs: number[] = [];
-  let started = 0;
-  let closed = 0;
-  while (sockets.length < count) {
+  const ends: Promise<void>[] = [];
+  let leaving = false;
+  while (sockets.length < wanted.count) {
     const opening: Promise<void>[] = [];
-    while (opening.length < AT_A_TIME && sockets.length < count) {
-      const socket = connect({ port, host: '127.0.0.1', noDelay: true });
-      sockets.push(socket);
-      socket.on('close', () => closed++);
-      opening.push(firstEvent(socket, message, delaysMs));
+    while (opening.length < AT_A_TIME && sockets.length < wanted.count) {
+      const stream = openStream(wanted, delaysMs, (error) => {
+        if (!leaving) failures.add(error.message);
+      });
+      sockets.push(stream.socket);
+      opening.push(stream.started);
+      ends.push(stream.ended);
     }
-    for (const result of await Promise.allSettled(opening)) {
-      if (result.status === 'fulfilled') started++;
-      else failures.add(String(result.reason.message));
-    }
+    await Promise.all(opening);
   }
   return {
-    started,
-    failures,
     delaysMs,
-    lost: () => closed,
+    ended: Promise.all(ends),
+    failures,
     leave() {
+      leaving = true;
       const leftAt = process.hrtime.bigint();
       for (const socket of sockets) socket.destroy();
       return leftAt;
@@ -62,29 +64,43 @@ export async function openStreams(
   };
 }
 
-/** Sends `message`; resolves with the first event of its answer. What comes goes into `delaysMs`. */
-function firstEvent(socket: Socket, message: string, delaysMs: number[]): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let head = '';
-    socket.setTimeout(FIRST_EVENT_TIMEOUT_MS, () => reject(new Error('no event came in time')));
-    socket.on('error', reject);
-    socket.on('close', () => reject(new Error(`closed after: ${head.split('\r\n', 1)[0]}`)));
-    socket.on('data', (data: Buffer) => {
-      const text = data.toString('latin1');
-      noteDelays(text, delaysMs);
-      if (socket.timeout === 0) return;
-      head += text;
-      if (!head.startsWith(OK)) return reject(new Error(`answered: ${head.split('\r\n', 1)[0]}`));
-      if (!head.includes(FIRST_EVENT)) return;
-      socket.setTimeout(0);
-      resolve();
-    });
-    socket.write(message);
+function openStream(
+  { port, headers, bot, bytes }: StreamsWanted,
+  delaysMs: number[],
+  onFailure: (error: Error) => void,
+) {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+  const first = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<void>();
+  const fail = (error: Error) => {
+    onFailure(error);
+    first.reject(error);
+    end.resolve();
+    socket.destroy();
+  };
+  const events = eventReader(bytes, (delayMs) => {
+    delaysMs.push(delayMs);
+    if (socket.timeout === 0) return;
+    socket.setTimeout(0);
+    first.resolve();
   });
-}
-
-function noteDelays(text: string, delaysMs: number[]): void {
-  const now = process.hrtime.bigint();
-  for (const [, sentAt] of text.matchAll(SENT_AT))
-    delaysMs.push(Number(now - BigInt(sentAt as string)) / 1e6);
+  const read = answerReader({
+    onBody: events.push,
+    onEnd() {
+      events.end();
+      end.resolve();
+    },
+  });
+  socket.setTimeout(FIRST_EVENT_TIMEOUT_MS, () => fail(new Error('no event came in time')));
+  socket.on('error', fail);
+  socket.on('close', () => fail(new Error('the connection was closed')));
+  socket.on('data', (data) => {
+    try {
+      read(data);
+    } catch (error) {
+      fail(error as Error);
+    }
+  });
+  socket.write(messageText(bot, headers));
+  return { socket, started: first.promise, ended: end.promise };
 }

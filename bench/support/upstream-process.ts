@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url';
 export interface UpstreamProcess {
   readonly port: number;
   readonly pid: number;
-  /** How many streams it holds open, and when the last one closed (`process.hrtime.bigint()`, ns). */
-  open(): Promise<{ count: number; lastClosedAt: bigint }>;
+  /** How many streams of a bot `silent-NAME` are open, and when the last one closed (`process.hrtime.bigint()`, ns). */
+  open(bot: string): Promise<{ count: number; lastClosedAt: bigint }>;
   /** When the messages to each bot of the name `paced-N` arrived, in ms of the monotonic clock. */
   arrivals(): Promise<Record<string, number[]>>;
   close(): Promise<void>;
@@ -26,9 +26,10 @@ export async function startUpstream(): Promise<UpstreamProcess> {
   return {
     port,
     pid: child.pid as number,
-    async open() {
+    async open(bot) {
       const response = await fetch(`http://127.0.0.1:${port}/open`);
-      const { open, lastClosedAt } = (await response.json()) as { open: number; lastClosedAt: string };
+      const silent = (await response.json()) as Record<string, { open: number; lastClosedAt: string }>;
+      const { open = 0, lastClosedAt = '0' } = silent[bot] ?? {};
       return { count: open, lastClosedAt: BigInt(lastClosedAt) };
     },
     async arrivals() {

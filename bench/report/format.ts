@@ -1,0 +1,43 @@
+import { FIGURES, type Figure, type FigureName } from './results.ts';
+
+/** Stands where there is no figure. */
+export const MISSING = '–';
+
+/** `value` with `digits` after the point and commas between thousands: `1,234.5`. Never a minus before zero. */
+export function numberText(value: number, digits: number): string {
+  return value.toLocaleString('en-US', {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+    signDisplay: 'negative',
+  });
+}
+
+/** One figure as `median (min–max)`, with as many digits as `FIGURES` gives it. */
+export function spreadText(figure: Figure | undefined, digits: number): string {
+  if (!figure) return MISSING;
+  const [median, min, max] = [figure.median, figure.min, figure.max].map((one) => numberText(one, digits));
+  return `${median} (${min}–${max})`;
+}
+
+/**
+ * The median of `figure` as a multiple of that of `reference`; about three digits that count. Added times can
+ * come out at or below zero, which is noise: then there is no ratio to tell.
+ */
+export function ratioText(figure: Figure | undefined, reference: Figure | undefined): string {
+  if (!figure || !reference || reference.median <= 0 || figure.median < 0) return MISSING;
+  const ratio = figure.median / reference.median;
+  if (ratio > 0 && ratio < 0.005) return '<0.01';
+  return numberText(ratio, ratio < 9.995 ? 2 : ratio < 99.95 ? 1 : 0);
+}
+
+/** A column's heading: what the figure is, its unit unless it stands for ratios, and which way is better. */
+export function headingOf(name: FigureName, { unit }: { unit: boolean }): string {
+  const figure = FIGURES[name];
+  const arrow = figure.better === 'lower' ? '↓' : '↑';
+  return unit ? `${figure.title}, ${figure.unit} ${arrow}` : `${figure.title} ${arrow}`;
+}
+
+/** True for the peers that are this project. */
+export function isOwn({ name }: { readonly name: string }): boolean {
+  return /^bot-relay\b/.test(name);
+}

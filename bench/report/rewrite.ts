@@ -1,0 +1,9 @@
+/** Brings the chart and the tables up to the results that are kept, such as after a change of their form. */
+import { readResults, writeReport } from './write.ts';
+
+const results = readResults();
+if (results) writeReport(results);
+else {
+  console.error('There are no results yet: npm run bench takes them.');
+  process.exitCode = 1;
+}

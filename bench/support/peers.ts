@@ -1,0 +1,165 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { freePort } from '../../tests/support/free-port.ts';
+import { API_KEY } from './message.ts';
+import { startRelay } from './relay-process.ts';
+import { waitUntil } from './wait.ts';
+
+const START_TIMEOUT_MS = 10_000;
+const { resolve: resolveModule } = createRequire(import.meta.url);
+
+/** Something that stands between a page and a bot service, as a process of its own. */
+export interface RunningPeer {
+  readonly port: number;
+  readonly pid: number;
+  /** Whole header lines that go with each message to it. */
+  readonly headers: readonly string[];
+  close(): Promise<void>;
+}
+
+export interface Peer {
+  readonly name: string;
+  /** Empty if there is none, undefined if the peer is not installed. */
+  readonly version: () => string | undefined;
+  /** @throws Error if it does not start */
+  readonly start: (upstreamPort: number) => Promise<RunningPeer>;
+}
+
+/** As long as a session cookie of the relay, so that all peers get messages of the same length. */
+const COOKIE = `Cookie: __Host-bot_relay_session=${'s'.repeat(82)}`;
+
+/** Everything that is compared, in the order of the tables. `redisUrl` is for the relay's second entry. */
+export function peers(redisUrl: string): Peer[] {
+  return [
+    { name: 'nginx', version: programVersion('nginx', '-v'), start: startNginx },
+    { name: 'HAProxy', version: programVersion('haproxy', '-v'), start: startHaproxy },
+    { name: 'node:http pipe', version: () => '', start: script('node-pipe') },
+    {
+      name: 'http-proxy-middleware 4',
+      version: packageVersion('http-proxy-middleware'),
+      start: script('hpm-4'),
+    },
+    {
+      name: 'http-proxy-middleware 3',
+      version: packageVersion('http-proxy-middleware-3'),
+      start: script('hpm-3'),
+    },
+    { name: '@fastify/http-proxy', version: packageVersion('@fastify/http-proxy'), start: script('fastify') },
+    { name: 'undici', version: packageVersion('undici'), start: script('undici') },
+    { name: 'hono proxy', version: packageVersion('hono'), start: script('hono') },
+    { name: 'bot-relay', version: () => '', start: (port) => relay(port, {}) },
+    { name: 'bot-relay, Redis', version: () => '', start: (port) => relay(port, { REDIS_URL: redisUrl }) },
+  ];
+}
+
+async function relay(
+  upstreamPort: number,
+  environment: Readonly<Record<string, string>>,
+): Promise<RunningPeer> {
+  const { port, pid, cookie, close } = await startRelay(upstreamPort, environment);
+  return { port, pid, headers: [`Cookie: ${cookie}`], close };
+}
+
+/** Starts a script of `../peers/`, which prints its port. */
+function script(name: string): Peer['start'] {
+  const file = fileURLToPath(new URL(`../peers/${name}.ts`, import.meta.url));
+  return async (upstreamPort) => {
+    const child = spawn(process.execPath, [file, String(upstreamPort)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { NODE_ENV: 'production' },
+    });
+    const port = await new Promise<number>((resolve, reject) => {
+      createInterface(child.stdout as NodeJS.ReadableStream).once('line', (line) =>
+        resolve(JSON.parse(line).port),
+      );
+      child.once('exit', () => reject(new Error(`${name} did not start`)));
+    });
+    return { port, pid: child.pid as number, headers: [COOKIE], close: () => stop(child) };
+  };
+}
+
+async function startNginx(upstreamPort: number): Promise<RunningPeer> {
+  return startProgram('nginx.conf', upstreamPort, (file, directory) =>
+    spawn('nginx', ['-p', directory, '-e', join(directory, 'error.log'), '-c', file], { stdio: 'ignore' }),
+  );
+}
+
+async function startHaproxy(upstreamPort: number): Promise<RunningPeer> {
+  return startProgram('haproxy.cfg', upstreamPort, (file) =>
+    spawn('haproxy', ['-db', '-f', file], { stdio: 'ignore' }),
+  );
+}
+
+/** Starts a program with the template of a configuration file from `../peers/`, filled in. */
+async function startProgram(
+  template: string,
+  upstreamPort: number,
+  run: (file: string, directory: string) => ChildProcess,
+): Promise<RunningPeer> {
+  const directory = mkdtempSync(join(tmpdir(), 'bot-relay-bench-'));
+  mkdirSync(join(directory, 'body'));
+  const port = await freePort();
+  const values = { DIRECTORY: directory, PORT: port, UPSTREAM_PORT: upstreamPort, API_KEY };
+  const text = readFileSync(new URL(`../peers/${template}`, import.meta.url), 'utf8');
+  const file = join(directory, template);
+  writeFileSync(
+    file,
+    text.replace(/\$\{(\w+)\}/g, (_whole, name: keyof typeof values) => String(values[name])),
+  );
+  const child = run(file, directory);
+  const close = async () => {
+    await stop(child);
+    rmSync(directory, { recursive: true });
+  };
+  try {
+    await waitUntil(() => child.exitCode !== null || accepts(port), START_TIMEOUT_MS);
+    if (child.exitCode !== null) throw new Error(`${template}: exit code ${child.exitCode}`);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { port, pid: child.pid as number, headers: [COOKIE], close };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null) return;
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGTERM');
+  await exited;
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false));
+    socket.on('connect', () => socket.destroy());
+  });
+}
+
+function packageVersion(name: string): Peer['version'] {
+  return () => {
+    const main = resolveModule(name);
+    const directory = main.slice(0, main.lastIndexOf(`node_modules/${name}/`));
+    const file = join(directory, 'node_modules', name, 'package.json');
+    return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
+  };
+}
+
+/** The first number with dots that the program prints of itself. */
+function programVersion(program: string, flag: string): Peer['version'] {
+  return () => {
+    try {
+      // Of the two, nginx prints it on standard error.
+      const printed = execFileSync('sh', ['-c', `${program} ${flag} 2>&1`], { encoding: 'utf8' });
+      return /\d+\.\d+(\.\d+)*/.exec(printed)?.[0] ?? '';
+    } catch {
+      return undefined;
+    }
+  };
+}

@@ -1,0 +1,40 @@
+import { parseArgs } from 'node:util';
+
+const USAGE = `Usage: npm run bench -- [--rounds N] [--scale X] [--only NAME,NAME] [--out FOLDER]
+  --rounds  how often each figure is taken of each peer, in turns (5)
+  --scale   how many messages, events, bytes and streams a round has, as a multiple of the usual (1)
+  --only    the peers to compare, by their names in the table, comma separated (all)
+  --out     where results.json and results.svg go (bench-results)
+`;
+const EX_USAGE = 64;
+
+/** What one run of the comparison is to do. */
+export interface Settings {
+  readonly rounds: number;
+  readonly scale: number;
+  readonly only: readonly string[] | undefined;
+  readonly out: string;
+}
+
+/** Reads the command line; says what it takes, and ends the process, if it holds anything else. */
+export function settingsFrom(args: readonly string[]): Settings {
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: {
+        rounds: { type: 'string', default: '5' },
+        scale: { type: 'string', default: '1' },
+        only: { type: 'string' },
+        out: { type: 'string', default: 'bench-results' },
+      },
+    });
+    const { only, out } = values;
+    const [rounds, scale] = [Number(values.rounds), Number(values.scale)];
+    if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds takes a whole number from 1 on');
+    if (!(scale > 0 && scale < 100)) throw new Error('--scale takes a number above 0');
+    return { rounds, scale, only: only?.split(',').map((name) => name.trim()), out };
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n${USAGE}`);
+    process.exit(EX_USAGE);
+  }
+}
