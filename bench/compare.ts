@@ -9,6 +9,9 @@ import { type EventFigures, eventFigures } from './figures/events.ts';
 import { memoryPerStream, stalledPeak } from './figures/memory.ts';
 import { cpuPerMessage, firstEvents, warmUp } from './figures/messages.ts';
 import { throughput } from './figures/throughput.ts';
+import type { Results } from './report/results.ts';
+import { consoleTable } from './report/table.ts';
+import { saveReport, writeReport } from './report/write.ts';
 import { machine } from './support/machine.ts';
 import { API_KEY } from './support/message.ts';
 import { type Peer, peers, type RunningPeer } from './support/peers.ts';
@@ -50,7 +53,10 @@ try {
   await upstream.close();
   stopRedis();
 }
-console.log(JSON.stringify(results(), null, 2), out);
+const found = results();
+console.log(consoleTable(found));
+if (out === undefined) writeReport(found);
+else saveReport(found, out);
 
 /** All peers run at once, idle but for the one whose turn it is. */
 async function measureSpeed(): Promise<void> {
@@ -139,13 +145,13 @@ function progress(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
-function results() {
+function results(): Results {
   return {
     takenAt: new Date().toISOString(),
     machine: machine(),
     node: process.version,
     rounds,
-    direct: straight.figures(),
+    direct: straight.figures() as Results['direct'],
     peers: contestants.map(({ peer, samples }) => ({
       name: peer.name,
       version: peer.version() ?? '',

@@ -1,10 +1,11 @@
 import { parseArgs } from 'node:util';
 
-const USAGE = `Usage: npm run bench -- [--rounds N] [--scale X] [--only NAME,NAME] [--out FOLDER]
+const USAGE = `Usage: npm run bench -- [--rounds N] [--scale X] [--only NAME,NAME] [--out FOLDER | --record]
   --rounds  how often each figure is taken of each peer, in turns (5)
   --scale   how many messages, events, bytes and streams a round has, as a multiple of the usual (1)
   --only    the peers to compare, by their names in the table, comma separated (all)
-  --out     where results.json and results.svg go (bench-results)
+  --out     the folder for results.json and results.svg (bench-results)
+  --record  keeps the results in the project instead, with its chart and the tables of its documents
 `;
 const EX_USAGE = 64;
 
@@ -13,7 +14,8 @@ export interface Settings {
   readonly rounds: number;
   readonly scale: number;
   readonly only: readonly string[] | undefined;
-  readonly out: string;
+  /** A folder; undefined for the project's own results and documents. */
+  readonly out: string | undefined;
 }
 
 /** Reads the command line; says what it takes, and ends the process, if it holds anything else. */
@@ -25,14 +27,20 @@ export function settingsFrom(args: readonly string[]): Settings {
         rounds: { type: 'string', default: '5' },
         scale: { type: 'string', default: '1' },
         only: { type: 'string' },
-        out: { type: 'string', default: 'bench-results' },
+        out: { type: 'string' },
+        record: { type: 'boolean', default: false },
       },
     });
-    const { only, out } = values;
+    const { only, out = 'bench-results', record } = values;
     const [rounds, scale] = [Number(values.rounds), Number(values.scale)];
     if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds takes a whole number from 1 on');
     if (!(scale > 0 && scale < 100)) throw new Error('--scale takes a number above 0');
-    return { rounds, scale, only: only?.split(',').map((name) => name.trim()), out };
+    return {
+      rounds,
+      scale,
+      only: only?.split(',').map((name) => name.trim()),
+      out: record ? undefined : out,
+    };
   } catch (error) {
     process.stderr.write(`${(error as Error).message}\n${USAGE}`);
     process.exit(EX_USAGE);
