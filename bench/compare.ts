@@ -3,7 +3,6 @@
  * peer carries the same messages to the same upstream, in turns, so that what else the machine does hits all.
  * README.md says how each figure is taken.
  */
-import { startRedis, stopRedis } from '../tests/support/redis-server.ts';
 import { aborts } from './figures/aborts.ts';
 import { type EventFigures, eventFigures } from './figures/events.ts';
 import { memoryPerStream, stalledPeak } from './figures/memory.ts';
@@ -14,7 +13,7 @@ import { consoleTable } from './report/table.ts';
 import { saveReport, writeReport } from './report/write.ts';
 import { machine } from './support/machine.ts';
 import { API_KEY } from './support/message.ts';
-import { type Peer, peers, type RunningPeer } from './support/peers.ts';
+import { PEERS, type Peer, type RunningPeer } from './support/peers.ts';
 import { openFilesLimit } from './support/process-usage.ts';
 import { type Samples, samples } from './support/samples.ts';
 import { settingsFrom } from './support/settings.ts';
@@ -29,9 +28,9 @@ const SIZES = [1_000, 5_000, 9_000] as const;
 /** A stream takes two: one to the client, one to the upstream. The rest is the peer's own. */
 const FILES_PER_STREAM = 2.2;
 
-const { rounds, scale, only, out } = settingsFrom(process.argv.slice(2));
+const names = PEERS.map(({ name }) => name);
+const { rounds, scale, only, out } = settingsFrom(process.argv.slice(2), names);
 const scaled = (count: number) => Math.ceil(count * scale);
-const redis = await startRedis();
 const upstream = await startUpstream();
 const direct: RunningPeer = {
   port: upstream.port,
@@ -40,9 +39,10 @@ const direct: RunningPeer = {
   close: async () => {},
 };
 const straight = samples('direct');
-const contestants = peers(redis.url)
-  .filter(({ name }) => only?.includes(name) ?? true)
-  .map((peer) => ({ peer, samples: samples(peer.name) }));
+const contestants = PEERS.filter(({ name }) => only?.includes(name) ?? true).map((peer) => ({
+  peer,
+  samples: samples(peer.name),
+}));
 for (const { peer, samples } of contestants)
   if (peer.version() === undefined) samples.note('is not installed');
 const present = contestants.filter(({ peer }) => peer.version() !== undefined);
@@ -51,7 +51,6 @@ try {
   await measureMemory();
 } finally {
   await upstream.close();
-  stopRedis();
 }
 const found = results();
 console.log(consoleTable(found));

@@ -26,7 +26,7 @@ export interface Figure {
 }
 
 export interface PeerResults {
-  /** Names the peer in tables, such as `nginx` or `bot-relay, Redis`. */
+  /** Names the peer in tables, such as `nginx` or `bot-relay with Redis`. */
   readonly name: string;
   /** Of the peer's package or program; empty for what has none. */
   readonly version: string;

@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { connect } from 'node:net';
@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../tests/support/free-port.ts';
+import { startRedis } from '../../tests/support/redis-server.ts';
+import { startChild } from './child.ts';
 import { API_KEY } from './message.ts';
 import { startRelay } from './relay-process.ts';
 import { waitUntil } from './wait.ts';
@@ -34,29 +36,31 @@ export interface Peer {
 /** As long as a session cookie of the relay, so that all peers get messages of the same length. */
 const COOKIE = `Cookie: __Host-bot_relay_session=${'s'.repeat(82)}`;
 
-/** Everything that is compared, in the order of the tables. `redisUrl` is for the relay's second entry. */
-export function peers(redisUrl: string): Peer[] {
-  return [
-    { name: 'nginx', version: programVersion('nginx', '-v'), start: startNginx },
-    { name: 'HAProxy', version: programVersion('haproxy', '-v'), start: startHaproxy },
-    { name: 'node:http pipe', version: () => '', start: script('node-pipe') },
-    {
-      name: 'http-proxy-middleware 4',
-      version: packageVersion('http-proxy-middleware'),
-      start: script('hpm-4'),
-    },
-    {
-      name: 'http-proxy-middleware 3',
-      version: packageVersion('http-proxy-middleware-3'),
-      start: script('hpm-3'),
-    },
-    { name: '@fastify/http-proxy', version: packageVersion('@fastify/http-proxy'), start: script('fastify') },
-    { name: 'undici', version: packageVersion('undici'), start: script('undici') },
-    { name: 'hono proxy', version: packageVersion('hono'), start: script('hono') },
-    { name: 'bot-relay', version: () => '', start: (port) => relay(port, {}) },
-    { name: 'bot-relay, Redis', version: () => '', start: (port) => relay(port, { REDIS_URL: redisUrl }) },
-  ];
-}
+/** Everything that is compared, in the order of the tables. */
+export const PEERS: readonly Peer[] = [
+  { name: 'nginx', version: programVersion('nginx', '-v'), start: startNginx },
+  { name: 'HAProxy', version: programVersion('haproxy', '-v'), start: startHaproxy },
+  { name: 'node:http pipe', version: () => '', start: script('node-pipe') },
+  {
+    name: 'http-proxy-middleware 4',
+    version: packageVersion('http-proxy-middleware'),
+    start: script('hpm-4'),
+  },
+  {
+    name: 'http-proxy-middleware 3',
+    version: packageVersion('http-proxy-middleware-3'),
+    start: script('hpm-3'),
+  },
+  { name: '@fastify/http-proxy', version: packageVersion('@fastify/http-proxy'), start: script('fastify') },
+  { name: 'undici', version: packageVersion('undici'), start: script('undici') },
+  { name: 'hono proxy', version: packageVersion('hono'), start: script('hono') },
+  { name: 'bot-relay', version: () => '', start: (port) => relay(port, {}) },
+  {
+    name: 'bot-relay with Redis',
+    version: programVersion('redis-server', '--version'),
+    start: relayWithRedis,
+  },
+];
 
 async function relay(
   upstreamPort: number,
@@ -66,11 +70,24 @@ async function relay(
   return { port, pid, headers: [`Cookie: ${cookie}`], close };
 }
 
+/** The Redis is its own, and no part of its figures: it stands for one that the instances share. */
+async function relayWithRedis(upstreamPort: number): Promise<RunningPeer> {
+  const redis = await startRedis();
+  const running = await relay(upstreamPort, { REDIS_URL: redis.url });
+  return {
+    ...running,
+    async close() {
+      await running.close();
+      await redis.stop();
+    },
+  };
+}
+
 /** Starts a script of `../peers/`, which prints its port. */
 function script(name: string): Peer['start'] {
   const file = fileURLToPath(new URL(`../peers/${name}.ts`, import.meta.url));
   return async (upstreamPort) => {
-    const child = spawn(process.execPath, [file, String(upstreamPort)], {
+    const child = startChild(process.execPath, [file, String(upstreamPort)], {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: { NODE_ENV: 'production' },
     });
@@ -86,13 +103,15 @@ function script(name: string): Peer['start'] {
 
 async function startNginx(upstreamPort: number): Promise<RunningPeer> {
   return startProgram('nginx.conf', upstreamPort, (file, directory) =>
-    spawn('nginx', ['-p', directory, '-e', join(directory, 'error.log'), '-c', file], { stdio: 'ignore' }),
+    startChild('nginx', ['-p', directory, '-e', join(directory, 'error.log'), '-c', file], {
+      stdio: 'ignore',
+    }),
   );
 }
 
 async function startHaproxy(upstreamPort: number): Promise<RunningPeer> {
   return startProgram('haproxy.cfg', upstreamPort, (file) =>
-    spawn('haproxy', ['-db', '-f', file], { stdio: 'ignore' }),
+    startChild('haproxy', ['-db', '-f', file], { stdio: 'ignore' }),
   );
 }
 

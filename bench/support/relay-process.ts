@@ -1,10 +1,10 @@
-import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { saveUser } from '../../src/authenticate/users.ts';
 import { freePort } from '../../tests/support/free-port.ts';
+import { startChild } from './child.ts';
 import { API_KEY } from './message.ts';
 import { waitUntil } from './wait.ts';
 
@@ -55,7 +55,7 @@ export async function startRelay(
   await saveUser(join(directory, 'users.json'), USER.username, USER.password);
   const log = join(directory, 'relay.log');
   const nodeOptions = process.env.RELAY_NODE_OPTIONS?.split(' ') ?? [];
-  const child = spawn(process.execPath, [...nodeOptions, MAIN], {
+  const child = startChild(process.execPath, [...nodeOptions, MAIN], {
     cwd: directory,
     env: {
       ...ENVIRONMENT,

@@ -18,8 +18,11 @@ export interface Settings {
   readonly out: string | undefined;
 }
 
-/** Reads the command line; says what it takes, and ends the process, if it holds anything else. */
-export function settingsFrom(args: readonly string[]): Settings {
+/**
+ * Reads the command line; says what it takes, and ends the process, if it holds anything else. `names` are those of
+ * the peers.
+ */
+export function settingsFrom(args: readonly string[], names: readonly string[]): Settings {
   try {
     const { values } = parseArgs({
       args: [...args],
@@ -35,12 +38,10 @@ export function settingsFrom(args: readonly string[]): Settings {
     const [rounds, scale] = [Number(values.rounds), Number(values.scale)];
     if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds takes a whole number from 1 on');
     if (!(scale > 0 && scale < 100)) throw new Error('--scale takes a number above 0');
-    return {
-      rounds,
-      scale,
-      only: only?.split(',').map((name) => name.trim()),
-      out: record ? undefined : out,
-    };
+    const wanted = only?.split(',').map((name) => name.trim());
+    const unknown = wanted?.find((name) => !names.includes(name));
+    if (unknown !== undefined) throw new Error(`--only: ${unknown} is none of: ${names.join(', ')}`);
+    return { rounds, scale, only: wanted, out: record ? undefined : out };
   } catch (error) {
     process.stderr.write(`${(error as Error).message}\n${USAGE}`);
     process.exit(EX_USAGE);

@@ -1,6 +1,6 @@
-import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { startChild } from './child.ts';
 
 export interface UpstreamProcess {
   readonly port: number;
@@ -15,10 +15,10 @@ export interface UpstreamProcess {
 /** Starts the bot service of `../peers/upstream.ts` on a free port. @throws Error if it does not start */
 export async function startUpstream(): Promise<UpstreamProcess> {
   const script = fileURLToPath(new URL('../peers/upstream.ts', import.meta.url));
-  const child = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = startChild(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const port = await new Promise<number>((resolve, reject) => {
-    createInterface(child.stdout).once('line', (line) =>
+    createInterface(child.stdout as NodeJS.ReadableStream).once('line', (line) =>
       resolve((JSON.parse(line) as { port: number }).port),
     );
     exited.then(() => reject(new Error('the upstream did not start')));

@@ -61,9 +61,9 @@ describe('the chart', () => {
     expect(own).toHaveLength(2 * SUMMARY.length);
     expect(ofClass(ofClass(elements, 'label'), 'own').map(({ text }) => text)).toEqual([
       'bot-relay',
-      'bot-relay, Redis',
+      'bot-relay with Redis',
       'bot-relay',
-      'bot-relay, Redis',
+      'bot-relay with Redis',
     ]);
   });
 

@@ -55,6 +55,6 @@ function samplePeers(): PeerResults[] {
     samplePeer('undici', all(57, 379, 39, 0.1), { version: '8.12.4' }),
     samplePeer('hono', all(77, 871, 67, 0.16), { version: '4.13.19' }),
     samplePeer('bot-relay', all(62, 600, 55, 0.13), { version: '0.1.0' }),
-    samplePeer('bot-relay, Redis', all(62, 1_204, 56, 0.13), { version: '0.1.0' }),
+    samplePeer('bot-relay with Redis', all(62, 1_204, 56, 0.13), { version: '0.1.0' }),
   ];
 }

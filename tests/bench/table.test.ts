@@ -67,7 +67,7 @@ describe('the tables in Markdown', () => {
   test('have a row per peer in each, as wide as the headings', () => {
     const widths = headingsOf(markdown).map(({ length }) => length);
     expect(widths).toEqual([3, 2, 2, 3, 2, 7, 5, 7, 5]);
-    for (const name of ['nginx', '@fastify/http-proxy', '**bot-relay**', '**bot-relay, Redis**'])
+    for (const name of ['nginx', '@fastify/http-proxy', '**bot-relay**', '**bot-relay with Redis**'])
       expect(cellsOf(markdown, name).map(({ length }) => length)).toEqual(widths);
   });
 
@@ -75,7 +75,7 @@ describe('the tables in Markdown', () => {
     const [cpu, delay] = cellsOf(markdown, 'nginx');
     expect(cpu).toEqual(['40.0 (38.0–44.0)', '85 (81–94)', '900 (855–990)']);
     expect(delay?.[0]).toBe('0.045 (0.043–0.050)');
-    expect(cellsOf(markdown, '**bot-relay, Redis**')[0]?.[1]).toBe('1,204 (1,144–1,324)');
+    expect(cellsOf(markdown, '**bot-relay with Redis**')[0]?.[1]).toBe('1,204 (1,144–1,324)');
   });
 
   test('have the ratios of medians to each reference, whichever way is better', () => {
