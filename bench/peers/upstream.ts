@@ -2,11 +2,11 @@
  * A bot service that costs next to nothing, as a process of its own: HTTP/1.1 with keep-alive over bare TCP.
  * Without the key it answers 401. The bot's name says how it answers:
  *
- * - `three`: three events of 100 bytes and the end of the answer, all in one write;
+ * - `three-N`: three events of 100 bytes and the end of the answer, all in one write;
  * - `silent-NAME`: headers and one event of 100 bytes at once, then nothing more;
  * - `drip-COUNT-BYTES-MS`: COUNT events of BYTES bytes, the first at once, one every MS from then on;
  * - `flood-COUNT-BYTES`: COUNT events of BYTES bytes, as fast as they are taken;
- * - `paced-N`: like `three`, and notes when each message arrived.
+ * - `paced-N`: like `three-N`, and notes when each message arrived.
  *
  * Every event has its number and the time at which it was sent (`../support/timed-event.ts`).
  * `GET /arrivals` gives the times of messages by bot (monotonic, in ms). `GET /open` says for each bot of silent

@@ -3,14 +3,17 @@ import { answerReader } from './answer-reader.ts';
 import { messageText } from './message.ts';
 import { type EventReader, eventReader } from './timed-event.ts';
 
-/** As `three` of `../peers/upstream.ts` answers. */
-export const THREE_BYTES = 100;
+/** As the bots `three-N` of `../peers/upstream.ts` answer. */
+const EVENT_BYTES = 100;
 const EVENTS = 3;
+/** A bot takes 5 messages a second: so many messages as are sent here must go to many. */
+const BOTS = 500;
+let sent = 0;
 
 /** A kept connection that takes one message after the other. */
 export interface MessageConnection {
   /**
-   * Sends a message to the bot `three`; resolves when its answer is over, with the time from sending to the first
+   * Sends a message to the next one of many bots; resolves when its answer is over, with the time from sending to the first
    * event, in ms. Rejects if the answer is not the three events, or breaks off.
    */
   send(): Promise<number>;
@@ -19,7 +22,7 @@ export interface MessageConnection {
 
 /** Connects to `port` of this machine; `headers` go with every message, as whole lines. */
 export function messageConnection(port: number, headers: readonly string[] = []): MessageConnection {
-  const message = messageText('three', headers);
+  const messages = Array.from({ length: BOTS }, (_, n) => messageText(`three-${n}`, headers));
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
   let settle: { resolve: (ms: number) => void; reject: (error: unknown) => void };
   let sentAt = 0;
@@ -51,10 +54,10 @@ export function messageConnection(port: number, headers: readonly string[] = [])
     send: () =>
       new Promise((resolve, reject) => {
         settle = { resolve, reject };
-        events = eventReader(THREE_BYTES, onEvent);
+        events = eventReader(EVENT_BYTES, onEvent);
         seen = 0;
         sentAt = performance.now();
-        socket.write(message);
+        socket.write(messages[sent++ % BOTS] as string);
       }),
     close: () => socket.destroy(),
   };
