@@ -85,7 +85,7 @@ describeWithRedis('workers that are told to stop', () => {
     expect(lines(({ msg }) => msg === 'stopped at once')).toEqual([]);
   });
 
-  test('end at once with a second signal, and the process exits 1', async () => {
+  test('end at once with a second signal, also one that is stuck, and the process exits 1', async () => {
     const deployment = await startWorkersRelay({ workers: 2, environment: GRACE });
     const { relay, logged, lines } = deployment;
     const streams = await deployment.streamAtEach(2, await deployment.signIn());
@@ -93,8 +93,13 @@ describeWithRedis('workers that are told to stop', () => {
     relay.signal('SIGTERM');
     await logged(3, ({ msg }) => msg === 'shutting down');
     await sleep(LATER_MS);
+    const stuck = pids[1] as number;
+    process.kill(stuck, 'SIGSTOP');
     relay.signal('SIGTERM');
-    expect(await relay.exited).toEqual({ code: 1, signal: null });
+    const exited = await Promise.race([relay.exited, sleep(5_000)]);
+    // One that is left stopped never ends.
+    if (lives(stuck)) process.kill(stuck, 'SIGCONT');
+    expect(exited).toEqual({ code: 1, signal: null });
     expect(lines(({ msg }) => msg === 'stopped at once')).toHaveLength(1);
     expect(pids.filter(lives)).toEqual([]);
     for (const { client } of streams) {
