@@ -150,6 +150,8 @@ function isAddress(text: string): boolean {
   return prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= bits);
 }
 
+const WORKERS = /^(auto|[1-9]|[1-5]\d|6[0-4])$/;
+
 /**
  * Every variable that the relay reads, in the order of the README's table. `.env.example` and that table
  * are tested against this object.
@@ -169,6 +171,7 @@ export const VARIABLES = {
   PUBLIC_URL: optional(origin('must be an http or https origin such as https://chat.example.com')),
   TRUST_PROXY: optional<number | string[]>(trustProxy),
   ALLOWED_ORIGINS: optional(listOf(origin('must be http or https origins').transform((url) => url.origin))),
+  WORKERS: variable(z.string().regex(WORKERS, 'must be auto or a whole number from 1 to 64'), '1'),
   METRICS_PORT: optional(whole(1, 65535)),
   LOG_LEVEL: variable(oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'info'),
   SHUTDOWN_DELAY_MS: variable(milliseconds(0), '0'),

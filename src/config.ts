@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { availableParallelism } from 'node:os';
 import type { BotSettings } from './bots/bot-settings.ts';
 import { readBotsFile } from './bots/bots-file.ts';
 import { readSecretFile } from './bots/secret-file.ts';
@@ -31,6 +32,8 @@ const REQUIRED_IN_PRODUCTION = [
   'SESSION_SECRETS',
 ] as const;
 
+/** Workers share nothing but Redis. */
+const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
 
 /**
@@ -119,20 +122,21 @@ function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: Vari
 
 function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
-  const missing = (names: readonly VariableName[], why: string) =>
-    names.filter((name) => !isSet(name)).map((name) => `${name} must be set ${why}`);
-  const oidc = values.AUTH_MODE === 'oidc' ? missing(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc') : [];
-  if (values.NODE_ENV === 'production') return [...missing(REQUIRED_IN_PRODUCTION, 'in production'), ...oidc];
-  return [
-    ...oidc,
-    ...(isSet('UPSTREAM_BASE_URL') ? missing(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL') : []),
-    ...missing(
-      isSet('UPSTREAM_API_KEYS') || isSet('BOTS_FILE') ? ['UPSTREAM_BASE_URL'] : [],
-      `with ${isSet('UPSTREAM_API_KEYS') ? 'UPSTREAM_API_KEYS' : 'BOTS_FILE'}`,
-    ),
-    // What one instance signs, the others must be able to verify.
-    ...(isSet('REDIS_URL') ? missing(['SESSION_SECRETS'], 'with REDIS_URL') : []),
-  ];
+  const { WORKERS, NODE_ENV, AUTH_MODE } = values;
+  const asked = new Map<VariableName, string>();
+  const ask = (names: readonly VariableName[], why: string) => {
+    for (const name of names) if (!isSet(name) && !asked.has(name)) asked.set(name, why);
+  };
+  if (NODE_ENV === 'production') ask(REQUIRED_IN_PRODUCTION, 'in production');
+  if (AUTH_MODE === 'oidc') ask(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc');
+  if (isSet('UPSTREAM_BASE_URL')) ask(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL');
+  if (isSet('UPSTREAM_API_KEYS')) ask(['UPSTREAM_BASE_URL'], 'with UPSTREAM_API_KEYS');
+  if (isSet('BOTS_FILE')) ask(['UPSTREAM_BASE_URL'], 'with BOTS_FILE');
+  // What one instance signs, the others must be able to verify.
+  if (isSet('REDIS_URL')) ask(['SESSION_SECRETS'], 'with REDIS_URL');
+  // Also where `auto` comes to one: what starts on one machine has to start on the next.
+  if (WORKERS !== undefined && WORKERS !== '1') ask(REQUIRED_BY_WORKERS, 'with WORKERS other than 1');
+  return [...asked].map(([name, why]) => `${name} must be set ${why}`);
 }
 
 /** What is read of bots besides the variables. */
@@ -150,6 +154,8 @@ function assemble(values: Values, { own, keyFiles }: BotSources) {
     production: values.NODE_ENV === 'production',
     logLevel: values.LOG_LEVEL,
     port,
+    /** How many processes serve together; 1 is this process alone. */
+    workers: values.WORKERS === 'auto' ? availableParallelism() : Number(values.WORKERS),
     /** Metrics are kept only if there is one. */
     metricsPort: values.METRICS_PORT,
     host: values.HOST ?? (demo ? '127.0.0.1' : '0.0.0.0'),

@@ -1,26 +1,17 @@
 import { config as readDotenv } from 'dotenv';
-import { createApp, type SignIn } from './app.ts';
+import type { SignIn } from './app.ts';
 import { providerOf } from './authenticate/identity-provider.ts';
 import { hashPassword } from './authenticate/password-hash.ts';
 import { userCommand } from './authenticate/user-command.ts';
 import { type Users, usersFromFile, usersOf } from './authenticate/users.ts';
-import { fingerprints } from './bots/bot-settings.ts';
-import { keyReporter } from './bots/key-reports.ts';
 import { keysCommand } from './bots/keys-command.ts';
-import { liveBots } from './bots/live-bots.ts';
 import { type Config, ConfigError, type Environment, loadConfig } from './config.ts';
 import { isVariable, secretVariables, VARIABLES } from './config-variables.ts';
+import type { Instance } from './instance.ts';
 import { createLogger, type Logger } from './logger.ts';
-import { openRedis } from './redis.ts';
-import { type OpenMessages, openMessages } from './relay/open-messages.ts';
 import { risksOf } from './risks.ts';
-import { createLifecycle, startServer } from './server.ts';
-import { openStores } from './stores.ts';
-import { createMetrics } from './watch/metrics.ts';
-import { startMetricsServer } from './watch/metrics-server.ts';
-import { redisMetrics } from './watch/redis-metrics.ts';
-import { reloadMetrics } from './watch/reload-metrics.ts';
-import { countSessionOperations } from './watch/session-operations.ts';
+import { type Shutdown, shutdown } from './shutdown.ts';
+import type { WorkerDuties } from './worker-channel.ts';
 
 const USAGE = `Usage: node dist/main.js                   run the relay
        node dist/main.js --check-config    check the configuration and stop
@@ -32,18 +23,21 @@ const USAGE = `Usage: node dist/main.js                   run the relay
 /** Exit codes of sysexits.h. */
 const EX_USAGE = 64;
 const EX_CONFIG = 78;
-/** npm passes on a signal that the terminal has sent to the whole group already: one press, two signals. */
-const SAME_PRESS_MS = 500;
 const PARENT_CHECK_MS = 250;
 /** The password with which `check` signs in: no variable of the relay. */
 const CHECK_PASSWORD = 'CHECK_PASSWORD';
+/** The command of a worker, which only its primary can start. */
+const WORKER = 'worker';
 /** Asked before anything else: it may be gone by the time the relay listens. */
 const PARENT = process.ppid;
 
-await main(process.argv.slice(2), readEnvironment());
+await main(process.argv.slice(2));
 
-async function main(args: readonly string[], environment: Environment): Promise<void> {
+async function main(args: readonly string[]): Promise<void> {
   const [command, ...rest] = args;
+  // What it would read has been read for it.
+  if (command === WORKER && process.send) return await runAsWorker(Number(rest[0]));
+  const environment = readEnvironment();
   if (command === 'user') {
     const terminal = { input: process.stdin, output: process.stdout };
     process.exitCode = await userCommand(
@@ -64,7 +58,8 @@ async function main(args: readonly string[], environment: Environment): Promise<
     const logger = createLogger(config.logLevel);
     const signIn = await signInOrExit(config, logger);
     const risks = risksOf(config).map((risk) => `Risk: ${risk}`);
-    if (command === undefined) await run(config, signIn, logger);
+    if (command === undefined && config.workers > 1) await runWorkers(config, environment, logger);
+    else if (command === undefined) await run(config, signIn, { logger });
     else process.stdout.write(['The configuration is good.', ...risks, ''].join('\n'));
   } else {
     process.stderr.write(USAGE);
@@ -119,60 +114,84 @@ async function demoUsers(): Promise<Users> {
   return usersOf(() => new Map([[DEMO_USER.name, hash]]), hash);
 }
 
-async function run(config: Config, signIn: SignIn, logger: Logger): Promise<void> {
+interface RunOptions {
+  readonly logger: Logger;
+  /** The number, if this is one of several workers, and how it takes orders. */
+  readonly worker?: number;
+  readonly obey?: (duties: WorkerDuties) => void;
+}
+
+/** Serves in this process. */
+async function run(config: Config, signIn: SignIn, { logger, worker, obey }: RunOptions): Promise<void> {
   logFaults(logger);
+  let instance: Instance | undefined;
+  process.on('SIGHUP', () => instance?.reload());
+  const { startInstance } = await import('./instance.ts');
   const demo = config.demo ? await import('./demo/start-demo.ts') : undefined;
   const botService = await demo?.startDemo(config.upstream.apiKeys);
-  const { host, metricsPort: port } = config;
-  const metrics = port === undefined ? undefined : createMetrics(fingerprints(config.upstream));
-  const redis =
-    config.redisUrl &&
-    openRedis({ url: config.redisUrl, logger, ...(metrics && { observe: redisMetrics(metrics) }) });
-  const bots = liveBots({
-    config,
-    logger,
-    ...(redis && { observeKey: keyReporter(redis) }),
-    ...(metrics && { observeReload: reloadMetrics(metrics) }),
-  });
-  process.on('SIGHUP', () => bots.reload());
-  const rate = { ...config.rate, limitOf: bots.limitOf };
-  const parts = {
-    config,
-    logger,
-    metrics,
-    signIn,
-    upstreamUrl: (botService?.url ?? config.upstream.baseUrl) as Readonly<URL>,
-    redis,
-    ...openStores({ ...config, redis, logger, rate }),
-    bots,
-    open: openMessages(),
-    lifecycle: createLifecycle(),
-    pages: demo?.chatPages(config),
-  };
-  if (metrics) countSessionOperations(parts.sessions, metrics);
-  // Before the relay listens and until it has stopped, so that its start and its end can be seen.
-  const metricsServer =
-    metrics &&
-    (await startMetricsServer({ registry: metrics.registry, port, host }).catch(exitUnheard('METRICS_PORT')));
-  const server = await startServer(createApp(parts), { ...config, ...parts }).catch(exitUnheard('PORT'));
+  const upstreamUrl = (botService?.url ?? config.upstream.baseUrl) as Readonly<URL>;
+  const unheard = exitUnheard;
+  const options = { config, signIn, logger, upstreamUrl, pages: demo?.chatPages(config), worker, unheard };
+  const { port, ...started } = await startInstance(options);
+  instance = { port, ...started };
   const base = new URL(config.publicUrl);
-  if (config.demo) base.port = String(server.port);
-  const { demo: isDemo, bots: names, authMode } = config;
-  const says = { host, port: server.port, demo: isDemo, bots: names, authMode, publicUrl: base.origin };
-  logger.info(says, 'listening');
+  if (config.demo) base.port = String(port);
+  const { host, demo: isDemo, bots, authMode } = config;
+  logger.info({ host, port, demo: isDemo, bots, authMode, publicUrl: base.origin }, 'listening');
   // In the background: the relay is ready without it.
   if (signIn.mode === 'oidc') void signIn.provider.discover();
-  for (const risk of risksOf(config)) logger.warn(risk);
+  if (worker === undefined) for (const risk of risksOf(config)) logger.warn(risk);
   if (demo) process.stdout.write(demo.demoBanner(base.origin + config.basePath, config.authMode));
-  onStopSignal(parts, async () => {
-    await server.close();
-    bots.close();
-    await botService?.close();
-    parts.sessions.close();
-    await parts.streams.close();
-    redis?.close();
-    await metricsServer?.close();
+  const stopping = shutdown({
+    logger,
+    says: () => ({ openMessages: started.openMessages() }),
+    close: () => started.close().then(() => botService?.close()),
+    exit: (code) => process.exit(code),
   });
+  stopOnSignal(stopping);
+  if (obey) obey({ ...started, stop: stopping.begin });
+  else stopWithParent(stopping);
+}
+
+/** Serves as one of several workers, with what the primary tells. */
+async function runAsWorker(worker: number): Promise<void> {
+  const { askForEnvironment, obeyPrimary: obey } = await import('./worker-channel.ts');
+  const config = configOrExit(await askForEnvironment());
+  const logger = createLogger(config.logLevel).child({ worker });
+  await run(config, await signInOrExit(config, logger), { logger, worker, obey });
+}
+
+/** Has workers serve, and keeps them running; this process itself serves their metrics alone. */
+async function runWorkers(config: Config, environment: Environment, logger: Logger): Promise<void> {
+  logFaults(logger);
+  const [{ startWorkers }, { workersMetrics }, { startMetricsServer }] = await Promise.all([
+    import('./workers.ts'),
+    import('./watch/workers-metrics.ts'),
+    import('./watch/metrics-server.ts'),
+  ]);
+  const { host, metricsPort: port, workers: count } = config;
+  const registry = workersMetrics(async () => workers.metrics());
+  const metricsServer =
+    port === undefined
+      ? undefined
+      : await startMetricsServer({ registry, port, host }).catch(exitUnheard('METRICS_PORT'));
+  const known = Object.fromEntries(Object.entries(environment).filter(([name]) => isVariable(name)));
+  const onFailedStart = (code: number) => process.exit(code);
+  const workers = startWorkers({ count, args: [WORKER], environment: known, logger, onFailedStart });
+  process.on('SIGHUP', workers.reload);
+  logger.info({ workers: count }, 'starting workers');
+  for (const risk of risksOf(config)) logger.warn(risk);
+  const stopping = shutdown({
+    logger,
+    says: () => ({ workers: count }),
+    close: (signal) => workers.stop(signal).then(() => metricsServer?.close()),
+    exit(code) {
+      workers.kill();
+      process.exit(code);
+    },
+  });
+  stopOnSignal(stopping);
+  stopWithParent(stopping);
 }
 
 /** The demo's bot service as a process of its own, until SIGTERM or SIGINT. */
@@ -203,36 +222,17 @@ function exitUnheard(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoExcepti
   };
 }
 
-interface StopContext {
-  readonly logger: Logger;
-  readonly open: OpenMessages;
-}
-
-/** The first SIGTERM or SIGINT shuts down in order; a second one exits at once. */
-function onStopSignal({ logger, open }: StopContext, close: () => Promise<void>): void {
-  let stoppingSince: number | undefined;
-  const stop = async (signal: string) => {
-    if (stoppingSince !== undefined) {
-      if (performance.now() - stoppingSince < SAME_PRESS_MS) return;
-      logger.warn({ signal }, 'stopped at once');
-      process.exit(1);
-    }
-    stoppingSince = performance.now();
-    logger.info({ signal, openMessages: open.count() }, 'shutting down');
-    await close();
-    logger.info('stopped');
-    process.exit(0);
-  };
-  process.on('SIGTERM', stop).on('SIGINT', stop);
-  if (process.env.npm_lifecycle_event === 'start') whenParentIsGone(() => stop('parent gone'));
+function stopOnSignal({ press }: Shutdown): void {
+  process.on('SIGTERM', () => press('SIGTERM')).on('SIGINT', () => press('SIGINT'));
 }
 
 /** `npm start` hands a signal to the shell between it and this process, which dies of it and passes nothing on. */
-function whenParentIsGone(stop: () => void): void {
+function stopWithParent({ press }: Shutdown): void {
+  if (process.env.npm_lifecycle_event !== 'start') return;
   const timer = setInterval(() => {
     if (process.ppid === PARENT) return;
     clearInterval(timer);
-    stop();
+    press('parent gone');
   }, PARENT_CHECK_MS);
   timer.unref();
 }

@@ -64,7 +64,8 @@ describe('the reading of the sources', () => {
     expect(sources.find(({ path }) => path === 'main.ts')?.imports).toEqual(
       expect.arrayContaining([
         { target: 'dotenv', typesOnly: false },
-        { target: 'relay/open-messages.ts', typesOnly: false },
+        { target: 'risks.ts', typesOnly: false },
+        { target: 'worker-channel.ts', typesOnly: true },
         { target: 'demo/start-demo.ts', typesOnly: false },
       ]),
     );
@@ -111,6 +112,20 @@ describe('one place only', () => {
     expect(sources.find(({ path }) => path === 'main.ts')?.text).not.toMatch(/^import .*check-command/m);
   });
 
+  test('knows of workers: one alone does without a primary', () => {
+    const isCluster = (path: string) => ['node:cluster', 'workers.ts', 'worker-channel.ts'].includes(path);
+    const importers = importsWhere((_, { target, typesOnly }) => isCluster(target) && !typesOnly);
+    expect([...new Set(importers)].sort()).toEqual([
+      'main.ts → worker-channel.ts',
+      'main.ts → workers.ts',
+      'worker-channel.ts → node:cluster',
+      'workers.ts → node:cluster',
+      'workers.ts → worker-channel.ts',
+    ]);
+    const main = sources.find(({ path }) => path === 'main.ts')?.text;
+    expect(main).not.toMatch(/^import (?!type\b).*worker/m);
+  });
+
   test('imports the demo: it is loaded for the demo only', () => {
     const isDemo = (path: string) => path.startsWith('demo/');
     const importers = importsWhere(({ path }, { target }) => isDemo(target) && !isDemo(path));
@@ -138,7 +153,15 @@ describe('the direction of imports', () => {
   });
 
   test('is never from a stage to what builds it', () => {
-    const builders = ['main.ts', 'app.ts', 'server.ts', 'stores.ts', 'config.ts', 'config-variables.ts'];
+    const builders = [
+      'main.ts',
+      'instance.ts',
+      'app.ts',
+      'server.ts',
+      'stores.ts',
+      'config.ts',
+      'config-variables.ts',
+    ];
     expect(
       importsWhere(
         ({ path }, { target, typesOnly }) =>

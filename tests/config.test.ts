@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, ConfigError, type Environment, loadConfig } from '../src/config.ts';
@@ -77,6 +77,7 @@ describe('what is not set', () => {
     const fallbacks = Object.entries(VARIABLES).map(([name, { fallback }]) => [name, fallback]);
     expect(Object.fromEntries(fallbacks.filter(([, fallback]) => fallback !== undefined))).toEqual({
       PORT: '3000',
+      WORKERS: '1',
       LOG_LEVEL: 'info',
       SHUTDOWN_DELAY_MS: '0',
       SHUTDOWN_GRACE_MS: '185000',
@@ -113,6 +114,7 @@ describe('what is not set', () => {
       production: false,
       logLevel: 'info',
       port: 3000,
+      workers: 1,
       host: '127.0.0.1',
       basePath: '',
       trustProxy: false,
@@ -353,6 +355,7 @@ describe('what cannot be used is refused, naming the variable and never its valu
     OIDC_REQUIRED_CLAIM: ['canary', ':canary', 'canary:', 'canary: ', ' :canary', 'canary:value '],
     OIDC_KEEP_ID_TOKEN: ['canary', 'True', 'yes', '1'],
     METRICS_PORT: ['canary'],
+    WORKERS: ['canary', 'five', '0', '1.5', '65', '-2', '02', '1e1', ' 2', 'Auto'],
     ...Object.fromEntries(
       WHOLE_NUMBERS.map(([name]) => [
         name,
@@ -488,6 +491,32 @@ describe('what is missing', () => {
   test('is not what is there but wrong: that has one problem only (O6)', () => {
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_API_KEYS: 'canary key' })).toHaveLength(1);
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_BASE_URL: 'canary' })).toHaveLength(1);
+  });
+});
+
+describe('WORKERS', () => {
+  const SHARED = { ...PRODUCTION, REDIS_URL: 'redis://redis' };
+
+  test('is a number, or as many as the process may use at once', () => {
+    expect(loadConfig({ WORKERS: '1' })).toMatchObject({ demo: true, workers: 1 });
+    for (const workers of [2, 9, 10, 59, 60, 64]) {
+      expect(loadConfig({ ...SHARED, WORKERS: String(workers) }).workers).toBe(workers);
+    }
+    expect(loadConfig({ ...SHARED, WORKERS: 'auto' }).workers).toBe(availableParallelism());
+  });
+
+  test.each(['2', 'auto'])('%s needs what workers share, and is no demo', (WORKERS) => {
+    const needed = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'];
+    const problem = (name: string) => `${name} must be set with WORKERS other than 1`;
+    expect(problemsOf({ WORKERS })).toEqual(needed.map(problem));
+    const { NODE_ENV: _any, ...some } = SHARED;
+    expect(problemsOf({ ...some, WORKERS })).toEqual([]);
+    expect(problemsOf({ ...PRODUCTION, WORKERS })).toEqual([problem('REDIS_URL')]);
+    // What is missing for two reasons is missing once, and what is there but wrong has one problem only.
+    expect(problemsOf({ ...SHARED, SESSION_SECRETS: '', WORKERS })).toEqual([
+      'SESSION_SECRETS must be set in production',
+    ]);
+    expect(problemsOf({ ...SHARED, REDIS_URL: 'canary', WORKERS })).toHaveLength(1);
   });
 });
 

@@ -11,7 +11,7 @@ export interface MetricsServerOptions {
   /** A free one if not given. */
   readonly port?: number | undefined;
   readonly host: string;
-  readonly registry: Registry;
+  readonly registry: Pick<Registry, 'contentType' | 'metrics'>;
 }
 
 export interface MetricsServer {
@@ -50,7 +50,11 @@ export async function startMetricsServer({
   };
 }
 
-async function answer(req: IncomingMessage, res: ServerResponse, registry: Registry): Promise<void> {
+async function answer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  registry: MetricsServerOptions['registry'],
+): Promise<void> {
   if (req.url?.split('?', 1)[0] !== '/metrics') {
     throw new Problem('not_found', 'There is nothing at this path.');
   }

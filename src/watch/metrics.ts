@@ -24,16 +24,25 @@ const SLOT_OUTCOMES = ['granted', 'refused', 'given_up'];
 const FIRST_BYTE_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60];
 const STREAM_SECONDS = [0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 90, 120, 150, 180];
 const SLOT_WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30];
+/** The one metric that somebody can also tell of others. */
+export const READY = {
+  name: 'bot_relay_ready',
+  help: '1 for each check of /readyz that holds, else 0',
+  labelNames: ['check'],
+} as const;
+
 const REDIS_SECONDS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 /**
  * The one table of metrics, in a registry of its own, with those of the process and the runtime under the
  * names that every Node program has for them. Names follow Prometheus's rules: base units, `_total` for counters.
  * What a caller could choose never becomes a label.
- * `keys` are the fingerprints of the bot service's keys that are known from the start.
+ * `keys` are the fingerprints of the bot service's keys that are known from the start. With `worker`, the number of
+ * one of several workers, all series carry it as a label.
  */
-export function createMetrics(keys: readonly string[]) {
+export function createMetrics(keys: readonly string[], worker?: number) {
   const registry = new Registry();
+  if (worker !== undefined) registry.setDefaultLabels({ worker: String(worker) });
   collectDefaultMetrics({ register: registry });
   const metrics = {
     registry,
@@ -138,9 +147,7 @@ function gauges(registry: Registry): (sources: MetricsSources) => void {
   const registers = [registry];
   let sources: MetricsSources = { checks: {}, openMessages: () => 0 };
   new Gauge({
-    name: 'bot_relay_ready',
-    help: '1 for each check of /readyz that holds, else 0',
-    labelNames: ['check'],
+    ...READY,
     registers,
     async collect() {
       for (const [check, holds] of Object.entries(sources.checks))

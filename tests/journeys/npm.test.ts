@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
+import { freshFolder, inFrontOf, startProcess, stopProcesses } from '../support/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 
@@ -17,11 +17,16 @@ afterEach(async () => {
 });
 
 describe('under npm', () => {
-  test('the relay shuts down when the shell between it and npm dies of a signal (O1)', async () => {
+  const workers = { ...inFrontOf('http://127.0.0.1:9'), REDIS_URL: 'redis://127.0.0.1:1', WORKERS: '2' };
+  test.each([
+    ['the relay shuts down', {}, /"signal":"parent gone","openMessages":0,"msg":"shutting down"/],
+    // Also while the second one is about to start.
+    ['several workers shut down', workers, /"signal":"parent gone","workers":2,"msg":"shutting down"/],
+  ])('%s when the shell between it and npm dies of a signal (O1)', async (_who, environment, shutsDown) => {
     // As npm does: a shell that runs the command, and gets the signal alone.
     const shell = spawn('/bin/sh', ['-c', `"${process.execPath}" "${MAIN}"; true`], {
-      cwd: freshFolder(),
-      env: { PORT: '0', npm_lifecycle_event: 'start' },
+      cwd: freshFolder({ 'users.json': '{"users":[]}' }),
+      env: { PORT: '0', ...environment, npm_lifecycle_event: 'start' },
       // A group of its own, so that nothing of it can outlive a test that fails.
       detached: true,
     });
@@ -33,9 +38,9 @@ describe('under npm', () => {
     });
     // Its end is the end of all that writes to it: of the relay as well.
     await new Promise((resolve) => shell.stdout.once('end', resolve));
-    expect(printed).toMatch(
-      /"signal":"parent gone","openMessages":0,"msg":"shutting down".*\n?.*"msg":"stopped"/s,
-    );
+    expect(printed).toMatch(shutsDown);
+    expect(printed).toMatch(/"msg":"stopped"\}\n$/);
+    expect(printed.match(/"parent gone"/g)?.length).toBe(printed.match(/"msg":"shutting down"/g)?.length);
   });
 });
 

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
 import { CANARY } from '../support/relay.ts';
+import { argsOf, workerPids } from '../support/workers.ts';
 
 const SECRET_MODULE = new URL('../../dist/secret.js', import.meta.url).href;
 
@@ -45,6 +47,29 @@ describe('a secret of the environment', () => {
       for (const name of Object.keys(SECRETS)) expect(relay.stdout()).not.toContain(name);
     },
   );
+});
+
+describe('a secret of a relay of several workers', () => {
+  test.each([
+    ['the environment', { ...OTHERS, ...SECRETS }, {}],
+    ['.env', OTHERS, SECRETS],
+  ])('reaches them in no way that shows, where it came by %s (O4)', async (_how, environment, dotenv) => {
+    const lines = Object.entries(dotenv).map(([name, value]) => `${name}=${value}\n`);
+    const folder = freshFolder({ 'users.json': '{"users":[]}', '.env': lines.join('') });
+    const relay = startProcess({ folder, environment: { ...environment, WORKERS: '2' }, nodeArgs: SHOW });
+    await relay.waitFor(/"worker":2.*"msg":"listening"/);
+    const workers = [...workerPids({ relay }).values()];
+    expect(workers).toHaveLength(2);
+    for (const pid of [relay.pid, ...workers]) {
+      process.kill(pid, 'SIGUSR2');
+      await relay.waitFor(new RegExp(`(^shown$[^]*){${1 + [relay.pid, ...workers].indexOf(pid)}}`, 'm'));
+      expect(argsOf(pid).join()).not.toMatch(/canary/);
+    }
+    expect(relay.stdout().match(/"BOTS":"acme\/helper"/g)).toHaveLength(6);
+    for (const name of Object.keys(SECRETS)) expect(relay.stdout()).not.toContain(name);
+    // What the system shows of a process, and the primary's own start environment is the operator's.
+    for (const pid of workers) expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toMatch(/canary/);
+  });
 });
 
 describe('a secret in an error that nothing catches', () => {

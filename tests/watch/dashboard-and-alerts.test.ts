@@ -115,6 +115,10 @@ describe('deploy/grafana-dashboard.json', () => {
     expect(inLegend.filter((label) => !shown.has(label))).toEqual([]);
   });
 
+  test.each(targets)('%s is one line for all workers of an instance: %s', (_title, expr) => {
+    expect(expr.replace(/^histogram_quantile\([\d.]+, /, '')).toMatch(/^(sum|min|max)\b/);
+  });
+
   test('takes its data source and instances from variables', () => {
     const variables = dashboard.templating.list;
     expect(variables.map(({ name, type }) => `${name}: ${type}`)).toEqual([
@@ -159,6 +163,13 @@ describe('deploy/alerts.yml', () => {
     const { grouping } = readQuery(rule.expr);
     expect(named.filter((label) => !grouping.includes(label ?? ''))).toEqual([]);
   });
+
+  test.each(rules.map(({ alert, expr }) => [alert, expr]))(
+    '%s is one alert for all workers of an instance',
+    (_name, expr = '') => {
+      for (const part of expr.split(' or ')) expect(part.trim()).toMatch(/^(sum|min|max|up)\b/);
+    },
+  );
 
   test.each(rules.map(({ alert, annotations }) => [alert, annotations.runbook]))(
     '%s names a heading of the runbook in the README',

@@ -1,0 +1,43 @@
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { READY } from './metrics.ts';
+
+/** The metrics of each worker by its number, in Prometheus's text format; `undefined` for one that does not answer. */
+export type WorkersTexts = ReadonlyMap<number, string | undefined>;
+
+/**
+ * What a scrape of all workers together says: their series, which carry their numbers as the label `worker`, and
+ * those of the primary's own process, as `primary`. Nothing is summed up: a sum falls when a worker is replaced,
+ * which reads as a reset of everything. A worker that does not answer counts as one that is not ready.
+ */
+export function workersMetrics(
+  textsOf: () => Promise<WorkersTexts>,
+): Pick<Registry, 'contentType' | 'metrics'> {
+  const own = new Registry();
+  own.setDefaultLabels({ worker: 'primary' });
+  collectDefaultMetrics({ register: own });
+  const ready = new Gauge({ ...READY, labelNames: [...READY.labelNames, 'worker'], registers: [own] });
+  return {
+    contentType: own.contentType,
+    async metrics() {
+      const texts = await textsOf();
+      ready.reset();
+      for (const [worker, text] of texts)
+        if (text === undefined) ready.set({ check: 'accepting', worker }, 0);
+      return mergedText([...[...texts.values()].flatMap((text) => text ?? []), await own.metrics()]);
+    },
+  };
+}
+
+/** The samples of several texts below one head for each metric, as the format demands. */
+export function mergedText(texts: readonly string[]): string {
+  const samplesOf = new Map<string, string[]>();
+  for (const text of texts) {
+    for (const metric of text.split(/^(?=# HELP )/m)) {
+      const [help = '', type = '', ...samples] = metric.trimEnd().split('\n');
+      if (help === '') continue;
+      const head = `${help}\n${type}`;
+      samplesOf.set(head, [...(samplesOf.get(head) ?? []), ...samples]);
+    }
+  }
+  return [...samplesOf].map(([head, samples]) => `${[head, ...samples].join('\n')}\n`).join('\n');
+}

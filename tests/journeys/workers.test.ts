@@ -1,0 +1,171 @@
+import { renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { secret } from '../../src/secret.ts';
+import { call } from '../support/call.ts';
+import { mostInWindow } from '../support/paced.ts';
+import { dechunk } from '../support/raw-client.ts';
+import { wholeStream } from '../support/raw-upstream.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import { BOT_PATH, CANARY, MESSAGE } from '../support/relay.ts';
+import { samplesOf, total } from '../support/samples.ts';
+import {
+  ofWorker,
+  startWorkersRelay,
+  stopWorkersRelays,
+  type WorkersRelay,
+  workerPids,
+} from '../support/workers.ts';
+
+jest.setTimeout(60_000);
+afterEach(stopWorkersRelays);
+
+/** Calls as often as it takes for each of two workers to have answered; returns their answers by number. */
+async function askBoth({ port, logged }: WorkersRelay, path: string, cookie: string) {
+  const answers = new Map<unknown, number>();
+  for (let n = 0; answers.size < 2; n += 1) {
+    const id = `request-${path.replaceAll('/', '-')}-${n}`;
+    const { status } = await call(port, path, { headers: { Cookie: cookie, 'X-Request-Id': id } });
+    const [line] = await logged(1, ({ requestId }) => requestId === id);
+    answers.set(line?.worker, status);
+  }
+  return answers;
+}
+
+describeWithRedis('two workers', () => {
+  test('both serve on one port, and what one knows the other knows', async () => {
+    const deployment = await startWorkersRelay({ workers: 2, environment: { PORT: '0' } });
+    const { port, lines, signIn } = deployment;
+    expect(lines(({ msg }) => msg === 'listening')).toEqual([
+      expect.objectContaining({ worker: 1, port }),
+      expect.objectContaining({ worker: 2, port }),
+    ]);
+    const cookie = await signIn();
+    const both = (status: number) => new Map([1, 2].map((worker) => [worker, status]));
+    expect(await askBoth(deployment, '/auth/session', cookie)).toEqual(both(200));
+
+    const streams = await deployment.streamAtEach(2, cookie);
+    const logout = await call(port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
+    expect(logout.status).toBe(204);
+    for (const { client } of streams) {
+      await client.closed;
+      expect(dechunk(client.text())).toMatchObject({
+        body: expect.stringMatching(/^data: 1\n\nevent: error\n.*"code":"session_ended"/),
+        complete: true,
+      });
+    }
+    expect(await askBoth(deployment, '/auth/session', cookie)).toEqual(both(401));
+    for (const line of lines(({ route }) => route !== undefined)) expect([1, 2]).toContain(line.worker);
+  });
+
+  test('keep the budget of a bot together', async () => {
+    const deployment = await startWorkersRelay({
+      workers: 2,
+      environment: { MAX_STREAMS_PER_SESSION: '100' },
+      onMessage: (socket) => void socket.write(wholeStream('data: 1\n\n')),
+    });
+    const { port, arrivals, signIn, logged } = deployment;
+    // A session holds two waiting slots at most.
+    const cookies: string[] = [];
+    while (cookies.length < 15) cookies.push(await signIn());
+    const answers = cookies.map((cookie) =>
+      call(port, BOT_PATH, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', Cookie: cookie },
+        body: MESSAGE,
+      }),
+    );
+    const statuses = (await Promise.all(answers)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200).length).toBe(arrivals.length);
+    expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    expect(arrivals.length).toBeGreaterThan(5);
+    expect(mostInWindow(arrivals, 1000)).toBeLessThanOrEqual(5);
+    // Each worker alone would have let five go in the first second.
+    const served = await logged(15, ({ route }) => String(route).endsWith('/message/sse'));
+    const sent = served.filter(({ status }) => status === 200).map(({ worker }) => worker);
+    expect(new Set(sent)).toEqual(new Set([1, 2]));
+  });
+
+  test('both read their files on SIGHUP to the primary', async () => {
+    const { relay, folder, logged } = await startWorkersRelay({
+      workers: 2,
+      environment: { UPSTREAM_API_KEYS: '', UPSTREAM_API_KEYS_FILE: 'keys' },
+      files: { keys: CANARY.key },
+    });
+    writeFileSync(join(folder, 'keys.new'), CANARY.secondKey);
+    renameSync(join(folder, 'keys.new'), join(folder, 'keys'));
+    relay.signal('SIGHUP');
+    const reading = await logged(2, ({ msg }) => msg === 'reading the files of keys and bots');
+    expect(reading.map(({ worker }) => worker).sort()).toEqual([1, 2]);
+    const reloaded = await logged(2, ({ msg }) => msg === 'reloaded');
+    expect(reloaded.map(({ worker }) => worker).sort()).toEqual([1, 2]);
+    const settings = { keys: [secret(CANARY.secondKey).fingerprint], own: {} };
+    for (const line of reloaded) expect(line.settings).toEqual(settings);
+  });
+});
+
+describeWithRedis('the metrics of two workers', () => {
+  test('come together, each series with its worker, and only a replaced one begins again', async () => {
+    const deployment = await startWorkersRelay({ workers: 2 });
+    const { port, scrape, logged, signIn } = deployment;
+    const cookie = await signIn();
+    await askBoth(deployment, '/auth/session', cookie);
+    await deployment.streamAtEach(2, cookie);
+    const before = await scrape();
+    const samples = samplesOf(before);
+    for (const { labels } of samples) expect(['1', '2', 'primary']).toContain(labels.worker);
+    const series = samples.map(({ name, labels }) => JSON.stringify([name, Object.entries(labels).sort()]));
+    expect(series.length).toBe(new Set(series).size);
+    for (const head of ['HELP', 'TYPE']) {
+      const names = before.match(new RegExp(`^# ${head} \\S+`, 'gm')) ?? [];
+      expect(names.length).toBe(new Set(names).size);
+    }
+    for (const worker of [1, 2]) {
+      expect(ofWorker(before, 'bot_relay_open_streams', worker)).toBeGreaterThan(0);
+      expect(ofWorker(before, 'bot_relay_requests_total', worker)).toBeGreaterThan(0);
+      expect(total(before, 'bot_relay_ready', { worker: String(worker), check: 'redis' })).toBe(1);
+    }
+    expect(total(before, 'process_resident_memory_bytes', { worker: 'primary' })).toBeGreaterThan(10_000_000);
+    expect((await call(port, '/metrics')).status).toBe(404);
+
+    process.kill(workerPids(deployment).get(1) as number, 'SIGKILL');
+    await logged(1, ({ msg }) => msg === 'worker ended');
+    const between = await scrape();
+    expect(samplesOf(between).filter(({ labels }) => labels.worker === '1')).toEqual([
+      { name: 'bot_relay_ready', labels: { check: 'accepting', worker: '1' }, value: 0 },
+    ]);
+    await logged(3, ({ msg }) => msg === 'listening');
+    const after = await scrape();
+    expect(ofWorker(after, 'bot_relay_requests_total', 1)).toBe(0);
+    expect(ofWorker(after, 'bot_relay_open_streams', 1)).toBe(0);
+    expect(total(after, 'bot_relay_ready', { worker: '1', check: 'accepting' })).toBe(1);
+    for (const text of [between, after]) {
+      for (const { name, labels, value } of samples) {
+        const isCounter = /^bot_relay_.*_(total|count|bucket)$/.test(name);
+        if (labels.worker === '2' && isCounter)
+          expect(total(text, name, labels)).toBeGreaterThanOrEqual(value);
+      }
+    }
+  });
+
+  test('do not wait for a worker that does not answer', async () => {
+    const deployment = await startWorkersRelay({ workers: 2 });
+    const stuck = workerPids(deployment).get(2) as number;
+    process.kill(stuck, 'SIGSTOP');
+    const from = performance.now();
+    // One that is left stopped never ends.
+    const text = await deployment.scrape().finally(() => process.kill(stuck, 'SIGCONT'));
+    // Prometheus gives up after 10 s, and then has nothing of either.
+    expect(performance.now() - from).toBeLessThan(8_000);
+    expect(total(text, 'bot_relay_ready', { worker: '1' })).toBe(2);
+    expect(total(text, 'bot_relay_ready', { worker: '2' })).toBe(0);
+    expect(ofWorker(text, 'process_resident_memory_bytes', 2)).toBe(0);
+    expect(ofWorker(await deployment.scrape(), 'process_resident_memory_bytes', 2)).toBeGreaterThan(0);
+  });
+
+  test('carry no such label where one process serves alone', async () => {
+    const { scrape, lines } = await startWorkersRelay({ workers: 1 });
+    expect(samplesOf(await scrape()).filter(({ labels }) => 'worker' in labels)).toEqual([]);
+    expect(lines((line) => 'worker' in line)).toEqual([]);
+  });
+});

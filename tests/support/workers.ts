@@ -1,0 +1,177 @@
+import { readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { call } from './call.ts';
+import { cheapHash } from './cheap-hash.ts';
+import { freePort } from './free-port.ts';
+import {
+  freshFolder,
+  inFrontOf,
+  type RelayProcess,
+  signInAt,
+  startProcess,
+  stopProcesses,
+} from './process.ts';
+import { type RawClient, rawClient, rawMessage } from './raw-client.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawRequest,
+  type RawUpstream,
+  STREAM_HEAD,
+  startRawUpstream,
+} from './raw-upstream.ts';
+import { type RedisServer, startRedis, stopRedis } from './redis-server.ts';
+import { USER } from './relay.ts';
+import { samplesOf, total } from './samples.ts';
+
+const USERS = JSON.stringify({ users: [{ name: USER.name, hash: await cheapHash(USER.password) }] });
+
+/** A stream that has begun. */
+export interface WorkerStream {
+  /** The number of the worker that carries it. */
+  readonly worker: number;
+  readonly client: RawClient;
+  /** Sends the last event and the end. */
+  finish(): void;
+}
+
+/** A relay of several workers, with a Redis of its own, in front of a bot service whose streams begin and wait. */
+export interface WorkersRelay {
+  readonly relay: RelayProcess;
+  readonly port: number;
+  readonly folder: string;
+  readonly redis: RedisServer;
+  readonly upstream: RawUpstream;
+  /** What came to the bot service, and when, in ms. */
+  readonly arrivals: number[];
+  /** Lines of the log so far that `match` accepts, parsed. */
+  lines(match: (line: LogLine) => boolean): LogLine[];
+  /** Resolves when there are `count` lines that `match` accepts. */
+  logged(count: number, match: (line: LogLine) => boolean): Promise<LogLine[]>;
+  signIn(): Promise<string>;
+  /** Opens streams until each of `count` workers has one; returns one of each, by their numbers. */
+  streamAtEach(count: number, cookie: string): Promise<WorkerStream[]>;
+  scrape(): Promise<string>;
+}
+
+export type LogLine = Readonly<Record<string, unknown>>;
+
+const clients: RawClient[] = [];
+const upstreams: RawUpstream[] = [];
+const secrets: string[] = [];
+
+export interface WorkersOptions {
+  readonly workers: number;
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly files?: Readonly<Record<string, string>>;
+  readonly nodeArgs?: readonly string[];
+  /** What the bot service does with a message; if not given, the stream begins and waits. */
+  readonly onMessage?: (socket: Socket, request: RawRequest) => void;
+}
+
+const begin = (socket: Socket) =>
+  void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
+
+/** Starts it; resolves when all workers listen and have their Redis. */
+export async function startWorkersRelay(options: WorkersOptions): Promise<WorkersRelay> {
+  const { workers, environment = {}, files = {}, nodeArgs = [], onMessage = begin } = options;
+  const arrivals: number[] = [];
+  const upstream = await startRawUpstream((socket, request) => {
+    arrivals.push(performance.now());
+    onMessage(socket, request);
+  });
+  upstreams.push(upstream);
+  const redis = await startRedis();
+  const metricsPort = await freePort();
+  const folder = freshFolder({ 'users.json': USERS, ...files });
+  const relay = startProcess({
+    folder,
+    nodeArgs,
+    environment: {
+      ...inFrontOf(upstream.url),
+      REDIS_URL: redis.url,
+      WORKERS: String(workers),
+      METRICS_PORT: String(metricsPort),
+      ...environment,
+    },
+  });
+  const lines = (match: (line: LogLine) => boolean) => linesOf(relay).filter(match);
+  let isOver = false;
+  void relay.exited.then(() => {
+    isOver = true;
+  });
+  async function logged(count: number, match: (line: LogLine) => boolean) {
+    for (;;) {
+      const wasOver = isOver;
+      const found = lines(match);
+      if (found.length >= count) return found;
+      if (wasOver)
+        throw new Error(`ended with ${found.length} of ${count} lines; printed: ${relay.stdout()}`);
+      await sleep(20);
+    }
+  }
+  const port = await relay.listening();
+  await logged(workers, ({ msg }) => msg === 'redis ready');
+  const scrape = async () => (await call(metricsPort, '/metrics')).body;
+  return {
+    ...{ relay, port, folder, redis, upstream, arrivals, lines, logged, scrape },
+    async signIn() {
+      const cookie = await signInAt(port, USER.name, USER.password);
+      secrets.push(cookie.slice(cookie.indexOf('=') + 1));
+      return cookie;
+    },
+    async streamAtEach(count, cookie) {
+      const found = new Map<number, WorkerStream>();
+      while (found.size < count) {
+        const before = openStreams(await scrape());
+        const client = rawClient(port, rawMessage({ cookie, headers: ['Connection: close'] }));
+        clients.push(client);
+        await client.waitFor('data: 1\n\n');
+        const upstreamSocket = upstream.sockets.at(-1) as Socket;
+        const after = openStreams(await scrape());
+        const worker = Number([...after].find(([name, value]) => value > (before.get(name) ?? 0))?.[0]);
+        const finish = () =>
+          void upstreamSocket.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
+        found.set(worker, { worker, client, finish });
+      }
+      return [...found.values()].sort((a, b) => a.worker - b.worker);
+    },
+  };
+}
+
+/** Ends all that was started; for `afterEach`. */
+export async function stopWorkersRelays(): Promise<void> {
+  for (const { socket } of clients.splice(0)) socket.destroy();
+  await stopProcesses(secrets.splice(0));
+  for (const upstream of upstreams.splice(0)) await upstream.close();
+  stopRedis();
+}
+
+/** The process of each worker by its number, as the system knows them now. */
+export function workerPids({ relay }: Pick<WorkersRelay, 'relay'>): Map<number, number> {
+  const children = readFileSync(`/proc/${relay.pid}/task/${relay.pid}/children`, 'utf8');
+  const pids = children.split(' ').filter(Boolean).map(Number);
+  return new Map(pids.map((pid) => [Number(argsOf(pid).at(-1)), pid]));
+}
+
+/** The command line of a process. */
+export function argsOf(pid: number): string[] {
+  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
+}
+
+/** The lines that a relay has written whole. */
+export function linesOf(relay: RelayProcess): LogLine[] {
+  const whole = relay.stdout().split('\n').slice(0, -1);
+  return whole.map((line) => JSON.parse(line) as LogLine);
+}
+
+function openStreams(text: string): Map<string, number> {
+  const streams = samplesOf(text).filter(({ name }) => name === 'bot_relay_open_streams');
+  return new Map(streams.map(({ labels, value }) => [labels.worker ?? '', value]));
+}
+
+/** The sum of a metric's samples of one worker. */
+export function ofWorker(text: string, name: string, worker: number): number {
+  return total(text, name, { worker: String(worker) });
+}
