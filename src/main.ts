@@ -8,6 +8,7 @@ import { keysCommand } from './bots/keys-command.ts';
 import { type Config, ConfigError, type Environment, loadConfig } from './config.ts';
 import { isVariable, secretVariables, VARIABLES } from './config-variables.ts';
 import type { Instance } from './instance.ts';
+import { logOutput } from './log-output.ts';
 import { createLogger, type Logger } from './logger.ts';
 import { risksOf } from './risks.ts';
 import { type Shutdown, shutdown } from './shutdown.ts';
@@ -40,11 +41,8 @@ async function main(args: readonly string[]): Promise<void> {
   const environment = readEnvironment();
   if (command === 'user') {
     const terminal = { input: process.stdin, output: process.stdout };
-    process.exitCode = await userCommand(
-      rest,
-      environment.USERS_FILE || VARIABLES.USERS_FILE.fallback,
-      terminal,
-    );
+    const file = environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
+    process.exitCode = await userCommand(rest, file, terminal);
   } else if (command === 'keys') {
     process.exitCode = await keysCommand(rest, configOrExit(environment), process.stdout);
   } else if (command === 'demo-bot') {
@@ -55,7 +53,7 @@ async function main(args: readonly string[]): Promise<void> {
     process.exitCode = await checkCommand(rest, environment, terminal);
   } else if (command === undefined || (command === '--check-config' && rest.length === 0)) {
     const config = configOrExit(environment);
-    const logger = createLogger(config.logLevel);
+    const logger = openLog(config.logLevel);
     const signIn = await signInOrExit(config, logger);
     const risks = risksOf(config).map((risk) => `Risk: ${risk}`);
     if (command === undefined && config.workers > 1) await runWorkers(config, environment, logger);
@@ -82,6 +80,13 @@ function readEnvironment(): Environment {
   const environment = { ...fromFile, ...process.env };
   for (const name of [...secretVariables(), CHECK_PASSWORD]) delete process.env[name];
   return environment;
+}
+
+/** A log that loses no line when the process exits. */
+function openLog(level: string): Logger {
+  const output = logOutput();
+  process.on('exit', output.leave);
+  return createLogger(level, output);
 }
 
 function configOrExit(environment: Environment): Config {
@@ -130,7 +135,6 @@ async function run(config: Config, signIn: SignIn, { logger, worker, obey }: Run
   const demo = config.demo ? await import('./demo/start-demo.ts') : undefined;
   const botService = await demo?.startDemo(config.upstream.apiKeys);
   const upstreamUrl = (botService?.url ?? config.upstream.baseUrl) as Readonly<URL>;
-  const unheard = exitUnheard;
   const options = { config, signIn, logger, upstreamUrl, pages: demo?.chatPages(config), worker, unheard };
   const { port, ...started } = await startInstance(options);
   instance = { port, ...started };
@@ -157,7 +161,7 @@ async function run(config: Config, signIn: SignIn, { logger, worker, obey }: Run
 async function runAsWorker(worker: number): Promise<void> {
   const { askForEnvironment, obeyPrimary: obey } = await import('./worker-channel.ts');
   const config = configOrExit(await askForEnvironment());
-  const logger = createLogger(config.logLevel).child({ worker });
+  const logger = openLog(config.logLevel).child({ worker });
   await run(config, await signInOrExit(config, logger), { logger, worker, obey });
 }
 
@@ -174,7 +178,7 @@ async function runWorkers(config: Config, environment: Environment, logger: Logg
   const metricsServer =
     port === undefined
       ? undefined
-      : await startMetricsServer({ registry, port, host }).catch(exitUnheard('METRICS_PORT'));
+      : await startMetricsServer({ registry, port, host }).catch(unheard('METRICS_PORT'));
   const known = Object.fromEntries(Object.entries(environment).filter(([name]) => isVariable(name)));
   const onFailedStart = (code: number) => process.exit(code);
   const workers = startWorkers({ count, args: [WORKER], environment: known, logger, onFailedStart });
@@ -197,7 +201,7 @@ async function runWorkers(config: Config, environment: Environment, logger: Logg
 /** The demo's bot service as a process of its own, until SIGTERM or SIGINT. */
 async function runDemoBot(args: readonly string[]): Promise<void> {
   const { DEMO_BOT_USAGE, startDemoBot } = await import('./demo/demo-bot.ts');
-  const logger = createLogger('info');
+  const logger = openLog('info');
   try {
     const service = await startDemoBot(args);
     const stop = async (signal: string) => {
@@ -214,7 +218,7 @@ async function runDemoBot(args: readonly string[]): Promise<void> {
 }
 
 /** An address that is taken or not ours is the operator's to mend: one line says it, no stack. */
-function exitUnheard(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoException) => never {
+function unheard(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoException) => never {
   return ({ code, message }) => {
     const hint = code === 'EADDRINUSE' ? `; set ${name} to another` : '';
     process.stderr.write(`The relay cannot listen on HOST and ${name}: ${message}${hint}\n`);
