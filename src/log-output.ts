@@ -22,21 +22,22 @@ export function logOutput(fd = 1): LogOutput {
   let lastLevel = 0;
   let waiting: NodeJS.Timeout | undefined;
 
-  function leave(): void {
+  function leaveTogether(): void {
     clearTimeout(waiting);
     waiting = undefined;
-    output.flushSync();
+    // Writes before it returns, as all of this; `flushSync` would wait for the disk as well.
+    output.flush();
   }
 
   return Object.assign(
     {
-      leave,
+      leave: () => output.flushSync(),
       write(line: string) {
         output.write(line);
-        if (lastLevel >= URGENT) leave();
+        if (lastLevel >= URGENT) leaveTogether();
         else if (waiting === undefined) {
-          output.flushSync();
-          waiting = setTimeout(leave, TOGETHER_MS).unref();
+          output.flush();
+          waiting = setTimeout(leaveTogether, TOGETHER_MS).unref();
         }
       },
       set lastLevel(level: number) {

@@ -3,19 +3,22 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { logOutput } from '../src/log-output.ts';
+import { type LogOutput, logOutput } from '../src/log-output.ts';
 import { createLogger, type Logger } from '../src/logger.ts';
 import { until } from './support/pair.ts';
 
 let folder: string;
 let fd: number;
+let output: LogOutput;
 let logger: Logger;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'bot-relay-log-'));
   fd = openSync(join(folder, 'log'), 'a');
-  logger = createLogger('info', logOutput(fd));
+  output = logOutput(fd);
+  logger = createLogger('info', output);
 });
 afterEach(() => {
+  output.leave();
   closeSync(fd);
   rmSync(folder, { recursive: true });
 });
@@ -63,7 +66,7 @@ test.each([
 ])('nothing is lost when the process ends %s', (_how, end) => {
   const modules = [import.meta.resolve('../src/log-output.ts'), import.meta.resolve('../src/logger.ts')];
   const code = `
-    import { logOutput } from '${modules[0]}';
+    import { type LogOutput, logOutput } from '${modules[0]}';
     import { createLogger } from '${modules[1]}';
     const output = logOutput();
     process.on('exit', output.leave);
