@@ -20,25 +20,27 @@ export interface LogOutput extends DestinationStream {
 export function logOutput(fd = 1): LogOutput {
   const output = pino.destination({ dest: fd, sync: true, minLength: FULL_BYTES });
   let lastLevel = 0;
-  let waiting: NodeJS.Timeout | undefined;
+  /** Whether a line has left so lately that calm ones wait. */
+  let gathering: NodeJS.Timeout | undefined;
+  let waits = false;
 
-  function leaveTogether(): void {
-    clearTimeout(waiting);
-    waiting = undefined;
-    // Writes before it returns, as all of this; `flushSync` would wait for the disk as well.
-    output.flush();
+  function leave(): void {
+    clearTimeout(gathering);
+    gathering = undefined;
+    // Writes before it returns; `flushSync` would wait for the disk as well.
+    if (waits) output.flush();
+    waits = false;
   }
 
   return Object.assign(
     {
-      leave: () => output.flushSync(),
+      leave,
       write(line: string) {
         output.write(line);
-        if (lastLevel >= URGENT) leaveTogether();
-        else if (waiting === undefined) {
-          output.flush();
-          waiting = setTimeout(leaveTogether, TOGETHER_MS).unref();
-        }
+        waits = true;
+        if (gathering && lastLevel < URGENT) return;
+        leave();
+        gathering = setTimeout(leave, TOGETHER_MS).unref();
       },
       set lastLevel(level: number) {
         lastLevel = level;

@@ -66,7 +66,7 @@ test.each([
 ])('nothing is lost when the process ends %s', (_how, end) => {
   const modules = [import.meta.resolve('../src/log-output.ts'), import.meta.resolve('../src/logger.ts')];
   const code = `
-    import { type LogOutput, logOutput } from '${modules[0]}';
+    import { logOutput } from '${modules[0]}';
     import { createLogger } from '${modules[1]}';
     const output = logOutput();
     process.on('exit', output.leave);
