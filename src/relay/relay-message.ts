@@ -200,7 +200,10 @@ async function streamFor(
   }
 }
 
-/** Sends the headers at once: the client knows that its message runs, long before the first byte of the answer. */
+/**
+ * Sends the headers at once: the client knows that its message runs, long before the first byte of the answer. At once
+ * is at the end of this turn of the event loop: what has come with the headers of the service leaves with these.
+ */
 function startStream(res: Response, { headers }: IncomingMessage, mask: Message['mask']): void {
   const harmless = (value: unknown) => typeof value === 'string' && mask(value) === value;
   res.statusCode = 200;
@@ -209,5 +212,8 @@ function startStream(res: Response, { headers }: IncomingMessage, mask: Message[
   res.setHeader('Content-Type', harmless(type) ? (type as string) : 'text/event-stream');
   const trace = headers['x-trace-id'];
   if (harmless(trace)) res.setHeader('X-Trace-Id', trace as string);
+  const { socket } = res;
+  socket?.cork();
   res.flushHeaders();
+  setImmediate(() => socket?.uncork());
 }
