@@ -63,7 +63,7 @@ export interface RequestLocals {
   slot?: EndpointSlot;
   /** How long the message waited for its slot, in ms. Set by `guard/endpoint-budget`. */
   slotWaitMs?: number;
-  /** The body's bytes as they came, known to be JSON. Set by `guard/json-body`. */
+  /** The body's bytes as they came, known to be JSON, until they are sent. Set by `guard/json-body`. */
   body?: Buffer;
 }
 

@@ -5,6 +5,7 @@ import type { Heartbeats, Silence } from './heartbeats.ts';
 import { dropLateBom } from './late-bom.ts';
 import { cutWhenStalled, endTruthfully } from './stream-ending.ts';
 import { type StreamPosition, streamPosition } from './stream-position.ts';
+import { streamWriter } from './stream-writer.ts';
 
 /** A comment line without an empty line: every parser passes over it, and none takes it for an event. */
 const HEARTBEAT = ':\n';
@@ -56,6 +57,7 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
   const { locals } = res;
   const position = streamPosition();
   const silence: Silence = { ticks: 0 };
+  const writer = streamWriter(res, waitForClient);
   let over = false;
   let lateBom: ReturnType<typeof dropLateBom> | undefined;
   locals.bytes = 0;
@@ -63,6 +65,7 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
   function stop(problem: Problem): void {
     // Every good end closes the upstream as well.
     if (over) return;
+    writer.flush();
     leave();
     endTruthfully(res, problem, position);
   }
@@ -79,7 +82,9 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
     locals.bytes = (locals.bytes as number) + chunk.length;
     silence.ticks = 0;
     position.push(chunk);
-    if (res.write(lateBom ? lateBom.without(chunk) : chunk)) return;
+    writer.write(lateBom ? lateBom.without(chunk) : chunk);
+  }
+  function waitForClient(): void {
     upstream.pause();
     cutWhenStalled(res, stalledMs);
   }
@@ -94,10 +99,12 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
       return;
     }
     over = true;
+    writer.flush();
     cutWhenStalled(res, stalledMs);
     res.end(lateBom?.rest());
   }
   function beat(): void {
+    writer.flush();
     if (over || res.writableNeedDrain || !position.atEventBoundary() || !position.endsWithLf()) return;
     if (locals.firstByteAt === undefined) lateBom ??= dropLateBom();
     res.write(HEARTBEAT);

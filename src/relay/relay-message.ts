@@ -60,14 +60,8 @@ export function relayMessage(options: RelayOptions): RequestHandler {
   return async function relayMessage(req, res) {
     const stop = res.locals.stop as AbortController;
     try {
-      const { namespace, botProviderName } = res.locals.bot as Bot;
-      const ring = options.keyRings.ringOf(`${namespace}/${botProviderName}`);
-      // The message keeps these to its end, whatever becomes of the configuration.
-      const mask = maskKeys([...ring.keys, ...options.keyRings.keys()]);
-      const message = { request: upstreamRequest(req, res), ring, mask };
-      const { response, deadline } = await runWhenAllowed(message, res, options);
+      const { response, deadline } = await beginAnswer(upstreamRequest(req, res), res, options);
       try {
-        startStream(res, response, mask);
         observer.streamStarted(res);
         await carryStream({
           upstream: response,
@@ -83,6 +77,26 @@ export function relayMessage(options: RelayOptions): RequestHandler {
       if (error !== CLIENT_CLOSED) throw error;
     }
   };
+}
+
+/**
+ * Sends the message, and the headers of its answer down. A function of its own: what it holds is over when the stream
+ * begins.
+ */
+async function beginAnswer(request: UpstreamRequest, res: Response, options: RelayOptions): Promise<Run> {
+  const { namespace, botProviderName } = res.locals.bot as Bot;
+  const ring = options.keyRings.ringOf(`${namespace}/${botProviderName}`);
+  // The message keeps these until it is answered, whatever becomes of the configuration.
+  const mask = maskKeys([...ring.keys, ...options.keyRings.keys()]);
+  const run = await runWhenAllowed({ request, ring, mask }, res, options);
+  try {
+    startStream(res, run.response, mask);
+  } catch (error) {
+    clearTimeout(run.deadline);
+    throw error;
+  }
+  delete res.locals.body;
+  return run;
 }
 
 const TOO_LONG = new Problem('deadline_exceeded', 'The answer took longer than the bot service may take.');
@@ -186,7 +200,10 @@ async function streamFor(
   }
 }
 
-/** Sends the headers at once: the client knows that its message runs, long before the first byte of the answer. */
+/**
+ * Sends the headers at once: the client knows that its message runs, long before the first byte of the answer. At once
+ * is at the end of this turn of the event loop: what has come with the headers of the service leaves with these.
+ */
 function startStream(res: Response, { headers }: IncomingMessage, mask: Message['mask']): void {
   const harmless = (value: unknown) => typeof value === 'string' && mask(value) === value;
   res.statusCode = 200;
@@ -195,5 +212,8 @@ function startStream(res: Response, { headers }: IncomingMessage, mask: Message[
   res.setHeader('Content-Type', harmless(type) ? (type as string) : 'text/event-stream');
   const trace = headers['x-trace-id'];
   if (harmless(trace)) res.setHeader('X-Trace-Id', trace as string);
+  const { socket } = res;
+  socket?.cork();
   res.flushHeaders();
+  setImmediate(() => socket?.uncork());
 }

@@ -161,7 +161,8 @@ class Attempt extends EventEmitter {
 
   onResponse(response: IncomingMessage): void {
     // An error between this and the moment when somebody takes the response must not end the process.
-    response.on('error', () => {});
+    response.on('error', ignore);
+    if (this.#request) letGo(this.#request);
     this.#resolve(response);
   }
 
@@ -175,6 +176,15 @@ class Attempt extends EventEmitter {
     if (request?.reusedSocket !== true || request.socket?.bytesRead !== this.#bytesReadBefore) return false;
     return performance.now() - this.#sentAt < STALE_WITHIN_MS;
   }
+}
+
+/** What can still happen to the request of a response tells the response, too. */
+function ignore(): void {}
+
+/** The listeners of the proxy keep its whole call, body and all, which would otherwise last as long as the stream. */
+function letGo(request: ClientRequest): void {
+  for (const event of ['socket', 'response', 'upgrade', 'error']) request.removeAllListeners(event);
+  request.on('error', ignore);
 }
 
 /** Resolves when bytes can leave on the socket; never if they cannot, which the request's own error tells. */

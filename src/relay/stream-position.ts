@@ -25,47 +25,28 @@ export interface StreamPosition {
  * that matter, and looks at the chunk from its end.
  */
 export function streamPosition(): StreamPosition {
-  const bom = bomAtStart();
-  const id = idFieldName();
-  let last = LF;
-  let sawId = false;
-  const line: LineState = { isEmpty: true, isComment: false, eventHasFields: false };
-
-  function takeLines(chunk: Buffer, start: number): void {
-    if (!sawId) {
-      sawId =
-        id.goesOn(chunk, start) ||
-        hasIdLine(chunk, start, ID_AFTER_LF) ||
-        hasIdLine(chunk, start, ID_AFTER_CR);
-    }
-    const lineEnd = lineEndsBackwards(chunk, start)(chunk.length - 1);
-    if (lineEnd < 0) {
-      if (line.isEmpty) line.isComment = chunk[start] === COLON;
-      line.isEmpty = false;
-      return;
-    }
-    line.eventHasFields = hasFieldsUpTo(lineEnd, { chunk, start }, line);
-    line.isEmpty = lineEnd === chunk.length - 1;
-    line.isComment = chunk[lineEnd + 1] === COLON;
-    id.lineStarts();
-    if (!sawId) sawId = id.goesOn(chunk, lineEnd + 1);
-  }
-
+  // Every open stream has one of these: plain fields take less memory than functions that share them.
+  const state: State = {
+    last: LF,
+    sawId: false,
+    isEmpty: true,
+    isComment: false,
+    eventHasFields: false,
+    bomSeen: 0,
+    bomIsOver: false,
+    idMatched: 0,
+  };
   return {
     push(chunk) {
       if (chunk.length === 0) return;
-      const bomBytes = bom.skip(chunk);
-      if (bom.broke()) {
-        line.isEmpty = false;
-        id.isNone();
-      }
-      const start = last === CR && chunk[0] === LF ? 1 : bomBytes;
-      last = chunk[chunk.length - 1] as number;
-      if (start < chunk.length) takeLines(chunk, start);
+      const bomBytes = state.bomIsOver ? 0 : skipBom(chunk, state);
+      const start = state.last === CR && chunk[0] === LF ? 1 : bomBytes;
+      state.last = chunk[chunk.length - 1] as number;
+      if (start < chunk.length) takeLines(chunk, start, state);
     },
-    atEventBoundary: () => line.isEmpty && !line.eventHasFields && !bom.isHalf(),
-    endsWithLf: () => last === LF,
-    sawId: () => sawId,
+    atEventBoundary: () => state.isEmpty && !state.eventHasFields && !isHalfBom(state),
+    endsWithLf: () => state.last === LF,
+    sawId: () => state.sawId,
   };
 }
 
@@ -77,58 +58,74 @@ interface LineState {
   eventHasFields: boolean;
 }
 
-/** Follows the BOM that may come first in a stream, over however many chunks. */
-function bomAtStart() {
-  let seen = 0;
-  let isOver = false;
-  let broke = false;
-  return {
-    /** How many bytes at the front of the chunk belong to it. */
-    skip(chunk: Buffer): number {
-      let at = 0;
-      broke = false;
-      while (!isOver && at < chunk.length) {
-        if (chunk[at] === BOM[seen]) {
-          at++;
-          seen++;
-          isOver = seen === BOM.length;
-        } else {
-          isOver = true;
-          broke = seen > 0;
-        }
-      }
-      return at;
-    },
-    /** Whether the last chunk showed that what began like one is none: it is the start of a line then. */
-    broke: () => broke,
-    isHalf: () => !isOver && seen > 0,
-  };
+interface State extends LineState {
+  /** The last byte. */
+  last: number;
+  sawId: boolean;
+  /** How many bytes of the BOM that may come first came, over however many chunks. */
+  bomSeen: number;
+  bomIsOver: boolean;
+  /** How much of the field name `id` the current line's bytes make so far; -1 if they make something else. */
+  idMatched: number;
 }
 
-/** Tells whether a line's field name is `id`, byte by byte and over however many chunks. */
-function idFieldName() {
-  /** How much of the name the line's bytes so far make; -1 if they make something else. */
-  let matched = 0;
-  return {
-    lineStarts() {
-      matched = 0;
-    },
-    isNone() {
-      matched = -1;
-    },
-    /** Whether the bytes of `chunk` from `from` on complete the name. */
-    goesOn(chunk: Buffer, from: number): boolean {
-      for (let at = from; matched >= 0 && at < chunk.length; at++) {
-        const byte = chunk[at] as number;
-        if (matched === ID.length) {
-          matched = -1;
-          return endsFieldName(byte);
-        }
-        matched = byte === ID[matched] ? matched + 1 : -1;
+function takeLines(chunk: Buffer, start: number, state: State): void {
+  if (!state.sawId) {
+    state.sawId =
+      completesId(chunk, start, state) ||
+      hasIdLine(chunk, start, ID_AFTER_LF) ||
+      hasIdLine(chunk, start, ID_AFTER_CR);
+  }
+  const lineEnd = lineEndsBackwards(chunk, start)(chunk.length - 1);
+  if (lineEnd < 0) {
+    if (state.isEmpty) state.isComment = chunk[start] === COLON;
+    state.isEmpty = false;
+    return;
+  }
+  state.eventHasFields = hasFieldsUpTo(lineEnd, { chunk, start }, state);
+  state.isEmpty = lineEnd === chunk.length - 1;
+  state.isComment = chunk[lineEnd + 1] === COLON;
+  state.idMatched = 0;
+  if (!state.sawId) state.sawId = completesId(chunk, lineEnd + 1, state);
+}
+
+/**
+ * How many bytes at the front of the chunk belong to the BOM. What began like one and turns out to be none was the
+ * start of a line.
+ */
+function skipBom(chunk: Buffer, state: State): number {
+  let at = 0;
+  while (!state.bomIsOver && at < chunk.length) {
+    if (chunk[at] === BOM[state.bomSeen]) {
+      at++;
+      state.bomSeen++;
+      state.bomIsOver = state.bomSeen === BOM.length;
+    } else {
+      state.bomIsOver = true;
+      if (state.bomSeen > 0) {
+        state.isEmpty = false;
+        state.idMatched = -1;
       }
-      return false;
-    },
-  };
+    }
+  }
+  return at;
+}
+
+function isHalfBom({ bomIsOver, bomSeen }: State): boolean {
+  return !bomIsOver && bomSeen > 0;
+}
+
+/** Whether the bytes of `chunk` from `from` on complete the field name `id` of the current line. */
+function completesId(chunk: Buffer, from: number, state: State): boolean {
+  for (let at = from; state.idMatched >= 0 && at < chunk.length; at++) {
+    const byte = chunk[at] as number;
+    if (state.idMatched === ID.length) {
+      state.idMatched = -1;
+      return endsFieldName(byte);
+    }
+    state.idMatched = byte === ID[state.idMatched] ? state.idMatched + 1 : -1;
+  }
+  return false;
 }
 
 /**

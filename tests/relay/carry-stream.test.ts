@@ -129,6 +129,20 @@ describe('a stream', () => {
     expect(answer()).toMatchObject({ body: 'data: half', complete: false });
   });
 
+  test.each(['stop', 'end', 'beat'] as const)(
+    'keeps its order where data and %s come at once',
+    async (last) => {
+      const { response, stop, beat } = await carry();
+      response.emit('data', Buffer.from('data: a\n\n'));
+      if (last === 'stop') stop.abort(ENDED);
+      else if (last === 'end') response.emit('end');
+      else beat();
+      await client.waitFor({ stop: 'session_ended', end: LAST_CHUNK, beat: ':\n' }[last]);
+      const next = { stop: 'event: error\n', end: '', beat: ':\n' }[last];
+      expect(answer().body.startsWith(`data: a\n\n${next}`)).toBe(true);
+    },
+  );
+
   test('that has ended well has done so, whatever comes while its client still reads', async () => {
     const { response, res, stop, beat } = await endedUnread();
     const write = jest.spyOn(res, 'write');
