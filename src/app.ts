@@ -112,9 +112,9 @@ export function createApp(parts: Parts): Express {
   // Not before the sign-out, which works once only.
   const bySession = sessionLimit(limit, config.clientLimits, liveSessionKey);
 
-  authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
+  // First, so that no message has to pass the others.
   message(app, parts, { byAddress, origin, session, bySession });
-  // Last, so that no message has to pass them.
+  authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
   for (const { path, handler } of parts.pages ?? [])
     route(app, config.basePath + path, { get: [byAddress, handler] });
 

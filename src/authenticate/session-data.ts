@@ -1,4 +1,4 @@
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import type { SessionData } from 'express-session';
 import type { User } from '../locals.ts';
 import { sessionKey } from './session-key.ts';
@@ -53,6 +53,8 @@ export function isLive(session: Partial<SignedIn> | undefined, now: number): ses
 }
 
 /** The key of the request's session if that is live; for what is counted by session. */
-export function liveSessionKey({ session, sessionID }: Request): string | undefined {
-  return isLive(session, Date.now()) ? sessionKey(sessionID) : undefined;
+export function liveSessionKey({ session, sessionID }: Request, res?: Response): string | undefined {
+  if (!isLive(session, Date.now())) return undefined;
+  // Behind `requireSession` it is known already.
+  return res?.locals.session?.id ?? sessionKey(sessionID);
 }

@@ -25,7 +25,9 @@ export function fingerprints({ apiKeys, own }: BotSettings): readonly string[] {
 /** The patterns that fit a bot, the most specific first; of a pattern, those that fit whatever fits it. */
 export function patternsFor(bot: string): readonly string[] {
   const [namespace = '', name = ''] = bot.split('/');
-  return [...new Set([bot, `${namespace}/*`, `*/${name}`, '*/*'])];
+  const patterns = [bot, `${namespace}/*`, `*/${name}`, '*/*'];
+  // Asked several times for each message, of which none goes to a pattern.
+  return bot.includes('*') ? [...new Set(patterns)] : patterns;
 }
 
 /** Whether there can be a bot that fits both patterns. */

@@ -1,4 +1,4 @@
-import type { Request, RequestHandler } from 'express';
+import type { Request, RequestHandler, Response } from 'express';
 import { clientAddress } from './client-address.ts';
 import type { RequestLimit } from './request-limits.ts';
 
@@ -29,7 +29,7 @@ export function addressLimit(limit: RequestLimit, { perAddress, windowMs }: Clie
 export function sessionLimit(
   limit: RequestLimit,
   { perSession, windowMs }: ClientLimits,
-  sessionOf: (req: Request) => string | undefined,
+  sessionOf: (req: Request, res: Response) => string | undefined,
 ): RequestHandler {
   if (perSession === 0) return unlimited;
   return limit({ name: 'session', limit: perSession, windowMs, keyOf: sessionOf, detail: DETAIL });

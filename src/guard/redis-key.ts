@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 /**
  * `text` as a part of a Redis key: 43 characters that never hold a `:`, whatever was typed, and that show neither a
  * session id nor a user's name to who lists the keys.
  */
 export function keyPart(text: string): string {
-  return createHash('sha256').update(text).digest('base64url');
+  return hash('sha256', text, 'base64url');
 }

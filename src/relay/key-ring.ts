@@ -57,6 +57,7 @@ export function keyRing(options: KeyRingOptions): KeyRing & { readonly states: K
     keys,
     states,
     order() {
+      if (!keys.some(isRefused)) return keys;
       const refused = keys.filter(isRefused);
       const others = keys.filter((key) => !isRefused(key));
       // Where all were refused there is nothing better than to try them all.

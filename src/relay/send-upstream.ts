@@ -61,7 +61,8 @@ type Proxy = ReturnType<typeof createProxyMiddleware>;
 
 function proxyOver({ origin }: Readonly<URL>, agent: Agent): Proxy {
   return createProxyMiddleware({
-    target: origin,
+    // As a text it would be parsed again for every message.
+    target: new URL(origin),
     agent,
     changeOrigin: true,
     selfHandleResponse: true,
