@@ -63,14 +63,14 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
   locals.bytes = 0;
 
   function stop(problem: Problem): void {
-    // Every good end closes the upstream as well.
     if (over) return;
     writer.flush();
     leave();
     endTruthfully(res, problem, position);
   }
   function broken(cause: unknown): void {
-    stop(brokenStream(cause));
+    // Every good end closes the upstream as well.
+    if (!over) stop(brokenStream(cause));
   }
   function leave(): void {
     over = true;
