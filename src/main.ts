@@ -180,8 +180,8 @@ async function runWorkers(config: Config, environment: Environment, logger: Logg
       ? undefined
       : await startMetricsServer({ registry, port, host }).catch(unheard('METRICS_PORT'));
   const known = Object.fromEntries(Object.entries(environment).filter(([name]) => isVariable(name)));
-  const onFailedStart = (code: number) => process.exit(code);
-  const workers = startWorkers({ count, args: [WORKER], environment: known, logger, onFailedStart });
+  const onFailure = (code: number) => process.exit(code);
+  const workers = startWorkers({ config, args: [WORKER], environment: known, logger, onFailure });
   process.on('SIGHUP', workers.reload);
   logger.info({ workers: count }, 'starting workers');
   for (const risk of risksOf(config)) logger.warn(risk);

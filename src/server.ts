@@ -4,6 +4,7 @@ import type { Express } from 'express';
 import { type ConnectionsOptions, serveConnections } from './connections.ts';
 import { Problem } from './errors.ts';
 import type { OpenMessages } from './relay/open-messages.ts';
+import { LAST_WORDS_MS } from './shutdown-times.ts';
 
 /**
  * Above the idle timeouts of common load balancers, which must be the ones to drop a kept connection: up to the
@@ -16,8 +17,6 @@ const REQUEST_TIMEOUT_MS = 60_000;
 const TIMEOUT_CHECK_MS = 2_000;
 /** How long a connection may take to say something once the relay drains. */
 const SILENT_MS = 500;
-/** What is left open this long after the last stream was told to end is cut. */
-const LAST_WORDS_MS = 6_000;
 
 type Phase = 'starting' | 'serving' | 'leaving' | 'draining';
 

@@ -1,6 +1,7 @@
 import cluster, { type Worker } from 'node:cluster';
-import type { Environment } from './config.ts';
+import type { Config, Environment } from './config.ts';
 import type { Logger } from './logger.ts';
+import { longestShutdownMs } from './shutdown-times.ts';
 import { metricsOf, type StopSignal, tell, tellEnvironment } from './worker-channel.ts';
 
 /** A worker that ends sooner than this after its start, in ms, is not replaced at once. */
@@ -10,20 +11,26 @@ const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
 
 export interface WorkersOptions {
-  readonly count: number;
+  readonly config: Pick<Config, 'workers' | 'shutdown'>;
   /** The arguments by which the program knows that it is a worker; its number, from 1, comes behind them. */
   readonly args: readonly string[];
   /** What the workers read their configuration from. */
   readonly environment: Environment;
   readonly logger: Logger;
-  /** Told when a worker has ended before it ever listened: with its exit code, or 1 if it has none. */
-  readonly onFailedStart: (exitCode: number) => void;
+  /**
+   * Told with which code this process is to end now: when a worker has ended before it ever listened, its exit code,
+   * or 1 if it has none; when one did not stop in order, 1.
+   */
+  readonly onFailure: (exitCode: number) => void;
 }
 
 export interface Workers {
   /** Has all workers read their files now. */
   reload(): void;
-  /** Has all workers shut down in order, and replaces none any more; resolves when the last one has ended. */
+  /**
+   * Has all workers shut down in order, and replaces none any more; resolves when the last one has ended. What is
+   * left when even the longest shutdown is over is killed. If one of them did not end in order, `onFailure` is told.
+   */
   stop(signal: StopSignal): Promise<void>;
   /** Ends all workers at once. */
   kill(): void;
@@ -51,14 +58,15 @@ interface Place {
 }
 
 /**
- * Starts the program `count` times more, on the same port: the first worker alone, so that what is wrong with all
+ * Starts the program `config.workers` times more, on the same port: the first worker alone, so that what is wrong with all
  * of them is said once, and the others when it listens. A worker that ends is replaced by one with its number, with
  * growing pauses if that happens again and again. When this process ends in any way, the workers end too.
  */
 export function startWorkers(options: WorkersOptions): Workers {
-  const { count, logger, onFailedStart } = options;
+  const { config, logger, onFailure } = options;
   let onAllGone: (() => void) | undefined;
-  const places = Array.from({ length: count }, (_, at) => emptyPlace(at + 1));
+  let stoppedInOrder = true;
+  const places = Array.from({ length: config.workers }, (_, at) => emptyPlace(at + 1));
   const [first, ...others] = places as [Place, ...Place[]];
   const present = () => places.flatMap(({ worker }) => worker ?? []);
 
@@ -75,22 +83,23 @@ export function startWorkers(options: WorkersOptions): Workers {
   }
 
   function ended(place: Place, how: Ending): void {
-    const pid = place.worker?.process.pid;
+    const line = { worker: place.number, pid: place.worker?.process.pid, ...how };
     place.worker = undefined;
     if (onAllGone) {
+      // Whatever kept it from the end of its shutdown broke its streams.
+      const inOrder = !place.listens || how.exitCode === 0;
+      if (!inOrder) logger.error(line, 'worker ended');
+      stoppedInOrder &&= inOrder;
       if (present().length === 0) onAllGone();
-      return;
-    }
-    if (!place.hasListened) {
+    } else if (place.hasListened) {
+      const replacedInMs = pauseBefore(place);
+      logger[how.exitCode === 0 ? 'warn' : 'error']({ ...line, replacedInMs }, 'worker ended');
+      place.replacing = setTimeout(() => fill(place), replacedInMs);
+    } else {
       // One that exits says itself why.
-      if (how.exitCode === null) logger.fatal({ worker: place.number, pid, ...how }, 'worker never listened');
-      onFailedStart(how.exitCode ?? 1);
-      return;
+      if (how.exitCode === null) logger.fatal(line, 'worker never listened');
+      onFailure(how.exitCode ?? 1);
     }
-    const replacedInMs = pauseBefore(place);
-    const level = how.exitCode === 0 ? 'warn' : 'error';
-    logger[level]({ worker: place.number, pid, ...how, replacedInMs }, 'worker ended');
-    place.replacing = setTimeout(() => fill(place), replacedInMs);
   }
 
   fill(first);
@@ -100,9 +109,18 @@ export function startWorkers(options: WorkersOptions): Workers {
     },
     stop(signal) {
       return new Promise((resolve) => {
-        onAllGone = resolve;
+        const withinMs = longestShutdownMs(config.shutdown);
+        const late = setTimeout(() => {
+          killLate(places, { logger, withinMs });
+          onFailure(1);
+        }, withinMs);
+        onAllGone = () => {
+          clearTimeout(late);
+          if (stoppedInOrder) resolve();
+          else onFailure(1);
+        };
         for (const place of places) stopOne(place, signal);
-        if (present().length === 0) resolve();
+        if (present().length === 0) onAllGone();
       });
     },
     kill() {
@@ -157,4 +175,16 @@ function stopOne({ worker, listens, replacing }: Place, signal: StopSignal): voi
   // listen has nobody to let finish.
   if (listens) tell(worker, { kind: 'stop', signal });
   else worker.kill('SIGTERM');
+}
+
+/** Kills those that have not stopped `withinMs`: one that hangs reads no message, and no signal but this one. */
+function killLate(
+  places: readonly Place[],
+  { logger, withinMs }: { logger: Logger; withinMs: number },
+): void {
+  for (const { number, worker } of places) {
+    if (!worker) continue;
+    logger.error({ worker: number, pid: worker.process.pid, withinMs }, 'worker did not stop, killed');
+    worker.kill('SIGKILL');
+  }
 }

@@ -80,3 +80,28 @@ test.each([
     .map((line) => JSON.parse(line).msg);
   expect(messages).toEqual(['a', 'b', 'c']);
 });
+
+test('lines of several processes are never mixed in a pipe that is read slowly', () => {
+  const modules = [import.meta.resolve('../src/log-output.ts'), import.meta.resolve('../src/logger.ts')];
+  const writer = `
+    import { logOutput } from '${modules[0]}';
+    import { createLogger } from '${modules[1]}';
+    const output = logOutput();
+    process.on('exit', output.leave);
+    const logger = createLogger('info', output);
+    for (let n = 0; n < 3000; n++) logger.info({ pad: 'x'.repeat(250 + (n % 90)) }, 'line');`;
+  const reader = `
+    import { readSync, writeSync } from 'node:fs';
+    const buffer = Buffer.alloc(4096);
+    for (let n; (n = readSync(0, buffer)) > 0; writeSync(1, buffer.subarray(0, n)))
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);`;
+  const run = '"$0" --input-type=module -e';
+  const script = `(${run} "$1" & ${run} "$1" & wait) | ${run} "$2"`;
+  const { stdout } = spawnSync('sh', ['-c', script, process.execPath, writer, reader], {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 24,
+  });
+  const lines = stdout.trimEnd().split('\n');
+  expect(lines).toHaveLength(6000);
+  expect(lines.filter((line) => !/^\{"level":"info",[^{}]*"msg":"line"\}$/.test(line))).toEqual([]);
+});

@@ -7,7 +7,8 @@ export type WorkersTexts = ReadonlyMap<number, string | undefined>;
 /**
  * What a scrape of all workers together says: their series, which carry their numbers as the label `worker`, and
  * those of the primary's own process, as `primary`. Nothing is summed up: a sum falls when a worker is replaced,
- * which reads as a reset of everything. A worker that does not answer counts as one that is not ready.
+ * which reads as a reset of everything. A worker that does not answer counts as one that is not ready. Who asks while
+ * the workers are asked already gets the same answer, so that what waits for one that is stuck does not pile up.
  */
 export function workersMetrics(
   textsOf: () => Promise<WorkersTexts>,
@@ -16,14 +17,22 @@ export function workersMetrics(
   own.setDefaultLabels({ worker: 'primary' });
   collectDefaultMetrics({ register: own });
   const ready = new Gauge({ ...READY, labelNames: [...READY.labelNames, 'worker'], registers: [own] });
+  let scrape: Promise<string> | undefined;
+
+  async function wholeText(): Promise<string> {
+    const texts = await textsOf();
+    ready.reset();
+    for (const [worker, text] of texts) if (text === undefined) ready.set({ check: 'accepting', worker }, 0);
+    return mergedText([...[...texts.values()].flatMap((text) => text ?? []), await own.metrics()]);
+  }
+
   return {
     contentType: own.contentType,
-    async metrics() {
-      const texts = await textsOf();
-      ready.reset();
-      for (const [worker, text] of texts)
-        if (text === undefined) ready.set({ check: 'accepting', worker }, 0);
-      return mergedText([...[...texts.values()].flatMap((text) => text ?? []), await own.metrics()]);
+    metrics() {
+      scrape ??= wholeText().finally(() => {
+        scrape = undefined;
+      });
+      return scrape;
     },
   };
 }

@@ -107,6 +107,48 @@ describeWithRedis('workers that are told to stop', () => {
       expect(dechunk(client.text())).toMatchObject({ complete: false });
     }
   });
+
+  test('kill the one that hangs when even the longest shutdown is over, and the process exits 1', async () => {
+    const deployment = await startWorkersRelay({ workers: 2, environment: { SHUTDOWN_GRACE_MS: '100' } });
+    const { relay, lines } = deployment;
+    const streams = await deployment.streamAtEach(2, await deployment.signIn());
+    const pids = workerPids(deployment);
+    const stuck = pids.get(2) as number;
+    process.kill(stuck, 'SIGSTOP');
+    relay.signal('SIGTERM');
+    const exited = await Promise.race([relay.exited, sleep(25_000)]);
+    // One that is left stopped never ends.
+    if (lives(stuck)) process.kill(stuck, 'SIGCONT');
+    expect(exited).toEqual({ code: 1, signal: null });
+    expect([...pids.values()].filter(lives)).toEqual([]);
+    const [killed, ...others] = lines(({ msg }) => msg === 'worker did not stop, killed');
+    expect(killed).toMatchObject({ level: 'error', worker: 2, pid: stuck });
+    expect(others).toEqual([]);
+    // Not before one that is well has had its grace and its last words.
+    const [stopping] = lines(({ msg, worker }) => msg === 'shutting down' && worker === undefined);
+    const tookMs = Date.parse(String(killed?.time)) - Date.parse(String(stopping?.time));
+    expect(tookMs).toBeGreaterThan(6_100);
+    const [served, lost] = streams.map(({ client }) => dechunk(client.text()));
+    expect(served).toMatchObject({ complete: true });
+    expect(lost).toMatchObject({ complete: false });
+  });
+
+  test('tell of one that dies meanwhile; the other finishes, and the process exits 1', async () => {
+    const deployment = await startWorkersRelay({ workers: 2, environment: GRACE });
+    const { relay, logged, lines } = deployment;
+    const streams = await deployment.streamAtEach(2, await deployment.signIn());
+    const pid = workerPids(deployment).get(1) as number;
+    relay.signal('SIGTERM');
+    await logged(3, ({ msg }) => msg === 'shutting down');
+    process.kill(pid, 'SIGKILL');
+    const [line] = await logged(1, ({ msg }) => msg === 'worker ended');
+    expect(line).toMatchObject({ level: 'error', worker: 1, pid, signal: 'SIGKILL' });
+    expect(line).not.toHaveProperty('replacedInMs');
+    streams[1]?.finish();
+    expect(await relay.exited).toEqual({ code: 1, signal: null });
+    expect(dechunk(streams[1]?.client.text() ?? '')).toMatchObject({ complete: true });
+    expect(lines(({ msg }) => msg === 'stopped').map(({ worker }) => worker)).toEqual([2]);
+  });
 });
 
 describeWithRedis('a worker that dies', () => {

@@ -163,6 +163,18 @@ describeWithRedis('the metrics of two workers', () => {
     expect(ofWorker(await deployment.scrape(), 'process_resident_memory_bytes', 2)).toBeGreaterThan(0);
   });
 
+  test('ask a worker that is stuck once, however many ask meanwhile', async () => {
+    const deployment = await startWorkersRelay({ workers: 2 });
+    const stuck = workerPids(deployment).get(2) as number;
+    process.kill(stuck, 'SIGSTOP');
+    const scrapes = Promise.all(Array.from({ length: 20 }, () => deployment.scrape()));
+    // One that is left stopped never ends.
+    const texts = await scrapes.finally(() => process.kill(stuck, 'SIGCONT'));
+    for (const text of texts) expect(total(text, 'bot_relay_ready', { worker: '1' })).toBe(2);
+    // Where Node.js says that too many listen.
+    expect(deployment.relay.stderr()).toBe('');
+  });
+
   test('carry no such label where one process serves alone', async () => {
     const { scrape, lines } = await startWorkersRelay({ workers: 1 });
     expect(samplesOf(await scrape()).filter(({ labels }) => 'worker' in labels)).toEqual([]);
