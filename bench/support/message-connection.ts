@@ -24,7 +24,8 @@ export interface MessageConnection {
 export function messageConnection(port: number, headers: readonly string[] = []): MessageConnection {
   const messages = Array.from({ length: BOTS }, (_, n) => messageText(`three-${n}`, headers));
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
-  let settle: { resolve: (ms: number) => void; reject: (error: unknown) => void };
+  let settle: { resolve: (ms: number) => void; reject: (error: unknown) => void } | undefined;
+  let broken: unknown;
   let sentAt = 0;
   let firstEventAt = 0;
   let events: EventReader;
@@ -37,10 +38,13 @@ export function messageConnection(port: number, headers: readonly string[] = [])
     onEnd() {
       events.end();
       if (seen !== EVENTS) throw new Error(`${seen} events came`);
-      settle.resolve(firstEventAt - sentAt);
+      settle?.resolve(firstEventAt - sentAt);
     },
   });
-  const fail = (error: unknown) => settle?.reject(error);
+  const fail = (error: unknown) => {
+    broken ??= error;
+    settle?.reject(error);
+  };
   socket.on('data', (data) => {
     try {
       read(data);
@@ -53,6 +57,8 @@ export function messageConnection(port: number, headers: readonly string[] = [])
   return {
     send: () =>
       new Promise((resolve, reject) => {
+        // One that stays unused for long is closed by the other side.
+        if (broken !== undefined) return reject(broken);
         settle = { resolve, reject };
         events = eventReader(EVENT_BYTES, onEvent);
         seen = 0;
