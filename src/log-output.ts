@@ -2,8 +2,11 @@ import { type DestinationStream, pino } from 'pino';
 
 /** How long a line may wait for others to leave with it, in ms. */
 const TOGETHER_MS = 100;
-/** So many bytes leave without waiting for more. */
-const FULL_BYTES = 16_000;
+/**
+ * So many bytes leave in one piece at most, save for a longer line: what others write to the same pipe never comes
+ * between them (POSIX `write`, PIPE_BUF; 4096 on Linux), as it would into a larger piece whenever the reader is slow.
+ */
+const PIECE_BYTES = 4096;
 /** From this level on a line leaves at once (pino's number of `warn`). */
 const URGENT = 40;
 
@@ -18,26 +21,35 @@ export interface LogOutput extends DestinationStream {
  * pays for a system call. Call `leave` when the process exits: nothing is lost then but by SIGKILL.
  */
 export function logOutput(fd = 1): LogOutput {
-  const output = pino.destination({ dest: fd, sync: true, minLength: FULL_BYTES });
+  // Writes before it returns.
+  const output = pino.destination({ dest: fd, sync: true });
   let lastLevel = 0;
   /** Whether a line has left so lately that calm ones wait. */
   let gathering: NodeJS.Timeout | undefined;
-  let waits = false;
+  let waiting = '';
+  let waitingBytes = 0;
+
+  function send(): void {
+    const piece = waiting;
+    waiting = '';
+    waitingBytes = 0;
+    if (piece !== '') output.write(piece);
+  }
 
   function leave(): void {
     clearTimeout(gathering);
     gathering = undefined;
-    // Writes before it returns; `flushSync` would wait for the disk as well.
-    if (waits) output.flush();
-    waits = false;
+    send();
   }
 
   return Object.assign(
     {
       leave,
       write(line: string) {
-        output.write(line);
-        waits = true;
+        const bytes = Buffer.byteLength(line);
+        if (waitingBytes + bytes > PIECE_BYTES) send();
+        waiting += line;
+        waitingBytes += bytes;
         if (gathering && lastLevel < URGENT) return;
         leave();
         gathering = setTimeout(leave, TOGETHER_MS).unref();

@@ -7,6 +7,14 @@ import { type LogOutput, logOutput } from '../src/log-output.ts';
 import { createLogger, type Logger } from '../src/logger.ts';
 import { until } from './support/pair.ts';
 
+/** Opens a log to standard output, as `logger`, in a process of its own. */
+const LOGGING = `
+  import { logOutput } from '${import.meta.resolve('../src/log-output.ts')}';
+  import { createLogger } from '${import.meta.resolve('../src/logger.ts')}';
+  const output = logOutput();
+  process.on('exit', output.leave);
+  const logger = createLogger('info', output);`;
+
 let folder: string;
 let fd: number;
 let output: LogOutput;
@@ -59,18 +67,19 @@ test('many lines do not wait until there are too many', () => {
   expect(left().length).toBeGreaterThan(20);
 });
 
+test('a long line, and lines of more than ASCII, leave whole and in order', () => {
+  const messages = ['a', 'ü'.repeat(3000), 'b', 'x'.repeat(20_000), '語'.repeat(2000), 'c'];
+  for (const msg of messages) logger.info(msg);
+  output.leave();
+  expect(left()).toEqual(messages);
+});
+
 test.each([
   ['by itself', ''],
   ['because it is told to', 'process.exit(1)'],
   ['for a fault', 'throw new Error("fault")'],
 ])('nothing is lost when the process ends %s', (_how, end) => {
-  const modules = [import.meta.resolve('../src/log-output.ts'), import.meta.resolve('../src/logger.ts')];
-  const code = `
-    import { logOutput } from '${modules[0]}';
-    import { createLogger } from '${modules[1]}';
-    const output = logOutput();
-    process.on('exit', output.leave);
-    const logger = createLogger('info', output);
+  const code = `${LOGGING}
     for (const msg of ['a', 'b', 'c']) logger.info(msg);
     ${end}`;
   const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', code], { encoding: 'utf8' });
@@ -79,4 +88,31 @@ test.each([
     .split('\n')
     .map((line) => JSON.parse(line).msg);
   expect(messages).toEqual(['a', 'b', 'c']);
+});
+
+test('processes that share a pipe leave the lines of each other whole, however slowly it is read', () => {
+  const LINES = 1500;
+  const writer = `${LOGGING}
+    const pad = 'x'.repeat(300);
+    for (let n = 0; n < ${LINES}; n++) logger.info({ pid: process.pid, n, pad });`;
+  const reader = `
+    import { readSync } from 'node:fs';
+    const buffer = Buffer.alloc(8192);
+    const clock = new Int32Array(new SharedArrayBuffer(4));
+    for (let length; (length = readSync(0, buffer)) > 0; Atomics.wait(clock, 0, 0, 1))
+      process.stdout.write(buffer.toString('latin1', 0, length));`;
+  // A pipe of the shell: Node's own would be a pair of sockets.
+  const both = '("$NODE" --input-type=module -e "$WRITER" & "$NODE" --input-type=module -e "$WRITER" & wait)';
+  const { stdout } = spawnSync('sh', ['-c', `${both} | "$NODE" --input-type=module -e "$READER"`], {
+    encoding: 'utf8',
+    env: { NODE: process.execPath, WRITER: writer, READER: reader },
+    maxBuffer: 1e8,
+  });
+  const next = new Map<number, number>();
+  for (const line of stdout.trim().split('\n')) {
+    const { pid, n } = JSON.parse(line);
+    expect(n).toBe(next.get(pid) ?? 0);
+    next.set(pid, n + 1);
+  }
+  expect([...next.values()]).toEqual([LINES, LINES]);
 });
