@@ -18,7 +18,8 @@ export interface LogOutput extends DestinationStream {
 /**
  * Where log lines leave the process: file descriptor `fd`, by default standard output. A line leaves at once, but for
  * the calm ones that follow another within `TOGETHER_MS`: those leave together, so that under load not each request
- * pays for a system call. Call `leave` when the process exits: nothing is lost then but by SIGKILL.
+ * pays for a system call. Call `leave` when the process exits: nothing is lost then but by what ends it without
+ * an exit (SIGKILL, an abort, a signal that nobody handles).
  */
 export function logOutput(fd = 1): LogOutput {
   // Writes before it returns.
