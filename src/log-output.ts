@@ -3,12 +3,10 @@ import { type DestinationStream, pino } from 'pino';
 /** How long a line may wait for others to leave with it, in ms. */
 const TOGETHER_MS = 100;
 /**
- * No more bytes than this leave together: what Linux writes to a pipe as one piece (PIPE_BUF, see pipe(7)). Of more,
- * a pipe that is full takes a part, and what another worker writes comes into the middle of a line.
+ * So many bytes leave in one piece at most, save for a longer line: what others write to the same pipe never comes
+ * between them (POSIX `write`, PIPE_BUF; 4096 on Linux), as it would into a larger piece whenever the reader is slow.
  */
-const ONE_PIECE_BYTES = 4_096;
-/** Above what ever waits, but for a line that is longer: nothing leaves by itself. */
-const BUFFER_BYTES = 16_000;
+const PIECE_BYTES = 4096;
 /** From this level on a line leaves at once (pino's number of `warn`). */
 const URGENT = 40;
 
@@ -20,25 +18,29 @@ export interface LogOutput extends DestinationStream {
 /**
  * Where log lines leave the process: file descriptor `fd`, by default standard output. A line leaves at once, but for
  * the calm ones that follow another within `TOGETHER_MS`: those leave together, so that under load not each request
- * pays for a system call of its own. Call `leave` when the process exits: nothing is lost then but by SIGKILL.
+ * pays for a system call. Call `leave` when the process exits: nothing is lost then but by what ends it without
+ * an exit (SIGKILL, an abort, a signal that nobody handles).
  */
 export function logOutput(fd = 1): LogOutput {
-  const output = pino.destination({ dest: fd, sync: true, minLength: BUFFER_BYTES });
+  // Writes before it returns.
+  const output = pino.destination({ dest: fd, sync: true });
   let lastLevel = 0;
   /** Whether a line has left so lately that calm ones wait. */
   let gathering: NodeJS.Timeout | undefined;
+  let waiting = '';
   let waitingBytes = 0;
 
-  function flush(): void {
-    // Writes before it returns; `flushSync` would wait for the disk as well.
-    if (waitingBytes > 0) output.flush();
+  function send(): void {
+    const piece = waiting;
+    waiting = '';
     waitingBytes = 0;
+    if (piece !== '') output.write(piece);
   }
 
   function leave(): void {
     clearTimeout(gathering);
     gathering = undefined;
-    flush();
+    send();
   }
 
   return Object.assign(
@@ -46,8 +48,8 @@ export function logOutput(fd = 1): LogOutput {
       leave,
       write(line: string) {
         const bytes = Buffer.byteLength(line);
-        if (waitingBytes + bytes > ONE_PIECE_BYTES) flush();
-        output.write(line);
+        if (waitingBytes + bytes > PIECE_BYTES) send();
+        waiting += line;
         waitingBytes += bytes;
         if (gathering && lastLevel < URGENT) return;
         leave();

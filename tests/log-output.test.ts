@@ -7,6 +7,14 @@ import { type LogOutput, logOutput } from '../src/log-output.ts';
 import { createLogger, type Logger } from '../src/logger.ts';
 import { until } from './support/pair.ts';
 
+/** Opens a log to standard output, as `logger`, in a process of its own. */
+const LOGGING = `
+  import { logOutput } from '${import.meta.resolve('../src/log-output.ts')}';
+  import { createLogger } from '${import.meta.resolve('../src/logger.ts')}';
+  const output = logOutput();
+  process.on('exit', output.leave);
+  const logger = createLogger('info', output);`;
+
 let folder: string;
 let fd: number;
 let output: LogOutput;
@@ -59,18 +67,19 @@ test('many lines do not wait until there are too many', () => {
   expect(left().length).toBeGreaterThan(20);
 });
 
+test('a long line, and lines of more than ASCII, leave whole and in order', () => {
+  const messages = ['a', 'ü'.repeat(3000), 'b', 'x'.repeat(20_000), '語'.repeat(2000), 'c'];
+  for (const msg of messages) logger.info(msg);
+  output.leave();
+  expect(left()).toEqual(messages);
+});
+
 test.each([
   ['by itself', ''],
   ['because it is told to', 'process.exit(1)'],
   ['for a fault', 'throw new Error("fault")'],
 ])('nothing is lost when the process ends %s', (_how, end) => {
-  const modules = [import.meta.resolve('../src/log-output.ts'), import.meta.resolve('../src/logger.ts')];
-  const code = `
-    import { logOutput } from '${modules[0]}';
-    import { createLogger } from '${modules[1]}';
-    const output = logOutput();
-    process.on('exit', output.leave);
-    const logger = createLogger('info', output);
+  const code = `${LOGGING}
     for (const msg of ['a', 'b', 'c']) logger.info(msg);
     ${end}`;
   const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', code], { encoding: 'utf8' });
@@ -81,27 +90,29 @@ test.each([
   expect(messages).toEqual(['a', 'b', 'c']);
 });
 
-test('lines of several processes are never mixed in a pipe that is read slowly', () => {
-  const modules = [import.meta.resolve('../src/log-output.ts'), import.meta.resolve('../src/logger.ts')];
-  const writer = `
-    import { logOutput } from '${modules[0]}';
-    import { createLogger } from '${modules[1]}';
-    const output = logOutput();
-    process.on('exit', output.leave);
-    const logger = createLogger('info', output);
-    for (let n = 0; n < 3000; n++) logger.info({ pad: 'x'.repeat(250 + (n % 90)) }, 'line');`;
+test('processes that share a pipe leave the lines of each other whole, however slowly it is read', () => {
+  const LINES = 1500;
+  const writer = `${LOGGING}
+    const pad = 'x'.repeat(300);
+    for (let n = 0; n < ${LINES}; n++) logger.info({ pid: process.pid, n, pad });`;
   const reader = `
-    import { readSync, writeSync } from 'node:fs';
-    const buffer = Buffer.alloc(4096);
-    for (let n; (n = readSync(0, buffer)) > 0; writeSync(1, buffer.subarray(0, n)))
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);`;
-  const run = '"$0" --input-type=module -e';
-  const script = `(${run} "$1" & ${run} "$1" & wait) | ${run} "$2"`;
-  const { stdout } = spawnSync('sh', ['-c', script, process.execPath, writer, reader], {
+    import { readSync } from 'node:fs';
+    const buffer = Buffer.alloc(8192);
+    const clock = new Int32Array(new SharedArrayBuffer(4));
+    for (let length; (length = readSync(0, buffer)) > 0; Atomics.wait(clock, 0, 0, 1))
+      process.stdout.write(buffer.toString('latin1', 0, length));`;
+  // A pipe of the shell: Node's own would be a pair of sockets.
+  const both = '("$NODE" --input-type=module -e "$WRITER" & "$NODE" --input-type=module -e "$WRITER" & wait)';
+  const { stdout } = spawnSync('sh', ['-c', `${both} | "$NODE" --input-type=module -e "$READER"`], {
     encoding: 'utf8',
-    maxBuffer: 2 ** 24,
+    env: { NODE: process.execPath, WRITER: writer, READER: reader },
+    maxBuffer: 1e8,
   });
-  const lines = stdout.trimEnd().split('\n');
-  expect(lines).toHaveLength(6000);
-  expect(lines.filter((line) => !/^\{"level":"info",[^{}]*"msg":"line"\}$/.test(line))).toEqual([]);
+  const next = new Map<number, number>();
+  for (const line of stdout.trim().split('\n')) {
+    const { pid, n } = JSON.parse(line);
+    expect(n).toBe(next.get(pid) ?? 0);
+    next.set(pid, n + 1);
+  }
+  expect([...next.values()]).toEqual([LINES, LINES]);
 });

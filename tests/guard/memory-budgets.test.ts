@@ -183,6 +183,17 @@ describe('a sliding window', () => {
     expect(looked).toBe(2);
   });
 
+  test('drops a whole window that ran out sooner than it was filled', async () => {
+    let now = 0;
+    const budgets = memoryBudgets({ limit: 1_000_000, windowMs: WINDOW }, () => now);
+    const startedAt = performance.now();
+    for (let n = 0; n < 100_000; n += 1) await budgets.reserve(wish(0));
+    const filledAt = performance.now();
+    now = 2 * WINDOW;
+    expect(await budgets.reserve(wish(0))).toMatchObject({ state: 'granted', remaining: 999_999 });
+    expect(performance.now() - filledAt).toBeLessThan(filledAt - startedAt);
+  });
+
   test('runs on the monotonic clock of the process', async () => {
     const budgets = memoryBudgets({ limit: 1, windowMs: 20 });
     const wallClock = jest.spyOn(Date, 'now').mockReturnValue(0);
