@@ -5,7 +5,7 @@ import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
 import { requestId } from './arrive/request-id.ts';
 import { requestTarget } from './arrive/request-target.ts';
 import { securityHeaders } from './arrive/security-headers.ts';
-import { attachSession, sessionCookie } from './authenticate/attach-session.ts';
+import { attachSession, readSession, sessionCookie } from './authenticate/attach-session.ts';
 import { guest, newGuestOf } from './authenticate/guest.ts';
 import type { IdentityProvider } from './authenticate/identity-provider.ts';
 import { loginAttempts } from './authenticate/login-attempts.ts';
@@ -107,13 +107,14 @@ export function createApp(parts: Parts): Express {
   const origin = sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins });
   const cookie = { https: isHttps(config), sameSite: config.session.sameSite };
   const { secrets } = config.session;
-  const session = attachSession({ ...cookie, store: parts.sessions, secrets, realm: realmOf(config) });
+  const ofUsers = { ...cookie, store: parts.sessions, secrets, realm: realmOf(config) };
+  const session = attachSession(ofUsers);
 
   // Not before the sign-out, which works once only.
   const bySession = sessionLimit(limit, config.clientLimits, liveSessionKey);
 
   // First, so that no message has to pass the others.
-  message(app, parts, { byAddress, origin, session, bySession });
+  message(app, parts, { byAddress, origin, session: readSession(ofUsers), bySession });
   authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
   for (const { path, handler } of parts.pages ?? [])
     route(app, config.basePath + path, { get: [byAddress, handler] });

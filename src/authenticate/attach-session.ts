@@ -1,4 +1,4 @@
-import type { RequestHandler } from 'express';
+import type { Request, RequestHandler, Response } from 'express';
 import session, { type Store } from 'express-session';
 import { Problem } from '../errors.ts';
 import type { Secret } from '../secret.ts';
@@ -32,16 +32,8 @@ export function sessionCookie({ https, sameSite }: Pick<SessionCookieOptions, 'h
  * @throws Problem `session_store_unavailable` if the store fails
  */
 export function attachSession(options: SessionCookieOptions): RequestHandler {
-  const { name, flags } = sessionCookie(options);
-  const attach = session({
-    name,
-    store: options.store,
-    secret: options.secrets.map((secret) => `${secret.open()} ${options.realm}`),
-    cookie: flags,
-    resave: false,
-    saveUninitialized: false,
-    unset: 'keep',
-  });
+  const { name } = sessionCookie(options);
+  const attach = expressSession(options);
   return function attachSession(req, res, next) {
     const { cookie } = req.headers;
     if (!hasOneCookie(cookie, name)) delete req.headers.cookie;
@@ -55,6 +47,42 @@ export function attachSession(options: SessionCookieOptions): RequestHandler {
       next(storeUnavailable(error));
     });
   };
+}
+
+/**
+ * Gives `req.session` like `attachSession`, for routes that only read it: no cookie is set, and nothing is written to
+ * the store at the end. express-session gets a request and a response that stand in for the real ones: the method that
+ * it puts on a response is made where objects live long, and would keep alive all that belongs to the request until
+ * the next full collection of garbage (200 MiB under load).
+ * @throws Problem `session_store_unavailable` if the store fails
+ */
+export function readSession(options: SessionCookieOptions): RequestHandler {
+  const { name } = sessionCookie(options);
+  const read = expressSession(options);
+  return async function readSession(req, _res, next) {
+    const { headers, url, originalUrl } = req;
+    const cookie = hasOneCookie(headers.cookie, name) ? headers.cookie : undefined;
+    const request = { headers: { cookie }, url, originalUrl } as Request;
+    const response = { end() {}, write() {}, writeHead() {} } as unknown as Response;
+    const error = await new Promise<unknown>((resolve) => read(request, response, resolve));
+    if (error !== undefined) throw storeUnavailable(error);
+    req.session = request.session;
+    req.sessionID = request.sessionID;
+    next();
+  };
+}
+
+function expressSession(options: SessionCookieOptions): RequestHandler {
+  const { name, flags } = sessionCookie(options);
+  return session({
+    name,
+    store: options.store,
+    secret: options.secrets.map((secret) => `${secret.open()} ${options.realm}`),
+    cookie: flags,
+    resave: false,
+    saveUninitialized: false,
+    unset: 'keep',
+  });
 }
 
 /** The problem for a failure of the session store, unless the store itself has named it. */
