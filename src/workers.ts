@@ -64,8 +64,35 @@ interface Place {
  */
 export function startWorkers(options: WorkersOptions): Workers {
   const { config, logger, onFailure } = options;
-  let onAllGone: (() => void) | undefined;
-  let stoppedInOrder = true;
+  const { places, present, letGo } = filledPlaces(options);
+  return {
+    reload() {
+      for (const worker of present()) tell(worker, { kind: 'reload' });
+    },
+    async stop(signal) {
+      const withinMs = longestShutdownMs(config.shutdown);
+      const late = setTimeout(() => {
+        killLate(places, { logger, withinMs });
+        onFailure(1);
+      }, withinMs);
+      const gone = letGo();
+      for (const place of places) stopOne(place, signal);
+      const inOrder = await gone;
+      clearTimeout(late);
+      if (!inOrder) onFailure(1);
+    },
+    kill() {
+      for (const worker of present()) worker.kill('SIGKILL');
+    },
+    metrics: () => metricsByNumber(places),
+  };
+}
+
+/** Has a worker in each place, and keeps it so until `letGo` is called. */
+function filledPlaces(options: WorkersOptions) {
+  const { config, logger, onFailure } = options;
+  let onAllGone: ((inOrder: boolean) => void) | undefined;
+  let allInOrder = true;
   const places = Array.from({ length: config.workers }, (_, at) => emptyPlace(at + 1));
   const [first, ...others] = places as [Place, ...Place[]];
   const present = () => places.flatMap(({ worker }) => worker ?? []);
@@ -89,8 +116,8 @@ export function startWorkers(options: WorkersOptions): Workers {
       // Whatever kept it from the end of its shutdown broke its streams.
       const inOrder = !place.listens || how.exitCode === 0;
       if (!inOrder) logger.error(line, 'worker ended');
-      stoppedInOrder &&= inOrder;
-      if (present().length === 0) onAllGone();
+      allInOrder &&= inOrder;
+      if (present().length === 0) onAllGone(allInOrder);
     } else if (place.hasListened) {
       const replacedInMs = pauseBefore(place);
       logger[how.exitCode === 0 ? 'warn' : 'error']({ ...line, replacedInMs }, 'worker ended');
@@ -102,32 +129,16 @@ export function startWorkers(options: WorkersOptions): Workers {
     }
   }
 
+  /** Replaces no worker any more; resolves when the last one has ended, with whether all of them did so in order. */
+  function letGo(): Promise<boolean> {
+    return new Promise((resolve) => {
+      onAllGone = resolve;
+      if (present().length === 0) resolve(true);
+    });
+  }
+
   fill(first);
-  return {
-    reload() {
-      for (const worker of present()) tell(worker, { kind: 'reload' });
-    },
-    stop(signal) {
-      return new Promise((resolve) => {
-        const withinMs = longestShutdownMs(config.shutdown);
-        const late = setTimeout(() => {
-          killLate(places, { logger, withinMs });
-          onFailure(1);
-        }, withinMs);
-        onAllGone = () => {
-          clearTimeout(late);
-          if (stoppedInOrder) resolve();
-          else onFailure(1);
-        };
-        for (const place of places) stopOne(place, signal);
-        if (present().length === 0) onAllGone();
-      });
-    },
-    kill() {
-      for (const worker of present()) worker.kill('SIGKILL');
-    },
-    metrics: () => metricsByNumber(places),
-  };
+  return { places, present, letGo };
 }
 
 interface Turns {

@@ -88,7 +88,8 @@ function script(name: string): Peer['start'] {
   const file = fileURLToPath(new URL(`../peers/${name}.ts`, import.meta.url));
   return async (upstreamPort) => {
     const child = startChild(process.execPath, [file, String(upstreamPort)], {
-      stdio: ['ignore', 'pipe', 'inherit'],
+      // What they say of clients that leave is no news here.
+      stdio: ['ignore', 'pipe', 'ignore'],
       env: { NODE_ENV: 'production' },
     });
     const port = await new Promise<number>((resolve, reject) => {
