@@ -53,18 +53,9 @@ function noSession(): Problem {
   return new Problem('unauthenticated', 'You are not signed in. Sign in and try again.');
 }
 
-/**
- * Keeps the end of the answer from writing or extending the session (express-session, `unset: 'keep'`). What
- * express-session has put before the response's own methods has nothing to do from then on, and would be kept
- * for as long as a stream lasts.
- */
+/** Keeps the end of the answer from writing or extending the session (express-session, `unset: 'keep'`). */
 export function letGoOfSession(req: Request): void {
   (req as { session: unknown }).session = null;
-  if (req.res) {
-    // Not deleted: that would make a slow and large object of the response.
-    const { end, writeHead } = Object.getPrototypeOf(req.res);
-    Object.assign(req.res, { end, writeHead });
-  }
 }
 
 /**
