@@ -26,7 +26,7 @@ beforeAll(() => {
     mkdirSync(app(stage), { recursive: true });
     if (instruction === 'COPY') copy(stage, text);
     // To build, what is installed here will do; what the image itself gets is installed as the file says.
-    if (instruction === 'RUN' && stage === 'build' && text === 'npm install') {
+    if (instruction === 'RUN' && stage === 'build' && text === 'npm ci') {
       symlinkSync(join(ROOT, 'node_modules'), join(app(stage), 'node_modules'));
     } else if (instruction === 'RUN') {
       execFileSync('sh', ['-c', text], { cwd: app(stage), stdio: 'pipe' });

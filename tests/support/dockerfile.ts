@@ -1,4 +1,4 @@
-/** One step of a Dockerfile, such as `RUN npm install`. */
+/** One step of a Dockerfile, such as `RUN npm ci`. */
 export interface Step {
   /** The name of the stage; of one without a name, its number. */
   readonly stage: string;
