@@ -4,8 +4,8 @@ import { isLoopback } from './loopback.ts';
 /** What the configuration allows and the operator should know, in plain words. */
 export function risksOf(config: Config): string[] {
   const { demo, production, publicUrl, redisUrl, trustProxy, upstream } = config;
-  if (demo) return [];
-  const risks: string[] = [];
+  const risks = [...config.unused];
+  if (demo) return risks;
   if (production && !redisUrl) {
     risks.push('REDIS_URL is not set: sessions and budgets are in the memory of this process; run only one');
   }
