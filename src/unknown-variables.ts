@@ -20,7 +20,10 @@ const PREFIXES = new Set(NAMES.flatMap(prefixOf).filter((prefix) => prefix !== '
  */
 export function misnamed(environment: Environment, inFile: readonly string[]): string[] {
   const ofFile = inFile.filter((name) => !isVariable(name) && !name.startsWith('COMPOSE_'));
-  const others = unknownIn(environment).filter((name) => !inFile.includes(name));
+  // A service named metric has a METRIC_PORT, which nobody mistyped.
+  const others = unknownIn(environment).filter(
+    (name) => !inFile.includes(name) && !isServiceLink(environment[name]),
+  );
   const problems = [
     ...ofFile.map(problemInFile),
     ...others.flatMap((name) => {

@@ -19,13 +19,15 @@ const unknown = (name: string, says: string) => [`${name} is not a variable of t
 
 /** Variables that others set, as they are found on real machines. */
 const PLATFORMS: Record<string, Record<string, string>> = {
-  'a Kubernetes pod beside services named redis, bots and metrics': {
+  'a Kubernetes pod beside services named redis, bots, metrics and nearly so': {
     HOSTNAME: 'relay-6d4b75cb6d-hx2lv',
     KUBERNETES_PORT: 'tcp://10.96.0.1:443',
     KUBERNETES_SERVICE_HOST: '10.96.0.1',
     ...serviceLinks('REDIS', 6379),
     ...serviceLinks('BOTS', 80),
     ...serviceLinks('METRICS', 9464),
+    ...serviceLinks('METRIC', 80),
+    ...serviceLinks('METRICS_2', 80),
   },
   "Node.js's image": {
     NODE_VERSION: '24.21.0',
