@@ -5,8 +5,16 @@ import { readBotsFile } from './bots/bots-file.ts';
 import { readSecretFile } from './bots/secret-file.ts';
 import { VARIABLES, type Values, type VariableName } from './config-variables.ts';
 import { type Secret, secret } from './secret.ts';
+import { misnamed, unusedVariables, withoutServiceLinks } from './unknown-variables.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What a configuration is read from. */
+export interface Sources {
+  readonly environment: Environment;
+  /** The names that come from `.env`, where none may be unknown. */
+  readonly inFile?: readonly string[];
+}
 
 /** Everything the relay can be told, checked and frozen. Times in ms, sizes in bytes. */
 export type Config = ReturnType<typeof assemble>;
@@ -36,16 +44,24 @@ const REQUIRED_IN_PRODUCTION = [
 const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
 
+/** @throws ConfigError if a name is mistyped, or unknown in `.env`. */
+export function checkNames({ environment, inFile = [] }: Sources): void {
+  const problems = misnamed(environment, inFile);
+  if (problems.length > 0) throw new ConfigError(problems);
+}
+
 /**
  * Reads the environment. An empty variable counts as not set.
  * @throws ConfigError with every problem at once; no message holds a value that was set.
  */
-export function loadConfig(environment: Environment): Config {
+export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): Config {
+  const environment = withoutServiceLinks(given);
   const reading: Reading = { values: {}, faulty: new Set(), problems: [] };
   for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
   const problems = [
+    ...misnamed(environment, inFile),
     ...reading.problems,
     ...(botsFile?.problems ?? []),
     ...missingVariables(values, reading.faulty),
@@ -53,7 +69,8 @@ export function loadConfig(environment: Environment): Config {
   ];
   if (problems.length > 0) throw new ConfigError(problems);
   const keyFiles = { apiKeys: environment.UPSTREAM_API_KEYS_FILE || undefined, bots: values.BOTS_FILE };
-  return deepFreeze(assemble(values, { own: botsFile?.own ?? {}, keyFiles }));
+  const unused = unusedVariables(given);
+  return deepFreeze(assemble(values, { own: botsFile?.own ?? {}, keyFiles, unused }));
 }
 
 interface Reading {
@@ -139,19 +156,22 @@ function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): st
   return [...asked].map(([name, why]) => `${name} must be set ${why}`);
 }
 
-/** What is read of bots besides the variables. */
-interface BotSources extends Pick<BotSettings, 'own'> {
+/** What is known besides the values of the variables. */
+interface Besides extends Pick<BotSettings, 'own'> {
   /** The files that may change while the relay runs. */
   readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
+  /** What of the environment does nothing, as risks. */
+  readonly unused: readonly string[];
 }
 
-function assemble(values: Values, { own, keyFiles }: BotSources) {
+function assemble(values: Values, { own, keyFiles, unused }: Besides) {
   const demo = values.UPSTREAM_BASE_URL === undefined;
   const port = values.PORT;
   const minutes = 60_000;
   return {
     demo,
     production: values.NODE_ENV === 'production',
+    unused,
     logLevel: values.LOG_LEVEL,
     port,
     /** How many processes serve together; 1 is this process alone. */

@@ -5,7 +5,7 @@ import { hashPassword } from './authenticate/password-hash.ts';
 import { userCommand } from './authenticate/user-command.ts';
 import { type Users, usersFromFile, usersOf } from './authenticate/users.ts';
 import { keysCommand } from './bots/keys-command.ts';
-import { type Config, ConfigError, type Environment, loadConfig } from './config.ts';
+import { type Config, ConfigError, checkNames, loadConfig, type Sources } from './config.ts';
 import { isVariable, secretVariables, VARIABLES } from './config-variables.ts';
 import type { Instance } from './instance.ts';
 import { logOutput } from './log-output.ts';
@@ -38,25 +38,28 @@ async function main(args: readonly string[]): Promise<void> {
   const [command, ...rest] = args;
   // What it would read has been read for it.
   if (command === WORKER && process.send) return await runAsWorker(Number(rest[0]));
-  const environment = readEnvironment();
+  const sources = readEnvironment();
+  const { environment, inFile } = sources;
+  const load = () => orExit(() => loadConfig(environment, inFile));
   if (command === 'user') {
+    orExit(() => checkNames(sources));
     const terminal = { input: process.stdin, output: process.stdout };
     const file = environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
     process.exitCode = await userCommand(rest, file, terminal);
   } else if (command === 'keys') {
-    process.exitCode = await keysCommand(rest, configOrExit(environment), process.stdout);
+    process.exitCode = await keysCommand(rest, load(), process.stdout);
   } else if (command === 'demo-bot') {
     await runDemoBot(rest);
   } else if (command === 'check') {
     const { checkCommand } = await import('./check/check-command.ts');
     const terminal = { input: process.stdin, output: process.stdout, progress: process.stderr };
-    process.exitCode = await checkCommand(rest, environment, terminal);
+    process.exitCode = await checkCommand(rest, sources, terminal);
   } else if (command === undefined || (command === '--check-config' && rest.length === 0)) {
-    const config = configOrExit(environment);
+    const config = load();
     const logger = openLog(config.logLevel);
     const signIn = await signInOrExit(config, logger);
     const risks = risksOf(config).map((risk) => `Risk: ${risk}`);
-    if (command === undefined && config.workers > 1) await runWorkers(config, environment, logger);
+    if (command === undefined && config.workers > 1) await runWorkers(config, sources, logger);
     else if (command === undefined) await run(config, signIn, { logger });
     else process.stdout.write(['The configuration is good.', ...risks, ''].join('\n'));
   } else {
@@ -69,17 +72,12 @@ async function main(args: readonly string[]): Promise<void> {
  * The process's environment over what `.env` holds. The file's values stay out of `process.env`, and secrets are
  * taken out of it, so that no child process and no diagnostic report has them.
  */
-function readEnvironment(): Environment {
+function readEnvironment(): Sources {
   const fromFile: Record<string, string> = {};
   readDotenv({ processEnv: fromFile, quiet: true });
-  for (const name of Object.keys(fromFile).filter((name) => !isVariable(name))) {
-    // What does not look like a variable may be the second line of a secret.
-    const what = /^[A-Z]+(_[A-Z]+)+$/.test(name) ? `sets ${name}` : 'holds a line that sets something';
-    process.stderr.write(`.env ${what} which the relay does not know; quote values of several lines\n`);
-  }
   const environment = { ...fromFile, ...process.env };
   for (const name of [...secretVariables(), CHECK_PASSWORD]) delete process.env[name];
-  return environment;
+  return { environment, inFile: Object.keys(fromFile).filter((name) => name !== CHECK_PASSWORD) };
 }
 
 /** A log that loses no line when the process exits. */
@@ -89,9 +87,10 @@ function openLog(level: string): Logger {
   return createLogger(level, output);
 }
 
-function configOrExit(environment: Environment): Config {
+/** What `read` returns; a configuration that cannot be used ends the process. */
+function orExit<T>(read: () => T): T {
   try {
-    return loadConfig(environment);
+    return read();
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`${error.message}\n`);
@@ -160,13 +159,14 @@ async function run(config: Config, signIn: SignIn, { logger, worker, obey }: Run
 /** Serves as one of several workers, with what the primary tells. */
 async function runAsWorker(worker: number): Promise<void> {
   const { askForEnvironment, obeyPrimary: obey } = await import('./worker-channel.ts');
-  const config = configOrExit(await askForEnvironment());
+  const environment = await askForEnvironment();
+  const config = orExit(() => loadConfig(environment));
   const logger = openLog(config.logLevel).child({ worker });
   await run(config, await signInOrExit(config, logger), { logger, worker, obey });
 }
 
 /** Has workers serve, and keeps them running; this process itself serves their metrics alone. */
-async function runWorkers(config: Config, environment: Environment, logger: Logger): Promise<void> {
+async function runWorkers(config: Config, { environment }: Sources, logger: Logger): Promise<void> {
   logFaults(logger);
   const [{ startWorkers }, { workersMetrics }, { startMetricsServer }] = await Promise.all([
     import('./workers.ts'),

@@ -130,12 +130,6 @@ function subscribe(client: RedisClient, { channel, listener, onListening }: Subs
   });
 }
 
-/** Where a Redis URL leads, without its user and password. */
-export function redisAddress(url: Secret): { readonly host: string; readonly tls: boolean } {
-  const { host, protocol } = new URL(url.open());
-  return { host, tls: protocol === 'rediss:' };
-}
-
 function clientFor(url: Secret) {
   return createClient({
     url: url.open(),

@@ -95,6 +95,7 @@ describe('one place only', () => {
       'authenticate/sign-in-flows.ts',
       'check/through-client.ts',
       'demo/start-demo.ts',
+      'redis-address.ts',
       'redis.ts',
       'relay/upstream-request.ts',
     ]);

@@ -112,6 +112,7 @@ describe('what is not set', () => {
     expect(config).toEqual({
       demo: true,
       production: false,
+      unused: [],
       logLevel: 'info',
       port: 3000,
       workers: 1,
@@ -680,7 +681,9 @@ describe('secrets', () => {
       'REDIS_URL',
       'OIDC_CLIENT_SECRET',
     ]);
-    expect(loadConfig({ PORT_FILE: file('port', '8080') }).port).toBe(3000);
+    expect(problemsOf({ PORT_FILE: file('port', '8080') })).toEqual([
+      'PORT_FILE is not a variable of the relay: PORT cannot be given as a file',
+    ]);
   });
 
   test('do not show when the configuration is printed (O4)', () => {

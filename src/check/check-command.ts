@@ -1,5 +1,5 @@
 import type { Terminal } from '../authenticate/user-command.ts';
-import { type Config, ConfigError, type Environment, loadConfig } from '../config.ts';
+import { type Config, ConfigError, loadConfig, type Sources } from '../config.ts';
 import { keyRings } from '../relay/key-rings.ts';
 import { maskKeys } from '../relay/upstream-request.ts';
 import { type Secret, secret } from '../secret.ts';
@@ -34,7 +34,7 @@ export interface CheckTerminal extends Terminal {
  */
 export async function checkCommand(
   args: readonly string[],
-  environment: Environment,
+  sources: Sources,
   terminal: CheckTerminal,
 ): Promise<number> {
   const options = readArguments(args);
@@ -42,7 +42,8 @@ export async function checkCommand(
     terminal.progress.write(options);
     return EX_USAGE;
   }
-  const loaded = load(environment);
+  const { environment } = sources;
+  const loaded = load(sources);
   const mode = 'problems' in loaded ? 'password' : loaded.config.authMode;
   let signIn: SignInPassword | undefined;
   try {
@@ -76,9 +77,9 @@ export async function checkCommand(
   return problemsIn(findings) === 0 ? 0 : 1;
 }
 
-function load(environment: Environment): { readonly config: Config } | Pick<ConfigError, 'problems'> {
+function load({ environment, inFile }: Sources): { readonly config: Config } | Pick<ConfigError, 'problems'> {
   try {
-    return { config: loadConfig(environment) };
+    return { config: loadConfig(environment, inFile) };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return error;

@@ -28,7 +28,7 @@ export function checkConfiguration(config: Config, environment: Environment, rep
     says: `${says}; AUTH_MODE=${authMode}, ${count(bots.length, 'bot')} in BOTS`,
   });
   // Whether there is a Redis, the check of Redis says.
-  const risks = risksOf(config).filter((risk) => !risk.startsWith('REDIS_URL'));
+  const risks = risksOf(config).filter((risk) => !risk.startsWith('REDIS_URL is not set'));
   for (const risk of risks) report({ state: 'note', check: CHECK, says: risk });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     report({

@@ -1,7 +1,8 @@
 import { whenConnected } from '../connected-redis.ts';
 import { createLogger } from '../logger.ts';
 import { isLoopback } from '../loopback.ts';
-import { openRedis, type Redis, redisAddress } from '../redis.ts';
+import { openRedis, type Redis } from '../redis.ts';
+import { type RedisAddress, redisAddress } from '../redis-address.ts';
 import type { Secret } from '../secret.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
@@ -19,7 +20,8 @@ export async function checkRedis(url: Secret | undefined, report: Report): Promi
     report({ state: 'note', check: CHECK, says });
     return undefined;
   }
-  const { host, tls } = redisAddress(url);
+  const address = redisAddress(url);
+  const { host } = address;
   let lostBy: string | undefined;
   // The log line says what kept the connection from being made; a command only knows that there is none.
   const logger = createLogger('error', {
@@ -32,7 +34,7 @@ export async function checkRedis(url: Secret | undefined, report: Report): Promi
     await whenConnected(redis);
     const ms = await medianPing(redis);
     await redis.run((client) => client.set(TEST_KEY, '1', { expiration: { type: 'PX', value: 1000 } }));
-    reportReachable({ host, tls, ms }, report);
+    reportReachable(address, ms, report);
     return redis;
   } catch (error) {
     redis.close();
@@ -53,13 +55,10 @@ async function medianPing(redis: Redis): Promise<number> {
   return times.sort((a, b) => a - b)[Math.floor(PINGS / 2)] as number;
 }
 
-function reportReachable(
-  { host, tls, ms }: { host: string; tls: boolean; ms: number },
-  report: Report,
-): void {
+function reportReachable({ host, hostname, tls }: RedisAddress, ms: number, report: Report): void {
   const says = `answers in ${ms.toFixed(1)} ms, ${tls ? 'over TLS' : 'not encrypted'}`;
   const advice = adviceOn({
-    clear: !tls && !isLoopback(new URL(`redis://${host}`).hostname),
+    clear: !tls && !isLoopback(hostname),
     slow: ms > SLOW_MS,
   });
   report({

@@ -81,6 +81,7 @@ describe('--check-config', () => {
       'The configuration is good.',
       expect.stringMatching(/^Risk: REDIS_URL /),
       expect.stringMatching(/^Risk: PUBLIC_URL is not https/),
+      expect.stringMatching(/^Risk: TRUST_PROXY is not set/),
       '',
     ]);
     const careful = { TRUST_PROXY: '1', REDIS_URL: 'redis://127.0.0.1:9' };

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { freshFolder, inFrontOf, startProcess, stopProcesses } from '../support/process.ts';
+import { freshFolder, inFrontOf, stopProcesses } from '../support/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 
@@ -41,20 +41,5 @@ describe('under npm', () => {
     expect(printed).toMatch(shutsDown);
     expect(printed).toMatch(/"msg":"stopped"\}\n$/);
     expect(printed.match(/"parent gone"/g)?.length).toBe(printed.match(/"msg":"shutting down"/g)?.length);
-  });
-});
-
-describe('a .env file', () => {
-  test('that sets what the relay does not know is named, unless the name could be a secret', async () => {
-    const folder = freshFolder({
-      '.env': 'MAX_EXECUTON_MS=5\nc2VjcmV0LXR3bw==\nSESSION_SECRETS_FILE=\nLOG_LEVEL=warn\n',
-    });
-    const relay = startProcess({ folder, args: ['--check-config'] });
-    expect(await relay.exited).toEqual({ code: 0, signal: null });
-    expect(relay.stderr().split('\n')).toEqual([
-      '.env sets MAX_EXECUTON_MS which the relay does not know; quote values of several lines',
-      '.env holds a line that sets something which the relay does not know; quote values of several lines',
-      '',
-    ]);
   });
 });

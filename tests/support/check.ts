@@ -57,7 +57,7 @@ function output() {
 export async function printCheck(args: readonly string[], environment: Record<string, string>) {
   const [result, progress] = [output(), output()];
   const terminal = { input: new PassThrough().end(), output: result.stream, progress: progress.stream };
-  const code = await checkCommand(args, environment, terminal);
+  const code = await checkCommand(args, { environment }, terminal);
   expectNoCanary(result.text() + progress.text());
   return { code, text: result.text(), progress: progress.text() };
 }

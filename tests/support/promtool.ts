@@ -1,0 +1,51 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe } from '@jest/globals';
+
+const HINT = 'apt-get install prometheus';
+
+const installed = spawnSync('promtool', ['--version']).status === 0;
+if (!installed && process.env.CI === 'true') throw new Error(`promtool is missing: ${HINT}`);
+if (!installed) process.stderr.write(`Tests with promtool are skipped; to run them: ${HINT}\n`);
+
+/** A `describe` for tests that need the `promtool` program, which evaluates rules and queries as Prometheus does. */
+export const describeWithPromtool = installed ? describe : describe.skip;
+
+/** What a query gives at one moment. */
+export interface QueryTest {
+  readonly expr: string;
+  /** Such as `90s`. */
+  readonly eval_time: string;
+  readonly exp_samples: readonly { readonly labels: string; readonly value: number }[];
+}
+
+/** One test of `promtool test rules`: https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules */
+export interface RuleTest {
+  /** What a difference is said to be of. */
+  readonly name?: string;
+  readonly interval: string;
+  readonly input_series: readonly { readonly series: string; readonly values: string }[];
+  readonly promql_expr_test?: readonly QueryTest[];
+  readonly alert_rule_test?: readonly object[];
+}
+
+/** Has Prometheus run tests, with the rules in the file at `rules` every 15 s; what differs, or nothing. */
+export function differences(tests: readonly RuleTest[], rules?: string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-promtool-'));
+  try {
+    const file = join(folder, 'test.yml');
+    // JSON is YAML.
+    const text = {
+      evaluation_interval: '15s',
+      rule_files: rules === undefined ? [] : [rules],
+      tests,
+    };
+    writeFileSync(file, JSON.stringify(text));
+    const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', file], { encoding: 'utf8' });
+    return status === 0 ? '' : stdout + stderr;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}

@@ -1,0 +1,399 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from '@jest/globals';
+import { parse } from 'yaml';
+import { describeWithPromtool, differences } from '../support/promtool.ts';
+
+const FILE = fileURLToPath(new URL('../../deploy/alerts.yml', import.meta.url));
+const { groups } = parse(readFileSync(FILE, 'utf8')) as {
+  groups: {
+    rules: { alert: string; labels: Record<string, string>; annotations: Record<string, string> }[];
+  }[];
+};
+const rules = groups.flatMap((group) => group.rules);
+
+/** How long each scenario goes on, in minutes. */
+const END = 40;
+
+/** The value at a time in minutes. */
+type At = (minute: number) => number;
+
+/** What Prometheus scrapes: how many events a minute a counter sees, or what a gauge shows. */
+interface Scraped {
+  readonly counters?: Readonly<Record<string, At>>;
+  readonly gauges?: Readonly<Record<string, At>>;
+}
+
+interface Scenario extends Scraped {
+  readonly alert: string;
+  readonly what: string;
+  /** Not before `from`, certainly from `by` to `until`, and not from `gone` on, in minutes. Never, if not given. */
+  readonly fires?: {
+    readonly from: number;
+    readonly by: number;
+    readonly until: number;
+    readonly gone: number;
+  };
+  /** What the alert carries besides its severity. */
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly summary?: string;
+}
+
+const always: At = () => 1;
+/** `inside` from `from` to `to`, else `outside`. */
+const within =
+  (from: number, to: number, inside: number, outside = 0): At =>
+  (minute) =>
+    minute >= from && minute < to ? inside : outside;
+/** One event every `minutes`, from `from` to `to`. */
+const rare =
+  (minutes: number, from = 0, to = END): At =>
+  (minute) =>
+    minute >= from && minute < to && Math.round(minute * 60) % (minutes * 60) === 0 ? 60 : 0;
+
+const response = (outcome: string, key = 'a1') =>
+  `bot_relay_upstream_responses_total{instance="one",job="bot-relay",key="${key}",outcome="${outcome}"}`;
+const message = (status: string, code: string) =>
+  `bot_relay_requests_total{instance="one",job="bot-relay",route="/x/message/sse",method="POST",status="${status}",code="${code}"}`;
+const operation = (name: string, outcome: string) =>
+  `bot_relay_session_operations_total{instance="one",job="bot-relay",operation="${name}",outcome="${outcome}"}`;
+const redisRun = (outcome: string) =>
+  `bot_relay_redis_run_duration_seconds_count{instance="one",job="bot-relay",outcome="${outcome}"}`;
+const ready = (check: string, worker = '1') =>
+  `bot_relay_ready{instance="one",job="bot-relay",check="${check}",worker="${worker}"}`;
+const up = 'up{instance="one",job="bot-relay"}';
+const lag = (worker: string) =>
+  `nodejs_eventloop_lag_p99_seconds{instance="one",job="bot-relay",worker="${worker}"}`;
+
+const SECONDS = 1 / 60;
+/** Redis is away from the fifth minute on, for so long; messages come all the while. */
+const redisAway = (minutes: number): Scraped => ({
+  counters: {
+    [operation('get', 'ok')]: within(5, 5 + minutes, 0, 60),
+    [operation('get', 'unavailable')]: within(5, 5 + minutes, 60),
+    [operation('destroy', 'ok')]: rare(10),
+    // Somebody signed out, and nobody else does for long.
+    [operation('destroy', 'unavailable')]: within(5, 5 + minutes, 12),
+    [redisRun('ok')]: within(5, 5 + minutes, 0, 120),
+    [redisRun('unavailable')]: within(5, 5 + minutes, 120),
+  },
+  gauges: { [ready('redis')]: within(5, 5 + minutes, 0, 1), [ready('accepting')]: always },
+});
+/** The bot service fails `share` of 40 messages a minute from the fifth minute on. */
+const serviceFails = (minutes: number, share = 1): Scraped => ({
+  counters: {
+    [message('200', 'ok')]: within(5, 5 + minutes, 40 * (1 - share), 40),
+    [message('502', 'upstream_unreachable')]: within(5, 5 + minutes, 40 * share),
+    [message('429', 'rate_limited')]: () => 10,
+  },
+});
+/** More messages come than the bot service takes, from the fifth minute on. */
+const refused = (minutes: number, code = 'rate_limited'): Scraped => ({
+  counters: {
+    [message('200', 'ok')]: () => 100,
+    [message('429', code)]: within(5, 5 + minutes, 100),
+  },
+});
+/** One key is rejected from the fifth minute on, and accepted before and after; another is good all the while. */
+const keyRejected = (minutes: number): Scraped => ({
+  counters: {
+    [response('2xx')]: within(5, 5 + minutes, 0, 30),
+    [response('key_rejected')]: within(5, 5 + minutes, 2),
+    [response('2xx', 'b2')]: () => 30,
+    [response('key_rejected', 'b2')]: () => 0,
+  },
+});
+const unwell = (gauges: Readonly<Record<string, At>>): Scraped => ({
+  gauges: {
+    [up]: always,
+    [ready('accepting')]: always,
+    [lag('1')]: () => 0.02,
+    [lag('2')]: () => 0.02,
+    ...gauges,
+  },
+});
+
+const KEY = {
+  alert: 'BotRelayKeyRejected',
+  labels: { key: 'a1' },
+  summary: 'The bot service rejects the key with the fingerprint a1',
+};
+const FAILS = { alert: 'BotRelayBotServiceFails' };
+const STORE = {
+  alert: 'BotRelaySessionStoreUnavailable',
+  labels: { instance: 'one' },
+  summary: 'Sessions or budgets cannot be had on one',
+};
+const REFUSED = { alert: 'BotRelayMessagesRefused' };
+const UNWELL = {
+  alert: 'BotRelayInstanceUnwell',
+  labels: { instance: 'one' },
+  summary: 'one is away, not ready or too busy',
+};
+
+const SCENARIOS: Scenario[] = [
+  {
+    ...KEY,
+    what: 'a key that is rejected for ten minutes, then accepted',
+    ...keyRejected(10),
+    fires: { from: 8, by: 11.5, until: 14.5, gone: 17 },
+  },
+  {
+    ...KEY,
+    what: 'a key that is rejected, then taken out',
+    counters: { [response('2xx')]: () => 0, [response('key_rejected')]: within(5, 15, 2) },
+    fires: { from: 8, by: 11.5, until: 14.5, gone: 18.5 },
+  },
+  {
+    ...KEY,
+    what: 'a key that is rejected where messages are rare',
+    counters: { [response('2xx')]: () => 0, [response('key_rejected')]: rare(2, 6) },
+    fires: { from: 8, by: 13, until: END, gone: END + 1 },
+  },
+  {
+    ...KEY,
+    what: 'a key that one bot accepts and another rejects',
+    counters: { [response('2xx')]: () => 30, [response('key_rejected')]: within(5, 15, 2) },
+    fires: { from: 8, by: 11.5, until: 14.5, gone: 17 },
+  },
+  { ...KEY, what: 'rejections of a key for five seconds', ...keyRejected(5 * SECONDS) },
+  { ...KEY, what: 'rejections of a key for a minute', ...keyRejected(1) },
+  {
+    ...KEY,
+    what: 'one rejection of a key that is not used again',
+    counters: { [response('2xx')]: () => 0, [response('key_rejected')]: within(5, 5 + SECONDS, 60) },
+  },
+  {
+    ...KEY,
+    what: 'rejections for a minute of a key that is not used again',
+    counters: { [response('2xx')]: () => 0, [response('key_rejected')]: within(5, 6, 20) },
+  },
+  { ...KEY, what: 'keys that are all accepted', ...keyRejected(0) },
+
+  {
+    ...FAILS,
+    what: 'a bot service that is away for ten minutes',
+    ...serviceFails(10),
+    fires: { from: 12, by: 14, until: 15, gone: 17.5 },
+    summary: '100% of the messages fail at the bot service',
+  },
+  {
+    ...FAILS,
+    what: 'a bot service that fails one message in ten',
+    ...serviceFails(END, 0.1),
+    fires: { from: 12, by: 16, until: END, gone: END + 1 },
+  },
+  {
+    ...FAILS,
+    what: 'a bot service that is away where messages are rare',
+    counters: { [message('200', 'ok')]: rare(3, 0, 5), [message('502', 'upstream_timeout')]: rare(3, 5) },
+    fires: { from: 12, by: 17, until: END, gone: END + 1 },
+  },
+  { ...FAILS, what: 'a bot service that is away for five seconds', ...serviceFails(5 * SECONDS) },
+  { ...FAILS, what: 'a bot service that is away for a minute', ...serviceFails(1) },
+  { ...FAILS, what: 'a bot service that is away for four minutes', ...serviceFails(4) },
+  { ...FAILS, what: 'a bot service that fails one message in forty', ...serviceFails(END, 0.025) },
+  { ...FAILS, what: 'messages that are refused for the rate', ...refused(END) },
+
+  {
+    ...STORE,
+    what: 'a Redis that is away for ten minutes',
+    ...redisAway(10),
+    fires: { from: 7, by: 8.5, until: 14.75, gone: 17.5 },
+  },
+  {
+    ...STORE,
+    what: 'a Redis that is away while nobody comes',
+    gauges: redisAway(10).gauges ?? {},
+    fires: { from: 7, by: 8.5, until: 14.75, gone: 16.5 },
+  },
+  {
+    ...STORE,
+    what: 'a Redis that answers but fails some operations',
+    counters: {
+      [operation('touch', 'ok')]: () => 60,
+      [operation('touch', 'unavailable')]: within(5, 15, 20),
+      [redisRun('ok')]: () => 60,
+    },
+    gauges: { [ready('redis')]: always },
+    fires: { from: 7, by: 9, until: 14.75, gone: 16.5 },
+  },
+  {
+    ...STORE,
+    what: 'a Redis that is full, where sign-ins are rare',
+    counters: {
+      [operation('get', 'ok')]: () => 60,
+      [operation('set', 'ok')]: within(0, 5, 1),
+      [operation('set', 'unavailable')]: within(5, 25, 1),
+    },
+    gauges: { [ready('redis')]: always },
+    fires: { from: 7, by: 13, until: 24, gone: 27.5 },
+  },
+  {
+    ...STORE,
+    what: 'runs on Redis that fail besides sessions',
+    counters: { [redisRun('ok')]: () => 60, [redisRun('unavailable')]: within(5, 15, 20) },
+    gauges: { [ready('redis')]: always },
+    fires: { from: 7, by: 9, until: 14.75, gone: 16.5 },
+  },
+  { ...STORE, what: 'a Redis that is away for five seconds', ...redisAway(5 * SECONDS) },
+  { ...STORE, what: 'a Redis that is away for half a minute', ...redisAway(0.5) },
+  { ...STORE, what: 'a Redis that is away for a minute', ...redisAway(1) },
+  { ...STORE, what: 'a Redis that is well', ...redisAway(0) },
+  {
+    ...STORE,
+    what: 'one failure where nothing else happens',
+    counters: {
+      [operation('get', 'ok')]: () => 0,
+      [operation('get', 'unavailable')]: within(5, 5 + SECONDS, 60),
+    },
+  },
+  { ...STORE, what: 'an instance that shuts down', gauges: { [ready('accepting')]: within(5, 15, 0, 1) } },
+
+  {
+    ...REFUSED,
+    what: 'too many messages for fifteen minutes',
+    ...refused(15),
+    fires: { from: 17, by: 19, until: 20, gone: 22.5 },
+    summary: '50% of the messages are refused for the rate',
+  },
+  {
+    ...REFUSED,
+    what: "the bot service's refusals",
+    ...refused(END, 'upstream_rate_limited'),
+    fires: { from: 17, by: 19, until: END, gone: END + 1 },
+  },
+  { ...REFUSED, what: 'too many messages for five seconds', ...refused(5 * SECONDS) },
+  { ...REFUSED, what: 'too many messages for a minute', ...refused(1) },
+  { ...REFUSED, what: 'too many messages for nine minutes', ...refused(9) },
+  {
+    ...REFUSED,
+    what: 'too many messages for nine minutes, and then none',
+    counters: {
+      [message('200', 'ok')]: within(0, 14, 100),
+      [message('429', 'rate_limited')]: within(5, 14, 100),
+    },
+  },
+  { ...REFUSED, what: 'too many sign-ins and open streams', ...refused(END, 'too_many_streams') },
+
+  {
+    ...UNWELL,
+    what: 'an instance that is away',
+    ...unwell({ [up]: within(5, 20, 0, 1) }),
+    fires: { from: 15, by: 16.5, until: 19.75, gone: 21.5 },
+  },
+  {
+    ...UNWELL,
+    what: 'an instance that is not ready',
+    ...unwell({ [ready('accepting')]: within(5, 20, 0, 1) }),
+    fires: { from: 15, by: 16.5, until: 19.75, gone: 21.5 },
+  },
+  {
+    ...UNWELL,
+    what: 'a worker that is not ready',
+    ...unwell({ [ready('accepting', '2')]: within(5, 20, 0, 1) }),
+    fires: { from: 15, by: 16.5, until: 19.75, gone: 21.5 },
+  },
+  {
+    ...UNWELL,
+    what: 'a worker that is too busy',
+    ...unwell({ [lag('2')]: within(5, 20, 0.5, 0.02) }),
+    fires: { from: 15, by: 16.5, until: 19.75, gone: 21.5 },
+  },
+  {
+    ...UNWELL,
+    what: 'an instance that is not ready, then away',
+    ...unwell({ [ready('accepting')]: within(5, 12, 0, 1), [up]: within(12, 20, 0, 1) }),
+    fires: { from: 15, by: 16.5, until: 19.75, gone: 21.5 },
+  },
+  { ...UNWELL, what: 'a restart of five seconds', ...unwell({ [up]: within(5, 5 + 5 * SECONDS, 0, 1) }) },
+  { ...UNWELL, what: 'a shutdown of four minutes', ...unwell({ [ready('accepting')]: within(5, 9, 0, 1) }) },
+  { ...UNWELL, what: 'five busy minutes', ...unwell({ [lag('1')]: within(5, 10, 0.5, 0.02) }) },
+];
+
+/** The samples of a scenario, with a scrape every `every` seconds. */
+function inputSeries({ counters = {}, gauges = {} }: Scraped, every: number) {
+  const scrapes = Array.from({ length: (END * 60) / every + 1 }, (_, index) => index * every);
+  const counted = Object.entries(counters).map(([series, perMinute]) => {
+    const values: number[] = [];
+    let count = 0;
+    for (let second = 0; second <= END * 60; second++) {
+      if (second % every === 0) values.push(count);
+      count += perMinute(second / 60) / 60;
+    }
+    // Events come whole; the sum of many parts is a little less than that.
+    return { series, values: values.map((value) => Math.floor(value + 1e-6)) };
+  });
+  const shown = Object.entries(gauges).map(([series, at]) => ({
+    series,
+    values: scrapes.map((second) => at(second / 60)),
+  }));
+  return [...counted, ...shown].map(({ series, values }) => ({ series, values: values.join(' ') }));
+}
+
+function labelText(labels: Readonly<Record<string, string>>): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${value}"`)
+    .join(',');
+}
+
+/** Whether the alert fires, at every moment at which that is certain. */
+function moments({ alert, labels = {}, fires }: Scenario) {
+  const { labels: ownLabels } = rules.find((rule) => rule.alert === alert) ?? { labels: {} };
+  const all = { alertname: alert, alertstate: 'firing', ...ownLabels, ...labels };
+  const firing = [{ labels: `ALERTS{${labelText(all)}}`, value: 1 }];
+  return Array.from({ length: END * 4 + 1 }, (_, index) => index / 4).flatMap((minute) => {
+    const certainly = fires !== undefined && minute >= fires.by && minute <= fires.until;
+    const never = fires === undefined || minute < fires.from || minute >= fires.gone;
+    if (!certainly && !never) return [];
+    return {
+      expr: `ALERTS{alertname="${alert}",alertstate="firing"}`,
+      eval_time: `${minute * 60}s`,
+      exp_samples: certainly ? firing : [],
+    };
+  });
+}
+
+describeWithPromtool('the alerts', () => {
+  test.each(
+    SCENARIOS.map(
+      (one) => [one.fires ? 'fires for' : 'does not fire for', one.what, one.alert, one] as const,
+    ),
+  )('%s %s: %s', (_does, _what, _alert, scenario) => {
+    const queries = moments(scenario);
+    // Most moments are certain.
+    expect(queries.length).toBeGreaterThan(END * 2);
+    const tests = [15, 60].map((every) => ({
+      name: `a scrape every ${every} s`,
+      interval: `${every}s`,
+      input_series: inputSeries(scenario, every),
+      promql_expr_test: queries,
+    }));
+    expect(differences(tests, FILE)).toBe('');
+  });
+
+  test.each(
+    SCENARIOS.filter(({ summary, fires }) => summary && fires).map((one) => [one.what, one] as const),
+  )(
+    'say what is so and where to read on, for %s',
+    (_what, { alert, labels = {}, summary, fires = { by: 0 }, ...scraped }) => {
+      const rule = rules.find((one) => one.alert === alert);
+      const exp_annotations = { summary, runbook: rule?.annotations.runbook };
+      const exp_alerts = [{ exp_labels: { ...rule?.labels, ...labels }, exp_annotations }];
+      const alert_rule_test = [{ alertname: alert, eval_time: `${fires.by * 60}s`, exp_alerts }];
+      const input_series = inputSeries(scraped, 15);
+      expect(differences([{ interval: '15s', input_series, alert_rule_test }], FILE)).toBe('');
+    },
+  );
+
+  test('are each seen to fire and not to fire', () => {
+    for (const { alert } of rules) {
+      const own = SCENARIOS.filter((one) => one.alert === alert);
+      expect([alert, own.some(({ fires }) => fires), own.some(({ fires }) => !fires)]).toEqual([
+        alert,
+        true,
+        true,
+      ]);
+    }
+  });
+});
