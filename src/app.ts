@@ -41,6 +41,7 @@ import { type OpenMessages, openMessage } from './relay/open-messages.ts';
 import { relayMessage } from './relay/relay-message.ts';
 import { createUpstream } from './relay/send-upstream.ts';
 import { probe, route } from './route.ts';
+import { checkProbeRoute } from './routes/check-probe.ts';
 import type { Stores } from './stores.ts';
 import { health, readiness } from './watch/health.ts';
 import type { Metrics } from './watch/metrics.ts';
@@ -122,6 +123,7 @@ export function createApp(parts: Parts): Express {
   for (const { path, handler } of parts.pages ?? [])
     route(app, config.basePath + path, { get: [byAddress, handler] });
 
+  checkProbeRoute(app, { ...parts, byAddress });
   app.use(byAddress, notFound());
   app.use(letGoWhenRefused());
   app.use(problemResponse(logger));
