@@ -45,7 +45,6 @@ const MAX_ANSWER_BYTES = 64 * 1024;
 export function throughClient(through: Readonly<URL>): ThroughClient {
   const { origin, protocol } = through;
   const request = protocol === 'https:' ? requestHttps : requestHttp;
-
   // Else Node.js would ask for the certificate of whatever `Host` says.
   const servername = isIP(hostOf(through)) === 0 ? hostOf(through) : '';
 

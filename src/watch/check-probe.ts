@@ -1,4 +1,4 @@
-import type { Request, RequestHandler, Response } from 'express';
+import type { Request, RequestHandler } from 'express';
 import type { Probe, ProbeTokens } from './probe-tokens.ts';
 
 /** Where probes go, below the base path: load balancers take it for a message, and no bot has it. */
@@ -21,11 +21,6 @@ export interface CheckProbeOptions {
   readonly addressOf: (req: Request) => string;
 }
 
-/** What the relay tells a probe. */
-export type ProbeAnswer =
-  | { readonly address: string; readonly forwarded: readonly string[] }
-  | { readonly arrivals: number; readonly shared: boolean };
-
 /**
  * Answers a probe of `check`, once: whom the relay takes the client for, how often another probe has come, or with the
  * failure that the probe asks for. Whatever else comes is left to the next stage, so that nobody sees that there is
@@ -44,17 +39,11 @@ export function checkProbe({ tokens, arrivals, shared, addressOf }: CheckProbeOp
     const probe = await accepted(req);
     if (!probe) return next();
     Object.assign(res.locals, { isProbe: true, route: req.path });
-    if (probe.ask === 'client') {
-      tell(res, { address: addressOf(req), forwarded: forwardedIn(req) });
-    } else if (probe.ask === 'arrivals') {
-      tell(res, { arrivals: await arrivals.of(probe.of ?? ''), shared });
-    } else if (probe.ask === 'cut') req.socket.destroy();
+    if (probe.ask === 'client') res.json({ address: addressOf(req), forwarded: forwardedIn(req) });
+    else if (probe.ask === 'arrivals') res.json({ arrivals: await arrivals.of(probe.of ?? ''), shared });
+    else if (probe.ask === 'cut') req.socket.destroy();
     else res.status(Number(probe.ask)).end();
   };
-}
-
-function tell(res: Response, answer: ProbeAnswer): void {
-  res.json(answer);
 }
 
 function forwardedIn({ headers }: Request): string[] {

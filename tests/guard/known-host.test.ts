@@ -100,6 +100,18 @@ describe('the demo', () => {
     expectProblem(await raw(port, ...asking(host)), 401, 'unauthenticated');
   });
 
+  test('signs in who opens it from another machine, at the address that PUBLIC_URL says', async () => {
+    // Browsers say no Sec-Fetch-Site over http, but to loopback.
+    const headers = {
+      Host: 'demo.test:8080',
+      Origin: 'http://demo.test:8080',
+      'Content-Type': 'application/json',
+    };
+    const body = JSON.stringify({ username: 'demo', password: 'demo' });
+    expect(await call(port, '/', { headers })).toMatchObject({ status: 200 });
+    expect(await call(port, '/auth/login', { method: 'POST', headers, body })).toMatchObject({ status: 200 });
+  });
+
   test.each(FOREIGN)('does not answer to "%s"', async (host) => {
     expectProblem(await raw(port, ...asking(host)), 421, 'unknown_host');
   });
