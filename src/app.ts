@@ -29,6 +29,7 @@ import { cors } from './guard/cors.ts';
 import { endpointBudget, mayLeave, noteSent, oneMoreSlot, waitAgain } from './guard/endpoint-budget.ts';
 import { formBody } from './guard/form-body.ts';
 import { jsonBody } from './guard/json-body.ts';
+import { knownHost } from './guard/known-host.ts';
 import { onceOnly } from './guard/once-only.ts';
 import { type RequestLimit, requestLimits } from './guard/request-limits.ts';
 import { sameOrigin } from './guard/same-origin.ts';
@@ -40,6 +41,7 @@ import { type OpenMessages, openMessage } from './relay/open-messages.ts';
 import { relayMessage } from './relay/relay-message.ts';
 import { createUpstream } from './relay/send-upstream.ts';
 import { probe, route } from './route.ts';
+import { checkProbeRoute } from './routes/check-probe.ts';
 import type { Stores } from './stores.ts';
 import { health, readiness } from './watch/health.ts';
 import type { Metrics } from './watch/metrics.ts';
@@ -90,15 +92,17 @@ export function createApp(parts: Parts): Express {
   app.use(accessLog(logger));
   if (metrics) app.use(requestMetrics(metrics));
   app.use(securityHeaders({ https: isHttps(config) }));
-  app.use(cors(config.allowedOrigins));
   app.use(requestTarget());
+  const [healthz, readyz] = [`${config.basePath}/healthz`, `${config.basePath}/readyz`];
+  if (config.hosts) app.use(knownHost({ ...config.hosts, exceptPaths: [healthz, readyz] }));
+  app.use(cors(config.allowedOrigins));
 
   // Watch
-  route(app, `${config.basePath}/healthz`, { get: [probe, health()] });
+  route(app, healthz, { get: [probe, health()] });
   const checks = { accepting: lifecycle.isReady, ...(parts.redis && { redis: parts.redis.answers }) };
   const notes = () => (parts.bots.lastFailure() ? { configuration: 'last reload failed' } : {});
   metrics?.readAtScrape({ checks, openMessages: parts.open.count });
-  route(app, `${config.basePath}/readyz`, { get: [probe, readiness(checks, notes)] });
+  route(app, readyz, { get: [probe, readiness(checks, notes)] });
 
   app.use(refuseWhileDraining(lifecycle.isDraining));
   const limit = requestLimits(parts.counts, logger);
@@ -119,6 +123,7 @@ export function createApp(parts: Parts): Express {
   for (const { path, handler } of parts.pages ?? [])
     route(app, config.basePath + path, { get: [byAddress, handler] });
 
+  checkProbeRoute(app, { ...parts, byAddress });
   app.use(byAddress, notFound());
   app.use(letGoWhenRefused());
   app.use(problemResponse(logger));

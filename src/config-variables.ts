@@ -1,5 +1,5 @@
-import { isIP } from 'node:net';
 import { z } from 'zod';
+import { hostNamed, isAddress, isHost } from './hosts.ts';
 import { isLoopback } from './loopback.ts';
 import { type Secret, secret } from './secret.ts';
 
@@ -71,10 +71,6 @@ function isPlainHttpUrl(url: URL): boolean {
   return http && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
 }
 
-function isHost(text: string): boolean {
-  return isIP(text) > 0 || /^(?=.{1,253}$)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*$/.test(text);
-}
-
 /** Whether what is sent there cannot be read or changed on the way. */
 const isSafe = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
 
@@ -127,6 +123,11 @@ export const botPattern = z
     message: 'must be namespace/bot pairs separated by commas; * may stand for one whole segment',
   });
 
+const hostName = z
+  .string()
+  .transform((text) => hostNamed(text) ?? '')
+  .refine((name) => name !== '', 'must be host names or IP addresses separated by commas');
+
 const FORBIDDEN_USER_HEADERS =
   /^(x-api-key|cookie|authorization|host|connection|content-.*|transfer-encoding|te|trailer|upgrade|expect|accept.*|keep-alive|proxy-.*|last-event-id|x-request-id|traceparent)$/i;
 const userHeader = z
@@ -141,14 +142,6 @@ const trustProxy = z
     message: 'must be the number of load balancers in front, or their addresses or CIDRs separated by commas',
   })
   .transform((text) => (/^\d+$/.test(text) ? Number(text) : text.split(',').map((part) => part.trim())));
-
-function isAddress(text: string): boolean {
-  const [address = '', prefix, ...rest] = text.split('/');
-  const bits = { 0: 0, 4: 32, 6: 128 }[isIP(address)] ?? 0;
-  if (bits === 0 || rest.length > 0) return false;
-  // A prefix of 0 would trust everyone.
-  return prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= bits);
-}
 
 const WORKERS = /^(auto|[1-9]|[1-5]\d|6[0-4])$/;
 
@@ -171,6 +164,7 @@ export const VARIABLES = {
   PUBLIC_URL: optional(origin('must be an http or https origin such as https://chat.example.com')),
   TRUST_PROXY: optional<number | string[]>(trustProxy),
   ALLOWED_ORIGINS: optional(listOf(origin('must be http or https origins').transform((url) => url.origin))),
+  ALLOWED_HOSTS: optional(listOf(hostName)),
   WORKERS: variable(z.string().regex(WORKERS, 'must be auto or a whole number from 1 to 64'), '1'),
   METRICS_PORT: optional(whole(1, 65535)),
   LOG_LEVEL: variable(oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'info'),

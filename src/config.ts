@@ -4,6 +4,7 @@ import type { BotSettings } from './bots/bot-settings.ts';
 import { readBotsFile } from './bots/bots-file.ts';
 import { readSecretFile } from './bots/secret-file.ts';
 import { VARIABLES, type Values, type VariableName } from './config-variables.ts';
+import { hostNameOf } from './hosts.ts';
 import { type Secret, secret } from './secret.ts';
 import { misnamed, unusedVariables, withoutServiceLinks } from './unknown-variables.ts';
 
@@ -165,24 +166,24 @@ interface Besides extends Pick<BotSettings, 'own'> {
 }
 
 function assemble(values: Values, { own, keyFiles, unused }: Besides) {
-  const demo = values.UPSTREAM_BASE_URL === undefined;
-  const port = values.PORT;
+  const demo = isDemo(values);
   const minutes = 60_000;
   return {
     demo,
     production: values.NODE_ENV === 'production',
     unused,
     logLevel: values.LOG_LEVEL,
-    port,
+    port: values.PORT,
     /** How many processes serve together; 1 is this process alone. */
     workers: values.WORKERS === 'auto' ? availableParallelism() : Number(values.WORKERS),
     /** Metrics are kept only if there is one. */
     metricsPort: values.METRICS_PORT,
     host: values.HOST ?? (demo ? '127.0.0.1' : '0.0.0.0'),
     basePath: values.BASE_PATH ?? '',
-    publicUrl: (values.PUBLIC_URL ?? new URL(`http://localhost:${port}`)) as Readonly<URL>,
+    publicUrl: publicUrlOf(values),
     trustProxy: values.TRUST_PROXY ?? false,
     allowedOrigins: values.ALLOWED_ORIGINS ?? [],
+    hosts: hostsOf(values),
     shutdown: { delayMs: values.SHUTDOWN_DELAY_MS, graceMs: values.SHUTDOWN_GRACE_MS },
     upstream: {
       /** `undefined` in demo mode, until the embedded bot service listens. */
@@ -235,6 +236,23 @@ function assemble(values: Values, { own, keyFiles, unused }: Besides) {
       keepIdToken: values.OIDC_KEEP_ID_TOKEN,
     },
   };
+}
+
+function isDemo({ UPSTREAM_BASE_URL }: Values): boolean {
+  return UPSTREAM_BASE_URL === undefined;
+}
+
+function publicUrlOf({ PUBLIC_URL, PORT }: Values): Readonly<URL> {
+  return PUBLIC_URL ?? new URL(`http://localhost:${PORT}`);
+}
+
+/** The names that the relay answers to; undefined where the load balancer's own routing decides. */
+function hostsOf(values: Values) {
+  const { ALLOWED_HOSTS } = values;
+  const demo = isDemo(values);
+  if (!demo && !ALLOWED_HOSTS) return undefined;
+  const names = [hostNameOf(publicUrlOf(values).hostname), ...(ALLOWED_HOSTS ?? [])];
+  return { names: names.filter((name) => name !== undefined), loopback: demo };
 }
 
 function deepFreeze<T>(value: T): T {

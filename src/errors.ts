@@ -18,6 +18,7 @@ export const PROBLEMS = {
   request_timeout: { status: 408, title: 'The request took too long to arrive' },
   body_too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The body is not of the type that this path takes' },
+  unknown_host: { status: 421, title: 'This host name is not served here' },
   rate_limited: { status: 429, title: 'Too many messages to this bot' },
   too_many_streams: { status: 429, title: 'Too many open streams' },
   too_many_attempts: { status: 429, title: 'Too many attempts' },

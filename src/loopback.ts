@@ -1,6 +1,7 @@
-const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
+/** `localhost` and the loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3), as a URL's `hostname` has them. */
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /** Whether what is sent to this host stays on the machine. */
 export function isLoopback(hostname: string): boolean {
-  return LOOPBACK.includes(hostname);
+  return LOOPBACK.test(hostname);
 }

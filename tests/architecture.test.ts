@@ -88,7 +88,7 @@ describe('one place only', () => {
 
   test('opens each kind of secret (O4)', () => {
     expect(filesWith(/\.open\(\)/).sort()).toEqual([
-      // SESSION_SECRETS: for cookies of sessions, and for sign-ins that are under way.
+      // SESSION_SECRETS: for cookies of sessions, for sign-ins that are under way, and for probes of a check.
       'authenticate/attach-session.ts',
       // OIDC_CLIENT_SECRET.
       'authenticate/provider-metadata.ts',
@@ -98,6 +98,7 @@ describe('one place only', () => {
       'redis-address.ts',
       'redis.ts',
       'relay/upstream-request.ts',
+      'watch/probe-tokens.ts',
     ]);
   });
 

@@ -120,6 +120,7 @@ describe('what is not set', () => {
       basePath: '',
       trustProxy: false,
       allowedOrigins: [],
+      hosts: { names: ['localhost'], loopback: true },
       shutdown: { delayMs: 0, graceMs: 185_000 },
       upstream: {
         baseUrl: undefined,
@@ -179,6 +180,16 @@ describe('what is not set', () => {
   });
 });
 
+describe('the hosts that the relay answers to', () => {
+  test('are all before a bot service, until ALLOWED_HOSTS is set', () => {
+    expect(loadConfig(PRODUCTION).hosts).toBeUndefined();
+    expect(loadConfig({ ...PRODUCTION, ALLOWED_HOSTS: 'a.example.com' }).hosts).toEqual({
+      names: ['chat.example.com', 'a.example.com'],
+      loopback: false,
+    });
+  });
+});
+
 describe('what is set', () => {
   const cases: [environment: Environment, expected: object][] = [
     [{ HOST: '::1' }, { host: '::1' }],
@@ -193,6 +204,15 @@ describe('what is set', () => {
     [
       { ALLOWED_ORIGINS: 'https://a.example.com, HTTP://B.example.com:80/' },
       { allowedOrigins: ['https://a.example.com', 'http://b.example.com'] },
+    ],
+    [
+      {
+        ALLOWED_HOSTS: 'A.example.com:8443, b_1.,::1,[FD00:0::1]',
+        PUBLIC_URL: 'https://Chat.example.com.:444',
+      },
+      {
+        hosts: { names: ['chat.example.com', 'a.example.com', 'b_1', '[::1]', '[fd00::1]'], loopback: true },
+      },
     ],
     [{ LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
     [{ BOTS: 'acme/helper, */echo ,acme/*,*/*,' }, { bots: ['acme/helper', '*/echo', 'acme/*', '*/*'] }],
@@ -295,6 +315,16 @@ describe('what cannot be used is refused, naming the variable and never its valu
       '::1,,::2',
     ],
     ALLOWED_ORIGINS: ['*', 'canary.example.com', 'https://a.example.com,canary', 'https://canary.com/x', ','],
+    ALLOWED_HOSTS: [
+      '*',
+      '*.canary.com',
+      'https://canary.com',
+      'canary.com/',
+      'x@canary',
+      'a,can ary',
+      '1.2.3.4.5',
+      ',',
+    ],
     LOG_LEVEL: ['canary-level', 'INFO'],
     UPSTREAM_BASE_URL: [
       'canary.example.com',

@@ -20,6 +20,7 @@ const CONTRACT: Record<ProblemCode, number> = {
   request_timeout: 408,
   body_too_large: 413,
   unsupported_media_type: 415,
+  unknown_host: 421,
   rate_limited: 429,
   too_many_streams: 429,
   too_many_attempts: 429,

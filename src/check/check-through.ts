@@ -7,7 +7,9 @@ import type { Report } from './findings.ts';
 import { unauthenticatedFaults } from './judge-answer.ts';
 import { messageBody, pathFor } from './send-message.ts';
 import { type Answer, throughClient } from './through-client.ts';
+import { checkForeignHost } from './through-host.ts';
 import { checkThroughMessage } from './through-message.ts';
+import { checkProbes } from './through-probes.ts';
 import { checkProviderSignIn } from './through-provider.ts';
 import { checkSession } from './through-session.ts';
 import type { ThroughOptions, Way } from './way.ts';
@@ -28,12 +30,15 @@ export async function checkThrough(options: ThroughOptions): Promise<void> {
   };
   try {
     if (!(await checkUnauthenticated(way))) return;
+    await checkForeignHost(way);
     if (config.authMode === 'oidc') await checkProviderSignIn(way);
     else if (visitor) await checkSession({ ...way, visitor }, (session) => checkThroughMessage(way, session));
     else {
       const advice = 'Give --user NAME.';
       report({ state: 'note', check: 'sign-in', says: 'left out, and with it cookie and message', advice });
     }
+    // At last: a load balancer may take an instance that fails out for a while.
+    await checkProbes(way);
   } catch (error) {
     const code = (error as Error).message;
     const says = `no answer from ${through.host} (${code})`;
@@ -70,6 +75,8 @@ async function checkUnauthenticated({ client, base, message, report, quote }: Wa
 
 function adviceOn({ status, headers }: Answer): string {
   if (status === 401) return 'Let the load balancer pass the answers of the relay on as they are.';
+  if (status === 421)
+    return 'Let the load balancer pass Host on as it came; or add what it sends to ALLOWED_HOSTS.';
   if (status >= 300 && status < 400)
     return 'Use the address that it redirects to, or take the redirect away.';
   if (status === 403) return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';

@@ -49,6 +49,6 @@ export function problemsIn(findings: readonly Finding[]): number {
 }
 
 /** A number and what it counts. */
-export function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`;
+export function count(number: number, what: string, several = `${what}s`): string {
+  return `${number} ${number === 1 ? what : several}`;
 }

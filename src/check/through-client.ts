@@ -1,6 +1,8 @@
 import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import { isIP } from 'node:net';
 import type { Secret } from '../secret.ts';
+import { hostOf } from './connect-to.ts';
 import { codeOf } from './failure-advice.ts';
 
 /** A whole answer that came through the load balancer. */
@@ -16,6 +18,8 @@ export interface ThroughCall {
   readonly path: string;
   readonly cookie?: string | undefined;
   readonly json?: Buffer;
+  /** Others, or in place of those that are sent anyway. */
+  readonly headers?: Readonly<Record<string, string>>;
   /** How long the response's headers may take, in ms. */
   readonly timeoutMs?: number;
 }
@@ -38,10 +42,14 @@ export interface ThroughClient {
 const PATIENCE_MS = 10_000;
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-export function throughClient({ origin, protocol }: Readonly<URL>): ThroughClient {
+export function throughClient(through: Readonly<URL>): ThroughClient {
+  const { origin, protocol } = through;
   const request = protocol === 'https:' ? requestHttps : requestHttp;
+  // Else Node.js would ask for the certificate of whatever `Host` says.
+  const servername = isIP(hostOf(through)) === 0 ? hostOf(through) : '';
 
-  function open({ method, path, cookie, json, timeoutMs = PATIENCE_MS }: ThroughCall): Promise<Opened> {
+  function open(call: ThroughCall): Promise<Opened> {
+    const { method, path, cookie, json, timeoutMs = PATIENCE_MS } = call;
     const sentAt = performance.now();
     const headers = {
       // What a browser says: a load balancer may compress for those who take it.
@@ -51,9 +59,10 @@ export function throughClient({ origin, protocol }: Readonly<URL>): ThroughClien
       ...(method === 'POST' && { Origin: origin }),
       ...(cookie !== undefined && { Cookie: cookie }),
       ...(json && { 'Content-Type': 'application/json', 'Content-Length': json.length }),
+      ...call.headers,
     };
     return new Promise((resolve, reject) => {
-      const outgoing = request(origin + path, { method, headers, agent: false });
+      const outgoing = request(origin + path, { method, headers, agent: false, servername });
       const timer = setTimeout(() => outgoing.destroy(timedOut()), timeoutMs);
       outgoing.on('response', (response) => {
         clearTimeout(timer);

@@ -1,4 +1,4 @@
-import { keyPart } from './redis-key.ts';
+import { arrivalsIn } from './arrivals.ts';
 import type { Counts } from './request-limits.ts';
 
 /** Does the work for a text that has not come before; false if it has. If the work fails, it has not come. */
@@ -10,13 +10,11 @@ export type OnceOnly = (text: string, work: () => Promise<void>) => Promise<bool
  * Throws what `counts` throws, and what the work does.
  */
 export function onceOnly(counts: Counts, name: string, windowMs: number): OnceOnly {
-  const done = counts(name);
-  done.init?.({ windowMs } as Parameters<NonNullable<typeof done.init>>[0]);
+  const done = arrivalsIn(counts, name, windowMs);
   return async function once(text, work) {
-    const key = keyPart(text);
-    if (((await done.get?.(key))?.totalHits ?? 0) > 0) return false;
+    if ((await done.of(text)) > 0) return false;
     await work();
-    await done.increment(key);
+    await done.count(text);
     return true;
   };
 }

@@ -55,6 +55,8 @@ async function check({
 const problemsOf = ({ rows }: Checked) =>
   rows.filter(({ state }) => state === 'problem').map(({ check }) => check);
 
+const adviceOn = ({ rows }: Checked, name: string) => rows.find(({ check }) => check === name)?.advice;
+
 describe('the way through a load balancer that is as it should be', () => {
   test('is good from the certificate to the sign-out, and leaves no session behind', async () => {
     const checked = await check({ identity });
@@ -75,6 +77,14 @@ describe('the way through a load balancer that is as it should be', () => {
       expect.stringMatching(/not buffered$/),
     ]);
     expect(checked.of('heartbeat')).toEqual([expect.stringMatching(/^note not seen in this answer/)]);
+    expect(checked.of('client address')).toEqual([
+      'ok an X-Forwarded-For of its own is not believed; this machine is 127.0.0.1',
+    ]);
+    expect(checked.of('sent again')).toEqual([
+      'note a POST came once: a 500, a 502, a 504, a cut connection',
+    ]);
+    expect(adviceOn(checked, 'sent again')).toMatch(/^Without REDIS_URL one instance was seen/);
+    expect(checked.of('foreign host')).toEqual(['note a request for any name gets through to the relay']);
     expect(checked.of('sign-out')).toEqual(['ok the session is over']);
     const logouts = relay.logs.filter(({ route }) => route === '/auth/logout');
     expect(logouts).toEqual([expect.objectContaining({ status: 204, userId: USER.name })]);
@@ -204,6 +214,73 @@ describe('a load balancer', () => {
       },
     });
     expect(checked.of('not signed in')).toEqual([expect.stringMatching(/it is 301 \(no type, a redirect\)/)]);
+  });
+});
+
+describe('a foreign name', () => {
+  test('is refused by a relay with ALLOWED_HOSTS', async () => {
+    const checked = await check({ identity, more: { ALLOWED_HOSTS: 'internal.example' } });
+    expect(checked.of('foreign host')).toEqual(['ok the relay refuses it']);
+    expect(checked.code).toBe(0);
+  });
+
+  test.each<[string, FrontOptions['answer']]>([
+    ['refuses it', (_req, res) => !!res.writeHead(421).end()],
+    ['hangs up', (req) => !!req.socket.destroy()],
+  ])('does not get through a load balancer that %s', async (_what, refuse) => {
+    const checked = await check({
+      answer: (req, res) => /invalid/.test(req.headers.host ?? '') && !!refuse?.(req, res),
+    });
+    expect(checked.of('foreign host')).toEqual(['ok does not get through to the relay']);
+    expect(checked.code).toBe(0);
+  });
+
+  test('is what a load balancer makes of every name that puts its own into Host', async () => {
+    const checked = await check({
+      more: { ALLOWED_HOSTS: 'internal.example' },
+      answer: (req) => {
+        req.headers.host = 'relays';
+        return false;
+      },
+    });
+    expect(checked.of('not signed in')).toEqual([
+      expect.stringMatching(/it is 421 unknown_host and not 401/),
+    ]);
+    expect(adviceOn(checked, 'not signed in')).toMatch(/pass Host on .*ALLOWED_HOSTS/);
+  });
+});
+
+describe('what probes prove', () => {
+  test('is left open where the relay does not know them', async () => {
+    const checked = await check({ differs: { SESSION_SECRETS: '0123456789abcdef'.repeat(3) } });
+    expect(checked.of('client address')).toEqual([
+      expect.stringMatching(/^note neither .* was proven: the probe is answered with 404 not_found$/),
+    ]);
+    expect(adviceOn(checked, 'client address')).toMatch(/SESSION_SECRETS/);
+    expect(checked.of('sent again')).toEqual([]);
+    expect(checked.code).toBe(0);
+  });
+
+  test('is left open where the load balancer does not let them through', async () => {
+    const checked = await check({
+      answer: (req, res) => /probe/.test(req.url ?? '') && !!res.writeHead(403).end('no'),
+    });
+    expect(checked.of('client address')).toEqual([expect.stringMatching(/answered with 403 \(no type\)$/)]);
+    expect(adviceOn(checked, 'client address')).toMatch(/\/generic\//);
+  });
+
+  test('is that all clients count as one, with a TRUST_PROXY that is too low', async () => {
+    const checked = await check({
+      more: { TRUST_PROXY: '1' },
+      answer: (req) => {
+        req.headers['x-forwarded-for'] = `${req.headers['x-forwarded-for'] ?? ''}, 198.51.100.9, 10.0.0.1`;
+        return false;
+      },
+    });
+    expect(checked.of('client address')).toEqual([
+      'problem all clients count as one, 10.0.0.1: 2 proxies said who the client is, and TRUST_PROXY is 1',
+    ]);
+    expect(adviceOn(checked, 'client address')).toBe('Set TRUST_PROXY to 2.');
   });
 });
 

@@ -1,0 +1,83 @@
+import type { Config } from '../config.ts';
+import type { Finding } from './findings.ts';
+import { count } from './print-findings.ts';
+
+/** Of a network that no machine is in (RFC 5737). */
+export const CLAIMED_ADDRESS = '203.0.113.77';
+
+/** How the relay saw a request that claimed to come from `CLAIMED_ADDRESS`. */
+export interface SeenClient {
+  /** Whom the relay takes the client for. */
+  readonly address: string;
+  /** The addresses in `X-Forwarded-For`, the nearest last. */
+  readonly forwarded: readonly string[];
+}
+
+/** Whether a client can say who it is, or all clients count as one. */
+export function clientFinding(
+  { address, forwarded }: SeenClient,
+  trustProxy: Config['trustProxy'],
+): Omit<Finding, 'check'> {
+  // Every proxy that extends the header adds one address behind what the client has claimed.
+  const added = forwarded[0] === CLAIMED_ADDRESS ? forwarded.length - 1 : undefined;
+  if (address === CLAIMED_ADDRESS) {
+    const says = 'the relay believes an X-Forwarded-For that a client sends: anybody can be any address';
+    return { state: 'problem', says, advice: adviceOnClaim(added, trustProxy) };
+  }
+  if (added !== undefined && typeof trustProxy !== 'object' && added > Number(trustProxy)) {
+    return {
+      state: 'problem',
+      says: `all clients count as one, ${address}: ${count(added, 'proxy', 'proxies')} said who the client is, and TRUST_PROXY ${trustProxy === false ? 'is not set' : `is ${trustProxy}`}`,
+      advice: `Set TRUST_PROXY to ${added}.`,
+    };
+  }
+  return { state: 'ok', says: `an X-Forwarded-For of its own is not believed; this machine is ${address}` };
+}
+
+function adviceOnClaim(added: number | undefined, trustProxy: Config['trustProxy']): string {
+  if (!added) {
+    return (
+      'The load balancer passes the header on as it came. Let it overwrite it (nginx: proxy_set_header ' +
+      'X-Forwarded-For $remote_addr; HAProxy: http-request set-header X-Forwarded-For %[src]; Caddy: no header_up for it).'
+    );
+  }
+  return typeof trustProxy === 'object'
+    ? "Take this machine's network out of TRUST_PROXY, which names the load balancers alone; or let the load balancer overwrite the header."
+    : `Set TRUST_PROXY to ${added}, the number of proxies that add an address; it is ${trustProxy}.`;
+}
+
+/** How a probe that failed came to the relay. */
+export interface SeenFailure {
+  /** How it failed, in words. */
+  readonly how: string;
+  readonly arrivals: number;
+}
+
+/** Whether the load balancer sends a request again that has failed; `shared` if arrivals at all instances are counted. */
+export function failuresFinding(seen: readonly SeenFailure[], shared: boolean): Omit<Finding, 'check'> {
+  const again = seen.filter(({ arrivals }) => arrivals > 1);
+  if (again.length > 0) {
+    const how = again.map(({ how, arrivals }) => `${count(arrivals, 'time')} after ${how}`).join(', ');
+    return {
+      state: 'problem',
+      says: `a POST that had failed came again (${how}): a message would run, and be paid, as often`,
+      advice:
+        'Let the load balancer send nothing again that it has sent (nginx: no non_idempotent in proxy_next_upstream; ' +
+        'HAProxy: retry-on conn-failure; Caddy: no POST in lb_retry_match).',
+    };
+  }
+  const lost = seen.filter(({ arrivals }) => arrivals === 0).map(({ how }) => how);
+  if (lost.length > 0) {
+    return {
+      state: 'note',
+      says: `not proven: the instance that was asked has not seen the POST that failed with ${lost.join(', ')}`,
+      advice: shared
+        ? 'Look at what the load balancer does with a POST below /generic/.'
+        : 'Only with REDIS_URL do instances count together.',
+    };
+  }
+  const says = `a POST came once: ${seen.map(({ how }) => how).join(', ')}`;
+  if (shared) return { state: 'ok', says };
+  const advice = 'Without REDIS_URL one instance was seen; what another one got does not show.';
+  return { state: 'note', says, advice };
+}

@@ -1,0 +1,215 @@
+import tls from 'node:tls';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type Checked, checkEnvironment, runCheck } from '../support/check.ts';
+import { freePort } from '../support/free-port.ts';
+import { type Identity, selfSigned } from '../support/front.ts';
+import {
+  type LoadBalancer,
+  startLoadBalancer,
+  stopLoadBalancers,
+  testWith,
+} from '../support/load-balancers.ts';
+import { describeWithNginx, startNginx, stopNginx } from '../support/nginx.ts';
+import { stopProcesses } from '../support/process.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+let identity: Identity;
+let trustedBefore: readonly string[];
+beforeAll(() => {
+  identity = selfSigned();
+  trustedBefore = tls.getCACertificates('default');
+  tls.setDefaultCACertificates([identity.cert]);
+});
+afterAll(() => tls.setDefaultCACertificates(trustedBefore));
+
+let service: BotService;
+const relays: TestRelay[] = [];
+afterEach(async () => {
+  await stopLoadBalancers();
+  await stopNginx();
+  for (const relay of relays.splice(0)) await relay.close();
+  await service.close();
+  stopRedis();
+  await stopProcesses();
+});
+
+interface Setup {
+  readonly lines?: string;
+  readonly more?: Record<string, string>;
+  /** The relays' ports. */
+  readonly ports?: readonly [number, number];
+}
+
+/** Two relays that share a Redis, and the environment of the check. */
+async function startRelays(origin: string, { more, ports }: Setup): Promise<Record<string, string>> {
+  service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 40 } });
+  const environment = {
+    BOTS: 'demo/echo',
+    PUBLIC_URL: origin,
+    TRUST_PROXY: '1',
+    REDIS_URL: (await startRedis()).url,
+    ...more,
+  };
+  for (const port of ports ?? [0, 0])
+    relays.push(await startRelay(service.url, { ...environment, PORT: String(port) }));
+  return checkEnvironment(service.url, { ...environment, CHECK_PASSWORD: CANARY.password });
+}
+
+/** Checks two relays behind a load balancer with these lines of configuration. */
+async function check(name: LoadBalancer, setup: Setup): Promise<Checked> {
+  const port = await freePort();
+  const origin = `https://127.0.0.1:${port}`;
+  const environment = await startRelays(origin, setup);
+  await startLoadBalancer(name, { ...setup, identity, port, relays: relays.map((relay) => relay.port) });
+  return runCheck(['--no-messages', '--through', origin, '--user', USER.name], environment);
+}
+
+const problemsOf = ({ rows }: Checked) =>
+  rows.filter(({ state }) => state === 'problem').map(({ check }) => check);
+const adviceOn = ({ rows }: Checked, name: string) => rows.find(({ check }) => check === name)?.advice;
+
+const GOOD: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup>>>> = {
+  nginx: {
+    'overwrites X-Forwarded-For': { lines: 'proxy_set_header X-Forwarded-For $remote_addr;' },
+    'extends X-Forwarded-For, and sends elsewhere what has not been sent': {
+      lines: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_next_upstream error timeout http_500 http_502 http_503 http_504;`,
+    },
+  },
+  haproxy: {
+    'overwrites X-Forwarded-For': { lines: 'http-request set-header X-Forwarded-For %[src]' },
+    'extends X-Forwarded-For, and sends elsewhere what has not been sent': {
+      lines: 'option forwardfor\n  option redispatch\n  retries 3\n  retry-on conn-failure 503',
+    },
+  },
+  caddy: {
+    'is as it comes': {},
+    'sends elsewhere what has not been sent': { lines: 'lb_try_duration 2s' },
+  },
+};
+
+/** What lets clients say who they are, and what the advice says. */
+const BELIEVING: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup & { advice: RegExp }>>>> = {
+  nginx: {
+    'passes X-Forwarded-For on': { advice: /^The load balancer passes the header on .*\$remote_addr/ },
+    'extends X-Forwarded-For, with a TRUST_PROXY that is too high': {
+      lines: 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;',
+      more: { TRUST_PROXY: '2' },
+      advice: /^Set TRUST_PROXY to 1, /,
+    },
+  },
+  haproxy: {
+    'adds X-Forwarded-For only where there is none': {
+      lines: 'option forwardfor if-none',
+      advice: /^The load balancer passes the header on .*%\[src\]/,
+    },
+    'extends X-Forwarded-For, with networks in TRUST_PROXY in which the client is': {
+      lines: 'option forwardfor',
+      more: { TRUST_PROXY: '127.0.0.0/8,10.0.0.0/8' },
+      advice: /^Take this machine's network out of TRUST_PROXY/,
+    },
+  },
+  caddy: {
+    'passes X-Forwarded-For on': {
+      lines: 'header_up X-Forwarded-For {http.request.header.X-Forwarded-For}',
+      advice: /^The load balancer passes the header on .*header_up/,
+    },
+    'trusts all clients as proxies, with a TRUST_PROXY that is too high': {
+      lines: 'trusted_proxies 127.0.0.0/8',
+      more: { TRUST_PROXY: '2' },
+      advice: /^Set TRUST_PROXY to 1, /,
+    },
+  },
+};
+
+/** What sends a POST again, and after what. */
+const REPEATING: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup & { after: string }>>>> = {
+  nginx: {
+    'non_idempotent after errors': {
+      lines:
+        'proxy_set_header X-Forwarded-For $remote_addr; proxy_next_upstream error timeout non_idempotent;',
+      after: '2 times after a cut connection',
+    },
+    'non_idempotent after a status': {
+      lines:
+        'proxy_set_header X-Forwarded-For $remote_addr; proxy_next_upstream http_502 http_504 non_idempotent;',
+      after: '2 times after a 502',
+    },
+  },
+  haproxy: {
+    'retry-on all-retryable-errors': {
+      lines: 'option forwardfor\n  retries 3\n  retry-on all-retryable-errors',
+      after: '2 times after a 500, 2 times after a 502, 2 times after a 504, 2 times after a cut connection',
+    },
+    'retry-on empty-response': {
+      lines: 'option forwardfor\n  retries 3\n  retry-on conn-failure empty-response',
+      after: '2 times after a cut connection',
+    },
+  },
+  caddy: {
+    'lb_retry_match of POST': {
+      lines: 'lb_try_duration 2s\n    lb_retry_match method POST',
+      after: '2 times after a cut connection',
+    },
+  },
+};
+
+describeWithRedis.each(['nginx', 'haproxy', 'caddy'] as const)('through %s, check', (name) => {
+  testWith(name).each(Object.entries(GOOD[name]))('finds nothing wrong where it %s', async (_what, setup) => {
+    const checked = await check(name, setup);
+    expect(problemsOf(checked)).toEqual([]);
+    expect(checked.code).toBe(0);
+    expect(checked.of('client address')).toEqual([
+      'ok an X-Forwarded-For of its own is not believed; this machine is 127.0.0.1',
+    ]);
+    expect(checked.of('sent again')).toEqual(['ok a POST came once: a 500, a 502, a 504, a cut connection']);
+  });
+
+  testWith(name).each(Object.entries(BELIEVING[name]))(
+    'finds out that it %s',
+    async (_what, { advice, ...setup }) => {
+      const checked = await check(name, setup);
+      expect([checked.code, problemsOf(checked)]).toEqual([1, ['client address']]);
+      expect(checked.of('client address')).toEqual([
+        'problem the relay believes an X-Forwarded-For that a client sends: anybody can be any address',
+      ]);
+      expect(adviceOn(checked, 'client address')).toMatch(advice);
+    },
+  );
+
+  testWith(name).each(Object.entries(REPEATING[name]))(
+    'finds out that it has %s',
+    async (_what, { after, ...setup }) => {
+      const checked = await check(name, setup);
+      expect([checked.code, problemsOf(checked)]).toEqual([1, ['sent again']]);
+      expect(checked.of('sent again')).toEqual([
+        `problem a POST that had failed came again (${after}): a message would run, and be paid, as often`,
+      ]);
+      expect(adviceOn(checked, 'sent again')).toMatch(
+        /non_idempotent.*retry-on conn-failure.*lb_retry_match/,
+      );
+    },
+  );
+});
+
+describeWithNginx('through deploy/nginx.conf, check', () => {
+  describeWithRedis('with Redis', () => {
+    test('finds nothing wrong, and says that any name gets through', async () => {
+      const ports = [await freePort(), await freePort()] as const;
+      const nginx = await startNginx(ports);
+      tls.setDefaultCACertificates([nginx.certificate]);
+      const environment = await startRelays(nginx.origin, { ports });
+      const checked = await runCheck(
+        ['--no-messages', '--through', nginx.origin, '--user', USER.name],
+        environment,
+      );
+      tls.setDefaultCACertificates([identity.cert]);
+      expect(problemsOf(checked)).toEqual([]);
+      expect(checked.of('client address')).toEqual([expect.stringMatching(/^ok /)]);
+      expect(checked.of('sent again')).toEqual([expect.stringMatching(/^ok /)]);
+      expect(checked.of('foreign host')).toEqual(['note a request for any name gets through to the relay']);
+    });
+  });
+});

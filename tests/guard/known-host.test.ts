@@ -1,0 +1,208 @@
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { type Answer, call, expectProblem, parseAnswer } from '../support/call.ts';
+import { startProcess, stopProcesses } from '../support/process.ts';
+import { rawClient } from '../support/raw-client.ts';
+import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
+import { BOT_PATH, startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+/** The answer to a request whose head is `line` and `headers`, over a connection of its own. */
+async function raw(port: number, line: string, ...headers: string[]): Promise<Answer> {
+  const client = rawClient(port, `${[line, ...headers, 'Connection: close'].join('\r\n')}\r\n\r\n`);
+  await client.closed;
+  return parseAnswer(client.text());
+}
+
+const asking = (host: string, path = '/auth/session') => [`GET ${path} HTTP/1.1`, `Host: ${host}`] as const;
+
+/** Names that no list holds, and texts that are no name. */
+const FOREIGN = [
+  'evil.example',
+  'evil.example:3000',
+  'localhost.evil.example',
+  'evil-localhost',
+  '127.0.0.1.evil.example',
+  '128.0.0.1',
+  '126.255.255.255',
+  '0.0.0.0',
+  '192.168.1.5',
+  '10.0.0.1:3000',
+  '[::2]',
+  '[::]',
+  '[fe80::1]',
+  'localhost..',
+  // No host at all, and forms that other readers of a URL take apart in another way.
+  '',
+  ':3000',
+  '.',
+  'evil.example@localhost',
+  'localhost@evil.example',
+  'localhost:3000@evil.example',
+  'evil.example#localhost',
+  'evil.example/localhost',
+  'evil.example?localhost',
+  'evil.example\\localhost',
+  'evil.example localhost',
+  'localhost, evil.example',
+  'local%68ost',
+  'http://localhost',
+  '::1',
+  '[::1',
+  '[::1%25lo]',
+  '[::1]evil.example',
+  'localhost:port',
+  'localhost:3000:3000',
+];
+
+const LOOPBACK = [
+  'localhost',
+  'LocalHost:3000',
+  'localhost:',
+  'localhost.',
+  'localhost.:3000',
+  'app.localhost',
+  'a.b.localhost:8080',
+  '127.0.0.1',
+  '127.0.0.1:65535',
+  '127.255.255.254',
+  '127.1',
+  '[::1]',
+  '[::1]:3000',
+  '[0:0:0:0:0:0:0:1]',
+  '[0:0::0.0.0.1]',
+];
+
+describe('the demo', () => {
+  let port: number;
+  beforeAll(async () => {
+    const environment = {
+      PORT: '0',
+      PUBLIC_URL: 'http://Demo.Test:8080',
+      ALLOWED_HOSTS: 'my-laptop.local, bot_relay_1,192.168.1.7,fd00::7',
+      ALLOWED_ORIGINS: 'http://partner.example',
+    };
+    port = await startProcess({ environment }).listening();
+  });
+  afterAll(() => stopProcesses());
+
+  test.each(LOOPBACK)('answers to the loopback name %s', async (host) => {
+    expectProblem(await raw(port, ...asking(host)), 401, 'unauthenticated');
+  });
+
+  test.each([
+    'demo.test',
+    'DEMO.TEST.:1',
+    'my-laptop.local:3000',
+    'bot_relay_1:3000',
+    '192.168.1.7',
+    '[fd00::7]:3000',
+    '[FD00:0:0::0007]',
+  ])('answers to %s, which is configured', async (host) => {
+    expectProblem(await raw(port, ...asking(host)), 401, 'unauthenticated');
+  });
+
+  test('signs in who opens it from another machine, at the address that PUBLIC_URL says', async () => {
+    // Browsers say no Sec-Fetch-Site over http, but to loopback.
+    const headers = {
+      Host: 'demo.test:8080',
+      Origin: 'http://demo.test:8080',
+      'Content-Type': 'application/json',
+    };
+    const body = JSON.stringify({ username: 'demo', password: 'demo' });
+    expect(await call(port, '/', { headers })).toMatchObject({ status: 200 });
+    expect(await call(port, '/auth/login', { method: 'POST', headers, body })).toMatchObject({ status: 200 });
+  });
+
+  test.each(FOREIGN)('does not answer to "%s"', async (host) => {
+    expectProblem(await raw(port, ...asking(host)), 421, 'unknown_host');
+  });
+
+  test('gives a page of another name neither page, session, preflight nor message, and says what to set', async () => {
+    for (const line of [
+      'GET / HTTP/1.1',
+      'GET /chat.js HTTP/1.1',
+      'POST /auth/login HTTP/1.1',
+      'POST /generic/ns/demo/bot-provider/echo/message/sse HTTP/1.1',
+      'GET /nothing HTTP/1.1',
+      'GET / HTTP/1.0',
+      'PUT /healthz/ HTTP/1.1',
+    ]) {
+      const answer = await raw(port, line, 'Host: evil.example:3000', 'Origin: http://evil.example:3000');
+      const { detail } = expectProblem(answer, 421, 'unknown_host');
+      expect(detail).toMatch(/PUBLIC_URL.*ALLOWED_HOSTS/);
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+    }
+    const preflight = ['Origin: http://partner.example', 'Access-Control-Request-Method: POST'];
+    const answer = await raw(port, 'OPTIONS /auth/login HTTP/1.1', 'Host: evil.example', ...preflight);
+    expectProblem(answer, 421, 'unknown_host');
+    expect(await raw(port, 'OPTIONS /auth/login HTTP/1.1', 'Host: localhost', ...preflight)).toMatchObject({
+      status: 204,
+    });
+  });
+
+  test('believes no header but Host', async () => {
+    const claims = ['X-Forwarded-Host: localhost', 'Forwarded: host=localhost', 'X-Host: localhost'];
+    expectProblem(await raw(port, ...asking('evil.example'), ...claims), 421, 'unknown_host');
+    // In absolute-form the target's host counts, not Host (RFC 9112 §3.2.2): no such target is taken at all.
+    const absolute = 'GET http://evil.example/auth/session HTTP/1.1';
+    expectProblem(await raw(port, absolute, 'Host: localhost'), 400, 'bad_request');
+  });
+
+  test('answers to HTTP/1.0 without a Host, which no browser speaks', async () => {
+    expectProblem(await raw(port, 'GET /auth/session HTTP/1.0'), 401, 'unauthenticated');
+    expectProblem(await raw(port, 'GET /auth/session HTTP/1.1'), 400, 'bad_request');
+  });
+
+  test.each(['/healthz', '/readyz', '/healthz?x=1'])('tells any name how it is at %s', async (path) => {
+    expect(await raw(port, ...asking('10.0.0.1:3000', path))).toMatchObject({ status: 200 });
+  });
+});
+
+describe('a relay before a bot service', () => {
+  let upstream: RawUpstream;
+  let relay: TestRelay;
+  beforeAll(async () => {
+    upstream = await startRawUpstream(() => {});
+  });
+  afterEach(() => relay.close());
+  afterAll(() => upstream.close());
+
+  test('answers to every name where ALLOWED_HOSTS is not set: the load balancer decides', async () => {
+    relay = await startRelay(upstream.url);
+    for (const host of ['evil.example', 'app.example.com', '10.0.0.1', ''])
+      expectProblem(await raw(relay.port, ...asking(host)), 401, 'unauthenticated');
+  });
+
+  test('answers to the names of ALLOWED_HOSTS and PUBLIC_URL alone where it is set, and asks no store before', async () => {
+    relay = await startRelay(upstream.url, { ALLOWED_HOSTS: 'internal.example', BASE_PATH: '/chat-api' });
+    const { port } = relay;
+    const cookie = `Cookie: ${await signInAs(relay, 'internal.example')}`;
+    const uses = (['get', 'state', 'set', 'extend'] as const).map((name) => jest.spyOn(relay.sessions, name));
+    const message = `POST /chat-api${BOT_PATH} HTTP/1.1`;
+    const body = ['Content-Type: application/json', 'Content-Length: 2'];
+    for (const host of ['evil.example', 'localhost', '127.0.0.1', ''])
+      expectProblem(await raw(port, message, `Host: ${host}`, cookie, ...body), 421, 'unknown_host');
+    for (const use of uses) expect(use).not.toHaveBeenCalled();
+    expect(upstream.sockets).toHaveLength(0);
+    for (const host of ['internal.example:3000', 'APP.example.com'])
+      expect(await raw(port, ...asking(host, '/chat-api/auth/session'), cookie)).toMatchObject({
+        status: 200,
+      });
+    for (const path of ['/chat-api/healthz', '/chat-api/readyz'])
+      expect(await raw(port, ...asking('10.0.0.1', path))).toMatchObject({ status: 200 });
+    expectProblem(await raw(port, ...asking('10.0.0.1', '/healthz')), 421, 'unknown_host');
+    expect(relay.logs.find(({ outcome }) => outcome === 'unknown_host')).toMatchObject({
+      route: 'none',
+      status: 421,
+    });
+  });
+});
+
+async function signInAs({ port }: TestRelay, host: string): Promise<string> {
+  const answer = await call(port, '/chat-api/auth/login', {
+    method: 'POST',
+    headers: { Host: host, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ username: USER.name, password: USER.password }),
+  });
+  expect(answer.status).toBe(200);
+  return (answer.headers['set-cookie'] ?? []).map((cookie) => cookie.split(';', 1)[0]).join('; ');
+}
