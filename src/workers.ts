@@ -6,7 +6,10 @@ import { metricsOf, type StopSignal, tell, tellEnvironment } from './worker-chan
 
 /** A worker that ends sooner than this after its start, in ms, is not replaced at once. */
 const SOON_MS = 10_000;
-/** What the first of those costs, in ms; each further one in a row costs twice as much, up to the longest. */
+/**
+ * What the first of those costs, in ms, and each of them while there is no other worker; each further one in a row
+ * costs twice as much, up to the longest.
+ */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
 
@@ -61,9 +64,14 @@ interface Place {
  * Starts the program `config.workers` times more, on the same port: the first worker alone, so that what is wrong with all
  * of them is said once, and the others when it listens. A worker that ends is replaced by one with its number, with
  * growing pauses if that happens again and again. When this process ends in any way, the workers end too.
+ *
+ * The workers accept from one shared socket, so that what a worker that dies has not accepted is left to the others.
+ * When the last one is gone, the socket is closed: what waits in it is reset, and what comes then is refused.
  */
 export function startWorkers(options: WorkersOptions): Workers {
   const { config, logger, onFailure } = options;
+  // By default this process accepts, and a connection that is on its way to a worker hangs if that one dies or closes.
+  cluster.schedulingPolicy = cluster.SCHED_NONE;
   const { places, present, letGo } = filledPlaces(options);
   return {
     reload() {
@@ -119,7 +127,8 @@ function filledPlaces(options: WorkersOptions) {
       allInOrder &&= inOrder;
       if (present().length === 0) onAllGone(allInOrder);
     } else if (place.hasListened) {
-      const replacedInMs = pauseBefore(place);
+      const pause = pauseBefore(place);
+      const replacedInMs = present().length === 0 ? Math.min(pause, FIRST_PAUSE_MS) : pause;
       logger[how.exitCode === 0 ? 'warn' : 'error']({ ...line, replacedInMs }, 'worker ended');
       place.replacing = setTimeout(() => fill(place), replacedInMs);
     } else {

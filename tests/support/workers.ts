@@ -23,7 +23,7 @@ import {
 } from './raw-upstream.ts';
 import { type RedisServer, startRedis, stopRedis } from './redis-server.ts';
 import { USER } from './relay.ts';
-import { samplesOf, total } from './samples.ts';
+import { total } from './samples.ts';
 
 const USERS = JSON.stringify({ users: [{ name: USER.name, hash: await cheapHash(USER.password) }] });
 
@@ -50,7 +50,9 @@ export interface WorkersRelay {
   /** Resolves when there are `count` lines that `match` accepts. */
   logged(count: number, match: (line: LogLine) => boolean): Promise<LogLine[]>;
   signIn(): Promise<string>;
-  /** Opens streams until each of `count` workers has one; returns one of each, by their numbers. */
+  /** Does `act` while the other workers are stopped, so that what it connects reaches the worker with this number. */
+  reaching<T>(worker: number, act: () => Promise<T>): Promise<T>;
+  /** Opens a stream at each of `count` workers; returns them by their numbers. */
   streamAtEach(count: number, cookie: string): Promise<WorkerStream[]>;
   scrape(): Promise<string>;
 }
@@ -114,28 +116,40 @@ export async function startWorkersRelay(options: WorkersOptions): Promise<Worker
   const port = await relay.listening();
   await logged(workers, ({ msg }) => msg === 'redis ready');
   const scrape = async () => (await call(metricsPort, '/metrics')).body;
+  const reaching = async <T>(worker: number, act: () => Promise<T>) => {
+    const pids = workerPids({ relay });
+    pids.delete(worker);
+    const stopped = [...pids.values()];
+    try {
+      await suspend(...stopped);
+      return await act();
+    } finally {
+      // One that is left stopped never ends.
+      for (const pid of stopped) process.kill(pid, 'SIGCONT');
+    }
+  };
   return {
-    ...{ relay, port, folder, redis, upstream, arrivals, lines, logged, scrape },
+    ...{ relay, port, folder, redis, upstream, arrivals, lines, logged, scrape, reaching },
     async signIn() {
       const cookie = await signInAt(port, USER.name, USER.password);
       secrets.push(cookie.slice(cookie.indexOf('=') + 1));
       return cookie;
     },
     async streamAtEach(count, cookie) {
-      const found = new Map<number, WorkerStream>();
-      while (found.size < count) {
-        const before = openStreams(await scrape());
-        const client = rawClient(port, rawMessage({ cookie, headers: ['Connection: close'] }));
-        clients.push(client);
-        await client.waitFor('data: 1\n\n');
+      const streams: WorkerStream[] = [];
+      for (let worker = 1; worker <= count; worker += 1) {
+        const client = await reaching(worker, async () => {
+          const client = rawClient(port, rawMessage({ cookie, headers: ['Connection: close'] }));
+          clients.push(client);
+          await client.waitFor('data: 1\n\n');
+          return client;
+        });
         const upstreamSocket = upstream.sockets.at(-1) as Socket;
-        const after = openStreams(await scrape());
-        const worker = Number([...after].find(([name, value]) => value > (before.get(name) ?? 0))?.[0]);
         const finish = () =>
           void upstreamSocket.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
-        found.set(worker, { worker, client, finish });
+        streams.push({ worker, client, finish });
       }
-      return [...found.values()].sort((a, b) => a.worker - b.worker);
+      return streams;
     },
   };
 }
@@ -155,6 +169,13 @@ export function workerPids({ relay }: Pick<WorkersRelay, 'relay'>): Map<number, 
   return new Map(pids.map((pid) => [Number(argsOf(pid).at(-1)), pid]));
 }
 
+/** Stops processes until they get SIGCONT; resolves when they take nothing any more. */
+export async function suspend(...pids: readonly number[]): Promise<void> {
+  for (const pid of pids) process.kill(pid, 'SIGSTOP');
+  const runs = (pid: number) => !/\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  while (pids.some(runs)) await sleep(1);
+}
+
 /** The command line of a process. */
 export function argsOf(pid: number): string[] {
   return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
@@ -164,11 +185,6 @@ export function argsOf(pid: number): string[] {
 export function linesOf(relay: RelayProcess): LogLine[] {
   const whole = relay.stdout().split('\n').slice(0, -1);
   return whole.map((line) => JSON.parse(line) as LogLine);
-}
-
-function openStreams(text: string): Map<string, number> {
-  const streams = samplesOf(text).filter(({ name }) => name === 'bot_relay_open_streams');
-  return new Map(streams.map(({ labels, value }) => [labels.worker ?? '', value]));
 }
 
 /** The sum of a metric's samples of one worker. */
