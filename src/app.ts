@@ -90,8 +90,8 @@ export function createApp(parts: Parts): Express {
   app.use(accessLog(logger));
   if (metrics) app.use(requestMetrics(metrics));
   app.use(securityHeaders({ https: isHttps(config) }));
-  app.use(cors(config.allowedOrigins));
   app.use(requestTarget());
+  app.use(cors(config.allowedOrigins));
 
   // Watch
   route(app, `${config.basePath}/healthz`, { get: [probe, health()] });
