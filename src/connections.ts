@@ -4,22 +4,29 @@ import type { Socket } from 'node:net';
 import type { Express } from 'express';
 import { Problem, problemDocument } from './errors.ts';
 import type { Logger } from './logger.ts';
+import { readRequests } from './read-requests.ts';
 
 /** How long a refused connection may stay, so that the client can read why, in ms. */
 const LINGER_MS = 1_000;
 const STALLED_MS = 60_000;
+/** How many requests of a connection may wait behind the one that is served. */
+const MAX_WAITING = 4;
 
 /** What goes on on one connection. */
 interface Connection {
   /** The answers that are not over. Pipelined requests can come before the end of the first. */
   readonly answers: Set<ServerResponse>;
   latest?: ServerResponse;
+  /** Had too many requests at once: what the parser still finds is dropped. */
+  cut?: boolean;
 }
 
 export interface ConnectionsOptions {
   readonly logger: Logger;
   /** How long a client may read nothing of an answer that is complete, in ms. */
   readonly stalledMs?: number;
+  /** Told of every connection that was cut because too many requests waited on it. */
+  readonly onConnectionCut?: (() => void) | undefined;
 }
 
 export interface Connections {
@@ -32,17 +39,26 @@ export interface Connections {
 /**
  * Hands the requests of `server` to the application, and keeps its connections in order: what does not become
  * a request is answered with a problem as well (malformed HTTP, timeouts, CONNECT), no answer is held for a
- * client that does not read it, and while draining nothing idle is kept.
+ * client that does not read it, no more than a few requests of a connection wait for their turn, and while draining
+ * nothing idle is kept.
  */
 export function serveConnections(
   server: Server,
   app: Express,
-  { logger, stalledMs = STALLED_MS }: ConnectionsOptions,
+  { logger, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
 ): Connections {
   const connections = new Map<Socket, Connection>();
   let draining = false;
   const onRequest = (req: IncomingMessage, res: ServerResponse) => {
     const connection = connections.get(req.socket) as Connection;
+    if (connection.cut) return;
+    if (connection.answers.size > MAX_WAITING) {
+      connection.cut = true;
+      req.socket.destroy();
+      logger.info({ most: MAX_WAITING + 1 }, 'too many requests at once on a connection');
+      onConnectionCut();
+      return;
+    }
     const { latest } = connection;
     const isFirst = connection.answers.size === 0;
     connection.answers.add(res);
@@ -62,8 +78,14 @@ export function serveConnections(
   const refuse = (socket: Socket, problem: Problem) =>
     refuseConnection(socket, connections.get(socket), problem, logger);
   server.on('connection', (socket: Socket) => {
-    connections.set(socket, { answers: new Set() });
+    const connection: Connection = { answers: new Set() };
+    connections.set(socket, connection);
     socket.once('close', () => connections.delete(socket));
+    readRequests(socket, {
+      isOpen: () => !connection.cut && socket.writable,
+      isBetweenMessages: () => connection.latest?.req.complete !== false,
+      onForeignProtocol: () => refuse(socket, new Problem('bad_request', 'This is not HTTP.')),
+    });
   });
   server.on('request', onRequest);
   // An unknown expectation may be ignored (RFC 9110 §10.1.1).

@@ -28,6 +28,7 @@ export const PROBLEMS = {
   upstream_unreachable: { status: 502, title: 'The bot service could not be reached' },
   upstream_key_rejected: { status: 502, title: 'The bot service rejected the relay' },
   upstream_bad_response: { status: 502, title: 'The bot service answered with something else than a stream' },
+  answer_lost: { status: 502, title: 'The bot may have run, but its answer is lost' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
   identity_provider_unavailable: { status: 503, title: 'Nobody can sign in right now' },
   draining: { status: 503, title: 'The relay is shutting down' },

@@ -60,6 +60,7 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
     bots,
     open: openMessages(),
     lifecycle: createLifecycle(),
+    onConnectionCut: metrics && (() => metrics.connectionsCut.inc()),
   };
   if (metrics) countSessionOperations(parts.sessions, metrics);
   // Before the relay listens and until it has stopped, so that its start and its end can be seen.

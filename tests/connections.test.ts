@@ -234,6 +234,21 @@ describe('a client that does not read', () => {
     expect(last()).toContain('the late answer');
   });
 
+  test('is not read from meanwhile, and what it has sent is served once it reads', async () => {
+    const { port, sockets, length } = await startTalker(SOON_MS * 2);
+    const client = stubborn(port, GET);
+    client.socket.pause();
+    await until(() => sockets.size > 0);
+    // The second one is put to the parser before the third, whose head is long, and finds that the first one waits.
+    client.socket.write(GET + GET.replace('Host', `X-Long: ${'x'.repeat(3000)}\r\nHost`));
+    const [served] = [...sockets] as [Socket];
+    await until(() => served.isPaused());
+    client.socket.resume();
+    const received = () => client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
+    await until(() => client.socket.destroyed || received() > 3 * length);
+    expect(received()).toBeGreaterThan(3 * length);
+  });
+
   test('in time leaves its connection the time of an idle one', async () => {
     const { port, sockets, length } = await startTalker(SOON_MS * 2);
     const client = stubborn(port, GET);

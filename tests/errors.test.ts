@@ -30,6 +30,7 @@ const CONTRACT: Record<ProblemCode, number> = {
   upstream_unreachable: 502,
   upstream_key_rejected: 502,
   upstream_bad_response: 502,
+  answer_lost: 502,
   session_store_unavailable: 503,
   identity_provider_unavailable: 503,
   draining: 503,

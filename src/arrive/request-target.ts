@@ -5,18 +5,30 @@ import { Problem } from '../errors.ts';
 const ORIGIN_FORM = /^\/[\x21\x22\x24-\x5b\x5d-\x7e]*$/;
 
 /**
- * Lets only origin-form request targets pass (RFC 9112 §3.2.1) that come with a Host (RFC 9112 §3.2), so that
- * what the router matches is what came: absolute-form, fragments and backslashes are refused.
+ * Lets only requests of HTTP/1.1 and 1.0 pass (Node's parser takes 0.9 and 2.0 as well), with origin-form targets
+ * (RFC 9112 §3.2.1) and one Host (RFC 9112 §3.2; HTTP/1.0 may have none), so that what the router matches is what
+ * came, and no proxy before the relay can have read another host.
  * @throws Problem `bad_request`
  */
 export function requestTarget(): RequestHandler {
-  return function requestTarget(req, _res, next) {
-    if (!ORIGIN_FORM.test(req.url)) {
+  return function requestTarget({ url, httpVersion, rawHeaders }, _res, next) {
+    if (httpVersion !== '1.1' && httpVersion !== '1.0') {
+      throw new Problem('bad_request', 'The relay speaks HTTP/1.1.');
+    }
+    if (!ORIGIN_FORM.test(url)) {
       throw new Problem('bad_request', 'The request target must be a plain path.');
     }
-    if (req.headers.host === undefined && req.httpVersion !== '1.0') {
+    const hosts = hostLines(rawHeaders);
+    if (hosts > 1) throw new Problem('bad_request', 'The request has more than one Host header.');
+    if (hosts === 0 && httpVersion === '1.1') {
       throw new Problem('bad_request', 'The request has no Host header.');
     }
     next();
   };
+}
+
+/** How often Host stands in a head; `headers.host` is the first of them. */
+function hostLines(rawHeaders: readonly string[]): number {
+  return rawHeaders.filter((name, at) => at % 2 === 0 && name.length === 4 && name.toLowerCase() === 'host')
+    .length;
 }

@@ -42,6 +42,8 @@ export const CLIENT_CLOSED = Symbol('client closed');
  */
 export function openMessage(open: OpenMessages): RequestHandler {
   return function openMessage(_req, res, next) {
+    // The client left while its session was looked up: nothing would tell of that again, and nobody waits for an answer.
+    if (res.closed) return;
     const stop = new AbortController();
     res.locals.stop = stop;
     open.add(stop, (res.locals.session as LiveSession).id);

@@ -4,6 +4,7 @@ import { Problem } from '../errors.ts';
 import type { Bot } from '../locals.ts';
 import type { Logger } from '../logger.ts';
 import type { Secret } from '../secret.ts';
+import { onceSent, type Progress } from './answer-lost.ts';
 import { carryStream } from './carry-stream.ts';
 import { createHeartbeats } from './heartbeats.ts';
 import { judgeResponse } from './judge-response.ts';
@@ -88,7 +89,10 @@ async function beginAnswer(request: UpstreamRequest, res: Response, options: Rel
   const ring = options.keyRings.ringOf(`${namespace}/${botProviderName}`);
   // The message keeps these until it is answered, whatever becomes of the configuration.
   const mask = maskKeys([...ring.keys, ...options.keyRings.keys()]);
-  const run = await runWhenAllowed({ request, ring, mask }, res, options);
+  const progress = { sent: false };
+  const run = await runWhenAllowed({ request, ring, mask, progress }, res, options).catch((error) => {
+    throw progress.sent ? onceSent(error) : error;
+  });
   try {
     startStream(res, run.response, mask);
   } catch (error) {
@@ -103,11 +107,15 @@ const TOO_LONG = new Problem('deadline_exceeded', 'The answer took longer than t
 const NO_ANSWER = new Problem('upstream_timeout', 'The bot service did not begin to answer in time.');
 const NO_KEY = 'The bot service did not accept the relay; tell its operator.';
 
+/** Statuses by which the service says that it has not taken an attempt: its key is refused, or it has to wait. */
+const NOT_TAKEN = new Set([401, 403, 429]);
+
 /** A message on its way: what goes upstream, with which keys, and how to hide them in what comes back. */
 interface Message {
   readonly request: UpstreamRequest;
   readonly ring: KeyRing;
   readonly mask: (text: string) => string;
+  readonly progress: Progress;
 }
 
 /** A message that the service has begun to answer; `deadline` ends it. */
@@ -176,7 +184,7 @@ async function startRun(message: Message, res: Response, options: RelayOptions):
 }
 
 async function streamFor(
-  { request, mask }: Message,
+  { request, mask, progress }: Message,
   res: Response,
   { send, mayLeave, noteSent }: RelayOptions,
 ) {
@@ -185,10 +193,14 @@ async function streamFor(
   locals.upstreamStatus = undefined;
   const response = await send(request, {
     signal,
-    mayLeave: () => mayLeave(res),
+    mayLeave: async () => {
+      await mayLeave(res);
+      progress.sent = true;
+    },
     onSent: () => noteSent(res),
   });
   locals.upstreamStatus = response.statusCode;
+  if (NOT_TAKEN.has(response.statusCode as number)) progress.sent = false;
   const destroyOnAbort = () => response.destroy();
   signal.addEventListener('abort', destroyOnAbort, { once: true });
   try {

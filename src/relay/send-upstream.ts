@@ -200,7 +200,11 @@ function asProblem(error: unknown): Problem {
   const { code = '' } = error as NodeJS.ErrnoException;
   return code.startsWith('HPE_')
     ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', { cause: code })
-    : new Problem('upstream_unreachable', 'The bot service could not be reached; try again later.', {
-        cause: code || 'unknown',
-      });
+    : new Problem(
+        'upstream_unreachable',
+        'The bot service could not be reached, or broke off before it answered.',
+        {
+          cause: code || 'unknown',
+        },
+      );
 }

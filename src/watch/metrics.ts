@@ -107,6 +107,11 @@ function requestMetrics(registry: Registry) {
       help: 'Heartbeats that were written into silent streams',
       registers,
     }),
+    connectionsCut: new Counter({
+      name: 'bot_relay_connections_cut_total',
+      help: 'Connections of clients that were cut because more than 4 requests waited on them',
+      registers,
+    }),
   };
 }
 

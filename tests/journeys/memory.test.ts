@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
-import { afterEach, expect, test } from '@jest/globals';
+import { afterEach, expect } from '@jest/globals';
 import { cheapHash } from '../support/cheap-hash.ts';
 import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../support/process.ts';
 import {
@@ -14,6 +13,7 @@ import {
   startRawUpstream,
 } from '../support/raw-upstream.ts';
 import { BOT_PATH, MESSAGE, USER } from '../support/relay.ts';
+import { residentBytes, testWithProc } from '../support/resident.ts';
 
 const MB = 2 ** 20;
 const EVENT_BYTES = 64 * 1024;
@@ -22,12 +22,6 @@ const EVENTS = (200 * MB) / EVENT_BYTES;
 const HELD_MS = 500;
 const FLOOD = '{"flood":1}';
 const PADDING = '.'.repeat(EVENT_BYTES);
-
-const hasProc = existsSync('/proc/self/status');
-if (!hasProc && process.env.CI === 'true')
-  throw new Error('/proc is missing; the memory of a process is read from it');
-if (!hasProc) console.warn('Skipped: the memory of a process is read from /proc, which is missing here');
-const testWithProc = hasProc ? test : test.skip;
 
 let upstream: RawUpstream;
 afterEach(async () => {
@@ -116,12 +110,6 @@ async function read(response: IncomingMessage) {
   const received = tally();
   for await (const data of response) received.add(data as Buffer);
   return received;
-}
-
-/** The memory of a process that is not swapped out, in bytes. */
-function residentBytes(pid: number): number {
-  const [, kilobytes] = readFileSync(`/proc/${pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+) kB$/m) ?? [];
-  return Number(kilobytes) * 1024;
 }
 
 testWithProc(

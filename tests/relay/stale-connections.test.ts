@@ -77,15 +77,16 @@ describe('a message that is sent into a connection which is just being closed', 
     expect(pair.upstream.sockets).toHaveLength(3);
   });
 
-  test('and has to end while it is sent once more says so (S17)', async () => {
+  test('and has to end while it is sent once more does not invite another try', async () => {
     await keptConnection((socket) => socket.destroy());
     const arrived = pair.upstream.nextRequest();
     const answer = second(UNANSWERED);
     await arrived;
     pair.relay.open.endAll(new Problem('draining', 'Gone.'));
     const { response, text } = await answer;
-    expect(response.status).toBe(503);
-    expect(JSON.parse(text)).toMatchObject({ code: 'draining' });
+    // The bot service has it by now.
+    expect(response.status).toBe(502);
+    expect(JSON.parse(text)).toMatchObject({ code: 'answer_lost' });
   });
 
   test('is not sent a third time (S17)', async () => {

@@ -1,13 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { call } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
+import { type Pair, startPair, until } from '../support/pair.ts';
 import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { total } from '../support/samples.ts';
 
 let pair: Pair;
 let client: RawClient;
 beforeEach(async () => {
-  pair = await startPair((socket) => socket.write(STREAM_HEAD));
+  pair = await startPair((socket) => socket.write(STREAM_HEAD), { METRICS_PORT: '9090' });
   client = pair.ask();
   await client.waitFor('\r\n\r\n');
   pair.upstream.sockets[0]?.write(chunk('data: 1\n\n'));
@@ -28,7 +29,7 @@ describe('behind a running stream', () => {
       'a good request with a body that breaks',
       'POST /auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
     ],
-  ])('%s is not answered into the middle of it (U4)', async (_what, bytes) => {
+  ])('%s is not answered into the middle of it', async (_what, bytes) => {
     client.socket.write(bytes);
     await client.closed;
     expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
@@ -46,12 +47,51 @@ describe('behind a running stream', () => {
 });
 
 describe('behind a running stream that was asked for with an unknown expectation', () => {
-  test('garbage is not answered into the middle of it (U4)', async () => {
+  test('garbage is not answered into the middle of it', async () => {
     const expecting = pair.ask({ headers: ['Expect: the-best'] });
     await expecting.waitFor('\r\n\r\n');
     expecting.socket.write('no HTTP at all\r\n\r\n');
     await expecting.closed;
     expect(expecting.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
+  });
+});
+
+describe('on a connection', () => {
+  const PROBE = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n';
+  const answers = (text: string) => text.match(/HTTP\/1\.1 \d+/g)?.length;
+  const cuts = () => pair.relay.logs.filter(({ msg }) => msg === 'too many requests at once on a connection');
+
+  test('one request is served and four wait, and all are answered', async () => {
+    const many = rawClient(pair.relay.port, PROBE.repeat(5));
+    const last = PROBE.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
+    while (answers(many.text()) !== 5) await new Promise((resolve) => setTimeout(resolve, 5));
+    many.socket.write(PROBE.repeat(4) + last);
+    await many.closed;
+    expect(answers(many.text())).toBe(10);
+    expect(cuts()).toEqual([]);
+  });
+
+  test('one more cuts it, whatever is under way, and that is logged and counted', async () => {
+    client.socket.write(PROBE.repeat(4));
+    // Once a later request is served, these have arrived.
+    await call(pair.relay.port, '/healthz');
+    expect(client.socket.destroyed).toBe(false);
+    client.socket.write(PROBE);
+    await client.closed;
+    expect(dechunk(client.text())).toMatchObject({ complete: false });
+    expect(cuts()).toEqual([{ level: 'info', time: expect.any(String), msg: expect.any(String), most: 5 }]);
+    expect(total(await pair.relay.metricsText(), 'bot_relay_connections_cut_total')).toBe(1);
+    // What it held is let go of.
+    await until(() => pair.upstream.sockets[0]?.destroyed === true);
+    expect(pair.relay.open.count()).toBe(0);
+  });
+
+  test('what comes with the last one that may wait is dropped and not served', async () => {
+    await rawClient(pair.relay.port, PROBE.repeat(2000)).closed;
+    await call(pair.relay.port, '/auth/session');
+    const lines = pair.relay.logs.filter(({ route }) => route === '/healthz');
+    expect(lines.length).toBeLessThanOrEqual(5);
+    expect(cuts()).toHaveLength(1);
   });
 });
 

@@ -110,6 +110,7 @@ export async function startRelay(
     bots,
     open: openMessages(),
     lifecycle: createLifecycle(),
+    onConnectionCut: metrics && (() => metrics.connectionsCut.inc()),
   };
   if (metrics) countSessionOperations(parts.sessions, metrics);
   let port = -1;

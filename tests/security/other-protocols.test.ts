@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { expectProblem, parseAnswer } from '../support/call.ts';
+import { type Pair, startPair } from '../support/pair.ts';
+import { rawClient, rawMessage } from '../support/raw-client.ts';
+import { wholeStream } from '../support/raw-upstream.ts';
+import { BOT_PATH } from '../support/relay.ts';
+
+let pair: Pair;
+beforeAll(async () => {
+  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')));
+});
+afterAll(() => pair.close());
+
+/** What a connection is answered on which `bytes` come, in pieces of `size`. */
+async function answerTo(bytes: string, size = bytes.length) {
+  const client = rawClient(pair.relay.port, '');
+  for (let at = 0; at < bytes.length && !client.socket.destroyed; at += size) {
+    client.socket.write(bytes.slice(at, at + size));
+    if (size < bytes.length) await new Promise((resolve) => setImmediate(resolve));
+  }
+  await client.waitFor('}');
+  client.socket.destroy();
+  return parseAnswer(client.text());
+}
+
+const message = (version: string) => rawMessage({ cookie: pair.cookie }).replace('HTTP/1.1', version);
+const probe = (version: string) => `GET /healthz ${version}\r\nHost: a\r\n\r\n`;
+
+describe.each(['HTTP/2.0', 'HTTP/0.9', 'RTSP/1.0', 'RTSP/1.1', 'RTSP/2.0'])(
+  '%s in the request line',
+  (version) => {
+    test('of a message is 400, and nothing goes upstream', async () => {
+      const before = pair.upstream.requests.length;
+      expectProblem(await answerTo(message(version)), 400, 'bad_request');
+      expect(pair.upstream.requests).toHaveLength(before);
+    });
+
+    test('of a probe and of a preflight is 400', async () => {
+      expectProblem(await answerTo(probe(version)), 400, 'bad_request');
+      const asks = 'Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST';
+      const preflight = `OPTIONS ${BOT_PATH} ${version}\r\nHost: a\r\n${asks}\r\n\r\n`;
+      expectProblem(await answerTo(preflight), 400, 'bad_request');
+    });
+  },
+);
+
+describe.each([
+  ['RTSP', `DESCRIBE /healthz RTSP/1.0\r\nHost: a\r\n\r\n`],
+  ['RTSP with spaces and empty lines', '\r\n\n\rGET   /healthz   RTSP/1.0\r\nHost: a\r\n\r\n'],
+  ['ICE', 'SOURCE /healthz ICE/1.0\r\nHost: a\r\n\r\n'],
+])('a request of %s', (_name, bytes) => {
+  test('is 400', async () => {
+    expectProblem(await answerTo(bytes), 400, 'bad_request');
+  });
+
+  test('is 400 when it comes byte by byte', async () => {
+    expectProblem(await answerTo(bytes, 1), 400, 'bad_request');
+  });
+
+  test('behind a request of HTTP is not served', async () => {
+    const client = rawClient(pair.relay.port, probe('HTTP/1.1'));
+    await client.waitFor('"}');
+    client.socket.write(bytes);
+    await client.closed;
+    expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400']);
+  });
+});
+
+test('RTSP behind a long body is 400, wherever in what comes its line begins', async () => {
+  for (let length = 1000; length < 1060; length += 7) {
+    const body = JSON.stringify('x'.repeat(length));
+    const client = rawClient(pair.relay.port, rawMessage({ body }) + probe('RTSP/1.0'));
+    await client.closed;
+    expect(client.text()).not.toContain('"ok"');
+  }
+});
+
+test('a message that speaks of RTSP is carried', async () => {
+  const body = JSON.stringify({ text: `is it\n${probe('RTSP/1.0')}?`, more: 'GET / RTSP/1.0' });
+  const client = pair.ask({ body });
+  await client.waitFor('data: 1');
+  expect(pair.upstream.requests.at(-1)?.body.toString()).toBe(body);
+});
+
+describe('two Host lines', () => {
+  test.each([
+    ['that differ', 'Host: a\r\nHost: b'],
+    ['that are the same', 'Host: a\r\nhost: a'],
+    ['of which one is empty', 'Host:\r\nHOST: a'],
+  ])('%s are 400', async (_name, hosts) => {
+    for (const line of [
+      'GET /healthz HTTP/1.1',
+      'GET /auth/session HTTP/1.0',
+      `OPTIONS ${BOT_PATH} HTTP/1.1`,
+    ])
+      expectProblem(await answerTo(`${line}\r\n${hosts}\r\n\r\n`), 400, 'bad_request');
+  });
+
+  test('on a message are 400, and nothing goes upstream', async () => {
+    const before = pair.upstream.requests.length;
+    const bytes = rawMessage({ cookie: pair.cookie, headers: ['Host: b'] });
+    expectProblem(await answerTo(bytes), 400, 'bad_request');
+    expect(pair.upstream.requests).toHaveLength(before);
+  });
+
+  test('a field whose value is "host" is none', async () => {
+    const answer = await answerTo('GET /healthz HTTP/1.1\r\nHost: a\r\nX-Is: host\r\n\r\n');
+    expect(answer.status).toBe(200);
+  });
+});
