@@ -32,6 +32,9 @@ const REQUIRED_IN_PRODUCTION = [
   'SESSION_SECRETS',
 ] as const;
 
+/** Longer than a load balancer takes to see twice, a second apart, that a relay is not ready. */
+const PRODUCTION_DELAY_MS = 5_000;
+
 /** Workers share nothing but Redis. */
 const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
@@ -163,7 +166,10 @@ function assemble(values: Values, { own, keyFiles }: BotSources) {
     publicUrl: (values.PUBLIC_URL ?? new URL(`http://localhost:${port}`)) as Readonly<URL>,
     trustProxy: values.TRUST_PROXY ?? false,
     allowedOrigins: values.ALLOWED_ORIGINS ?? [],
-    shutdown: { delayMs: values.SHUTDOWN_DELAY_MS, graceMs: values.SHUTDOWN_GRACE_MS },
+    shutdown: {
+      delayMs: values.SHUTDOWN_DELAY_MS ?? (values.NODE_ENV === 'production' ? PRODUCTION_DELAY_MS : 0),
+      graceMs: values.SHUTDOWN_GRACE_MS,
+    },
     upstream: {
       /** `undefined` in demo mode, until the embedded bot service listens. */
       baseUrl: values.UPSTREAM_BASE_URL as Readonly<URL> | undefined,

@@ -13,6 +13,7 @@ import { startMetricsServer } from './watch/metrics-server.ts';
 import { redisMetrics } from './watch/redis-metrics.ts';
 import { reloadMetrics } from './watch/reload-metrics.ts';
 import { countSessionOperations } from './watch/session-operations.ts';
+import type { StopSignal } from './worker-channel.ts';
 
 export interface InstanceOptions extends Pick<Parts, 'upstreamUrl' | 'pages'> {
   readonly config: Config;
@@ -33,8 +34,8 @@ export interface Instance {
   reload(): void;
   /** The metrics in Prometheus's text format; nothing if none are kept. */
   metricsText(): Promise<string>;
-  /** Shuts down in order; resolves when all is closed. */
-  close(): Promise<void>;
+  /** Shuts down in order, as the signal asks; resolves when all is closed. */
+  close(signal: StopSignal): Promise<void>;
 }
 
 /** Builds all that the relay is made of, and listens. */
@@ -73,8 +74,8 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
     openMessages: parts.open.count,
     reload: bots.reload,
     metricsText: async () => metrics?.registry.metrics() ?? '',
-    async close() {
-      await server.close();
+    async close(signal) {
+      await server.close(signal);
       bots.close();
       parts.sessions.close();
       await parts.streams.close();

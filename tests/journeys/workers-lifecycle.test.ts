@@ -56,8 +56,9 @@ describeWithRedis('workers that are told to stop', () => {
     expect(relay.stderr()).toBe('');
   });
 
-  test('end streams truthfully at the end of the grace', async () => {
-    const deployment = await startWorkersRelay({ workers: 2, environment: { SHUTDOWN_GRACE_MS: '100' } });
+  test('end streams truthfully at the end of the grace, which SIGINT begins without the delay', async () => {
+    const environment = { SHUTDOWN_GRACE_MS: '100', SHUTDOWN_DELAY_MS: '60000' };
+    const deployment = await startWorkersRelay({ workers: 2, environment });
     const streams = await deployment.streamAtEach(2, await deployment.signIn());
     deployment.relay.signal('SIGINT');
     expect(await deployment.relay.exited).toEqual({ code: 0, signal: null });
