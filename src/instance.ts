@@ -15,6 +15,9 @@ import { reloadMetrics } from './watch/reload-metrics.ts';
 import { countSessionOperations } from './watch/session-operations.ts';
 import type { StopSignal } from './worker-channel.ts';
 
+/** How long a worker waits for Redis before it listens, in ms. */
+const REDIS_WAIT_MS = 2_000;
+
 export interface InstanceOptions extends Pick<Parts, 'upstreamUrl' | 'pages'> {
   readonly config: Config;
   readonly signIn: SignIn;
@@ -68,6 +71,8 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
     metrics && worker === undefined
       ? await startMetricsServer({ registry: metrics.registry, port, host }).catch(unheard('METRICS_PORT'))
       : undefined;
+  // Whether a relay is ready, one of its workers says for all: none may listen that would refuse what needs a session.
+  if (worker !== undefined && redis) await redis.ready(REDIS_WAIT_MS);
   const server = await startServer(createApp(parts), { ...config, ...parts }).catch(unheard('PORT'));
   return {
     port: server.port,

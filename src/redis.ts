@@ -32,6 +32,8 @@ export interface Redis {
   run<T>(commands: (client: RedisClient) => Promise<T>): Promise<T>;
   /** A Lua script that takes one round trip to run, and is sent again when Redis has forgotten it. */
   script(lua: string): RedisScript;
+  /** Resolves once Redis can be used for the first time, or after `withinMs` without it. */
+  ready(withinMs: number): Promise<void>;
   /** Whether Redis answers now; with the deadline of every command. Asked twice at once, it asks Redis once. */
   answers(): Promise<boolean>;
   /**
@@ -89,6 +91,15 @@ export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Re
           }
         });
     },
+    ready: (withinMs) =>
+      new Promise((resolve) => {
+        if (client.isReady) return resolve();
+        const late = setTimeout(resolve, withinMs);
+        client.once('ready', () => {
+          clearTimeout(late);
+          resolve();
+        });
+      }),
     answers() {
       ping ??= run((client) => client.ping())
         .then(
