@@ -91,15 +91,7 @@ export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Re
           }
         });
     },
-    ready: (withinMs) =>
-      new Promise((resolve) => {
-        if (client.isReady) return resolve();
-        const late = setTimeout(resolve, withinMs);
-        client.once('ready', () => {
-          clearTimeout(late);
-          resolve();
-        });
-      }),
+    ready: (withinMs) => firstReady(client, withinMs),
     answers() {
       ping ??= run((client) => client.ping())
         .then(
@@ -117,6 +109,17 @@ export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Re
       if (client.isOpen) client.destroy();
     },
   };
+}
+
+function firstReady(client: RedisClient, withinMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    if (client.isReady) return resolve();
+    const late = setTimeout(resolve, withinMs);
+    client.once('ready', () => {
+      clearTimeout(late);
+      resolve();
+    });
+  });
 }
 
 interface Subscription {
