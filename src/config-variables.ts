@@ -168,7 +168,7 @@ export const VARIABLES = {
   WORKERS: variable(z.string().regex(WORKERS, 'must be auto or a whole number from 1 to 64'), '1'),
   METRICS_PORT: optional(whole(1, 65535)),
   LOG_LEVEL: variable(oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'info'),
-  SHUTDOWN_DELAY_MS: variable(milliseconds(0), '0'),
+  SHUTDOWN_DELAY_MS: optional(milliseconds(0)),
   SHUTDOWN_GRACE_MS: variable(milliseconds(0), '185000'),
   UPSTREAM_BASE_URL: optional(
     url('must be an http or https URL without user, query or fragment', () => true),

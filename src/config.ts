@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import type { BotSettings } from './bots/bot-settings.ts';
 import { readBotsFile } from './bots/bots-file.ts';
 import { readSecretFile } from './bots/secret-file.ts';
+import { contradictions, missingVariables } from './config-rules.ts';
 import { VARIABLES, type Values, type VariableName } from './config-variables.ts';
 import { hostNameOf } from './hosts.ts';
 import { type Secret, secret } from './secret.ts';
@@ -33,17 +34,8 @@ export class ConfigError extends Error {
   }
 }
 
-const REQUIRED_IN_PRODUCTION = [
-  'PUBLIC_URL',
-  'UPSTREAM_BASE_URL',
-  'UPSTREAM_API_KEYS',
-  'BOTS',
-  'SESSION_SECRETS',
-] as const;
-
-/** Workers share nothing but Redis. */
-const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
-const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
+/** Longer than a load balancer takes to see twice, a second apart, that a relay is not ready. */
+const PRODUCTION_DELAY_MS = 5_000;
 
 /** @throws ConfigError if a name is mistyped, or unknown in `.env`. */
 export function checkNames({ environment, inFile = [] }: Sources): void {
@@ -109,54 +101,6 @@ function secretText(name: VariableName, environment: Environment, report: (probl
   return undefined;
 }
 
-/** What is set to something that is no use, or no protection, beside something else. */
-function contradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
-  const isSet = isSetIn(values, faulty);
-  const { COOKIE_SAME_SITE, PUBLIC_URL, METRICS_PORT, PORT, AUTH_MODE } = values;
-  const problems: string[] = [];
-  if (COOKIE_SAME_SITE === 'none' && PUBLIC_URL?.protocol !== 'https:') {
-    problems.push('COOKIE_SAME_SITE=none needs an https PUBLIC_URL');
-  }
-  if (METRICS_PORT !== undefined && METRICS_PORT === PORT) {
-    problems.push('METRICS_PORT must not be PORT: metrics are not for the public');
-  }
-  if (AUTH_MODE === 'oidc' && PORT === 0 && !isSet('PUBLIC_URL')) {
-    problems.push('PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there');
-  }
-  if (faulty.has('AUTH_MODE') || AUTH_MODE === 'oidc') return problems;
-  if (isSet('OIDC_ISSUER')) {
-    problems.push('OIDC_ISSUER is set, but AUTH_MODE is not oidc: nobody would be sent there to sign in');
-  }
-  if (isSet('OIDC_REQUIRED_CLAIM')) {
-    problems.push('OIDC_REQUIRED_CLAIM is set, but AUTH_MODE is not oidc: it would keep nobody out');
-  }
-  return problems;
-}
-
-/** Whether a variable is set, be it to something that can be used or not. */
-function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: VariableName) => boolean {
-  return (name) => values[name] !== undefined || faulty.has(name);
-}
-
-function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
-  const isSet = isSetIn(values, faulty);
-  const { WORKERS, NODE_ENV, AUTH_MODE } = values;
-  const asked = new Map<VariableName, string>();
-  const ask = (names: readonly VariableName[], why: string) => {
-    for (const name of names) if (!isSet(name) && !asked.has(name)) asked.set(name, why);
-  };
-  if (NODE_ENV === 'production') ask(REQUIRED_IN_PRODUCTION, 'in production');
-  if (AUTH_MODE === 'oidc') ask(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc');
-  if (isSet('UPSTREAM_BASE_URL')) ask(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL');
-  if (isSet('UPSTREAM_API_KEYS')) ask(['UPSTREAM_BASE_URL'], 'with UPSTREAM_API_KEYS');
-  if (isSet('BOTS_FILE')) ask(['UPSTREAM_BASE_URL'], 'with BOTS_FILE');
-  // What one instance signs, the others must be able to verify.
-  if (isSet('REDIS_URL')) ask(['SESSION_SECRETS'], 'with REDIS_URL');
-  // Also where `auto` comes to one: what starts on one machine has to start on the next.
-  if (WORKERS !== undefined && WORKERS !== '1') ask(REQUIRED_BY_WORKERS, 'with WORKERS other than 1');
-  return [...asked].map(([name, why]) => `${name} must be set ${why}`);
-}
-
 /** What is known besides the values of the variables. */
 interface Besides extends Pick<BotSettings, 'own'> {
   /** The files that may change while the relay runs. */
@@ -184,7 +128,10 @@ function assemble(values: Values, { own, keyFiles, unused }: Besides) {
     trustProxy: values.TRUST_PROXY ?? false,
     allowedOrigins: values.ALLOWED_ORIGINS ?? [],
     hosts: hostsOf(values),
-    shutdown: { delayMs: values.SHUTDOWN_DELAY_MS, graceMs: values.SHUTDOWN_GRACE_MS },
+    shutdown: {
+      delayMs: values.SHUTDOWN_DELAY_MS ?? (values.NODE_ENV === 'production' ? PRODUCTION_DELAY_MS : 0),
+      graceMs: values.SHUTDOWN_GRACE_MS,
+    },
     upstream: {
       /** `undefined` in demo mode, until the embedded bot service listens. */
       baseUrl: values.UPSTREAM_BASE_URL as Readonly<URL> | undefined,

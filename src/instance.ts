@@ -13,6 +13,10 @@ import { startMetricsServer } from './watch/metrics-server.ts';
 import { redisMetrics } from './watch/redis-metrics.ts';
 import { reloadMetrics } from './watch/reload-metrics.ts';
 import { countSessionOperations } from './watch/session-operations.ts';
+import type { StopSignal } from './worker-channel.ts';
+
+/** How long a worker waits for Redis before it listens, in ms. */
+const REDIS_WAIT_MS = 2_000;
 
 export interface InstanceOptions extends Pick<Parts, 'upstreamUrl' | 'pages'> {
   readonly config: Config;
@@ -33,8 +37,8 @@ export interface Instance {
   reload(): void;
   /** The metrics in Prometheus's text format; nothing if none are kept. */
   metricsText(): Promise<string>;
-  /** Shuts down in order; resolves when all is closed. */
-  close(): Promise<void>;
+  /** Shuts down in order, as the signal asks; resolves when all is closed. */
+  close(signal: StopSignal): Promise<void>;
 }
 
 /** Builds all that the relay is made of, and listens. */
@@ -68,14 +72,16 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
     metrics && worker === undefined
       ? await startMetricsServer({ registry: metrics.registry, port, host }).catch(unheard('METRICS_PORT'))
       : undefined;
+  // Whether a relay is ready, one of its workers says for all: none may listen that would refuse what needs a session.
+  if (worker !== undefined && redis) await redis.ready(REDIS_WAIT_MS);
   const server = await startServer(createApp(parts), { ...config, ...parts }).catch(unheard('PORT'));
   return {
     port: server.port,
     openMessages: parts.open.count,
     reload: bots.reload,
     metricsText: async () => metrics?.registry.metrics() ?? '',
-    async close() {
-      await server.close();
+    async close(signal) {
+      await server.close(signal);
       bots.close();
       parts.sessions.close();
       await parts.streams.close();

@@ -148,7 +148,7 @@ async function run(config: Config, signIn: SignIn, { logger, worker, obey }: Run
   const stopping = shutdown({
     logger,
     says: () => ({ openMessages: started.openMessages() }),
-    close: () => started.close().then(() => botService?.close()),
+    close: (signal) => started.close(signal).then(() => botService?.close()),
     exit: (code) => process.exit(code),
   });
   stopOnSignal(stopping);

@@ -32,6 +32,8 @@ export interface Redis {
   run<T>(commands: (client: RedisClient) => Promise<T>): Promise<T>;
   /** A Lua script that takes one round trip to run, and is sent again when Redis has forgotten it. */
   script(lua: string): RedisScript;
+  /** Resolves once Redis can be used for the first time, or after `withinMs` without it. */
+  ready(withinMs: number): Promise<void>;
   /** Whether Redis answers now; with the deadline of every command. Asked twice at once, it asks Redis once. */
   answers(): Promise<boolean>;
   /**
@@ -89,6 +91,7 @@ export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Re
           }
         });
     },
+    ready: (withinMs) => firstReady(client, withinMs),
     answers() {
       ping ??= run((client) => client.ping())
         .then(
@@ -106,6 +109,17 @@ export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Re
       if (client.isOpen) client.destroy();
     },
   };
+}
+
+function firstReady(client: RedisClient, withinMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    if (client.isReady) return resolve();
+    const late = setTimeout(resolve, withinMs);
+    client.once('ready', () => {
+      clearTimeout(late);
+      resolve();
+    });
+  });
 }
 
 interface Subscription {

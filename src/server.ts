@@ -5,6 +5,7 @@ import { type ConnectionsOptions, serveConnections } from './connections.ts';
 import { Problem } from './errors.ts';
 import type { OpenMessages } from './relay/open-messages.ts';
 import { LAST_WORDS_MS } from './shutdown-times.ts';
+import type { StopSignal } from './worker-channel.ts';
 
 /**
  * Above the idle timeouts of common load balancers, which must be the ones to drop a kept connection: up to the
@@ -49,8 +50,11 @@ export interface ServerOptions extends ConnectionsOptions {
 
 export interface RunningServer {
   readonly port: number;
-  /** Shuts down: not ready, delay, no new connections, grace for open streams. Resolves when all is closed. */
-  close(): Promise<void>;
+  /**
+   * Shuts down: not ready, delay, no new connections, grace for open streams. Resolves when all is closed.
+   * With SIGINT there is no delay: a person at a terminal sends it, and no load balancer waits to be told.
+   */
+  close(signal?: StopSignal): Promise<void>;
 }
 
 /** Listens. @throws the system's error if the address cannot be had */
@@ -69,9 +73,9 @@ export async function startServer(app: Express, options: ServerOptions): Promise
   lifecycle.enter('serving');
   return {
     port: (server.address() as AddressInfo).port,
-    async close() {
+    async close(signal) {
       lifecycle.enter('leaving');
-      await sleep(shutdown.delayMs);
+      if (signal !== 'SIGINT') await sleep(shutdown.delayMs);
       lifecycle.enter('draining');
       const closed = new Promise((resolve) => server.close(resolve));
       connections.closeWhenIdle();

@@ -7,7 +7,10 @@ const MARGIN_MS = 3_000;
 /** What a longer timer than this does is to fire at once, in ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** The longest time in which a process that is well shuts down in order, in ms; one that takes longer hangs. */
+/**
+ * The longest time in which a process that is well shuts down in order, in ms, whatever the signal; one that takes
+ * longer hangs.
+ */
 export function longestShutdownMs({ delayMs, graceMs }: Config['shutdown']): number {
   return Math.min(delayMs + graceMs + LAST_WORDS_MS + MARGIN_MS, MAX_TIMER_MS);
 }

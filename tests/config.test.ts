@@ -72,6 +72,13 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
   ['GUESTS_PER_ADDRESS', 0, 1000000000],
 ];
 
+describe('the delay of a shutdown', () => {
+  test('is 5 seconds in production, and as it is set if it is set', () => {
+    expect(loadConfig(PRODUCTION).shutdown.delayMs).toBe(5_000);
+    expect(loadConfig({ ...PRODUCTION, SHUTDOWN_DELAY_MS: '0' }).shutdown.delayMs).toBe(0);
+  });
+});
+
 describe('what is not set', () => {
   test('has the default of the design', () => {
     const fallbacks = Object.entries(VARIABLES).map(([name, { fallback }]) => [name, fallback]);
@@ -79,7 +86,6 @@ describe('what is not set', () => {
       PORT: '3000',
       WORKERS: '1',
       LOG_LEVEL: 'info',
-      SHUTDOWN_DELAY_MS: '0',
       SHUTDOWN_GRACE_MS: '185000',
       UPSTREAM_RESPONSE_TIMEOUT_MS: '60000',
       MAX_EXECUTION_MS: '180000',

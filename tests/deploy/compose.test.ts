@@ -16,7 +16,8 @@ interface Service {
   readonly environment?: Readonly<Record<string, string>>;
   readonly secrets?: readonly string[];
   readonly volumes?: readonly string[];
-  readonly depends_on?: Readonly<Record<string, { condition: string }>>;
+  readonly depends_on?: Readonly<Record<string, { condition: string; required?: boolean }>>;
+  readonly profiles?: readonly string[];
   readonly healthcheck?: { readonly test: readonly string[] };
   readonly build?: { readonly context: string; readonly dockerfile: string };
   readonly image?: string;
@@ -37,6 +38,18 @@ const relays = services.filter(([name]) => name.startsWith('relay-'));
 const environment = relays[0]?.[1].environment ?? {};
 const nginx = read('deploy/nginx.conf');
 
+/** The environment of a relay as Compose makes it out of the variables `given`. */
+const environmentWith = (given: Readonly<Record<string, string>>) =>
+  Object.fromEntries(
+    Object.entries(environment).map(([name, text]) => [
+      name,
+      text.replace(
+        /\$\{(\w+):-(.*?)\}/g,
+        (_, variable: string, fallback: string) => given[variable] || fallback,
+      ),
+    ]),
+  );
+
 afterAll(() => stopProcesses());
 
 describe('docker-compose.yml', () => {
@@ -49,8 +62,47 @@ describe('docker-compose.yml', () => {
     expect(validate({ services: { relay: { image: 'x', read_onyl: true } } })).toBe(false);
   });
 
-  test('runs nginx, two relays that are the same, Redis and a bot service', () => {
-    expect(services.map(([name]) => name)).toEqual(['nginx', 'relay-1', 'relay-2', 'redis', 'bot']);
+  test.each([
+    { profiles: [], names: ['nginx', 'relay-1', 'relay-2', 'redis'] },
+    { profiles: ['demo'], names: ['nginx', 'relay-1', 'relay-2', 'redis', 'bot'] },
+  ])('has all that its services depend on with profiles $profiles', ({ profiles, names }) => {
+    const enabled = services.filter(
+      ([, { profiles: own }]) => !own || own.some((one) => profiles.includes(one)),
+    );
+    expect(enabled.map(([name]) => name)).toEqual(names);
+    for (const [, { depends_on = {} }] of enabled) {
+      const needed = Object.entries(depends_on).filter(([, { required = true }]) => required);
+      expect(names).toEqual(expect.arrayContaining(needed.map(([name]) => name)));
+    }
+  });
+
+  test('starts the demo with the command that it and the README name, and the real thing without the profile', () => {
+    const command = 'docker compose --profile demo up --build --wait';
+    expect(read('docker-compose.yml')).toContain(command);
+    expect(read('README.md')).toMatch(new RegExp(`^${command}$`, 'm'));
+    expect(environmentWith({})).toMatchObject({ UPSTREAM_BASE_URL: 'http://bot:4000', BOTS: 'demo/*' });
+    const real = { UPSTREAM_BASE_URL: 'https://bots.example.net', BOTS: 'acme/helper' };
+    expect(environmentWith(real)).toMatchObject(real);
+  });
+
+  test('runs the version of Redis that the README names as tested', () => {
+    const [, tested] = /tested with version (\d+);/.exec(read('README.md')) ?? [];
+    expect(compose.services.redis?.image).toMatch(new RegExp(`^redis:${tested}\\.`));
+  });
+
+  test.each(services)('bounds what %s takes of the machine', (_name, service) => {
+    expect(service).toMatchObject({
+      logging: { driver: 'json-file', options: { 'max-size': '10m', 'max-file': '5' } },
+      deploy: { resources: { limits: { memory: expect.stringMatching(/^\d+M$/), pids: 256 } } },
+    });
+  });
+
+  test('serves metrics where only the containers reach them', () => {
+    expect(environment.METRICS_PORT).toBe('9090');
+    expect(relays.flatMap(([, { ports = [] }]) => ports)).toEqual([]);
+  });
+
+  test('runs two relays that are the same', () => {
     const [first, second] = relays.map(
       ([, { networks: _, ...rest }]: [string, Service & { networks?: object }]) => rest,
     );
@@ -74,7 +126,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('sets only variables that the relay knows, and no secret among them (O4)', () => {
+  test('sets only variables that the relay knows, and no secret among them', () => {
     expect(Object.keys(environment).filter((name) => !isVariable(name))).toEqual([]);
     for (const name of ['UPSTREAM_API_KEYS', 'SESSION_SECRETS']) {
       expect(environment).not.toHaveProperty(name);
@@ -83,7 +135,7 @@ describe('docker-compose.yml', () => {
     expect(environment.TRUST_PROXY).toBe('1');
   });
 
-  test('leaves a relay the time that it takes to stop (O1)', () => {
+  test('leaves a relay the time that it takes to stop', () => {
     const { SHUTDOWN_DELAY_MS, SHUTDOWN_GRACE_MS } = environment;
     const needed = longestShutdownMs({
       delayMs: Number(SHUTDOWN_DELAY_MS),
@@ -132,11 +184,9 @@ describe('docker-compose.yml', () => {
       if (build) expect(existsSync(join(folder, build.context, build.dockerfile))).toBe(true);
     }
 
-    const here = Object.entries(environment).map(([name, value]) => [
+    const here = Object.entries(environmentWith({})).map(([name, value]) => [
       name,
-      value
-        .replace('/run/secrets/', join(folder, 'deploy/secrets/'))
-        .replace(/^\$\{PUBLIC_URL:-(.*)\}$/, '$1'),
+      value.replace('/run/secrets/', join(folder, 'deploy/secrets/')),
     ]);
     const check = startProcess({
       args: ['--check-config'],

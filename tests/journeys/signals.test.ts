@@ -117,6 +117,14 @@ describe('a process that is told to stop', () => {
     }
   });
 
+  test('takes no new connections as soon as it gets SIGINT, whatever the delay', async () => {
+    const streaming = await startStreaming(1, { ...GRACE, SHUTDOWN_DELAY_MS: '60000' });
+    await stop(streaming, 'SIGINT');
+    await expect(refused(streaming.port)).resolves.toBe('ECONNREFUSED');
+    streaming.finish();
+    expect(await streaming.relay.exited).toEqual({ code: 0, signal: null });
+  });
+
   test('takes a second signal that comes with the first for the same one (O1)', async () => {
     const streaming = await startStreaming(1, GRACE);
     await stop(streaming, 'SIGINT');

@@ -7,7 +7,8 @@ import { call } from '../support/call.ts';
 import { freePort } from '../support/free-port.ts';
 import { freshFolder, inFrontOf, startProcess } from '../support/process.ts';
 import { dechunk } from '../support/raw-client.ts';
-import { describeWithRedis } from '../support/redis.ts';
+import { describeWithRedis, startRedis } from '../support/redis.ts';
+import { redisWire } from '../support/redis-wire.ts';
 import { argsOf, linesOf, startWorkersRelay, stopWorkersRelays, workerPids } from '../support/workers.ts';
 
 jest.setTimeout(60_000);
@@ -25,6 +26,33 @@ const lives = (pid: number) => {
     return false;
   }
 };
+
+describeWithRedis('workers that start', () => {
+  test('take no connection before they have their Redis, or have waited for it for a while', async () => {
+    const redis = await startRedis();
+    const wire = await redisWire(redis.url);
+    wire.slowDown(150);
+    try {
+      const deployment = await startWorkersRelay({ workers: 2, environment: { REDIS_URL: wire.url } });
+      const order = await deployment.logged(4, ({ msg }) => msg === 'redis ready' || msg === 'listening');
+      for (const number of [1, 2]) {
+        const own = order.filter(({ worker }) => worker === number);
+        expect(own.map(({ msg }) => msg)).toEqual(['redis ready', 'listening']);
+      }
+    } finally {
+      wire.close();
+    }
+  });
+
+  test('listen all the same where Redis stays away', async () => {
+    const environment = { REDIS_URL: `redis://127.0.0.1:${await freePort()}` };
+    const relay = startProcess({
+      folder: freshFolder({ 'users.json': JSON.stringify({ users: [] }) }),
+      environment: { ...inFrontOf('http://127.0.0.1:9'), WORKERS: '2', ...environment },
+    });
+    expect((await call(await relay.listening(), '/readyz')).status).toBe(503);
+  });
+});
 
 describeWithRedis('workers that are told to stop', () => {
   test('are not ready at once, let streams finish, and the process exits 0', async () => {
@@ -56,8 +84,9 @@ describeWithRedis('workers that are told to stop', () => {
     expect(relay.stderr()).toBe('');
   });
 
-  test('end streams truthfully at the end of the grace', async () => {
-    const deployment = await startWorkersRelay({ workers: 2, environment: { SHUTDOWN_GRACE_MS: '100' } });
+  test('end streams truthfully at the end of the grace, which SIGINT begins without the delay', async () => {
+    const environment = { SHUTDOWN_GRACE_MS: '100', SHUTDOWN_DELAY_MS: '60000' };
+    const deployment = await startWorkersRelay({ workers: 2, environment });
     const streams = await deployment.streamAtEach(2, await deployment.signIn());
     deployment.relay.signal('SIGINT');
     expect(await deployment.relay.exited).toEqual({ code: 0, signal: null });

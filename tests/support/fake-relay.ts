@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 
-/** A request as it came out of nginx. */
+/** A request as it came out of the load balancer. */
 export interface Seen {
   readonly method: string;
   readonly url: string;
@@ -10,7 +10,7 @@ export interface Seen {
   readonly body: Buffer;
 }
 
-/** Stands where a relay would stand, and sees what nginx sends there. */
+/** Stands where a relay would stand, and sees what the load balancer sends there. */
 export interface FakeRelay {
   /** Every request but those for `/readyz`. */
   readonly seen: Seen[];
@@ -34,7 +34,10 @@ export async function startFakeRelay(port: number, reply: Reply): Promise<FakeRe
       return;
     }
     const { method = '', url = '', headers } = req;
-    const request = { method, url, headers, body: await buffer(req) };
+    const body = await buffer(req).catch(() => undefined);
+    // What never came whole cannot run.
+    if (!body) return;
+    const request = { method, url, headers, body };
     seen.push(request);
     reply(res, request);
   });

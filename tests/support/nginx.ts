@@ -95,15 +95,15 @@ export async function stopNginx(): Promise<void> {
 }
 
 /** `text` with each of the names replaced wherever it stands, in one go. */
-function renamed(text: string, names: Readonly<Record<string, string>>): string {
+export function renamed(text: string, names: Readonly<Record<string, string>>): string {
   const missing = Object.keys(names).filter((name) => !text.includes(name));
-  if (missing.length > 0) throw new Error(`deploy/nginx.conf does not name ${missing.join(', ')}`);
+  if (missing.length > 0) throw new Error(`the configuration does not name ${missing.join(', ')}`);
   const any = new RegExp(Object.keys(names).join('|'), 'g');
   return text.replace(any, (name) => names[name] as string);
 }
 
-/** A certificate for `localhost` that is its own authority. */
-function makeCertificate(folder: string): void {
+/** Makes `tls_certificate`, for `localhost` and its own authority, and `tls_key` in the folder. */
+export function makeCertificate(folder: string): void {
   const words =
     'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost';
   const files = ['-keyout', join(folder, 'tls_key'), '-out', join(folder, 'tls_certificate')];

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Browser, openBrowser } from './browser.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freePort } from './free-port.ts';
-import { type Nginx, startNginx, stopNginx } from './nginx.ts';
+import { type LoadBalancer, stopLoadBalancers } from './load-balancers.ts';
+import { startNginx, stopNginx } from './nginx.ts';
 import { freshFolder, type RelayProcess, startProcess, stopProcesses } from './process.ts';
 import { startRedis, stopRedis } from './redis-server.ts';
 import { CANARY, USER } from './relay.ts';
@@ -11,20 +13,31 @@ export type Index = 0 | 1;
 
 /** What `docker-compose.yml` runs, as processes of this machine. */
 export interface Topology {
-  readonly nginx: Nginx;
   /** All the relays that were ever started; the last one of each index is the one that runs. */
   readonly started: { readonly index: Index; readonly relay: RelayProcess }[];
   running(index: Index): RelayProcess;
   /** Tells a relay to stop, waits until it has, and starts another one in its place. */
   restart(index: Index): Promise<void>;
-  /** A connection to nginx on which a user has signed in. */
+  /** A connection to the load balancer on which a user has signed in. */
   signIn(): Promise<Browser>;
 }
 
 const browsers: Browser[] = [];
 
-/** Starts nginx, two relays, Redis and the demo's bot service, with their secrets in files. */
-export async function startTopology(environment: Readonly<Record<string, string>>): Promise<Topology> {
+export interface TopologyOptions {
+  /** Starts the load balancer in front of the relays at these ports; nginx if not given. */
+  readonly startFront?: (
+    ports: readonly [number, number],
+  ) => Promise<Pick<LoadBalancer, 'origin' | 'certificate'>>;
+  /** The bot service; the demo's if not given. */
+  readonly upstreamUrl?: string;
+}
+
+/** Starts a load balancer, two relays, Redis and a bot service, with their secrets in files. */
+export async function startTopology(
+  environment: Readonly<Record<string, string>>,
+  { startFront = startNginx, upstreamUrl }: TopologyOptions = {},
+): Promise<Topology> {
   const redis = await startRedis();
   const users = { users: [{ name: USER.name, hash: await cheapHash(USER.password) }] };
   const folder = freshFolder({
@@ -33,13 +46,9 @@ export async function startTopology(environment: Readonly<Record<string, string>
     redis_url: redis.url,
     'users.json': JSON.stringify(users),
   });
-  const bot = startProcess({
-    folder,
-    args: ['demo-bot', '--keys-file', 'bot_api_keys', '--port', '0', '--rate-limit', '10000'],
-  });
-  const botPort = await bot.listening();
+  const botUrl = upstreamUrl ?? (await startDemoBot(folder));
   const ports = [await freePort(), await freePort()] as const;
-  const nginx = await startNginx(ports);
+  const front = await startFront(ports);
   const started: Topology['started'] = [];
   async function start(index: Index) {
     const relay = startProcess({
@@ -48,9 +57,9 @@ export async function startTopology(environment: Readonly<Record<string, string>
         NODE_ENV: 'production',
         HOST: '127.0.0.1',
         PORT: String(ports[index]),
-        PUBLIC_URL: nginx.origin,
+        PUBLIC_URL: front.origin,
         TRUST_PROXY: '1',
-        UPSTREAM_BASE_URL: `http://127.0.0.1:${botPort}`,
+        UPSTREAM_BASE_URL: botUrl,
         UPSTREAM_API_KEYS_FILE: 'bot_api_keys',
         BOTS: 'demo/*',
         SESSION_SECRETS_FILE: 'session_secrets',
@@ -63,9 +72,16 @@ export async function startTopology(environment: Readonly<Record<string, string>
     await relay.waitFor(/"msg":"redis ready"/);
   }
   await Promise.all([start(0), start(1)]);
+  const open = () => {
+    const browser = openBrowser(front.origin, front.certificate);
+    browsers.push(browser);
+    return browser;
+  };
+  // A load balancer that has found no relay takes a moment to find the first.
+  const probe = open();
+  while ((await probe.send('/readyz')).status !== 200) await sleep(50);
   const running = (index: Index) => started.findLast((one) => one.index === index)?.relay as RelayProcess;
   return {
-    nginx,
     started,
     running,
     async restart(index) {
@@ -74,8 +90,7 @@ export async function startTopology(environment: Readonly<Record<string, string>
       await start(index);
     },
     async signIn() {
-      const browser = openBrowser(nginx.origin, nginx.certificate);
-      browsers.push(browser);
+      const browser = open();
       const { status } = await browser.send('/auth/login', {
         body: JSON.stringify({ username: USER.name, password: USER.password }),
       });
@@ -85,10 +100,16 @@ export async function startTopology(environment: Readonly<Record<string, string>
   };
 }
 
+async function startDemoBot(folder: string): Promise<string> {
+  const args = ['demo-bot', '--keys-file', 'bot_api_keys', '--port', '0', '--rate-limit', '10000'];
+  return `http://127.0.0.1:${await startProcess({ folder, args }).listening()}`;
+}
+
 /** Ends all that was started, and scans what the processes printed; for `afterEach`. */
 export async function stopTopology(): Promise<void> {
   for (const browser of browsers.splice(0)) browser.close();
   await stopNginx();
+  await stopLoadBalancers();
   stopRedis();
   await stopProcesses();
 }
