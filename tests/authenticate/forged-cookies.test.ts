@@ -48,7 +48,10 @@ const forged: [string, (good: string) => string][] = [
 ];
 
 /** Every byte with which a name can come that is none of ours; browsers keep a name as it is but for spaces and tabs. */
-const notInNames = [...'()<>@,:\\"/[]?={}\t', ...Array.from({ length: 128 }, (_, n) => String.fromCharCode(128 + n))];
+const notInNames = [
+  ...'()<>@,:\\"/[]?={}\t',
+  ...Array.from({ length: 128 }, (_, n) => String.fromCharCode(128 + n)),
+];
 
 describe.each(['http', 'https'])('over %s, the session of a user', (protocol) => {
   let own: TestRelay;
