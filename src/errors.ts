@@ -29,6 +29,7 @@ export const PROBLEMS = {
   upstream_bad_response: { status: 502, title: 'The bot service answered with something else than a stream' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
   identity_provider_unavailable: { status: 503, title: 'Nobody can sign in right now' },
+  busy: { status: 503, title: 'Too many people sign in at this moment' },
   draining: { status: 503, title: 'The relay is shutting down' },
   upstream_timeout: { status: 504, title: 'The bot service did not answer in time' },
 
