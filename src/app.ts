@@ -1,5 +1,6 @@
 import express, { type Express, type RequestHandler } from 'express';
 import { accessLog } from './arrive/access-log.ts';
+import { inTurns } from './arrive/in-turns.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
 import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
 import { requestId } from './arrive/request-id.ts';
@@ -86,6 +87,7 @@ export function createApp(parts: Parts): Express {
   app.disable('x-powered-by').disable('etag');
 
   // Arrive
+  app.use(inTurns());
   app.use(requestId());
   app.use(accessLog(logger));
   if (metrics) app.use(requestMetrics(metrics));

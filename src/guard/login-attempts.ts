@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import type { Request, RequestHandler, Response } from 'express';
 import { Problem } from '../errors.ts';
 import type { Attempt, AttemptCounts } from './attempts.ts';
@@ -6,12 +7,14 @@ import { fewAtOnce } from './few-at-once.ts';
 import type { RequestLimit } from './request-limits.ts';
 
 /**
- * How many passwords are checked at once. Each keeps one of the runtime's four threads busy for a fifth of a second,
- * and the names of new connections to the bot service are looked up on the same threads.
+ * How many passwords are checked at once. Each keeps a core busy for a fifth of a second, and one core is left for the
+ * streams; and each keeps one of the runtime's four threads, on which the names of new connections to the bot service
+ * are looked up and files are read.
  */
-const CHECKED_AT_ONCE = 2;
-/** How many sign-ins wait or are checked: what is done in about `RETRY_AFTER_SECONDS`. */
+const CHECKED_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1));
+/** How many sign-ins wait or are checked. */
 const MAX_SIGN_INS = 100;
+/** In about this time half of them are done. */
 const RETRY_AFTER_SECONDS = 10;
 /** Long enough for a machine that has more to do; shorter than load balancers wait for an answer. */
 const MAX_WAIT_MS = 30_000;
@@ -27,6 +30,7 @@ export interface LoginAttemptsOptions {
   readonly accountOf: (req: Request, res: Response) => string;
   /** How long a sign-in may wait for its turn. */
   readonly maxWaitMs?: number;
+  readonly checkedAtOnce?: number;
 }
 
 /** Sign-ins with a password. */
@@ -57,7 +61,7 @@ export function loginAttempts(
   options: LoginAttemptsOptions,
 ): LoginAttempts {
   const { maxFailures, maxFailuresPerAddress, windowMs, addressOf, accountOf } = options;
-  const { maxWaitMs = MAX_WAIT_MS } = options;
+  const { maxWaitMs = MAX_WAIT_MS, checkedAtOnce = CHECKED_AT_ONCE } = options;
   const common = { windowMs, detail: 'Too many failed sign-ins; wait and try again.' };
   const byAddress = {
     ...common,
@@ -68,7 +72,7 @@ export function loginAttempts(
   const byAccount = { ...common, name: 'login-account', maxFailures, keyOf: accountOf };
   // The address first: it bounds how many account names one client can make this remember.
   const limits = [byAddress, byAccount].map((one) => failureLimit(limit, counts, one));
-  const inTurn = fewAtOnce(CHECKED_AT_ONCE);
+  const inTurn = fewAtOnce(checkedAtOnce);
   let signIns = 0;
   const refuseIfFull = () => {
     if (signIns >= MAX_SIGN_INS) throw busy();

@@ -49,7 +49,7 @@ beforeEach(async () => {
     app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false, realm: 'password' }));
     const limit = requestLimits(memoryCounts, createLogger('silent'));
     const many = { maxFailures: 100, maxFailuresPerAddress: 100, windowMs: 60_000 };
-    const keys = { addressOf: clientAddress, accountOf };
+    const keys = { checkedAtOnce: 2, addressOf: clientAddress, accountOf };
     const { attempt } = loginAttempts(limit, memoryAttempts, { ...many, ...keys });
     app.post('/login', login(users, { idleMs: 60_000, absoluteMs: 60_000 }, attempt));
   });

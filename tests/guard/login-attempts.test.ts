@@ -39,7 +39,7 @@ interface StartOptions {
 async function open({ counts, windowMs = WINDOW_MS, ...more }: StartOptions): Promise<TestStage> {
   const limit = requestLimits(memoryCounts, createLogger('silent'));
   const accountOf = (req: Request) => String(req.headers['x-account']);
-  const limits = { maxFailures: 10, maxFailuresPerAddress: 30, windowMs, ...more };
+  const limits = { checkedAtOnce: 2, maxFailures: 10, maxFailuresPerAddress: 30, windowMs, ...more };
   const { refuse, attempt } = loginAttempts(limit, counts, {
     ...limits,
     addressOf: clientAddress,

@@ -1,18 +1,10 @@
 import { connect, type Socket } from 'node:net';
 
 /**
- * A program of its own: opens `count` connections to the relay at `port`, sends one sign-in on each of them at the
- * same moment, and prints how many answers had which status.
+ * A program of its own: `count` clients connect to the relay at `port` at the same moment and sign in, each on a
+ * connection of its own; then it prints how many answers had which status.
  */
 const [port, count] = process.argv.slice(2).map(Number) as [number, number];
-const OPEN_AT_ONCE = 200;
-
-function open(): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ port, host: '127.0.0.1' }, () => resolve(socket));
-    socket.once('error', reject);
-  });
-}
 
 function signIn(socket: Socket, number: number): Promise<string> {
   const body = JSON.stringify({ username: `user${number}`, password: 'not the password' });
@@ -35,12 +27,9 @@ function signIn(socket: Socket, number: number): Promise<string> {
   });
 }
 
-const sockets: Socket[] = [];
-while (sockets.length < count) {
-  const missing = Math.min(OPEN_AT_ONCE, count - sockets.length);
-  sockets.push(...(await Promise.all(Array.from({ length: missing }, open))));
-}
-const statuses = await Promise.all(sockets.map(signIn));
+const statuses = await Promise.all(
+  Array.from({ length: count }, (_, number) => signIn(connect({ port, host: '127.0.0.1' }), number)),
+);
 const counts: Record<string, number> = {};
 for (const status of statuses) counts[status] = (counts[status] ?? 0) + 1;
 process.stdout.write(JSON.stringify(counts));
