@@ -1,5 +1,6 @@
 import express, { type Express, type RequestHandler } from 'express';
 import { accessLog } from './arrive/access-log.ts';
+import { inTurns } from './arrive/in-turns.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
 import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
 import { requestId } from './arrive/request-id.ts';
@@ -8,7 +9,6 @@ import { securityHeaders } from './arrive/security-headers.ts';
 import { attachSession, readSession, sessionCookie } from './authenticate/attach-session.ts';
 import { guest, newGuestOf } from './authenticate/guest.ts';
 import type { IdentityProvider } from './authenticate/identity-provider.ts';
-import { loginAttempts } from './authenticate/login-attempts.ts';
 import { LOGOUT_TOKEN_LIFE_MS } from './authenticate/logout-token.ts';
 import { backchannelLogout, endSignIn, farewell, startSignIn } from './authenticate/oidc-routes.ts';
 import { accountOf, login } from './authenticate/password-login.ts';
@@ -30,6 +30,7 @@ import { endpointBudget, mayLeave, noteSent, oneMoreSlot, waitAgain } from './gu
 import { formBody } from './guard/form-body.ts';
 import { jsonBody } from './guard/json-body.ts';
 import { knownHost } from './guard/known-host.ts';
+import { loginAttempts } from './guard/login-attempts.ts';
 import { onceOnly } from './guard/once-only.ts';
 import { type RequestLimit, requestLimits } from './guard/request-limits.ts';
 import { sameOrigin } from './guard/same-origin.ts';
@@ -88,6 +89,7 @@ export function createApp(parts: Parts): Express {
   app.disable('x-powered-by').disable('etag');
 
   // Arrive
+  app.use(inTurns());
   app.use(requestId());
   app.use(accessLog(logger));
   if (metrics) app.use(requestMetrics(metrics));
@@ -161,11 +163,12 @@ function authenticate(app: Express, parts: Parts, shared: SharedBySignIn): void 
 type SignInParts = Parts & SharedBySignIn;
 
 function signInByPassword(app: Express, auth: string, parts: SignInParts & { users: Users }): void {
-  const { byAddress, origin, session, limit, users, config } = parts;
+  const { byAddress, origin, session, limit, users, config, attempts: counts } = parts;
   const body = jsonBody({ maxBytes: MAX_LOGIN_BYTES, timeoutMs: BODY_TIMEOUT_MS });
-  const attempts = loginAttempts(limit, { ...config.login, addressOf: clientAddress, accountOf });
+  const options = { ...config.login, addressOf: clientAddress, accountOf };
+  const { refuse, attempt } = loginAttempts(limit, counts, options);
   route(app, `${auth}/login`, {
-    post: [byAddress, origin, body, ...attempts, session, login(users, config.session)],
+    post: [byAddress, origin, body, ...refuse, session, login(users, config.session, attempt)],
   });
 }
 

@@ -192,6 +192,7 @@ export const VARIABLES = {
   CLIENT_LIMIT_PER_SESSION: variable(whole(0, 1_000_000_000), '300'),
   CLIENT_WINDOW_MS: variable(milliseconds(1, 86_400_000), '60000'),
   LOGIN_MAX_FAILURES: variable(whole(1, 1_000_000), '10'),
+  LOGIN_MAX_FAILURES_PER_ADDRESS: variable(whole(1, 1_000_000), '100'),
   LOGIN_WINDOW_MS: variable(milliseconds(1, 86_400_000), '600000'),
   SESSION_SECRETS: secretVariable<Secret[]>(listOf(sessionSecret, /[,\n]/)),
   SESSION_IDLE_MINUTES: variable(whole(1, 525_600), '30'),

@@ -160,7 +160,11 @@ function assemble(values: Values, { own, keyFiles, unused }: Besides) {
       perSession: values.CLIENT_LIMIT_PER_SESSION,
       windowMs: values.CLIENT_WINDOW_MS,
     },
-    login: { maxFailures: values.LOGIN_MAX_FAILURES, windowMs: values.LOGIN_WINDOW_MS },
+    login: {
+      maxFailures: values.LOGIN_MAX_FAILURES,
+      maxFailuresPerAddress: values.LOGIN_MAX_FAILURES_PER_ADDRESS,
+      windowMs: values.LOGIN_WINDOW_MS,
+    },
     session: {
       secrets: (values.SESSION_SECRETS ?? [
         secret(randomBytes(48).toString('base64url')),

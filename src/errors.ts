@@ -31,6 +31,7 @@ export const PROBLEMS = {
   answer_lost: { status: 502, title: 'The bot may have run, but its answer is lost' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
   identity_provider_unavailable: { status: 503, title: 'Nobody can sign in right now' },
+  busy: { status: 503, title: 'Too many people sign in at this moment' },
   draining: { status: 503, title: 'The relay is shutting down' },
   upstream_timeout: { status: 504, title: 'The bot service did not answer in time' },
 

@@ -1,9 +1,12 @@
 import { MemorySessionStore } from './authenticate/memory-session-store.ts';
 import { redisSessionStore } from './authenticate/redis-session-store.ts';
 import type { SessionStore } from './authenticate/session-store.ts';
+import type { AttemptCounts } from './guard/attempts.ts';
 import { type EndpointBudgets, type Rate, spaced } from './guard/budgets.ts';
+import { memoryAttempts } from './guard/memory-attempts.ts';
 import { memoryBudgets } from './guard/memory-budgets.ts';
 import { memoryStreamLeases } from './guard/memory-stream-leases.ts';
+import { redisAttempts } from './guard/redis-attempts.ts';
 import { redisBudgets } from './guard/redis-budgets.ts';
 import { redisCounts } from './guard/redis-counts.ts';
 import { redisStreamLeases } from './guard/redis-stream-leases.ts';
@@ -17,8 +20,10 @@ export interface Stores {
   readonly sessions: SessionStore;
   readonly budgets: EndpointBudgets;
   readonly streams: StreamLeases;
-  /** Where requests and failed sign-ins are counted. */
+  /** Where requests are counted. */
   readonly counts: Counts;
+  /** Where sign-ins with a password are counted. */
+  readonly attempts: AttemptCounts;
 }
 
 export interface StoresOptions {
@@ -38,11 +43,13 @@ export function openStores({ redis, logger, rate, maxStreamsPerSession }: Stores
         budgets: redisBudgets(redis, spaced(rate)),
         streams: redisStreamLeases(redis, maxStreamsPerSession),
         counts: redisCounts(redis),
+        attempts: redisAttempts(redis),
       }
     : {
         sessions: new MemorySessionStore(),
         budgets: memoryBudgets(spaced(rate)),
         streams: memoryStreamLeases(maxStreamsPerSession),
         counts: memoryCounts,
+        attempts: memoryAttempts,
       };
 }

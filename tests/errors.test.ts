@@ -33,6 +33,7 @@ const CONTRACT: Record<ProblemCode, number> = {
   answer_lost: 502,
   session_store_unavailable: 503,
   identity_provider_unavailable: 503,
+  busy: 503,
   draining: 503,
   upstream_timeout: 504,
   upstream_stream_broken: 502,

@@ -2,6 +2,7 @@ import type { Request, RequestHandler, Response } from 'express';
 import session, { type Store } from 'express-session';
 import { Problem } from '../errors.ts';
 import type { Secret } from '../secret.ts';
+import { requestCookies } from './request-cookies.ts';
 
 /** Longer than any cookie of ours: an id of 32 characters, its signature of 43, and the encoding of both. */
 const MAX_COOKIE_LENGTH = 256;
@@ -36,13 +37,13 @@ export function attachSession(options: SessionCookieOptions): RequestHandler {
   const attach = expressSession(options);
   return function attachSession(req, res, next) {
     const { cookie } = req.headers;
-    if (!hasOneCookie(cookie, name)) delete req.headers.cookie;
+    req.headers.cookie = onlyCookie(cookie, name);
     // express-session sets a Secure cookie only on what it takes for https. Whether it is, PUBLIC_URL says,
     // and no header of a proxy that may be missing or forged.
     if (options.https) Object.defineProperty(req, 'secure', { value: true });
     attach(req, res, (error?: unknown) => {
       // Others of the browser's cookies are for the stages behind.
-      if (cookie !== undefined) req.headers.cookie = cookie;
+      req.headers.cookie = cookie;
       if (error === undefined) return next();
       next(storeUnavailable(error));
     });
@@ -61,7 +62,7 @@ export function readSession(options: SessionCookieOptions): RequestHandler {
   const read = expressSession(options);
   return async function readSession(req, _res, next) {
     const { headers, url, originalUrl } = req;
-    const cookie = hasOneCookie(headers.cookie, name) ? headers.cookie : undefined;
+    const cookie = onlyCookie(headers.cookie, name);
     const request = { headers: { cookie }, url, originalUrl } as Request;
     const response = { end() {}, write() {}, writeHead() {} } as unknown as Response;
     const error = await new Promise<unknown>((resolve) => read(request, response, resolve));
@@ -94,12 +95,12 @@ export function storeUnavailable(cause: unknown): Problem {
   });
 }
 
-function hasOneCookie(header: string | undefined, name: string): boolean {
-  if (header === undefined) return false;
-  const ours = header
-    .split(';')
-    .map((part) => part.trim())
-    // The parser of express-session takes white space before the `=` for no part of the name; so does this.
-    .filter((part) => part.split('=', 1)[0]?.trim() === name);
-  return ours.length === 1 && (ours[0] as string).length <= MAX_COOKIE_LENGTH;
+/**
+ * The header with the one cookie called `name` alone: express-session's own parser takes off what surrounds a name,
+ * and would take the first of two.
+ */
+function onlyCookie(header: string | undefined, name: string): string | undefined {
+  const [ours, another] = requestCookies(header).filter((cookie) => cookie.name === name);
+  const text = ours && `${name}=${ours.value}`;
+  return another === undefined && text && text.length <= MAX_COOKIE_LENGTH ? text : undefined;
 }

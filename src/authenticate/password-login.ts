@@ -1,8 +1,8 @@
 import type { Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
 import { Problem } from '../errors.ts';
+import type { PasswordAttempt } from '../guard/login-attempts.ts';
 import { beginSession, sendSession } from './begin-session.ts';
-import { fewAtOnce } from './few-at-once.ts';
 import { letGoOfSession } from './require-session.ts';
 import type { SessionLimits } from './session-data.ts';
 import type { Users } from './users.ts';
@@ -15,23 +15,16 @@ export function accountOf(_req: Request, res: Response): string {
 }
 
 /**
- * How many passwords are verified at once. Each keeps one of the runtime's four threads busy for a fifth of a second,
- * and the names of new connections to the bot service are looked up on the same threads.
+ * `POST /auth/login`: a session with a new id; the id that came with the request is dead from then on. `attempt`
+ * checks the password when its turn comes.
+ * @throws Problem `invalid_credentials` or `session_store_unavailable`, or what `attempt` throws
  */
-const VERIFIED_AT_ONCE = 2;
-
-/**
- * `POST /auth/login`: a session with a new id; the id that came with the request is dead from then on. A client that
- * leaves while others are verified costs nothing more.
- * @throws Problem `invalid_credentials` or `session_store_unavailable`
- */
-export function login(users: Users, limits: SessionLimits): RequestHandler {
-  const inTurn = fewAtOnce(VERIFIED_AT_ONCE);
+export function login(users: Users, limits: SessionLimits, attempt: PasswordAttempt): RequestHandler {
   return async function login(req, res) {
-    const given = credentials.safeParse(bodyOf(res));
-    const user = await inTurn(async () => {
-      if (res.closed || !given.success) return undefined;
-      return users.verify(given.data.username, given.data.password);
+    const given = credentials.safeParse(bodyOf(res)).data;
+    const check = async () => given && users.verify(given.username, given.password);
+    const user = await attempt(req, res, check).catch((error: unknown) => {
+      if (!res.closed) throw error;
     });
     if (res.closed) return letGoOfSession(req);
     if (!user) throw new Problem('invalid_credentials', 'The user name or the password is wrong.');

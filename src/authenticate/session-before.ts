@@ -1,8 +1,10 @@
 import type { CookieOptions, Request, Response } from 'express';
+import { requestCookies } from './request-cookies.ts';
 import { sessionKey } from './session-key.ts';
 import type { SessionStore } from './session-store.ts';
 
 const NAME = 'bot_relay_before';
+const KEY = /^[\w-]{43}$/;
 
 export interface SessionBeforeOptions {
   readonly sessions: Pick<SessionStore, 'remove'>;
@@ -33,11 +35,11 @@ export function sessionBefore({
   absoluteMs,
 }: SessionBeforeOptions): SessionBefore {
   const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: callbackPath, secure: https };
-  const cookie = new RegExp(`(?:^|;)\\s*${NAME}=([\\w-]{43})(?:;|$)`);
   return {
     async end(req) {
-      const key = cookie.exec(req.headers.cookie ?? '')?.[1];
-      if (key !== undefined) await sessions.remove(key);
+      const cookies = requestCookies(req.headers.cookie);
+      const before = cookies.find(({ name, value }) => name === NAME && KEY.test(value));
+      if (before) await sessions.remove(before.value);
     },
     remember(req, res) {
       res.cookie(NAME, sessionKey(req.sessionID), { ...flags, maxAge: absoluteMs });

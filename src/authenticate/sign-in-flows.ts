@@ -4,6 +4,7 @@ import { EncryptJWT, jwtDecrypt } from 'jose';
 import { randomNonce, randomPKCECodeVerifier, randomState } from 'openid-client';
 import { z } from 'zod';
 import type { Secret } from '../secret.ts';
+import { requestCookies } from './request-cookies.ts';
 
 /** How long a user may take at the identity provider, in seconds. */
 const MAX_SECONDS = 600;
@@ -59,9 +60,11 @@ export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): Sign
   const keys = secrets.map((secret) => keyOf(secret, realm)) as [Uint8Array, ...Uint8Array[]];
   const prefix = (https ? '__Host-' : '') + SIGN_IN_COOKIE;
   const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: '/', secure: https };
-  const cookies = new RegExp(`(?:^|;)\\s*${prefix}([\\w-]{43})=([\\w.-]+)`, 'g');
   const underWay = (req: Request) =>
-    [...(req.headers.cookie ?? '').matchAll(cookies)].map(([, state = '', text = '']) => ({ state, text }));
+    requestCookies(req.headers.cookie)
+      .filter(({ name, value }) => name.startsWith(prefix) && /^[\w.-]+$/.test(value))
+      .map(({ name, value }) => ({ state: name.slice(prefix.length), text: value }))
+      .filter(({ state }) => /^[\w-]{43}$/.test(state));
 
   return {
     begin: (returnTo) => ({

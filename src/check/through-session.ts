@@ -59,6 +59,8 @@ function adviceOn(answer: Answer, { path, json }: ThroughCall): string {
       return json
         ? 'Too many sign-ins have failed: wait, or set TRUST_PROXY if all clients count as one.'
         : 'Too many guests came from here (GUESTS_PER_ADDRESS): wait, or set TRUST_PROXY if all clients count as one.';
+    case 'busy':
+      return 'Too many people sign in at this moment: try again, and start more instances if it stays.';
     case 'cross_site_request':
       return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';
     case 'not_found':

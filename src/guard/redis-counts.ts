@@ -20,7 +20,6 @@ type Reply = Awaited<ReturnType<SendCommandFn>>;
  */
 function commandsOver(redis: Redis): SendCommandFn {
   const scripts = new Map<string, RedisScript>();
-  const takeBack = redis.script(TAKE_BACK);
   return async (command, ...args) => {
     const [first = '', second = '', ...rest] = args;
     if (command === 'SCRIPT') {
@@ -30,14 +29,6 @@ function commandsOver(redis: Redis): SendCommandFn {
     }
     const script = command === 'EVALSHA' && scripts.get(first);
     if (script) return (await script(rest.slice(0, Number(second)), rest.slice(Number(second)))) as Reply;
-    // One that cannot be taken back counts until its window is over.
-    if (command === 'DECR') return (await takeBack([first], []).catch(() => 0)) as Reply;
     return redis.run((client) => client.sendCommand([command, ...args])) as Promise<Reply>;
   };
 }
-
-/** A count whose window is over, or that Redis has lost, must not come back as one that never ends. */
-const TAKE_BACK = `
-if tonumber(redis.call('GET', KEYS[1]) or '0') > 0 then return redis.call('DECR', KEYS[1]) end
-return 0
-`;

@@ -25,11 +25,8 @@ export interface RequestLimitOptions {
   readonly keyOf: (req: Request, res: Response) => string | undefined;
   /** What a client is told that is refused. */
   readonly detail: string;
-  /**
-   * Whether a request counts that was answered so. It counts while it is under way, and not if its client leaves
-   * before the answer. Without this, every request counts.
-   */
-  readonly countsIf?: (res: Response) => boolean;
+  /** Where it is counted, if not where the others are. */
+  readonly store?: Store;
 }
 
 /** Makes a stage that refuses requests over a limit. */
@@ -40,24 +37,25 @@ export type RequestLimit = (options: RequestLimitOptions) => RequestHandler;
  * @throws Problem `too_many_attempts` from a stage, or what `counts` throws: nobody is let through uncounted
  */
 export function requestLimits(counts: Counts, logger: Logger): RequestLimit {
-  return function requestLimit({ name, limit, windowMs, keyOf, detail, countsIf }) {
+  return function requestLimit({ name, limit, windowMs, keyOf, detail, store = counts(name) }) {
     return rateLimit({
       windowMs,
       limit,
-      store: counts(name),
+      store,
       logger,
       skip: (req, res) => keyOf(req, res) === undefined,
       keyGenerator: (req, res) => keyPart(keyOf(req, res) ?? ''),
-      // The library takes back requests that failed, for whatever reason, only under this name.
-      ...(countsIf && { skipFailedRequests: true, requestWasSuccessful: (_req, res) => countsIf(res) }),
       standardHeaders: false,
       legacyHeaders: false,
       handler(req, _res, next) {
         const { resetTime } = (req as AugmentedRequest).rateLimit as RateLimitInfo;
-        const waitMs = resetTime ? resetTime.getTime() - Date.now() : windowMs;
-        const retryAfter = Math.max(1, Math.ceil(waitMs / 1000));
-        next(new Problem('too_many_attempts', detail, { retryAfter }));
+        next(tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs));
       },
     });
   };
+}
+
+/** The refusal of whoever is over a limit until `waitMs` have passed. */
+export function tooManyAttempts(detail: string, waitMs: number): Problem {
+  return new Problem('too_many_attempts', detail, { retryAfter: Math.max(1, Math.ceil(waitMs / 1000)) });
 }

@@ -32,7 +32,8 @@ export function waitingLines(): WaitingLines {
   };
 }
 
-function turn(line: (() => void)[], signal: AbortSignal): Promise<void> {
+/** Waits at the end of `line` until it is called from there. Rejects with the signal's reason if that aborts before. */
+export function turn(line: (() => void)[], signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const giveUp = () => {
       line.splice(line.indexOf(come), 1);

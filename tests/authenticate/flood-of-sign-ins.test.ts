@@ -1,8 +1,13 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { attachSession } from '../../src/authenticate/attach-session.ts';
 import { MemorySessionStore } from '../../src/authenticate/memory-session-store.ts';
-import { login } from '../../src/authenticate/password-login.ts';
+import { accountOf, login } from '../../src/authenticate/password-login.ts';
+import { clientAddress } from '../../src/guard/client-address.ts';
 import { jsonBody } from '../../src/guard/json-body.ts';
+import { loginAttempts } from '../../src/guard/login-attempts.ts';
+import { memoryAttempts } from '../../src/guard/memory-attempts.ts';
+import { memoryCounts, requestLimits } from '../../src/guard/request-limits.ts';
+import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
 import { until } from '../support/pair.ts';
@@ -42,7 +47,11 @@ beforeEach(async () => {
     });
     app.use(jsonBody({ maxBytes: 4096, timeoutMs: 1000 }));
     app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false, realm: 'password' }));
-    app.post('/login', login(users, { idleMs: 60_000, absoluteMs: 60_000 }));
+    const limit = requestLimits(memoryCounts, createLogger('silent'));
+    const many = { maxFailures: 100, maxFailuresPerAddress: 100, windowMs: 60_000 };
+    const keys = { checkedAtOnce: 2, addressOf: clientAddress, accountOf };
+    const { attempt } = loginAttempts(limit, memoryAttempts, { ...many, ...keys });
+    app.post('/login', login(users, { idleMs: 60_000, absoluteMs: 60_000 }, attempt));
   });
 });
 afterEach(async () => {

@@ -37,12 +37,41 @@ const forged: [string, (good: string) => string][] = [
   ['that is too long, although well signed', () => signedCookie('y'.repeat(256))],
   ['that came twice', (good) => `${good}; ${good}`],
   ['that came twice, the bad one first', (good) => `${NAME}=bad; ${good}`],
-  ['that came twice, with a space in one name', (good) => `${good.replace('=', ' =')}; ${NAME}=bad`],
-  ['that came twice, with a tab in one name', (good) => `${good.replace('=', '\t=')}; ${NAME}=bad`],
+  ['whose name ends with a space', (good) => good.replace('=', ' =')],
+  ['whose name ends with a tab', (good) => good.replace('=', '\t=')],
+  ['whose name begins with a tab', (good) => `a=b;\t${good}`],
+  ['whose name begins with the byte 0xA0', (good) => `\xa0${good}`],
+  ['beside a good one whose name ends with a space', (good) => `${NAME}=bad; ${good.replace('=', ' =')}`],
   ['that is empty', () => `${NAME}=`],
   ['whose escapes are broken', () => `${NAME}=s%3A%E0%A4%A`],
   ['of the https relay', (good) => `__Host-${good}`],
 ];
+
+/** Every byte with which a name can come that is none of ours; browsers keep a name as it is but for spaces and tabs. */
+const notInNames = [
+  ...'()<>@,:\\"/[]?={}\t',
+  ...Array.from({ length: 128 }, (_, n) => String.fromCharCode(128 + n)),
+];
+
+describe.each(['http', 'https'])('over %s, the session of a user', (protocol) => {
+  let own: TestRelay;
+  let good: string;
+  beforeAll(async () => {
+    own = await startRelay(upstream.url, { PUBLIC_URL: `${protocol}://app.example.com` });
+    good = await own.signIn();
+  });
+  afterAll(() => own.close());
+
+  test('is not ended by cookies of a sibling host whose names only look like the name of its own', async () => {
+    const name = good.slice(0, good.indexOf('='));
+    const ask = (Cookie: string) => call(own.port, '/auth/session', { headers: { Cookie } });
+    const looksLike = notInNames.flatMap((byte) => [`${byte}${name}`, `${name}${byte}`, `${byte} ${name}`]);
+    for (const other of looksLike.filter((one) => !one.startsWith(`${name}=`))) {
+      for (const cookie of [`a=b;${other}=bad; ${good}`, `${good};${other}=bad`])
+        expect([cookie, (await ask(cookie)).status]).toEqual([cookie, 200]);
+    }
+  });
+});
 
 describe('a session cookie', () => {
   test('that is good is read once (G9)', async () => {

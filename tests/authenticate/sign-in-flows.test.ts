@@ -76,6 +76,16 @@ describe('a sign-in under way', () => {
     expect(taken).toBeUndefined();
   });
 
+  test.each(['\xa0', '\t', '=', '"', 'x'])(
+    'is not found in a cookie whose name begins with %j, nor kept from being found by it',
+    async (byte) => {
+      await ask('/take', `a=b;${byte}${jar.header()}`);
+      expect(taken).toBeUndefined();
+      await ask('/take', `a=b;${byte}${nameOf(flow)}=bad; ${jar.header()}`);
+      expect(taken).toMatchObject({ ...flow });
+    },
+  );
+
   test.each([
     ['is good for ten minutes', 10 * MINUTE - 1000, true],
     ['is over then, also for a browser that has kept it', 10 * MINUTE + 1000, false],

@@ -228,12 +228,7 @@ describeWithRedis('the limits on requests, counted in Redis', () => {
     await start(await onRedis());
     await send();
     const keys = (await redis.command('KEYS', 'bot-relay:limit:*')) as string[];
-    expect(keys.map((key) => key.split(':')[2]).sort()).toEqual([
-      'address',
-      'login-account',
-      'login-address',
-      'session',
-    ]);
+    expect(keys.map((key) => key.split(':')[2]).sort()).toEqual(['address', 'session']);
     for (const key of keys) {
       expect(key).toMatch(/^bot-relay:limit:[a-z-]+:[\w-]{43}$/);
       expect(await redis.command('PTTL', key)).toBeGreaterThan(0);

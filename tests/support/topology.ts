@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Browser, openBrowser } from './browser.ts';
 import { cheapHash } from './cheap-hash.ts';
-import { freePort } from './free-port.ts';
 import { type LoadBalancer, stopLoadBalancers } from './deployed-load-balancers.ts';
+import { freePort } from './free-port.ts';
 import { startNginx, stopNginx } from './nginx.ts';
 import { freshFolder, type RelayProcess, startProcess, stopProcesses } from './process.ts';
 import { startRedis, stopRedis } from './redis-server.ts';

@@ -1,0 +1,467 @@
+import { request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import type { Request } from 'express';
+import { Problem } from '../../src/errors.ts';
+import type { AttemptCounts } from '../../src/guard/attempts.ts';
+import { clientAddress } from '../../src/guard/client-address.ts';
+import { loginAttempts } from '../../src/guard/login-attempts.ts';
+import { memoryAttempts } from '../../src/guard/memory-attempts.ts';
+import { redisAttempts } from '../../src/guard/redis-attempts.ts';
+import { keyPart } from '../../src/guard/redis-key.ts';
+import { memoryCounts, requestLimits } from '../../src/guard/request-limits.ts';
+import { createLogger } from '../../src/logger.ts';
+import type { Redis } from '../../src/redis.ts';
+import { call, expectProblem } from '../support/call.ts';
+import { until } from '../support/pair.ts';
+import { rawClient, rawMessage } from '../support/raw-client.ts';
+import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import { startRelay, type TestRelay } from '../support/relay.ts';
+import { startStage, type TestStage } from '../support/stage.ts';
+
+const WINDOW_MS = 10 * 60_000;
+
+let stage: TestStage;
+let clock: number;
+/** The passwords of the sign-ins that are being checked or were, and what ends those that are slow. */
+let checked: string[];
+let slow: ((right: boolean) => void)[];
+let arrived: number;
+let now: jest.SpiedFunction<typeof Date.now>;
+
+interface StartOptions {
+  readonly counts: AttemptCounts;
+  readonly windowMs?: number;
+  readonly maxWaitMs?: number;
+}
+
+/** Starts a login whose outcome is what the request's `X-Password` says. */
+async function open({ counts, windowMs = WINDOW_MS, ...more }: StartOptions): Promise<TestStage> {
+  const limit = requestLimits(memoryCounts, createLogger('silent'));
+  const accountOf = (req: Request) => String(req.headers['x-account']);
+  const limits = { checkedAtOnce: 2, maxFailures: 10, maxFailuresPerAddress: 30, windowMs, ...more };
+  const { refuse, attempt } = loginAttempts(limit, counts, {
+    ...limits,
+    addressOf: clientAddress,
+    accountOf,
+  });
+  const check = async (password: string) => {
+    checked.push(password);
+    // Long enough for those that come at once to meet.
+    await sleep(5);
+    if (password === 'unavailable') throw new Problem('session_store_unavailable', 'Away.');
+    const right =
+      password === 'slow' ? await new Promise<boolean>((end) => slow.push(end)) : password === 'right';
+    return right ? 'ok' : undefined;
+  };
+  return startStage((app) => {
+    app.set('trust proxy', true);
+    app.post('/', ...refuse, async (req, res) => {
+      arrived += 1;
+      const result = await attempt(req, res, () => check(String(req.headers['x-password'])));
+      if (!result) throw new Problem('invalid_credentials', 'Wrong.');
+      res.end();
+    });
+  });
+}
+const start = async (options: StartOptions) => {
+  stage = await open(options);
+};
+beforeEach(() => {
+  checked = [];
+  slow = [];
+  arrived = 0;
+  clock = Date.now();
+  now = jest.spyOn(Date, 'now').mockImplementation(() => clock);
+});
+afterEach(async () => {
+  now.mockRestore();
+  await stage.close();
+});
+
+const attempt = (account: string, from: string, password = 'wrong', { port } = stage) =>
+  call(port, '/', {
+    method: 'POST',
+    headers: { 'X-Account': account, 'X-Forwarded-For': from, 'X-Password': password },
+  });
+
+async function fail(times: number, each: (n: number) => [account: string, from: string]): Promise<void> {
+  for (let n = 0; n < times; n += 1) expect((await attempt(...each(n))).status).toBe(401);
+}
+
+/** What holds wherever the failures are counted. */
+function contract(): void {
+  describe('10 failed sign-ins', () => {
+    test('of one account, from wherever they came, are enough, even for the right password', async () => {
+      await fail(10, (n) => ['ada', `192.0.2.${n}`]);
+      expectProblem(await attempt('ada', '198.51.100.1', 'right'), 429, 'too_many_attempts');
+      expect((await attempt('bob', '198.51.100.1', 'right')).status).toBe(200);
+    });
+
+    test('from one address, for several accounts, are not: an office may be one address', async () => {
+      await fail(10, (n) => [`user${n}`, '192.0.2.1']);
+      expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+    });
+  });
+
+  describe('as many failed sign-ins as an address may have', () => {
+    test('for whatever accounts, are enough, even for the right password', async () => {
+      await fail(30, (n) => [`user${n}`, '192.0.2.1']);
+      expectProblem(await attempt('ada', '192.0.2.1', 'right'), 429, 'too_many_attempts');
+      expect((await attempt('ada', '192.0.2.2', 'right')).status).toBe(200);
+    });
+
+    test('from inside one IPv6 /56 count as from one address', async () => {
+      await fail(30, (n) => [`user${n}`, `2001:db8:0:aa${n.toString(16).padStart(2, '0')}::${n + 1}`]);
+      expectProblem(await attempt('ada', '2001:db8:0:aaff:1:2:3:4', 'right'), 429, 'too_many_attempts');
+      expect((await attempt('ada', '2001:db8:0:ab00::1', 'right')).status).toBe(200);
+    });
+
+    test('from an IPv4 address and from its IPv6 form count as from one address', async () => {
+      await fail(30, (n) => [`user${n}`, n % 2 ? '192.0.2.9' : '::ffff:192.0.2.9']);
+      expectProblem(await attempt('ada', '192.0.2.9', 'right'), 429, 'too_many_attempts');
+    });
+  });
+
+  describe('many sign-ins at once', () => {
+    const atOnce = (count: number, of: (n: number) => [account: string, from: string, password?: string]) =>
+      Promise.all(Array.from({ length: count }, (_, n) => attempt(...of(n))));
+
+    test('with the right password all go well, of one account and from one address', async () => {
+      const answers = await atOnce(60, (n) => [n % 2 ? 'ada' : `user${n}`, '192.0.2.1', 'right']);
+      expect(answers.map(({ status }) => status)).toEqual(Array(60).fill(200));
+    });
+
+    test('with wrong passwords for one account: 10 are checked, and the others refused', async () => {
+      const answers = await atOnce(60, (n) => ['ada', `192.0.2.${n}`]);
+      expect(checked).toHaveLength(10);
+      expect(answers.filter(({ status }) => status === 401)).toHaveLength(10);
+      for (const answer of answers.filter(({ status }) => status !== 401)) {
+        expectProblem(answer, 429, 'too_many_attempts');
+        const seconds = Number(answer.headers['retry-after']);
+        expect(seconds).toBeGreaterThan(WINDOW_MS / 1000 - 60);
+        expect(seconds).toBeLessThanOrEqual(WINDOW_MS / 1000);
+      }
+    });
+
+    test('with wrong passwords from one address: no more are checked than may fail', async () => {
+      const answers = await atOnce(60, (n) => [`user${n}`, '192.0.2.1']);
+      expect(checked).toHaveLength(30);
+      expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
+    });
+
+    test('with the right password, after 9 failures: all go well, and the failures still count', async () => {
+      await fail(9, () => ['ada', '192.0.2.1']);
+      const answers = await atOnce(20, () => ['ada', '192.0.2.1', 'right']);
+      expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+      await fail(1, () => ['ada', '192.0.2.1']);
+      expectProblem(await attempt('ada', '192.0.2.1', 'right'), 429, 'too_many_attempts');
+    });
+  });
+
+  describe('a sign-in that only another under way keeps out waits for that one', () => {
+    const both = async (right: boolean) => {
+      await fail(9, (n) => ['ada', `192.0.2.${n}`]);
+      const first = attempt('ada', '192.0.2.20', 'slow');
+      await until(() => slow.length === 1);
+      const second = attempt('ada', '192.0.2.21', 'right');
+      await sleep(150);
+      expect(checked).toHaveLength(10);
+      slow[0]?.(right);
+      return [(await first).status, (await second).status];
+    };
+
+    test('and is checked if that one goes well', async () => {
+      expect(await both(true)).toEqual([200, 200]);
+    });
+
+    test('and is refused if that one fails', async () => {
+      expect(await both(false)).toEqual([401, 429]);
+      expect(checked).toHaveLength(10);
+    });
+
+    test('and keeps nobody out if its client leaves meanwhile', async () => {
+      await fail(9, (n) => ['ada', `192.0.2.${n}`]);
+      const first = attempt('ada', '192.0.2.20', 'slow');
+      await until(() => slow.length === 1);
+      const leaving = request({ port: stage.port, method: 'POST', headers: { 'X-Account': 'ada' } });
+      leaving.on('error', () => {}).end();
+      await sleep(100);
+      leaving.destroy();
+      await sleep(100);
+      slow[0]?.(true);
+      expect((await first).status).toBe(200);
+      expect((await attempt('ada', '192.0.2.21', 'right')).status).toBe(200);
+      expect(checked).toHaveLength(11);
+    });
+  });
+
+  describe('attempts that are no failed sign-ins do not count:', () => {
+    test('those that met a fault', async () => {
+      for (let n = 0; n < 12; n += 1) {
+        expect((await attempt('ada', '192.0.2.1', 'unavailable')).status).toBe(503);
+      }
+      expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+    });
+
+    test('those whose client left before the password was checked', async () => {
+      const busy = [1, 2].map((n) => attempt('bob', `192.0.2.${n}`, 'slow'));
+      await until(() => slow.length === 2);
+      for (let n = 0; n < 12; n += 1) {
+        const leaving = rawClient(stage.port, rawMessage({ path: '/', headers: ['X-Account: ada'] }));
+        await sleep(10);
+        leaving.socket.destroy();
+      }
+      await sleep(50);
+      for (const end of slow) end(true);
+      await Promise.all(busy);
+      expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+      expect(checked).toEqual(['slow', 'slow', 'right']);
+    });
+  });
+
+  test('a password that was checked and is wrong counts, whether or not its client waits for the answer', async () => {
+    for (let n = 0; n < 10; n += 1) {
+      const leaving = rawClient(
+        stage.port,
+        rawMessage({ path: '/', headers: ['X-Account: ada', 'X-Password: slow'] }),
+      );
+      await until(() => slow.length === n + 1);
+      leaving.socket.destroy();
+      await leaving.closed;
+      await sleep(20);
+      slow[n]?.(false);
+    }
+    expectProblem(await attempt('ada', '192.0.2.1', 'right'), 429, 'too_many_attempts');
+  });
+
+  describe('sign-ins that go well', () => {
+    test('are not counted', async () => {
+      for (let n = 0; n < 25; n += 1) expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+    });
+
+    test('do not wipe out the failures before them', async () => {
+      await fail(9, () => ['ada', '192.0.2.1']);
+      expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+      await fail(1, () => ['ada', '192.0.2.1']);
+      expectProblem(await attempt('ada', '192.0.2.1', 'right'), 429, 'too_many_attempts');
+    });
+  });
+}
+
+describe('counted in memory', () => {
+  beforeEach(() => start({ counts: memoryAttempts }));
+  contract();
+
+  test('failures are forgotten exactly when Retry-After says', async () => {
+    await fail(1, () => ['ada', '192.0.2.1']);
+    clock += 60_000;
+    await fail(9, () => ['ada', '192.0.2.1']);
+    const { headers } = await attempt('ada', '192.0.2.1', 'right');
+    expect(headers['retry-after']).toBe(String((WINDOW_MS - 60_000) / 1000));
+    clock += 500;
+    // Rounded up: who waits for so long does not come too early.
+    expect((await attempt('ada', '192.0.2.1', 'right')).headers['retry-after']).toBe(headers['retry-after']);
+    clock += Number(headers['retry-after']) * 1000 - 501;
+    const early = await attempt('ada', '192.0.2.1', 'right');
+    expect([early.status, early.headers['retry-after']]).toEqual([429, '1']);
+    clock += 1;
+    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+  });
+});
+
+describeWithRedis('counted in Redis', () => {
+  let server: RedisServer;
+  let redis: Redis;
+  beforeAll(async () => {
+    server = await startRedis();
+    redis = await connected(server.url);
+  });
+  beforeEach(() => start({ counts: redisAttempts(redis) }));
+  afterEach(() => server.command('FLUSHALL'));
+  afterAll(() => {
+    redis.close();
+    stopRedis();
+  });
+  contract();
+
+  test('failures at one instance count at the others', async () => {
+    await fail(5, () => ['ada', '192.0.2.1']);
+    await stage.close();
+    await start({ counts: redisAttempts(redis) });
+    await fail(5, () => ['ada', '192.0.2.2']);
+    expectProblem(await attempt('ada', '198.51.100.1', 'right'), 429, 'too_many_attempts');
+  });
+
+  test('failures are forgotten when Retry-After says', async () => {
+    now.mockRestore();
+    await stage.close();
+    await start({ counts: redisAttempts(redis), windowMs: 3000 });
+    await fail(10, () => ['ada', '192.0.2.1']);
+    const { status, headers } = await attempt('ada', '192.0.2.1', 'right');
+    expect(status).toBe(429);
+    const seconds = Number(headers['retry-after']);
+    expect(seconds).toBeGreaterThanOrEqual(1);
+    expect(seconds).toBeLessThanOrEqual(3);
+    await sleep(seconds * 1000);
+    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+  });
+
+  test('no account can be taken for an address, nor fill Redis with its name', async () => {
+    await fail(10, (n) => ['192.0.2.1', `198.51.100.${n}`]);
+    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+    await attempt(`login-address:${'x'.repeat(5000)}`, '192.0.2.1');
+    const keys = (await server.command('KEYS', '*')) as string[];
+    expect(keys.length).toBeGreaterThan(10);
+    for (const key of keys) {
+      expect(key).toMatch(/^bot-relay:attempts:login-(address|account):[\w-]{43}$/);
+      expect(await server.command('PTTL', key)).toBeGreaterThan(0);
+    }
+  });
+
+  test('nothing is left that never ends where Redis has forgotten what is under way', async () => {
+    const [good, bad] = [1, 2].map((n) => attempt('ada', `192.0.2.${n}`, 'slow'));
+    await until(() => slow.length === 2);
+    await server.command('FLUSHALL');
+    slow[0]?.(true);
+    expect((await good)?.status).toBe(200);
+    await sleep(50);
+    expect(await server.command('DBSIZE')).toBe(0);
+    slow[1]?.(false);
+    expect((await bad)?.status).toBe(401);
+    for (const key of (await server.command('KEYS', '*')) as string[])
+      expect(await server.command('PTTL', key)).toBeGreaterThan(0);
+  });
+
+  test('of wrong passwords that come to two instances at once, 10 are checked', async () => {
+    const another = await connected(server.url);
+    const there = await open({ counts: redisAttempts(another) });
+    const answers = await Promise.all(
+      Array.from({ length: 80 }, (_, n) => attempt('ada', `192.0.2.${n}`, 'wrong', n % 2 ? there : stage)),
+    );
+    await there.close();
+    another.close();
+    expect(checked).toHaveLength(10);
+    const statuses = answers.map(({ status }) => status).sort();
+    expect(statuses).toEqual([...Array(10).fill(401), ...Array(70).fill(429)]);
+  });
+
+  test('right passwords that come to two instances at once all go well', async () => {
+    const another = await connected(server.url);
+    const there = await open({ counts: redisAttempts(another) });
+    const answers = await Promise.all(
+      Array.from({ length: 80 }, (_, n) => attempt('ada', '192.0.2.1', 'right', n % 2 ? there : stage)),
+    );
+    await there.close();
+    another.close();
+    expect(answers.map(({ status }) => status)).toEqual(Array(80).fill(200));
+  });
+
+  test('what was under way at an instance that is gone is free again when its lease is over', async () => {
+    const gone = await connected(server.url);
+    const there = await open({ counts: redisAttempts(gone, 400) });
+    const lost = Array.from({ length: 10 }, (_, n) =>
+      attempt('ada', `192.0.2.${n}`, 'slow', there).catch(() => 'cut'),
+    );
+    const key = `bot-relay:attempts:login-account:${keyPart('ada')}`;
+    while ((await server.command('HLEN', key)) !== 10) await sleep(5);
+    gone.close();
+    await there.close();
+    await Promise.all(lost);
+    const from = performance.now();
+    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+    expect(performance.now() - from).toBeLessThan(3000);
+  });
+
+  test('whether a password was wrong is not told where that cannot be counted', async () => {
+    const wrong = attempt('ada', '192.0.2.1', 'slow');
+    await until(() => slow.length === 1);
+    server.pause();
+    slow[0]?.(false);
+    expectProblem(await wrong, 503, 'session_store_unavailable');
+    server.resume();
+  });
+
+  test('nobody tries a password while Redis is away: 503, and again when it is back', async () => {
+    server.pause();
+    const from = performance.now();
+    const answers = await Promise.all([attempt('ada', '192.0.2.1'), attempt('ada', '192.0.2.1', 'right')]);
+    expect(performance.now() - from).toBeLessThan(1000);
+    for (const answer of answers) expectProblem(answer, 503, 'session_store_unavailable');
+    server.resume();
+    while ((await attempt('ada', '192.0.2.1', 'right')).status !== 200) await sleep(50);
+  });
+});
+
+describe('the queue of sign-ins', () => {
+  test('has a bound: who comes beyond it is told to come back, and is let in when there is room', async () => {
+    await start({ counts: memoryAttempts });
+    const all = Array.from({ length: 100 }, (_, n) => attempt(`user${n}`, `192.0.${n}.1`, 'slow'));
+    await until(() => slow.length === 2);
+    await until(() => arrived === 100);
+    const refused = await attempt('ada', '192.0.2.1', 'right');
+    expectProblem(refused, 503, 'busy');
+    expect(refused.headers['retry-after']).toBe('10');
+    for (let done = 0; done < 100; done += 1) {
+      await until(() => slow.length > done);
+      slow[done]?.(true);
+    }
+    expect((await Promise.all(all)).map(({ status }) => status)).toEqual(Array(100).fill(200));
+    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+  });
+
+  test('keeps no place for a client that has left', async () => {
+    await start({ counts: memoryAttempts });
+    const first = [1, 2].map((n) => attempt(`user${n}`, `192.0.2.${n}`, 'slow'));
+    await until(() => slow.length === 2);
+    const message = rawMessage({ path: '/', headers: ['X-Account: bob', 'X-Password: left'] });
+    for (let round = 0; round < 3; round += 1) {
+      const clients = Array.from({ length: 90 }, () => rawClient(stage.port, message));
+      await sleep(100);
+      for (const { socket } of clients) socket.destroy();
+      await Promise.all(clients.map(({ closed }) => closed));
+    }
+    const last = attempt('ada', '192.0.2.1', 'right');
+    await sleep(50);
+    for (const end of slow) end(true);
+    expect((await Promise.all([...first, last])).map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(checked).toEqual(['slow', 'slow', 'right']);
+  });
+
+  test.each([
+    ['for others that are checked', 'bob'],
+    ['for others of the same account', 'ada'],
+  ])('is left after some time by who waits %s', async (_why, account) => {
+    await start({ counts: memoryAttempts, maxWaitMs: 300 });
+    const count = account === 'ada' ? 10 : 2;
+    const first = Array.from({ length: count }, (_, n) => attempt(account, `192.0.2.${n}`, 'slow'));
+    await until(() => slow.length === 2);
+    expectProblem(await attempt('ada', '198.51.100.1', 'right'), 503, 'busy');
+    for (const end of slow) end(true);
+    const statuses = (await Promise.all(first)).map(({ status }) => status);
+    expect(statuses.slice().sort()).toEqual([...Array(2).fill(200), ...Array(count - 2).fill(503)]);
+    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+  });
+});
+
+describe('the login of a whole relay', () => {
+  let relay: TestRelay;
+  beforeAll(async () => {
+    relay = await startRelay('http://127.0.0.1:9', { LOGIN_MAX_FAILURES_PER_ADDRESS: '5' });
+  });
+  afterAll(() => relay.close());
+
+  test('counts by the connection’s address where no proxy is trusted, whatever X-Forwarded-For says', async () => {
+    const login = (n: number) =>
+      call(relay.port, '/auth/login', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', 'X-Forwarded-For': `192.0.2.${n}` },
+        body: JSON.stringify({ username: `user${n}`, password: 'wrong' }),
+      });
+    for (let n = 0; n < 5; n += 1) expectProblem(await login(n), 401, 'invalid_credentials');
+    const refused = await login(5);
+    expectProblem(refused, 429, 'too_many_attempts');
+    // How many attempts are left is nobody's business.
+    expect(Object.keys(refused.headers).filter((name) => name.includes('ratelimit'))).toEqual([]);
+  });
+});
