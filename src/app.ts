@@ -20,7 +20,6 @@ import { watchSessions } from './authenticate/session-watch.ts';
 import { signInFlows } from './authenticate/sign-in-flows.ts';
 import { signInPage } from './authenticate/sign-in-page.ts';
 import type { Users } from './authenticate/users.ts';
-import type { LiveBots } from './bots/live-bots.ts';
 import type { Config } from './config.ts';
 import { allowedBot } from './guard/allowed-bot.ts';
 import { clientAddress } from './guard/client-address.ts';
@@ -36,16 +35,13 @@ import { type RequestLimit, requestLimits } from './guard/request-limits.ts';
 import { sameOrigin } from './guard/same-origin.ts';
 import { slotWaits } from './guard/slot-waits.ts';
 import { streamCap } from './guard/stream-cap.ts';
-import type { Logger } from './logger.ts';
-import type { Redis } from './redis.ts';
-import { type OpenMessages, openMessage } from './relay/open-messages.ts';
+import type { Parts } from './parts.ts';
+import { openMessage } from './relay/open-messages.ts';
 import { relayMessage } from './relay/relay-message.ts';
 import { createUpstream } from './relay/send-upstream.ts';
 import { probe, route } from './route.ts';
 import { checkProbeRoute } from './routes/check-probe.ts';
-import type { Stores } from './stores.ts';
 import { health, readiness } from './watch/health.ts';
-import type { Metrics } from './watch/metrics.ts';
 import { relayMetrics } from './watch/relay-metrics.ts';
 import { requestMetrics } from './watch/request-metrics.ts';
 
@@ -53,31 +49,6 @@ import { requestMetrics } from './watch/request-metrics.ts';
 const BODY_TIMEOUT_MS = 30_000;
 const MAX_LOGIN_BYTES = 4096;
 const MAX_LOGOUT_TOKEN_BYTES = 16_384;
-
-/** What the way by which users sign in needs. */
-export type SignIn =
-  | { readonly mode: 'password'; readonly users: Users }
-  | { readonly mode: 'oidc'; readonly provider: IdentityProvider }
-  | { readonly mode: 'guest' };
-
-/** What the application is built from; whoever builds them closes them. */
-export interface Parts extends Stores {
-  readonly config: Config;
-  readonly logger: Logger;
-  /** The bot service. */
-  readonly upstreamUrl: Readonly<URL>;
-  readonly signIn: SignIn;
-  readonly bots: LiveBots;
-  readonly open: OpenMessages;
-  /** Without it, everything is in the memory of this process. */
-  readonly redis?: Pick<Redis, 'answers'> | undefined;
-  /** What the process says of itself; see `server.ts`. */
-  readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
-  /** Kept only if somebody can read them. */
-  readonly metrics?: Metrics | undefined;
-  /** Pages to serve besides, by their paths below the base path. */
-  readonly pages?: readonly { readonly path: string; readonly handler: RequestHandler }[] | undefined;
-}
 
 /** The stages in the order in which a request meets them. */
 export function createApp(parts: Parts): Express {

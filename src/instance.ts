@@ -1,9 +1,10 @@
-import { createApp, type Parts, type SignIn } from './app.ts';
+import { createApp } from './app.ts';
 import { fingerprints } from './bots/bot-settings.ts';
 import { keyReporter } from './bots/key-reports.ts';
 import { liveBots } from './bots/live-bots.ts';
 import type { Config } from './config.ts';
 import type { Logger } from './logger.ts';
+import type { Parts, SignIn } from './parts.ts';
 import { openRedis } from './redis.ts';
 import { openMessages } from './relay/open-messages.ts';
 import { createLifecycle, startServer } from './server.ts';

@@ -1,5 +1,5 @@
 import { config as readDotenv } from 'dotenv';
-import type { SignIn } from './app.ts';
+
 import { providerOf } from './authenticate/identity-provider.ts';
 import { hashPassword } from './authenticate/password-hash.ts';
 import { userCommand } from './authenticate/user-command.ts';
@@ -10,6 +10,7 @@ import { isVariable, secretVariables, VARIABLES } from './config-variables.ts';
 import type { Instance } from './instance.ts';
 import { logOutput } from './log-output.ts';
 import { createLogger, type Logger } from './logger.ts';
+import type { SignIn } from './parts.ts';
 import { risksOf } from './risks.ts';
 import { type Shutdown, shutdown } from './shutdown.ts';
 import type { WorkerDuties } from './worker-channel.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createApp, type SignIn } from '../../src/app.ts';
+import { createApp } from '../../src/app.ts';
 import { providerOf } from '../../src/authenticate/identity-provider.ts';
 import type { SessionLimits } from '../../src/authenticate/session-data.ts';
 import type { SessionStore } from '../../src/authenticate/session-store.ts';
@@ -9,6 +9,7 @@ import { keyReporter } from '../../src/bots/key-reports.ts';
 import { liveBots } from '../../src/bots/live-bots.ts';
 import { type Config, loadConfig } from '../../src/config.ts';
 import { createLogger, type Logger } from '../../src/logger.ts';
+import type { SignIn } from '../../src/parts.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
 import { openMessages } from '../../src/relay/open-messages.ts';
 import { createLifecycle, startServer } from '../../src/server.ts';
