@@ -12,6 +12,7 @@ import type { IdentityProvider } from './authenticate/identity-provider.ts';
 import { LOGOUT_TOKEN_LIFE_MS } from './authenticate/logout-token.ts';
 import { backchannelLogout, endSignIn, farewell, startSignIn } from './authenticate/oidc-routes.ts';
 import { accountOf, login } from './authenticate/password-login.ts';
+import { realmOf } from './authenticate/realm.ts';
 import { extendSession, letGoWhenRefused, requireSession } from './authenticate/require-session.ts';
 import { sessionBefore } from './authenticate/session-before.ts';
 import { liveSessionKey } from './authenticate/session-data.ts';
@@ -211,11 +212,6 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       }),
     ],
   });
-}
-
-/** Where users are known: a subject may be somebody else at another provider, or for another client (OpenID Connect Core §8). */
-function realmOf({ authMode, oidc }: Config): string {
-  return authMode === 'oidc' ? `oidc ${oidc.issuer} ${oidc.clientId}` : authMode;
 }
 
 function isHttps({ publicUrl }: Config): boolean {
