@@ -27,7 +27,10 @@ beforeEach(async () => {
   relay = await startRelay(service.url);
   cookie = await relay.signIn();
 });
+/** What a test has opened besides, also if it fails; the last one closes first. */
+const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
   await relay.close();
   await service.close();
 });
@@ -207,7 +210,9 @@ describe('a bot service behind TLS', () => {
   test('has the messages counted from when they left, not from when they began to connect (L1)', async () => {
     const [WINDOW, HELD] = [400, 250];
     const slowDoor = await startSlowDoor(new URL(service.url).port, HELD);
+    opened.push(slowDoor);
     const paced = await startRelay(slowDoor.url, { RATE_LIMIT: '1', RATE_WINDOW_MS: String(WINDOW) });
+    opened.push(paced);
     const signedIn = await paced.signIn();
     const arrivedAt = ['{"n":1}', '{"n":2}'].map(async (body) => {
       const response = await paced.send(signedIn, { body });
@@ -216,8 +221,6 @@ describe('a bot service behind TLS', () => {
       return at;
     });
     const [first = 0, second = 0] = await Promise.all(arrivedAt);
-    await paced.close();
-    await slowDoor.close();
     // Counted from its start, the first would leave the second a gap of WINDOW - HELD.
     expect(second - first).toBeGreaterThan(WINDOW - HELD / 2);
   });
@@ -225,11 +228,13 @@ describe('a bot service behind TLS', () => {
   test('gets no more than fit into a window when messages that were held up could all leave at once (L1)', async () => {
     const WINDOW = 400;
     const door = await startClosedDoor(new URL(service.url).port);
+    opened.push(door);
     const paced = await startRelay(door.url, {
       RATE_LIMIT: '2',
       RATE_WINDOW_MS: String(WINDOW),
       RATE_MAX_WAIT_MS: '10000',
     });
+    opened.push(paced);
     const signedIn = await paced.signIn();
     const answers = Array.from({ length: 6 }, (_, n) => paced.send(signedIn, { body: `{"n":${n}}` }));
     // All of them have had their slot when they can connect.
@@ -237,16 +242,16 @@ describe('a bot service behind TLS', () => {
     expect(service.answered).toEqual([]);
     door.open();
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
-    await paced.close();
-    await door.close();
     expect(mostInWindow(service.answeredAt, WINDOW)).toBe(2);
   });
 
   test('gets no message that was held up and may not wait for the next slot', async () => {
     const WINDOW = 1200;
     const door = await startClosedDoor(new URL(service.url).port);
+    opened.push(door);
     const environment = { RATE_LIMIT: '2', RATE_WINDOW_MS: String(WINDOW), RATE_MAX_WAIT_MS: '0' };
     const paced = await startRelay(door.url, environment);
+    opened.push(paced);
     const signedIn = await paced.signIn();
     const send = (n: number) => paced.send(signedIn, { body: `{"n":${n}}` });
     const early = [send(0), send(1)];
@@ -257,8 +262,6 @@ describe('a bot service behind TLS', () => {
     const answers = await Promise.all([...early, ...late]);
     expect(answers.map(({ status }) => status)).toEqual([429, 429, 200, 200]);
     expect(await answers[0]?.json()).toMatchObject({ code: 'rate_limited' });
-    await paced.close();
-    await door.close();
     expect([...service.answered].sort()).toEqual(['{"n":2}', '{"n":3}']);
   });
 
