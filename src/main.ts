@@ -145,7 +145,7 @@ async function run(config: Config, signIn: SignIn, { logger, worker, obey }: Run
   // In the background: the relay is ready without it.
   if (signIn.mode === 'oidc') void signIn.provider.discover();
   if (worker === undefined) for (const risk of risksOf(config)) logger.warn(risk);
-  if (demo) process.stdout.write(demo.demoBanner(base.origin + config.basePath, config.authMode));
+  if (demo) process.stdout.write(demo.demoBanner(base.origin + config.basePath, config));
   const stopping = shutdown({
     logger,
     says: () => ({ openMessages: started.openMessages() }),
