@@ -25,6 +25,8 @@ export interface InstanceOptions extends Pick<Parts, 'upstreamUrl' | 'pages'> {
   readonly logger: Logger;
   /** Its number, if it is one of several workers: then whoever asks by `metricsText` serves the metrics. */
   readonly worker?: number | undefined;
+  /** Lines of the log that were dropped so far. */
+  readonly droppedLogLines: () => number;
   /** What to do where the port of the variable `name` cannot be had. */
   readonly unheard: (name: 'PORT' | 'METRICS_PORT') => (error: NodeJS.ErrnoException) => never;
 }
@@ -44,9 +46,10 @@ export interface Instance {
 
 /** Builds all that the relay is made of, and listens. */
 export async function startInstance(options: InstanceOptions): Promise<Instance> {
-  const { config, logger, worker, unheard } = options;
+  const { config, logger, worker, droppedLogLines, unheard } = options;
   const { host, metricsPort: port } = config;
-  const metrics = port === undefined ? undefined : createMetrics(fingerprints(config.upstream), worker);
+  const metrics =
+    port === undefined ? undefined : createMetrics(fingerprints(config.upstream), worker, droppedLogLines);
   const redis =
     config.redisUrl &&
     openRedis({ url: config.redisUrl, logger, ...(metrics && { observe: redisMetrics(metrics) }) });

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from '@jest/globals';
@@ -49,6 +49,7 @@ function importsOf(text: string, file: string, folder: string): Import[] {
 const sources = read('src');
 const folderOf = (path: string) => path.split('/').at(-2) ?? '';
 const linesOf = ({ text }: Source) => text.split('\n').length - 1;
+const textOf = (path: string) => sources.find((source) => source.path === path)?.text;
 /** The files whose code matches. */
 const filesWith = (pattern: RegExp) =>
   sources.filter(({ code }) => pattern.test(code)).map(({ path }) => path);
@@ -61,9 +62,8 @@ const importsWhere = (of: (source: Source, target: Import) => boolean) =>
 describe('the reading of the sources', () => {
   test('finds them, and what they import', () => {
     expect(sources.length).toBeGreaterThan(30);
-    expect(sources.find(({ path }) => path === 'main.ts')?.imports).toEqual(
+    expect(sources.find(({ path }) => path === 'serve.ts')?.imports).toEqual(
       expect.arrayContaining([
-        { target: 'dotenv', typesOnly: false },
         { target: 'risks.ts', typesOnly: false },
         { target: 'worker-channel.ts', typesOnly: true },
         { target: 'demo/start-demo.ts', typesOnly: false },
@@ -80,7 +80,9 @@ describe('the reading of the sources', () => {
 
 describe('one place only', () => {
   test('touches the environment, the signals and the exit of the process', () => {
-    expect(filesWith(/\bprocess\.(env|on|once|exit|exitCode|kill|argv)\b/)).toEqual(['main.ts']);
+    const starters = ['main.ts', 'run-command.ts', 'serve.ts'];
+    expect(filesWith(/\bprocess\.(env|on|once|exit|exitCode|kill|argv)\b/).sort()).toEqual(starters);
+    expect(filesWith(/\bprocess\.(exit|kill)\b/).sort()).toEqual(starters.slice(1));
     // Nor is `process` had in another way.
     expect(importsWhere((_, { target }) => /^(node:)?process$/.test(target))).toEqual([]);
     expect(filesWith(/\bglobalThis\b|\}\s*=\s*process\b|\bprocess\[/)).toEqual([]);
@@ -110,37 +112,43 @@ describe('one place only', () => {
   test('imports the check of a deployment: the relay itself does without it', () => {
     const isCheck = (path: string) => path.startsWith('check/');
     const importers = importsWhere(({ path }, { target }) => isCheck(target) && !isCheck(path));
-    expect(new Set(importers)).toEqual(new Set(['main.ts → check/check-command.ts']));
-    expect(sources.find(({ path }) => path === 'main.ts')?.text).not.toMatch(/^import .*check-command/m);
+    expect(new Set(importers)).toEqual(new Set(['run-command.ts → check/check-command.ts']));
+    expect(textOf('run-command.ts')).not.toMatch(/^import .*check-command/m);
   });
 
   test('knows of workers: one alone does without a primary', () => {
     const isCluster = (path: string) => ['node:cluster', 'workers.ts', 'worker-channel.ts'].includes(path);
     const importers = importsWhere((_, { target, typesOnly }) => isCluster(target) && !typesOnly);
     expect([...new Set(importers)].sort()).toEqual([
-      'main.ts → worker-channel.ts',
-      'main.ts → workers.ts',
+      'serve.ts → worker-channel.ts',
+      'serve.ts → workers.ts',
       'worker-channel.ts → node:cluster',
       'workers.ts → node:cluster',
       'workers.ts → worker-channel.ts',
     ]);
-    const main = sources.find(({ path }) => path === 'main.ts')?.text;
-    expect(main).not.toMatch(/^import (?!type\b).*worker/m);
+    expect(textOf('serve.ts')).not.toMatch(/^import (?!type\b).*worker/m);
   });
 
   test('imports the demo: it is loaded for the demo only', () => {
     const isDemo = (path: string) => path.startsWith('demo/');
     const importers = importsWhere(({ path }, { target }) => isDemo(target) && !isDemo(path));
     expect([...new Set(importers)].sort()).toEqual([
-      'main.ts → demo/demo-bot.ts',
-      'main.ts → demo/start-demo.ts',
+      'run-command.ts → demo/demo-bot.ts',
+      'serve.ts → demo/start-demo.ts',
     ]);
-    const main = sources.find(({ path }) => path === 'main.ts')?.text;
-    expect(main).not.toMatch(/^import .*demo/m);
+    for (const path of ['run-command.ts', 'serve.ts']) expect(textOf(path)).not.toMatch(/^import .*demo/m);
   });
 });
 
 describe('the direction of imports', () => {
+  test('begins with nothing that another Node.js could fail to load', () => {
+    expect(importsWhere(({ path }) => path === 'main.ts')).toEqual([
+      'main.ts → node:fs',
+      'main.ts → run-command.ts',
+    ]);
+    expect(textOf('main.ts')).not.toMatch(/^import .*run-command/m);
+  });
+
   test('is never from one stage to another, types aside', () => {
     expect(
       importsWhere(
@@ -157,6 +165,8 @@ describe('the direction of imports', () => {
   test('is never from a stage to what builds it', () => {
     const builders = [
       'main.ts',
+      'run-command.ts',
+      'serve.ts',
       'instance.ts',
       'app.ts',
       'server.ts',
@@ -216,11 +226,34 @@ describe('the style', () => {
   });
 });
 
+/** The lowest version in a range of npm that consists of `>=` and `^`, joined by `||`. */
+function least(range: string): number[] {
+  const parts = range.split('||').map((part) => {
+    if (!/^\s*(>=|\^)\s*\d+(\.(\d+|x)){0,2}\s*$/.test(part)) throw new Error(`not understood: ${range}`);
+    return (part.match(/\d+/g) ?? []).map(Number);
+  });
+  return parts.sort(order)[0] as number[];
+}
+
+function order(one: readonly number[], other: readonly number[]): number {
+  const at = [0, 1, 2].find((index) => (one[index] ?? 0) !== (other[index] ?? 0)) ?? 0;
+  return (one[at] ?? 0) - (other[at] ?? 0);
+}
+
+function accepts(range: string, version: readonly number[]): boolean {
+  return range
+    .split('||')
+    .some(
+      (part) => order(least(part), version) <= 0 && !(part.includes('^') && least(part)[0] !== version[0]),
+    );
+}
+
 describe('the dependencies', () => {
   const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
     devDependencies: Record<string, string>;
     peerDependencies: Record<string, string>;
+    engines: { node: string };
   };
   const used = (files: readonly Source[], withTypes: boolean) =>
     new Set(
@@ -250,6 +283,24 @@ describe('the dependencies', () => {
     expect(
       names.filter((name) => ![...tools, ...ofPages].includes(name) && !typed(name) && !inTests.has(name)),
     ).toEqual([]);
+  });
+
+  test('ask for the Node.js that the relay asks for: the one with the highest demand says which', () => {
+    const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+      packages: Record<string, { dev?: boolean }>;
+    };
+    const ranges = Object.entries(lock.packages)
+      .filter(([path, { dev }]) => path !== '' && !dev)
+      .map(([path]) => join(ROOT, path, 'package.json'))
+      .filter((file) => existsSync(file))
+      .map((file) => JSON.parse(readFileSync(file, 'utf8')) as { engines?: { node?: string } })
+      .flatMap(({ engines }) => engines?.node ?? []);
+    expect(ranges.length).toBeGreaterThan(50);
+    const highest = ranges.reduce((one, other) => (order(least(one), least(other)) < 0 ? other : one));
+    expect(manifest.engines.node).toBe(highest);
+    // And each of the lines of Node.js that it lets in is one for all.
+    for (const part of highest.split('||'))
+      expect(ranges.filter((range) => !accepts(range, least(part)))).toEqual([]);
   });
 
   test('are pinned to one version each', () => {

@@ -59,7 +59,7 @@ describe('the documentation is the code', () => {
 
   test("the README's curl commands are those of the start banner", () => {
     const commands = (text: string) => text.match(/curl -[cN].*$/gm);
-    expect(commands(textOf('Try it'))).toEqual(commands(demoBanner('http://localhost:3000')));
+    expect(commands(textOf('Try it'))).toEqual(commands(demoBanner('http://localhost:3000', loadConfig({}))));
     expect(commands(textOf('Try it'))).toHaveLength(2);
   });
 

@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { listUsers, removeUser, saveUser } from './users.ts';
 
-const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
+export const USER_USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
        npm run user -- remove NAME   remove a user
        npm run user -- list          print the names
 `;
@@ -47,7 +47,7 @@ export async function userCommand(
     say((error as Error).message);
     return 1;
   }
-  terminal.output.write(USAGE);
+  terminal.output.write(USER_USAGE);
   return 64;
 }
 

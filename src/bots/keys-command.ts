@@ -7,7 +7,7 @@ import { openRedis } from '../redis.ts';
 import { type KeyRings, keyRings } from '../relay/key-rings.ts';
 import { type KeyReport, readKeyReports } from './key-reports.ts';
 
-const USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint
+export const KEYS_USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint
        npm run keys -- --json      the same as JSON
 `;
 
@@ -36,7 +36,7 @@ export async function keysCommand(
 ): Promise<number> {
   const json = args[0] === '--json';
   if (args.length > (json ? 1 : 0)) {
-    output.write(USAGE);
+    output.write(KEYS_USAGE);
     return 64;
   }
   let reports: readonly KeyReport[] = [];

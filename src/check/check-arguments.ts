@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { botPattern } from '../config-variables.ts';
 
-export const USAGE = `Usage: npm run check -- [options]     prove this configuration against what is really there
+export const CHECK_USAGE = `Usage: npm run check -- [options]     prove this configuration against what is really there
   --no-messages          send no message: keys and the arrival of events are not tried
   --text TEXT            what the messages say; each message is one run of a bot
   --bot NAMESPACE/BOT    only this bot (may be given again); also one that a * in BOTS lets through
@@ -28,7 +28,7 @@ const DEFAULT_TEXT = 'This is a test of the connection. Please answer with three
 /** Reads the command's arguments; an answer in words is what is wrong with them. */
 export function readArguments(args: readonly string[]): CheckOptions | string {
   const values = parsed(args);
-  if (!values) return USAGE;
+  if (!values) return CHECK_USAGE;
   const { json = false, text = DEFAULT_TEXT, bot: bots = [], through, user } = values;
   const wrongBot = bots.some((name) => name.includes('*') || !botPattern.safeParse(name).success);
   if (wrongBot) return '--bot takes one bot by name: namespace/bot\n';

@@ -18,6 +18,8 @@ import { testMessages } from './send-message.ts';
 import { type SignInPassword, signInPassword } from './sign-in-password.ts';
 import type { Visitor } from './way.ts';
 
+export { CHECK_USAGE } from './check-arguments.ts';
+
 /** Exit codes of sysexits.h. */
 const EX_USAGE = 64;
 const EX_CONFIG = 78;

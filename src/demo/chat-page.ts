@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import type { RequestHandler } from 'express';
 import type { Config } from '../config.ts';
-import { ANSWERS } from './bot-answers.ts';
 import { browserModules } from './browser-modules.ts';
+import { demoBots } from './demo-bots.ts';
 
 /** One path below the base path, and what answers `GET` there. */
 export interface Page {
@@ -68,19 +68,6 @@ export function chatPages({
       handler: file(name, code),
     })),
   ];
-}
-
-/** The bots that the allow-list's `patterns` let pass: by name, and of the demo's own those that a `*` stands for. */
-function demoBots(patterns: readonly string[]): string[] {
-  const named = patterns.flatMap((pattern) => {
-    const [namespace, bot] = pattern.split('/');
-    if (!pattern.includes('*')) return [pattern];
-    return Object.keys(ANSWERS).filter((one) => {
-      const [its, name] = one.split('/');
-      return (namespace === '*' || namespace === its) && (bot === '*' || bot === name);
-    });
-  });
-  return [...new Set(named)];
 }
 
 /** Puts settings into the attributes that wait for them. */

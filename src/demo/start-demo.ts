@@ -1,6 +1,7 @@
 import type { Config } from '../config.ts';
 import type { Secret } from '../secret.ts';
 import { type BotService, startBotService } from './bot-service.ts';
+import { aBotOf } from './demo-bots.ts';
 
 export { chatPages } from './chat-page.ts';
 
@@ -16,34 +17,40 @@ const JSON_TYPE = "-H 'Content-Type: application/json'";
 
 /**
  * What the demo says at its start: what runs, and how to sign in and send a message, as commands to paste.
- * `base` is the relay's URL and base path, and `mode` how users sign in.
+ * `base` is the relay's URL and base path; the commands go to a bot that `bots` lets pass.
  */
-export function demoBanner(base: string, mode: Config['authMode'] = 'password'): string {
+export function demoBanner(base: string, { authMode, bots }: Pick<Config, 'authMode' | 'bots'>): string {
   return `
   bot-relay is running in demo mode: ${base}
   It talks to an embedded bot service; set UPSTREAM_BASE_URL, UPSTREAM_API_KEYS and BOTS for a real one.
 
-  Open ${base}/ in a browser${HOW_TO[mode](base)}
+  Open ${base}/ in a browser${HOW_TO[authMode](base, aBotOf(bots))}
 
 `;
 }
 
-const HOW_TO: Readonly<Record<Config['authMode'], (base: string) => string>> = {
-  password(base) {
+const HOW_TO: Readonly<Record<Config['authMode'], (base: string, bot: string) => string>> = {
+  password(base, bot) {
     const { name, password } = DEMO_USER;
     return ` and sign in as ${name} / ${password}, or send a message from here:
 
     curl -c cookies.txt ${JSON_TYPE} -d '{"username":"${name}","password":"${password}"}' ${base}/auth/login
-    ${sendMessage(base)}`;
+    ${sendMessage(base, bot)}`;
   },
-  guest: (base) => `, or send a message from here as a guest:
+  guest: (base, bot) => `, or send a message from here as a guest:
 
     curl -c cookies.txt -X POST ${base}/auth/guest
-    ${sendMessage(base)}`,
+    ${sendMessage(base, bot)}`,
   oidc: (base) => ` and sign in at the identity provider, where
   ${base}/auth/callback must be registered as a redirect URI.`,
 };
 
-function sendMessage(base: string): string {
-  return `curl -N -b cookies.txt ${JSON_TYPE} -d '{"text":"Hello, how are you today?"}' ${base}/generic/ns/demo/bot-provider/echo/message/sse`;
+function sendMessage(base: string, bot: string): string {
+  const [namespace = '', name = ''] = bot.split('/').map(segment);
+  return `curl -N -b cookies.txt ${JSON_TYPE} -d '{"text":"Hello, how are you today?"}' ${base}/generic/ns/${namespace}/bot-provider/${name}/message/sse`;
+}
+
+/** A segment of a path, with nothing in it that a shell would take for its own. */
+function segment(text: string): string {
+  return encodeURIComponent(text).replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16)}`);
 }

@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Check } from './health.ts';
+import { countDroppedLogLines } from './log-metrics.ts';
 
 /** What the metrics read at every scrape. */
 export interface MetricsSources {
@@ -38,9 +39,9 @@ const REDIS_SECONDS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
  * names that every Node program has for them. Names follow Prometheus's rules: base units, `_total` for counters.
  * What a caller could choose never becomes a label.
  * `keys` are the fingerprints of the bot service's keys that are known from the start. With `worker`, the number of
- * one of several workers, all series carry it as a label.
+ * one of several workers, all series carry it as a label. `droppedLogLines` is asked at every scrape.
  */
-export function createMetrics(keys: readonly string[], worker?: number) {
+export function createMetrics(keys: readonly string[], worker?: number, droppedLogLines = () => 0) {
   const registry = new Registry();
   if (worker !== undefined) registry.setDefaultLabels({ worker: String(worker) });
   collectDefaultMetrics({ register: registry });
@@ -50,6 +51,7 @@ export function createMetrics(keys: readonly string[], worker?: number) {
     ...partMetrics(registry),
     readAtScrape: gauges(registry),
   };
+  countDroppedLogLines(registry, droppedLogLines);
   // A series that first shows with its first event hides that event from `increase`.
   for (const outcome of SLOT_OUTCOMES) metrics.slotWait.zero({ outcome });
   for (const outcome of RELOAD_OUTCOMES) metrics.reloads.inc({ outcome }, 0);

@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { countDroppedLogLines } from './log-metrics.ts';
 import { READY } from './metrics.ts';
 
 /** The metrics of each worker by its number, in Prometheus's text format; `undefined` for one that does not answer. */
@@ -6,16 +7,18 @@ export type WorkersTexts = ReadonlyMap<number, string | undefined>;
 
 /**
  * What a scrape of all workers together says: their series, which carry their numbers as the label `worker`, and
- * those of the primary's own process, as `primary`. Nothing is summed up: a sum falls when a worker is replaced,
+ * those of the primary's own process and log, as `primary`. Nothing is summed up: a sum falls when a worker is replaced,
  * which reads as a reset of everything. A worker that does not answer counts as one that is not ready. Who asks while
  * the workers are asked already gets the same answer, so that what waits for one that is stuck does not pile up.
  */
 export function workersMetrics(
   textsOf: () => Promise<WorkersTexts>,
+  droppedLogLines = () => 0,
 ): Pick<Registry, 'contentType' | 'metrics'> {
   const own = new Registry();
   own.setDefaultLabels({ worker: 'primary' });
   collectDefaultMetrics({ register: own });
+  countDroppedLogLines(own, droppedLogLines);
   const ready = new Gauge({ ...READY, labelNames: [...READY.labelNames, 'worker'], registers: [own] });
   let scrape: Promise<string> | undefined;
 

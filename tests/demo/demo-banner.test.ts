@@ -10,6 +10,7 @@ const hasCurl = spawnSync('curl', ['--version']).status === 0;
 if (!hasCurl && process.env.CI === 'true') throw new Error('curl is missing; .ci/run installs it');
 const testWithCurl = hasCurl ? test : test.skip;
 const BASE = 'http://localhost:3000/chat-api';
+const BOTS = ['demo/echo'];
 
 let service: BotService | undefined;
 let relay: TestRelay | undefined;
@@ -26,14 +27,14 @@ const commandsIn = (banner: string) =>
   [...banner.matchAll(/^ {4}(curl .+)$/gm)].map(([, command]) => command);
 
 describe('the banner of the demo', () => {
-  test('for users with a password is the one without a mode', () => {
-    expect(demoBanner(BASE, 'password')).toBe(demoBanner(BASE));
-    expect(commandsIn(demoBanner(BASE))[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
+  test('for users with a password signs the user of the demo in', () => {
+    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS });
+    expect(commandsIn(banner)[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
   });
 
   test('for guests and for an identity provider speaks of no password', () => {
     for (const mode of ['guest', 'oidc'] as const) {
-      const banner = demoBanner(BASE, mode);
+      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS });
       expect(banner).toMatch(/^\n {2}bot-relay is running in demo mode: http:\/\/localhost:3000\/chat-api\n/);
       expect(banner).not.toMatch(/password|demo \/ demo|undefined/);
       expect(banner).toContain(`  Open ${BASE}/ in a browser`);
@@ -42,19 +43,41 @@ describe('the banner of the demo', () => {
   });
 
   test('for an identity provider says what to register there, and has no commands, since a browser must sign in', () => {
-    const banner = demoBanner(BASE, 'oidc');
+    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS });
     expect(banner).toContain(`${BASE}/auth/callback must be registered`);
     expect(commandsIn(banner)).toEqual([]);
   });
 
-  testWithCurl('for guests has two commands that work as they are', async () => {
-    service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 5 } });
-    relay = await startRelay(service.url, { AUTH_MODE: 'guest', BOTS: 'demo/echo', BASE_PATH: '/chat-api' });
-    const commands = commandsIn(demoBanner(`${relay.url}/chat-api`, 'guest'));
-    expect(commands).toHaveLength(2);
-    const cwd = freshFolder();
-    const come = await runInShell(commands[0] as string, cwd);
-    expect(JSON.parse(come)).toMatchObject({ user: { id: expect.stringMatching(/^guest:/) } });
-    expect(await runInShell(commands[1] as string, cwd)).toMatch(/event: asgard\.run\.done\n/);
+  test.each([
+    ['demo/echo', 'demo/echo'],
+    ['demo/guide', 'demo/guide'],
+    ['acme/helper,demo/guide', 'demo/guide'],
+    ['*/guide', 'demo/guide'],
+    ['*/*', 'demo/echo'],
+    // These the demo has not; but they are let pass, so that its answer can be seen.
+    ['acme/helper', 'acme/helper'],
+    ['acme/*', 'acme/echo'],
+    ['*/helper', 'demo/helper'],
+    ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
+  ])('sends, where BOTS is %s, to %s', (patterns, bot) => {
+    const [namespace, name] = bot.split('/');
+    const [, command] = commandsIn(demoBanner(BASE, { authMode: 'guest', bots: patterns.split(',') }));
+    expect(command).toContain(` ${BASE}/generic/ns/${namespace}/bot-provider/${name}/message/sse`);
   });
+
+  testWithCurl.each(['demo/echo', 'acme/helper,demo/guide'])(
+    'for guests has two commands that work as they are (BOTS=%s)',
+    async (bots) => {
+      service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 5 } });
+      relay = await startRelay(service.url, { AUTH_MODE: 'guest', BOTS: bots, BASE_PATH: '/chat-api' });
+      const commands = commandsIn(
+        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(',') }),
+      );
+      expect(commands).toHaveLength(2);
+      const cwd = freshFolder();
+      const come = await runInShell(commands[0] as string, cwd);
+      expect(JSON.parse(come)).toMatchObject({ user: { id: expect.stringMatching(/^guest:/) } });
+      expect(await runInShell(commands[1] as string, cwd)).toMatch(/event: asgard\.run\.done\n/);
+    },
+  );
 });

@@ -163,7 +163,7 @@ export async function stopWorkersRelays(): Promise<void> {
 }
 
 /** The process of each worker by its number, as the system knows them now. */
-export function workerPids({ relay }: Pick<WorkersRelay, 'relay'>): Map<number, number> {
+export function workerPids({ relay }: { readonly relay: Pick<RelayProcess, 'pid'> }): Map<number, number> {
   const children = readFileSync(`/proc/${relay.pid}/task/${relay.pid}/children`, 'utf8');
   const pids = children.split(' ').filter(Boolean).map(Number);
   return new Map(pids.map((pid) => [Number(argsOf(pid).at(-1)), pid]));

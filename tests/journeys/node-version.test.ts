@@ -1,0 +1,75 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { copyFileSync, mkdirSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { freshFolder, stopProcesses } from '../support/process.ts';
+
+const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
+const THIS = process.versions.node;
+const [MAJOR = 0, MINOR = 0, PATCH = 0] = THIS.split('.').map(Number);
+
+/** A Node.js of this machine that is older than the relay asks for. */
+const old = (process.env.PATH ?? '')
+  .split(delimiter)
+  .map((folder) => join(folder, 'node'))
+  .find((node) => {
+    const { stdout } = spawnSync(node, ['--version'], { encoding: 'utf8' });
+    return /^v(1[4-9]|2[01])\./.test(stdout ?? '');
+  });
+if (!old)
+  process.stderr.write('The test with an old Node.js is left out; to run it: put Node.js 20 in PATH\n');
+
+afterEach(() => stopProcesses());
+
+/** Runs the built `main.js`, with nothing else of the relay in reach, where `engines` asks for `range`. */
+function runAsking(range: string) {
+  const folder = freshFolder({
+    'package.json': JSON.stringify({ type: 'module', engines: { node: range } }),
+  });
+  mkdirSync(join(folder, 'dist'));
+  copyFileSync(join(DIST, 'main.js'), join(folder, 'dist', 'main.js'));
+  return spawnSync(process.execPath, [join(folder, 'dist', 'main.js')], { encoding: 'utf8' });
+}
+
+describe('a Node.js that the relay does not run on', () => {
+  test.each([
+    `>=${MAJOR + 1}`,
+    `>=${MAJOR}.${MINOR + 1}`,
+    `>=${MAJOR}.${MINOR}.${PATCH + 1}`,
+    `^${MAJOR - 2}.0.0 || ^${MAJOR - 1}.1.0 || >=${MAJOR + 2}.0.0`,
+    `^${MAJOR}.${MINOR + 1}.0 || >=${MAJOR + 2}.0.0`,
+  ])('is named, with what it should be (%s), before any other module is loaded', (range) => {
+    const { status, stdout, stderr } = runAsking(range);
+    expect(stderr).toBe(
+      `bot-relay runs on Node.js ${range}, and this is Node.js ${THIS} (${process.execPath}).\n`,
+    );
+    expect(stdout).toBe('');
+    expect(status).toBe(78);
+  });
+
+  // What it is to show is shown above already, but for what an old Node.js cannot even parse.
+  if (old) {
+    test('is named by itself if it is old', () => {
+      const { status, stderr } = spawnSync(old, [join(DIST, 'main.js')], { encoding: 'utf8' });
+      const version = execFileSync(old, ['-p', 'process.versions.node'], { encoding: 'utf8' }).trim();
+      expect(stderr).toMatch(/^bot-relay runs on Node\.js [^\n]+\n$/);
+      expect(stderr).toContain(`this is Node.js ${version} (`);
+      expect(status).toBe(78);
+    });
+  }
+});
+
+describe('a Node.js that the relay runs on', () => {
+  test.each([
+    `>=${MAJOR - 1}.99`,
+    `>= ${MAJOR}.${MINOR}.${PATCH}`,
+    `^${MAJOR - 2}.0.0 || ^${MAJOR}.0.0 || >=${MAJOR + 2}.0.0`,
+    `^${MAJOR}.${MINOR}.${PATCH}`,
+  ])('loads the rest (%s)', (range) => {
+    const { stderr } = runAsking(range);
+    // Which is not there.
+    expect(stderr).toContain('ERR_MODULE_NOT_FOUND');
+    expect(stderr).toContain('run-command.js');
+  });
+});
