@@ -4,6 +4,7 @@ import type { BotSettings } from './bots/bot-settings.ts';
 import { readBotsFile } from './bots/bots-file.ts';
 import { readSecretFile } from './bots/secret-file.ts';
 import { VARIABLES, type Values, type VariableName } from './config-variables.ts';
+import { renamedVariables } from './renamed-variables.ts';
 import { type Secret, secret } from './secret.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -47,6 +48,7 @@ export function loadConfig(environment: Environment): Config {
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
   const problems = [
     ...reading.problems,
+    ...renamedVariables(environment),
     ...(botsFile?.problems ?? []),
     ...missingVariables(values, reading.faulty),
     ...contradictions(values, reading.faulty),
@@ -184,8 +186,9 @@ function assemble(values: Values, { own, keyFiles }: BotSources) {
       limit: values.RATE_LIMIT,
       windowMs: values.RATE_WINDOW_MS,
       maxWaitMs: values.RATE_MAX_WAIT_MS,
+      trialMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
     },
-    maxStreamsPerSession: values.MAX_STREAMS_PER_SESSION,
+    maxStreams: { perUser: values.MAX_STREAMS_PER_USER, perAddress: values.MAX_STREAMS_PER_ADDRESS },
     /** 0 is no limit. */
     clientLimits: {
       perAddress: values.CLIENT_LIMIT_PER_ADDRESS,

@@ -3,7 +3,7 @@ import { isLoopback } from './loopback.ts';
 
 /** What the configuration allows and the operator should know, in plain words. */
 export function risksOf(config: Config): string[] {
-  const { demo, production, publicUrl, redisUrl, trustProxy, upstream } = config;
+  const { authMode, demo, production, publicUrl, redisUrl, trustProxy, upstream } = config;
   if (demo) return [];
   const risks: string[] = [];
   if (production && !redisUrl) {
@@ -12,6 +12,11 @@ export function risksOf(config: Config): string[] {
   if (publicUrl.protocol !== 'https:') risks.push('PUBLIC_URL is not https: session cookies are not Secure');
   else if (trustProxy === false) {
     risks.push('TRUST_PROXY is not set: all clients behind the load balancer count as one address');
+  }
+  if (production && authMode === 'guest' && trustProxy === false) {
+    risks.push(
+      'TRUST_PROXY is not set: all guests share the places of one address; one can keep all others out',
+    );
   }
   const { protocol, hostname } = upstream.baseUrl as URL;
   if (protocol !== 'https:' && !isLoopback(hostname)) {
