@@ -173,7 +173,7 @@ async function measureReservations(): Promise<void> {
   ] as const) {
     const micros: number[] = [];
     for (let n = 0; n < RESERVATIONS; n++) {
-      const wish = { endpoint: `bench/${n % 100}`, holder: `user-${n % 200}`, maxWaitMs: 2_000 };
+      const wish = { endpoint: `bench/${n % 100}`, holders: [`user-${n % 200}`], maxWaitMs: 2_000 };
       const before = performance.now();
       await budgets.reserve(wish);
       micros.push((performance.now() - before) * 1000);

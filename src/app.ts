@@ -26,8 +26,9 @@ import { allowedBot } from './guard/allowed-bot.ts';
 import { clientAddress } from './guard/client-address.ts';
 import { addressLimit, guestLimit, sessionLimit } from './guard/client-limits.ts';
 import { cors } from './guard/cors.ts';
-import { endpointBudget, mayLeave, noteSent, oneMoreSlot, waitAgain } from './guard/endpoint-budget.ts';
+import { endpointBudget, paced } from './guard/endpoint-budget.ts';
 import { formBody } from './guard/form-body.ts';
+import { nameHolders } from './guard/holders.ts';
 import { jsonBody } from './guard/json-body.ts';
 import { knownHost } from './guard/known-host.ts';
 import { loginAttempts } from './guard/login-attempts.ts';
@@ -195,7 +196,8 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       bySession,
       extendSession({ sessions, limits, watch }),
       allowedBot(config.bots),
-      streamCap(streams, config.maxStreamsPerSession),
+      nameHolders({ realm: realmOf(config), guests: config.authMode === 'guest' }),
+      streamCap(streams, config.maxStreams),
       jsonBody({ maxBytes: config.maxBodyBytes, timeoutMs: BODY_TIMEOUT_MS }),
       endpointBudget(slots, rate),
       relayMessage({
@@ -203,10 +205,7 @@ function message(app: Express, parts: Parts, shared: Shared): void {
         baseUrl: upstreamUrl,
         send: createUpstream(upstreamUrl),
         keyRings: bots.keyRings,
-        waitAgain: waitAgain(slots),
-        mayLeave: mayLeave(slots),
-        noteSent: noteSent(slots),
-        waitForNextKey: oneMoreSlot(slots),
+        ...paced(slots),
         logger,
         observer: metrics && relayMetrics(metrics),
       }),

@@ -152,8 +152,9 @@ function assemble(values: Values, { own, keyFiles, unused }: Besides) {
       limit: values.RATE_LIMIT,
       windowMs: values.RATE_WINDOW_MS,
       maxWaitMs: values.RATE_MAX_WAIT_MS,
+      trialMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
     },
-    maxStreamsPerSession: values.MAX_STREAMS_PER_SESSION,
+    maxStreams: { perUser: values.MAX_STREAMS_PER_USER, perAddress: values.MAX_STREAMS_PER_ADDRESS },
     /** 0 is no limit. */
     clientLimits: {
       perAddress: values.CLIENT_LIMIT_PER_ADDRESS,

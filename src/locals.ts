@@ -17,6 +17,14 @@ export interface LiveSession {
   readonly user: User;
 }
 
+/** Whom a message counts for where places are few: names without white space that show nobody's id or address. */
+export interface Holders {
+  /** The user, whatever the session. */
+  readonly user: string;
+  /** Only of guests, who can be as many users as they like: all that come from one address. */
+  readonly address?: string;
+}
+
 /** A slot of an endpoint's budget that a message has. */
 export interface EndpointSlot {
   readonly endpoint: string;
@@ -25,6 +33,8 @@ export interface EndpointSlot {
   startedAt: number;
   /** How long the message may still wait for a slot, in ms. */
   waitLeftMs: number;
+  /** Whether the message is the one that shows whether the service takes messages again. */
+  onTrial: boolean;
 }
 
 /** What the stages tell each other about one request: the shape of `res.locals`. */
@@ -57,6 +67,8 @@ export interface RequestLocals {
   sessionsEnded?: { readonly by: 'sid' | 'sub'; readonly count: number };
   /** Ends the message. Set by `relay/open-messages`. */
   stop?: AbortController;
+  /** Whom the message counts for. Set by `guard/holders`. */
+  holders?: Holders;
   /** Set by `guard/allowed-bot`. */
   bot?: Bot;
   /** The message's place in its endpoint's budget. Set by `guard/endpoint-budget`. */

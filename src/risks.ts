@@ -59,17 +59,27 @@ function browserRisks({ publicUrl, trustProxy, allowedOrigins, session }: Config
   return risks;
 }
 
-function guestRisks({ authMode, guestsPerAddress, clientLimits }: Config): string[] {
+function guestRisks(config: Config): string[] {
+  const { authMode, production, trustProxy, guestsPerAddress, clientLimits } = config;
+  if (authMode !== 'guest') return [];
+  const risks: string[] = [];
+  if (production && trustProxy === false) {
+    risks.push(
+      'TRUST_PROXY is not set with AUTH_MODE=guest: all guests share the places of one address, and one can keep all others out; set it to the number of proxies in front',
+    );
+  }
   const limits = {
     GUESTS_PER_ADDRESS: guestsPerAddress,
     CLIENT_LIMIT_PER_ADDRESS: clientLimits.perAddress,
     CLIENT_LIMIT_PER_SESSION: clientLimits.perSession,
   };
   const without = Object.entries(limits).flatMap(([name, limit]) => (limit === 0 ? [name] : []));
-  if (authMode !== 'guest' || without.length === 0) return [];
-  return [
-    `${without.join(' and ')} 0 with AUTH_MODE=guest: one program can send messages without this limit, and each is a paid run; set a limit`,
-  ];
+  if (without.length > 0) {
+    risks.push(
+      `${without.join(' and ')} 0 with AUTH_MODE=guest: one program can send messages without this limit, and each is a paid run; set a limit`,
+    );
+  }
+  return risks;
 }
 
 function serviceRisks({ upstream, shutdown }: Config): string[] {

@@ -32,23 +32,22 @@ export interface StoresOptions {
   readonly logger: Logger;
   /** The bot service's own rate. */
   readonly rate: Rate;
-  readonly maxStreamsPerSession: number;
 }
 
 /** Keeps everything in Redis, or everything in this process. Whoever opens them closes sessions and streams. */
-export function openStores({ redis, logger, rate, maxStreamsPerSession }: StoresOptions): Stores {
+export function openStores({ redis, logger, rate }: StoresOptions): Stores {
   return redis
     ? {
         sessions: redisSessionStore({ redis, logger }),
         budgets: redisBudgets(redis, spaced(rate)),
-        streams: redisStreamLeases(redis, maxStreamsPerSession),
+        streams: redisStreamLeases(redis),
         counts: redisCounts(redis),
         attempts: redisAttempts(redis),
       }
     : {
         sessions: new MemorySessionStore(),
         budgets: memoryBudgets(spaced(rate)),
-        streams: memoryStreamLeases(maxStreamsPerSession),
+        streams: memoryStreamLeases(),
         counts: memoryCounts,
         attempts: memoryAttempts,
       };

@@ -10,12 +10,18 @@ const NAMES = Object.entries(VARIABLES)
   .flatMap(([name, { secret }]) => (secret ? [name, `${name}_FILE`] : [name]))
   .filter(({ length }) => length >= MIN_LENGTH);
 
+/** Variables that had another name, and what became of them. */
+const RENAMED: Readonly<Record<string, string>> = {
+  MAX_STREAMS_PER_SESSION:
+    'it is now MAX_STREAMS_PER_USER, which counts the messages of a user in all sessions together',
+};
+
 /** What our names begin with; `NODE_` is Node.js's own. */
 const PREFIXES = new Set(NAMES.flatMap(prefixOf).filter((prefix) => prefix !== 'NODE_'));
 
 /**
- * What is wrong with the names of `environment`: in it, those that are ours but for a letter or two, or end in
- * `_FILE` where ours take no file; of `inFile`, the names that `.env` sets, all that are not ours. What may be part
+ * What is wrong with the names of `environment`: in it, those that are ours but for a letter or two, were ours
+ * before, or end in `_FILE` where ours take no file; of `inFile`, the names that `.env` sets, all that are not ours. What may be part
  * of a secret is not shown.
  */
 export function misnamed(environment: Environment, inFile: readonly string[]): string[] {
@@ -80,6 +86,7 @@ function problemInFile(name: string): string {
 
 /** What a name that is not ours was probably meant to be. */
 function hintFor(name: string): string | undefined {
+  if (Object.hasOwn(RENAMED, name)) return RENAMED[name];
   const base = name.replace(/_FILE$/, '');
   if (base !== name && isVariable(base)) return `${base} cannot be given as a file`;
   const within = (changes: number) => NAMES.find((right) => isNear(name, right, changes));

@@ -1,6 +1,8 @@
+import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
 import { type Config, type ConfigError, loadConfig } from '../src/config.ts';
 import { isVariable } from '../src/config-variables.ts';
+import { risksOf } from '../src/risks.ts';
 
 const SERVICE = {
   UPSTREAM_BASE_URL: 'https://bots.example.com',
@@ -16,6 +18,39 @@ function load(environment: Record<string, string>): Config | string[] {
     return (error as ConfigError).problems.map((problem) => problem.split(' ', 1)[0] as string);
   }
 }
+
+describe('a variable of the version before', () => {
+  test('is refused with the name that it has now, unless it is empty', () => {
+    const environment = { ...SERVICE, MAX_STREAMS_PER_SESSION: '4' };
+    expect(() => loadConfig(environment)).toThrow(
+      'MAX_STREAMS_PER_SESSION is not a variable of the relay: it is now MAX_STREAMS_PER_USER, which counts the messages of a user in all sessions together',
+    );
+    expect(loadConfig({ ...SERVICE, MAX_STREAMS_PER_SESSION: '' }).maxStreams.perUser).toBe(8);
+  });
+});
+
+describe('guests', () => {
+  const risk = expect.stringMatching(/^TRUST_PROXY is not set: all guests share/);
+  const risksWith = (environment: Record<string, string>) =>
+    risksOf(
+      loadConfig({
+        ...SERVICE,
+        NODE_ENV: 'production',
+        PUBLIC_URL: 'https://chat.example.com',
+        SESSION_SECRETS: randomBytes(32).toString('base64'),
+        AUTH_MODE: 'guest',
+        ...environment,
+      }),
+    );
+
+  test('are a risk in production without TRUST_PROXY', () => {
+    expect(risksWith({})).toContainEqual(risk);
+    expect(risksWith({ PUBLIC_URL: 'http://chat.example.com' })).toContainEqual(risk);
+    expect(risksWith({ TRUST_PROXY: '1' })).not.toContainEqual(risk);
+    expect(risksWith({ NODE_ENV: 'development' })).not.toContainEqual(risk);
+    expect(risksWith({ AUTH_MODE: 'password' })).not.toContainEqual(risk);
+  });
+});
 
 describe('USER_HEADER', () => {
   test.each([

@@ -61,7 +61,8 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
   ['RATE_LIMIT', 1, 1000000],
   ['RATE_WINDOW_MS', 1, 3600000],
   ['RATE_MAX_WAIT_MS', 0, 600000],
-  ['MAX_STREAMS_PER_SESSION', 1, 1000000],
+  ['MAX_STREAMS_PER_USER', 1, 1000000],
+  ['MAX_STREAMS_PER_ADDRESS', 1, 1000000],
   ['CLIENT_LIMIT_PER_ADDRESS', 0, 1000000000],
   ['CLIENT_LIMIT_PER_SESSION', 0, 1000000000],
   ['CLIENT_WINDOW_MS', 1, 86400000],
@@ -95,7 +96,8 @@ describe('what is not set', () => {
       RATE_LIMIT: '5',
       RATE_WINDOW_MS: '1000',
       RATE_MAX_WAIT_MS: '2000',
-      MAX_STREAMS_PER_SESSION: '8',
+      MAX_STREAMS_PER_USER: '8',
+      MAX_STREAMS_PER_ADDRESS: '64',
       CLIENT_LIMIT_PER_ADDRESS: '3000',
       CLIENT_LIMIT_PER_SESSION: '300',
       CLIENT_WINDOW_MS: '60000',
@@ -143,8 +145,8 @@ describe('what is not set', () => {
       },
       bots: ['demo/echo'],
       maxBodyBytes: 1_048_576,
-      rate: { limit: 5, windowMs: 1000, maxWaitMs: 2000 },
-      maxStreamsPerSession: 8,
+      rate: { limit: 5, windowMs: 1000, maxWaitMs: 2000, trialMs: 60_000 },
+      maxStreams: { perUser: 8, perAddress: 64 },
       clientLimits: { perAddress: 3000, perSession: 300, windowMs: 60_000 },
       login: { maxFailures: 10, maxFailuresPerAddress: 100, windowMs: 600_000 },
       session: { secrets: [someSecret], idleMs: 1_800_000, absoluteMs: 28_800_000, sameSite: 'strict' },
@@ -232,7 +234,10 @@ describe('what is set', () => {
     [{ SESSION_ABSOLUTE_HOURS: '2' }, { session: { absoluteMs: 7_200_000 } }],
     [{ USERS_FILE: '/etc/users.json' }, { usersFile: '/etc/users.json' }],
     [{ MAX_BODY_BYTES: '10' }, { maxBodyBytes: 10 }],
-    [{ MAX_STREAMS_PER_SESSION: '3' }, { maxStreamsPerSession: 3 }],
+    [
+      { MAX_STREAMS_PER_USER: '3', MAX_STREAMS_PER_ADDRESS: '4' },
+      { maxStreams: { perUser: 3, perAddress: 4 } },
+    ],
     [{ SHUTDOWN_DELAY_MS: '1', SHUTDOWN_GRACE_MS: '2' }, { shutdown: { delayMs: 1, graceMs: 2 } }],
     [
       { RATE_LIMIT: '1', RATE_WINDOW_MS: '2', RATE_MAX_WAIT_MS: '3' },
@@ -240,7 +245,7 @@ describe('what is set', () => {
     ],
     [
       { UPSTREAM_RESPONSE_TIMEOUT_MS: '1', MAX_EXECUTION_MS: '2', HEARTBEAT_MS: '0' },
-      { upstream: { responseTimeoutMs: 1, maxExecutionMs: 2, heartbeatMs: 0 } },
+      { upstream: { responseTimeoutMs: 1, maxExecutionMs: 2, heartbeatMs: 0 }, rate: { trialMs: 1 } },
     ],
   ];
   test.each(cases)('%j is what the relay goes by', (environment, expected) => {

@@ -77,14 +77,18 @@ export function testMessages({
 
   return async function sendTestMessage(message) {
     const never = new AbortController().signal;
-    const { slot } = await slots.take({ endpoint: message.bot, holder: 'check' }, never);
+    const { slot } = await slots.take({ endpoint: message.bot, holders: ['check'] }, never);
     if (!slot) throw NO_SLOT;
+    let met: Met | undefined;
     try {
-      return await attempt(message);
+      met = await attempt(message);
     } catch (error) {
       if (!(await mayGoAgain(error, slot, slots))) throw error;
-      return attempt(message);
+      met = await attempt(message);
+    } finally {
+      slots.judged(slot, met !== undefined && met.outcome !== 'key_rejected');
     }
+    return met;
   };
 }
 
@@ -94,8 +98,8 @@ const NO_SLOT = new Problem('rate_limited', 'The bot had no slot free for the ch
 
 async function mayGoAgain(error: unknown, slot: EndpointSlot, slots: SlotWaits): Promise<boolean> {
   if (!(error instanceof Problem) || error.code !== 'upstream_rate_limited') return false;
-  const pauseMs = (error.options.retryAfter ?? 1) * 1000;
-  return slots.takeAgain(slot, pauseMs, new AbortController().signal);
+  const askedMs = (error.options.retryAfter ?? 1) * 1000;
+  return (await slots.takeAgain(slot, askedMs, new AbortController().signal)) === 0;
 }
 
 /** What a client in the field would send, in a conversation of its own. */

@@ -1,6 +1,6 @@
 import type { RequestHandler, Response } from 'express';
 import { Problem } from '../errors.ts';
-import type { Bot, LiveSession } from '../locals.ts';
+import type { Bot, Holders } from '../locals.ts';
 import { JITTER_MS, limitFor } from './budgets.ts';
 import type { PacedRate, SlotWaits, Turn } from './slot-waits.ts';
 
@@ -13,10 +13,13 @@ import type { PacedRate, SlotWaits, Turn } from './slot-waits.ts';
 export function endpointBudget(slots: Pick<SlotWaits, 'take'>, rate: PacedRate): RequestHandler {
   return async function endpointBudget(_req, res, next) {
     const { namespace, botProviderName } = res.locals.bot as Bot;
-    const { id } = res.locals.session as LiveSession;
+    const { user, address } = res.locals.holders as Holders;
     const { signal } = res.locals.stop as AbortController;
     const askedAt = performance.now();
-    const wish = { endpoint: `${namespace}/${botProviderName}`, holder: id };
+    const wish = {
+      endpoint: `${namespace}/${botProviderName}`,
+      holders: address === undefined ? [user] : [user, address],
+    };
     let turn: Turn;
     try {
       turn = await slots.take(wish, signal);
@@ -41,21 +44,33 @@ export function endpointBudget(slots: Pick<SlotWaits, 'take'>, rate: PacedRate):
   };
 }
 
+/** What the relay asks, and tells, of a message that has a slot; see `RelayOptions`. */
+export const paced = (slots: SlotWaits) => ({
+  waitAgain: waitAgain(slots),
+  mayLeave: mayLeave(slots),
+  noteJudged: noteJudged(slots),
+  noteSent: noteSent(slots),
+  waitForNextKey: oneMoreSlot(slots),
+});
+
 /** What the relay asks when the bot service has refused a message with 429. */
-export type WaitAgain = (res: Response, refusal: Problem) => Promise<void>;
+type WaitAgain = (res: Response, refusal: Problem) => Promise<void>;
 
 /**
- * Waits until a message that the service has refused may be sent again, as long as the service asked; nothing
- * goes to that bot before then. Rejects with the refusal if the message may not wait so long.
+ * Waits until a message that the service has refused may be sent again: as long as the service asked, but a minute at
+ * most; nothing goes to that bot before then. Rejects with the refusal, and with how long that takes, if the message
+ * may not wait so long.
  */
-export function waitAgain(slots: SlotWaits): WaitAgain {
+function waitAgain(slots: SlotWaits): WaitAgain {
   return async function waitAgain({ locals }, refusal) {
     const { slot, stop } = locals;
+    if (!slot || !stop) throw refusal;
     const askedAt = performance.now();
-    const again =
-      slot && stop && (await slots.takeAgain(slot, (refusal.options.retryAfter ?? 1) * 1000, stop.signal));
+    const askedMs = (refusal.options.retryAfter ?? 1) * 1000;
+    const tooLongMs = await slots.takeAgain(slot, askedMs, stop.signal);
     locals.slotWaitMs = (locals.slotWaitMs ?? 0) + performance.now() - askedAt;
-    if (!again) throw refusal;
+    if (tooLongMs === 0) return;
+    throw new Problem(refusal.code, refusal.message, { ...refusal.options, retryAfter: seconds(tooLongMs) });
   };
 }
 
@@ -64,16 +79,25 @@ export function waitAgain(slots: SlotWaits): WaitAgain {
  * was held up meanwhile waits until it may leave.
  * @throws Problem `rate_limited` if it may not wait so long
  */
-export function mayLeave(slots: SlotWaits): (res: Response) => Promise<void> {
+function mayLeave(slots: SlotWaits): (res: Response) => Promise<void> {
   return async function mayLeave({ locals: { slot, stop } }) {
-    if (slot && stop && !(await slots.leave(slot, stop.signal))) throw tooMany(1);
+    if (!slot || !stop) return;
+    const tooLongMs = await slots.leave(slot, stop.signal);
+    if (tooLongMs > 0) throw tooMany(seconds(tooLongMs));
   };
 }
 
 /** What the relay calls when a message, or a further attempt at it, has left for the bot service. */
-export function noteSent(slots: SlotWaits): (res: Response) => void {
+function noteSent(slots: SlotWaits): (res: Response) => void {
   return ({ locals }) => {
     if (locals.slot) slots.sent(locals.slot);
+  };
+}
+
+/** What the relay calls when the service has accepted a message, or when it is clear that it does not. */
+function noteJudged(slots: SlotWaits): (res: Response, accepted: boolean) => void {
+  return ({ locals }, accepted) => {
+    if (locals.slot) slots.judged(locals.slot, accepted);
   };
 }
 
@@ -82,14 +106,14 @@ export function noteSent(slots: SlotWaits): (res: Response) => void {
  * the service as well, so that both count.
  * @throws Problem `rate_limited`
  */
-export function oneMoreSlot(slots: SlotWaits): (res: Response) => Promise<void> {
+function oneMoreSlot(slots: SlotWaits): (res: Response) => Promise<void> {
   return async function oneMoreSlot({ locals }) {
     const { slot, stop } = locals;
     if (!slot || !stop) return;
     const askedAt = performance.now();
     const more = await slots.takeOneMore(slot, stop.signal);
     locals.slotWaitMs = (locals.slotWaitMs ?? 0) + performance.now() - askedAt;
-    if (!more) throw tooMany(1);
+    if (typeof more === 'number') throw tooMany(seconds(more));
     locals.slot = more;
   };
 }

@@ -1,24 +1,24 @@
 import type { StreamLeases } from './stream-leases.ts';
 
-/** At most `max` streams of one session, for one instance. */
-export function memoryStreamLeases(max: number): StreamLeases {
+/** The open streams of one instance. */
+export function memoryStreamLeases(): StreamLeases {
   const open = new Map<string, number>();
 
-  function free(sessionId: string): void {
-    const left = (open.get(sessionId) ?? 1) - 1;
-    if (left > 0) open.set(sessionId, left);
-    else open.delete(sessionId);
+  function free(holder: string): void {
+    const left = (open.get(holder) ?? 1) - 1;
+    if (left > 0) open.set(holder, left);
+    else open.delete(holder);
   }
 
   return {
-    async acquire(sessionId) {
-      const count = open.get(sessionId) ?? 0;
+    async acquire(holder, max) {
+      const count = open.get(holder) ?? 0;
       if (count >= max) return undefined;
-      open.set(sessionId, count + 1);
+      open.set(holder, count + 1);
       let held = true;
       return {
         release() {
-          if (held) free(sessionId);
+          if (held) free(holder);
           held = false;
         },
       };

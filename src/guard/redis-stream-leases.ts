@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Redis } from '../redis.ts';
+import type { Redis, RedisScript } from '../redis.ts';
 import { keyPart } from './redis-key.ts';
 import type { StreamLeases } from './stream-leases.ts';
 
@@ -12,33 +12,41 @@ export interface LeaseTimes {
 }
 
 /** Two renewals may fail before a stream that goes on is not counted. */
-const TIMES: LeaseTimes = { leaseMs: 30_000, renewMs: 10_000 };
-/** Leases that one run of the script renews: Redis does nothing else meanwhile. */
+const TIMES: LeaseTimes = { leaseMs: 10_000, renewMs: 3_000 };
+/** How long after a failure Redis is told again what was given back, in ms. */
+const RETRY_MS = 500;
+/** Leases that one run of a script changes: Redis does nothing else meanwhile. */
 const BATCH = 500;
 
 /**
- * At most `max` streams of one session over all instances. A lease is a member of its session's sorted set, by
- * the time at which it expires on Redis's own clock. An instance renews all that it holds; those of one that died
- * expire. While Redis is away, open streams go on, and are counted again when it is back.
+ * The open streams over all instances. A lease is a member of its holder's sorted set, by the time at which it expires
+ * on Redis's own clock. An instance renews all that it holds; those of one that died expire. While Redis is away,
+ * open streams go on; when it is back, they are counted again, and what was given back meanwhile is free.
  */
-export function redisStreamLeases(redis: Redis, max: number, times: LeaseTimes = TIMES): StreamLeases {
+export function redisStreamLeases(redis: Redis, times: LeaseTimes = TIMES): StreamLeases {
   const add = redis.script(ADD);
   const renew = redis.script(RENEW);
+  const forget = redis.script(FORGET);
   const leaseMs = String(times.leaseMs);
-  /** What this instance holds: the session's key of each lease. */
+  /** What this instance holds: the holder's key of each lease. */
   const held = new Map<string, string>();
+  /** The same of what was given back without Redis's knowledge: no more than messages ended while it was away. */
+  const unheard = new Map<string, string>();
   const releases = new Set<Promise<unknown>>();
   let timer: NodeJS.Timeout | undefined;
+  let retry: NodeJS.Timeout | undefined;
+  let closed = false;
 
   async function renewAll(): Promise<void> {
-    const ids = [...held.keys()];
-    while (ids.length > 0) {
+    for (const batch of batches(held)) {
       // Not those that were released while the batch before was under way.
-      const batch = ids.splice(0, BATCH).filter((id) => held.has(id));
-      await renew(
-        batch.map((id) => held.get(id) as string),
-        [leaseMs, ...batch],
-      );
+      const leases = batch.filter(([id]) => held.has(id));
+      try {
+        await change(renew, leases, leaseMs);
+      } finally {
+        // What was released meanwhile may have been renewed after that.
+        for (const [id, key] of leases) if (!held.has(id)) giveBack(key, id);
+      }
     }
   }
 
@@ -54,15 +62,39 @@ export function redisStreamLeases(redis: Redis, max: number, times: LeaseTimes =
       clearInterval(timer);
       timer = undefined;
     }
-    // If Redis does not hear this, the lease expires.
-    const done = redis.run((client) => client.zRem(key, id)).catch(() => {});
+    giveBack(key, id);
+  }
+
+  function giveBack(key: string, id: string): void {
+    const done = redis
+      .run((client) => client.zRem(key, id))
+      .catch(() => {
+        unheard.set(id, key);
+        tellLater();
+      });
     releases.add(done);
     done.then(() => releases.delete(done));
   }
 
+  async function tellAgain(): Promise<void> {
+    for (const batch of batches(unheard)) {
+      await change(forget, batch);
+      for (const [id] of batch) unheard.delete(id);
+    }
+  }
+
+  function tellLater(): void {
+    if (closed || unheard.size === 0) return;
+    retry ??= setTimeout(async () => {
+      await tellAgain().catch(() => {});
+      retry = undefined;
+      tellLater();
+    }, RETRY_MS).unref();
+  }
+
   return {
-    async acquire(sessionId) {
-      const key = `bot-relay:streams:${keyPart(sessionId)}`;
+    async acquire(holder, max) {
+      const key = `bot-relay:streams:${keyPart(holder)}`;
       const id = randomUUID();
       try {
         if ((await add([key], [leaseMs, id, String(max)])) !== 1) return undefined;
@@ -79,9 +111,30 @@ export function redisStreamLeases(redis: Redis, max: number, times: LeaseTimes =
       };
     },
     async close() {
+      closed = true;
+      clearTimeout(retry);
       await Promise.all(releases);
+      // If Redis does not hear this either, the leases expire.
+      await tellAgain().catch(() => {});
     },
   };
+}
+
+/** Leases by their ids, with the holder's key of each. */
+type Leases = [id: string, key: string][];
+
+function batches(leases: ReadonlyMap<string, string>): Leases[] {
+  const all = [...leases];
+  return Array.from({ length: Math.ceil(all.length / BATCH) }, (_, n) =>
+    all.slice(n * BATCH, (n + 1) * BATCH),
+  );
+}
+
+function change(script: RedisScript, leases: Leases, ...args: string[]): Promise<unknown> {
+  return script(
+    leases.map(([, key]) => key),
+    [...args, ...leases.map(([id]) => id)],
+  );
 }
 
 const NOW = `
@@ -104,4 +157,9 @@ for i, key in ipairs(KEYS) do
   redis.call('ZADD', key, now + ARGV[1], ARGV[i + 1])
   redis.call('PEXPIRE', key, ARGV[1])
 end
+`;
+
+/** Takes each lease ARGV[i] out of KEYS[i]. */
+const FORGET = `
+for i, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[i]) end
 `;

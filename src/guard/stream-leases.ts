@@ -1,4 +1,4 @@
-/** A place among the open streams of a session. */
+/** A place among the open streams of a holder. */
 export interface StreamLease {
   /** Gives the place back. Never fails, and may be called again. */
   release(): void;
@@ -7,10 +7,10 @@ export interface StreamLease {
 /** Who holds how many open streams; one contract, kept in this process's memory or in Redis for all instances. */
 export interface StreamLeases {
   /**
-   * A place for one more stream of the session, or nothing if it holds all that it may.
+   * A place for one more stream of the holder, or nothing if it holds `max` already.
    * @throws Problem `session_store_unavailable` if nobody can tell
    */
-  acquire(sessionId: string): Promise<StreamLease | undefined>;
+  acquire(holder: string, max: number): Promise<StreamLease | undefined>;
   /** Resolves when the places that were given back are free for everybody. Nothing is acquired from then on. */
   close(): Promise<void>;
 }

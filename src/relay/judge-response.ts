@@ -4,7 +4,8 @@ import { Problem } from '../errors.ts';
 /** Statuses by which the bot service says that the message itself is at fault. */
 const REFUSALS = new Set([400, 404, 409, 413, 415, 422]);
 const MAX_REFUSAL_BYTES = 8192;
-const MAX_RETRY_AFTER_S = 3600;
+/** A day. */
+const MAX_RETRY_AFTER_S = 86_400;
 
 /**
  * Says what a response of the bot service is: `stream` if it can be carried to the client, `key_rejected`

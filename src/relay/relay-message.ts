@@ -36,6 +36,8 @@ export interface RelayOptions extends UpstreamRequestOptions {
   readonly waitAgain: (res: Response, refusal: Problem) => Promise<void>;
   /** Asked for every request when its connection to the service is there: resolves when it may leave, or rejects. */
   readonly mayLeave: (res: Response) => Promise<void>;
+  /** Told once of every message whether the service has accepted it; not of one that it refused with 429. */
+  readonly noteJudged: (res: Response, accepted: boolean) => void;
   /** Told of every request that has left for the service, with its body. */
   readonly noteSent: (res: Response) => void;
   /** Resolves when a message whose key was refused may be sent with another one; rejects if it may not in time. */
@@ -132,9 +134,14 @@ async function runWhenAllowed(message: Message, res: Response, options: RelayOpt
   const untried = [...message.ring.order()];
   for (;;) {
     try {
-      return await runWithKeys({ ...message, untried }, res, options);
+      const run = await runWithKeys({ ...message, untried }, res, options);
+      options.noteJudged(res, true);
+      return run;
     } catch (error) {
-      if (!(error instanceof Problem) || error.code !== 'upstream_rate_limited') throw error;
+      if (!(error instanceof Problem) || error.code !== 'upstream_rate_limited') {
+        options.noteJudged(res, false);
+        throw error;
+      }
       await options.waitAgain(res, error);
     }
   }

@@ -65,7 +65,7 @@ describeInChromium('every state of the chat page', () => {
       RATE_LIMIT: '1',
       RATE_WINDOW_MS: '60000',
       RATE_MAX_WAIT_MS: '0',
-      MAX_STREAMS_PER_SESSION: '4',
+      MAX_STREAMS_PER_USER: '4',
     };
     const one = await openChat(chromium, environment, { colorScheme, ...SIZES[size] });
     const { page, relay, complaints } = one;

@@ -79,7 +79,7 @@ describe('the budget of a bot', () => {
 });
 
 describe('the headers of a budget', () => {
-  const slot = { endpoint: 'acme/helper', ticket: '1', startedAt: 0, waitLeftMs: 0 };
+  const slot = { endpoint: 'acme/helper', ticket: '1', startedAt: 0, waitLeftMs: 0, onTrial: false };
   test.each<[Turn['slot'], waitMs: number, remaining: number, resetMs: number, string, string | undefined]>([
     [slot, 0, 4, 26, '"endpoint";r=4;t=1', undefined],
     [slot, 0, 0, 1025, '"endpoint";r=0;t=1', undefined],
@@ -97,20 +97,19 @@ describe('the headers of a budget', () => {
       waitMs,
       remaining,
       resetMs,
+      judgedMs: 0,
+      onTrial: false,
     } as const;
     const slots = {
       take: async (wish: unknown) => {
         asked.push(wish);
         return taken ? { slot: taken, reservation } : { reservation };
       },
-      takeAgain: async () => false,
-      leave: async () => true,
-      sent: () => {},
     };
     const stage = await startStage((app) => {
       app.use((_req, res, next) => {
         res.locals.bot = { namespace: 'acme', botProviderName: 'helper' };
-        res.locals.session = { id: 's1', user: { id: 'ada', name: 'ada' } };
+        res.locals.holders = { user: 'u1', address: 'a1' };
         res.locals.stop = new AbortController();
         next();
       });
@@ -119,7 +118,7 @@ describe('the headers of a budget', () => {
     });
     const { status, headers } = await call(stage.port, '/');
     await stage.close();
-    expect(asked).toEqual([{ endpoint: 'acme/helper', holder: 's1' }]);
+    expect(asked).toEqual([{ endpoint: 'acme/helper', holders: ['u1', 'a1'] }]);
     expect(status).toBe(taken ? 200 : 429);
     expect(headers.ratelimit).toBe(rateLimit);
     expect(headers['ratelimit-policy']).toBe('"endpoint";q=5;w=2');

@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { type EndpointBudgets, JITTER_MS, type Rate, spaced } from '../../src/guard/budgets.ts';
+import {
+  type EndpointBudgets,
+  JITTER_MS,
+  type Rate,
+  type Reservation,
+  spaced,
+} from '../../src/guard/budgets.ts';
 import { memoryBudgets } from '../../src/guard/memory-budgets.ts';
 import { redisBudgets } from '../../src/guard/redis-budgets.ts';
 import type { Redis } from '../../src/redis.ts';
@@ -8,6 +14,9 @@ import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis }
 
 const RATE = { limit: 5, windowMs: 1_000_000 };
 const BOT = 'acme/helper';
+
+/** A pause of which all is believed, or the first part. */
+const pause = (believedMs: number, askedMs = believedMs) => ({ believedMs, askedMs });
 
 /** The time of budgets whose clock stands still unless it is set, in ms. */
 let now = 0;
@@ -39,7 +48,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
   });
 
   const reserve = (holder: string, maxWaitMs = 10_000_000, endpoint = BOT) =>
-    budgets.reserve({ endpoint, holder, maxWaitMs });
+    budgets.reserve({ endpoint, holders: [holder], maxWaitMs });
   /** So many slots, each of another holder: their tickets and when they come. */
   async function take(count: number, endpoint = BOT) {
     const taken: { ticket: string; at: number }[] = [];
@@ -114,28 +123,28 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
   test('lets a message start when its slot has come, and not before', async () => {
     const [sixth] = (await take(6)).slice(-1);
     now = 999_999;
-    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(1);
+    expect((await budgets.start(BOT, sixth?.ticket ?? '')).waitMs).toBe(1);
     now = 1_000_000;
-    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+    expect((await budgets.start(BOT, sixth?.ticket ?? '')).waitMs).toBe(0);
   });
 
   test('counts a message from when it starts: who comes a window later waits as much longer as it was late (L1)', async () => {
     const taken = await take(11);
     const tickets = taken.map(({ ticket }) => ticket);
     now = 1_000_040;
-    for (const ticket of tickets.slice(5, 10)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    for (const ticket of tickets.slice(5, 10)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
     now = 2_000_000;
-    expect(await budgets.start(BOT, tickets[10] ?? '')).toBe(40);
+    expect((await budgets.start(BOT, tickets[10] ?? '')).waitMs).toBe(40);
     now = 2_000_040;
-    expect(await budgets.start(BOT, tickets[10] ?? '')).toBe(0);
+    expect((await budgets.start(BOT, tickets[10] ?? '')).waitMs).toBe(0);
   });
 
   test('counts a message that was held up from when it starts again (L1)', async () => {
     const [first, , , , , sixth] = await take(6);
     now = 400_000;
-    expect(await budgets.start(BOT, first?.ticket ?? '')).toBe(0);
+    expect((await budgets.start(BOT, first?.ticket ?? '')).waitMs).toBe(0);
     now = 1_000_000;
-    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+    expect((await budgets.start(BOT, sixth?.ticket ?? '')).waitMs).toBe(0);
     for (const n of [1, 2, 3]) expect([n, await reserve(`early-${n}`)]).toMatchObject([n, { waitMs: 0 }]);
     expect(await reserve('late')).toMatchObject({ waitMs: 400_000 });
   });
@@ -143,10 +152,10 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
   test('counts one that was held up for longer than a window as well, and lets it wait for those that started since (L1)', async () => {
     const tickets = (await take(7)).map(({ ticket }) => ticket);
     now = 1_100_000;
-    for (const ticket of tickets.slice(5)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    for (const ticket of tickets.slice(5)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
     now = 1_500_000;
     const waits = [];
-    for (const ticket of tickets.slice(0, 5)) waits.push(await budgets.start(BOT, ticket));
+    for (const ticket of tickets.slice(0, 5)) waits.push((await budgets.start(BOT, ticket)).waitMs);
     expect(waits).toEqual([0, 0, 0, 600_000, 600_000]);
     expect((await take(1)).map(({ at }) => at)).toEqual([2_500_000]);
   });
@@ -156,7 +165,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     now = 400_000;
     await budgets.sent(BOT, first?.ticket ?? '');
     now = 1_000_000;
-    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+    expect((await budgets.start(BOT, sixth?.ticket ?? '')).waitMs).toBe(0);
     for (const n of [1, 2, 3]) expect([n, await reserve(`early-${n}`)]).toMatchObject([n, { waitMs: 0 }]);
     expect(await reserve('late')).toMatchObject({ waitMs: 400_000 });
   });
@@ -164,7 +173,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
   test('does not hold one that is late up for those who wait behind it', async () => {
     const tickets = (await take(15)).map(({ ticket }) => ticket);
     now = 1_000_040;
-    for (const ticket of tickets.slice(5, 10)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    for (const ticket of tickets.slice(5, 10)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
   });
 
   test('gives the slot of one that left to the next who asks (L6)', async () => {
@@ -185,27 +194,27 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
   test('lets nobody start during a pause that the service asked for, and the refused one first behind it (L8)', async () => {
     const tickets = (await take(8)).map(({ ticket }) => ticket);
     now = 100;
-    await budgets.penalize(BOT, tickets[4] ?? '', 2_000_000);
+    await budgets.penalize(BOT, tickets[4] ?? '', pause(2_000_000));
     const waits = [];
-    for (const ticket of tickets.slice(4)) waits.push(await budgets.start(BOT, ticket));
+    for (const ticket of tickets.slice(4)) waits.push((await budgets.start(BOT, ticket)).waitMs);
     expect(waits).toEqual([2_000_000, 2_000_000, 2_000_000, 2_000_000]);
     expect(timesOf(await take(2))).toEqual([2_000_100, 3_000_100]);
     expect(await reserve('hasty', 1_999_999)).toMatchObject({ state: 'refused' });
     now = 2_000_100;
-    for (const ticket of tickets.slice(4)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    for (const ticket of tickets.slice(4)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
   });
 
   test('is paused with nobody waiting, and not shortened by a shorter pause', async () => {
     const [one, two] = await take(2);
-    await budgets.penalize(BOT, one?.ticket ?? '', 3_000_000);
-    await budgets.penalize(BOT, two?.ticket ?? '', 1_000_000);
+    await budgets.penalize(BOT, one?.ticket ?? '', pause(3_000_000));
+    await budgets.penalize(BOT, two?.ticket ?? '', pause(1_000_000));
     now = 1_500_000;
     expect(timesOf(await take(1))).toEqual([3_000_000]);
   });
 
   test('takes a message up again that it has forgotten', async () => {
     await take(4);
-    expect(await budgets.start(BOT, '1 somebody lost')).toBe(0);
+    expect((await budgets.start(BOT, '1 somebody lost')).waitMs).toBe(0);
     expect(timesOf(await take(1))).toEqual([RATE.windowMs]);
   });
 
@@ -224,12 +233,12 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
       const endpoint = `acme/${count}`;
       const long = { endpoint, maxWaitMs: 1e12 };
       let ticket = '';
-      for (let n = 0; n < count; n++) ({ ticket } = await budgets.reserve({ ...long, holder: `${n}` }));
+      for (let n = 0; n < count; n++) ({ ticket } = await budgets.reserve({ ...long, holders: [`${n}`] }));
       let best = Number.POSITIVE_INFINITY;
       for (let n = 0; n < 10; n++) {
         const before = performance.now();
-        await budgets.reserve({ ...long, holder: `late-${n}` });
-        await budgets.penalize(endpoint, ticket, 1000);
+        await budgets.reserve({ ...long, holders: [`late-${n}`] });
+        await budgets.penalize(endpoint, ticket, pause(1000));
         best = Math.min(best, performance.now() - before);
       }
       costs.push(best);
@@ -237,6 +246,133 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     // 8 times as many: 8 times as long, not 64 times.
     expect((costs[1] as number) / (costs[0] as number)).toBeLessThan(20);
   }, 60_000);
+
+  test('lets each of several holders have two slots that lie ahead', async () => {
+    await take(5);
+    const ask = async (...holders: string[]) => {
+      const { state, waitMs } = await budgets.reserve({ endpoint: BOT, holders, maxWaitMs: 10_000_000 });
+      return [state, waitMs];
+    };
+    const W = RATE.windowMs;
+    expect(await ask('ann', 'address')).toEqual(['granted', W]);
+    expect(await ask('ben', 'address')).toEqual(['granted', W]);
+    // The address has its two, though this guest has none.
+    expect(await ask('cat', 'address')).toEqual(['share_taken', W]);
+    expect(await ask('ann', 'elsewhere')).toEqual(['granted', W]);
+    expect(await ask('ann', 'nowhere')).toEqual(['share_taken', W]);
+    expect(await ask('dan')).toEqual(['granted', W]);
+    // Each is a whole name, and a holder whatever stands before or behind it.
+    expect(await ask('addres', 'ddress')).toEqual(['granted', W]);
+  });
+
+  test('lets a holder whose two slots were taken wait until all of its holders may', async () => {
+    await take(4);
+    now = 10;
+    await take(2);
+    now = 20;
+    await budgets.reserve({ endpoint: BOT, holders: ['a', 'x'], maxWaitMs: 10_000_000 });
+    await budgets.reserve({ endpoint: BOT, holders: ['a', 'y'], maxWaitMs: 10_000_000 });
+    await take(1);
+    await budgets.reserve({ endpoint: BOT, holders: ['b', 'y'], maxWaitMs: 10_000_000 });
+    await budgets.reserve({ endpoint: BOT, holders: ['c', 'z'], maxWaitMs: 10_000_000 });
+    await budgets.reserve({ endpoint: BOT, holders: ['d', 'z'], maxWaitMs: 10_000_000 });
+    const both = await budgets.reserve({ endpoint: BOT, holders: ['a', 'z'], maxWaitMs: 10_000_000 });
+    expect(both).toMatchObject({ state: 'share_taken', waitMs: 2 * RATE.windowMs - 20 });
+  });
+
+  describe('after a pause of which only a part is believed', () => {
+    const BELIEVED = 2_000_000;
+    const ASKED = 50_000_000;
+    const TRIAL = 60_000;
+    let tickets: string[];
+    beforeEach(async () => {
+      tickets = (await take(8)).map(({ ticket }) => ticket);
+      now = 100;
+      await budgets.penalize(BOT, tickets[0] ?? '', pause(BELIEVED, ASKED));
+      now += BELIEVED;
+    });
+    const start = (n: number) => budgets.start(BOT, tickets[n] ?? '');
+
+    test('one message goes on trial, and the others wait for it', async () => {
+      expect(await start(5)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: true });
+      now += 1000;
+      for (const n of [0, 6, 7])
+        expect(await start(n)).toEqual({ waitMs: 250, judgedMs: TRIAL - 1000, onTrial: false });
+      expect(await reserve('new')).toMatchObject({ state: 'granted', waitMs: 250, judgedMs: TRIAL - 1000 });
+      expect(await reserve('hasty', 0)).toMatchObject({ state: 'refused', judgedMs: TRIAL - 1000 });
+      now += 250;
+      expect(await start(6)).toMatchObject({ waitMs: 250, onTrial: false });
+      // It is the one on trial, also when it is asked again, and with its next key.
+      expect(await start(5)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: true });
+      expect(await budgets.start(BOT, `${tickets[5]}+`)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: true });
+    });
+
+    test('a new message may be the one', async () => {
+      for (const ticket of tickets) await budgets.cancel(BOT, ticket);
+      const first = await reserve('new');
+      expect(first).toMatchObject({ state: 'granted', waitMs: 0, judgedMs: 0, onTrial: true });
+      expect(await reserve('newer')).toMatchObject({ waitMs: 250, judgedMs: TRIAL, onTrial: false });
+      await budgets.judged(BOT, first.ticket, true);
+      expect(await reserve('newest')).toMatchObject({ waitMs: 0, judgedMs: 0, onTrial: false });
+    });
+
+    test('all go once that one is accepted', async () => {
+      await start(5);
+      await budgets.judged(BOT, tickets[5] ?? '', true);
+      now += 1;
+      for (const n of [6, 7]) expect(await start(n)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+    });
+
+    test('the next goes on trial once that one is not accepted, was given up, or has had its time', async () => {
+      await start(5);
+      await budgets.judged(BOT, tickets[5] ?? '', false);
+      expect(await start(6)).toMatchObject({ waitMs: 0, onTrial: true });
+      expect(await start(7)).toMatchObject({ waitMs: 250, onTrial: false });
+      await budgets.cancel(BOT, tickets[6] ?? '');
+      now += 250;
+      expect(await start(7)).toMatchObject({ waitMs: 0, onTrial: true });
+      now += TRIAL - 1;
+      expect(await start(0)).toMatchObject({ waitMs: 250, judgedMs: 1 });
+      now += 250;
+      expect(await start(0)).toMatchObject({ waitMs: 0, onTrial: true });
+      // Too late: it is another's trial.
+      await budgets.judged(BOT, tickets[7] ?? '', true);
+      expect(await reserve('new')).toMatchObject({ waitMs: 250, judgedMs: TRIAL });
+    });
+
+    test('nothing goes before the next pause is over once that one is refused, and then one again', async () => {
+      await start(5);
+      await budgets.penalize(BOT, tickets[5] ?? '', pause(3000));
+      expect(await start(6)).toEqual({ waitMs: 3000, judgedMs: 0, onTrial: false });
+      now += 3000;
+      expect(await start(6)).toMatchObject({ waitMs: 0, onTrial: true });
+      expect(await start(7)).toMatchObject({ onTrial: false, judgedMs: TRIAL });
+    });
+
+    test('a message that was sent before the pause and is judged now changes nothing', async () => {
+      await start(5);
+      await budgets.judged(BOT, tickets[1] ?? '', true);
+      await budgets.cancel(BOT, tickets[2] ?? '');
+      await budgets.penalize(BOT, tickets[3] ?? '', pause(1000));
+      // The one on trial was sent before that refusal.
+      await budgets.judged(BOT, tickets[5] ?? '', true);
+      now += 1000;
+      expect(await start(6)).toMatchObject({ waitMs: 0, onTrial: true });
+    });
+
+    test('all go once the time is over that the service has asked for', async () => {
+      now = ASKED + 100;
+      for (const n of [6, 7]) expect(await start(n)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+    });
+  });
+
+  test('believes a pause that it is told to believe whole: all go behind it', async () => {
+    const tickets = (await take(3)).map(({ ticket }) => ticket);
+    await budgets.penalize(BOT, tickets[0] ?? '', pause(5000));
+    now = 5000;
+    for (const ticket of tickets)
+      expect(await budgets.start(BOT, ticket)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+  });
 
   test('has a budget of its own for each endpoint (L4)', async () => {
     await take(5);
@@ -284,26 +420,30 @@ describeWithRedis('budgets in Redis', () => {
       for (let step = 0; step < 60; step++) {
         now += random(4) === 0 ? random(700_000) : random(20_000);
         const [one = '', other = ''] = tickets[random(tickets.length + 1)] ?? [];
-        const kind = random(10);
+        const kind = random(11);
         const [mine, theirs] = await Promise.all(
           pair.map(async (budgets, i) => {
             const ticket = i === 0 ? one : other;
             if (kind < 6) {
-              const wish = { endpoint: BOT, holder: `h${kind % 3}`, maxWaitMs: 3_000_000 };
+              const wish = { endpoint: BOT, holders: [`h${kind % 3}`, `a${step % 2}`], maxWaitMs: 3_000_000 };
               return budgets.reserve(wish);
             }
             if (!ticket) return 'nothing';
             if (kind < 8) return budgets.start(BOT, ticket);
             if (kind === 8) return step % 2 ? budgets.cancel(BOT, ticket) : budgets.sent(BOT, ticket);
-            return budgets.penalize(BOT, ticket, 1000 * (1 + step));
+            if (kind === 9) return budgets.judged(BOT, ticket, step % 3 > 0);
+            return budgets.penalize(
+              BOT,
+              ticket,
+              pause(1000 * (1 + step), 1000 * (1 + step) + 200_000 * (step % 4)),
+            );
           }),
         );
         const visible = (answer: unknown) =>
           typeof answer === 'object' ? { ...answer, ticket: undefined } : answer;
         expect([round, step, kind, visible(theirs)]).toEqual([round, step, kind, visible(mine)]);
-        if (typeof mine === 'object' && mine.state === 'granted') {
-          tickets.push([mine.ticket, (theirs as typeof mine).ticket]);
-        }
+        const [granted, same] = [mine, theirs].map((one) => one as Partial<Reservation> | undefined);
+        if (granted?.state === 'granted') tickets.push([granted.ticket ?? '', same?.ticket ?? '']);
       }
     }
   });
@@ -317,7 +457,7 @@ describeWithRedis('budgets in Redis', () => {
       budgets = redisBudgets(onTestClock(redis as Redis), RATE);
     });
     const ask = async (holder: string, maxWaitMs = 10_000_000) =>
-      budgets.reserve({ endpoint: BOT, holder, maxWaitMs });
+      budgets.reserve({ endpoint: BOT, holders: [holder], maxWaitMs });
 
     test('forget no message, and keep nobody waiting for longer than before (L7)', async () => {
       for (let n = 0; n < 5; n++) await ask(`h${n}`);
@@ -330,22 +470,33 @@ describeWithRedis('budgets in Redis', () => {
         resetMs: 2 * RATE.windowMs,
       });
       now += RATE.windowMs - 1;
-      expect(await budgets.start(BOT, ticket)).toBe(1);
+      expect((await budgets.start(BOT, ticket)).waitMs).toBe(1);
       now += 1;
-      expect(await budgets.start(BOT, ticket)).toBe(0);
+      expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
     });
 
     test('stay paused for as long as the service asked for (L8)', async () => {
       const { ticket } = await ask('h');
-      await budgets.penalize(BOT, ticket, 2_000_000);
+      await budgets.penalize(BOT, ticket, pause(2_000_000));
       now = START - BACK;
       expect(await ask('h')).toMatchObject({ waitMs: 2_000_000 });
-      expect(await budgets.start(BOT, ticket)).toBe(2_000_000);
+      expect((await budgets.start(BOT, ticket)).waitMs).toBe(2_000_000);
+    });
+
+    test('keep a message on trial, and others waiting for it, for no longer than before', async () => {
+      const [first, second] = [await ask('h'), await ask('h')];
+      await budgets.penalize(BOT, first.ticket, pause(0, 10_000_000));
+      expect(await budgets.start(BOT, first.ticket)).toMatchObject({ onTrial: true });
+      now = START - BACK;
+      expect(await budgets.start(BOT, second.ticket)).toMatchObject({ waitMs: 250, judgedMs: 60_000 });
+      await budgets.judged(BOT, first.ticket, true);
+      now += 250;
+      expect(await budgets.start(BOT, second.ticket)).toMatchObject({ waitMs: 0, onTrial: false });
     });
 
     test('stay paused for so long also if nobody waits', async () => {
       const { ticket } = await ask('h');
-      await budgets.penalize(BOT, ticket, 2_000_000);
+      await budgets.penalize(BOT, ticket, pause(2_000_000));
       await budgets.cancel(BOT, ticket);
       now = START - BACK;
       expect(await ask('h', 0)).toMatchObject({ state: 'refused', waitMs: 2_000_000 });
@@ -364,15 +515,47 @@ describeWithRedis('budgets in Redis', () => {
     ] as const) {
       const budgets = redisBudgets(back, { limit: 5, windowMs });
       const endpoint = `acme/${windowMs}`;
-      const { waitMs } = await budgets.reserve({ endpoint, holder: 'h', maxWaitMs: 10_000 });
-      for (const wait of [waitMs, await budgets.start(endpoint, '1 somebody waiting')]) {
+      const { waitMs } = await budgets.reserve({ endpoint, holders: ['h'], maxWaitMs: 10_000 });
+      for (const wait of [waitMs, (await budgets.start(endpoint, '1 somebody waiting')).waitMs]) {
         expect(wait).toBeGreaterThan(held - 1000);
         expect(wait).toBeLessThanOrEqual(held);
       }
     }
   });
 
-  const wish = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holder, maxWaitMs });
+  test('are one budget with an instance of the version before, which knows one holder and no trial', async () => {
+    now = 5_000_000;
+    const [slots, state] = [`bot-relay:{budget:${BOT}}:slots`, `bot-relay:{budget:${BOT}}:state`];
+    const ticket = (holder: string, n: number) => `${String(now * 1000).padStart(16, '0')} ${holder} ${n}`;
+    for (const n of [0, 1, 2, 3, 4])
+      await server.command('ZADD', slots, String(now * 1000), ticket('one', n));
+    const later = String((now + RATE.windowMs) * 1000);
+    for (const n of [5, 6]) await server.command('ZADD', slots, later, ticket('user', n));
+    await server.command('HSET', state, 'paused-until', '0', 'seen-at', String(now * 1000));
+    const budgets = redisBudgets(onTestClock(redis as Redis), RATE);
+    const ask = (...holders: string[]) => budgets.reserve({ endpoint: BOT, holders, maxWaitMs: 10_000_000 });
+    expect(await ask('user')).toMatchObject({ state: 'share_taken', waitMs: RATE.windowMs });
+    const mine = await ask('other', 'address');
+    expect(mine).toMatchObject({ state: 'granted', waitMs: RATE.windowMs });
+    // What the version before looks for: the time in 16 digits, the first holder and more, each behind a space.
+    expect(mine.ticket).toMatch(/^\d{16} other \S.*$/);
+    await budgets.penalize(BOT, mine.ticket, pause(1000));
+    expect(await server.command('HMGET', state, 'paused-until', 'seen-at')).toEqual([
+      String((now + 1000) * 1000),
+      String(now * 1000),
+    ]);
+  });
+
+  test('know a trial for as long as the service has asked to wait, and no longer', async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 5, windowMs: 100 });
+    const { ticket } = await budgets.reserve(wish('a'));
+    await budgets.penalize(BOT, ticket, pause(100, 86_400_000));
+    const ttl = Number(await server.command('PTTL', `bot-relay:{budget:${BOT}}:state`));
+    expect(ttl).toBeGreaterThan(86_000_000);
+    expect(ttl).toBeLessThanOrEqual(86_400_000);
+  });
+
+  const wish = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holders: [holder], maxWaitMs });
 
   test("run on Redis's clock, and leave nothing behind when the window is over (L7)", async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 300 });
@@ -383,8 +566,8 @@ describeWithRedis('budgets in Redis', () => {
     expect(waitMs).toBeLessThanOrEqual(300);
     const { ticket, waitMs: slotIn } = await budgets.reserve(wish('b', 300));
     await sleep(slotIn + 5);
-    expect(await budgets.start(BOT, ticket)).toBe(0);
-    await budgets.penalize(BOT, ticket, 100);
+    expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
+    await budgets.penalize(BOT, ticket, pause(100));
     expect(await server.command('DBSIZE')).toBe(2);
     await sleep(600);
     expect(await server.command('DBSIZE')).toBe(0);
@@ -397,7 +580,7 @@ describeWithRedis('budgets in Redis', () => {
     // The slot of the first is over, and that of the second half over.
     await sleep(waitMs + 200);
     expect(await budgets.reserve(wish('c'))).toMatchObject({ state: 'refused' });
-    await budgets.penalize(BOT, ticket, 2000);
+    await budgets.penalize(BOT, ticket, pause(2000));
     const { waitMs: paused } = await budgets.reserve(wish('c'));
     expect(paused).toBeGreaterThan(2200);
     expect(paused).toBeLessThanOrEqual(2400);

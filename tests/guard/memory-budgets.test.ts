@@ -5,7 +5,7 @@ import { memoryBudgets } from '../../src/guard/memory-budgets.ts';
 let holders = 0;
 const wish = (maxWaitMs: number, endpoint = 'acme/helper') => ({
   endpoint,
-  holder: `holder-${++holders}`,
+  holders: [`holder-${++holders}`],
   maxWaitMs,
 });
 
@@ -158,7 +158,7 @@ describe('a sliding window', () => {
     for (let n = 0; n < 1000; n += 1) {
       const { ticket } = await budgets.reserve(wish(0, `acme/bot-${n}`));
       if (n > 0) continue;
-      await budgets.penalize('acme/bot-0', ticket, 5 * WINDOW);
+      await budgets.penalize('acme/bot-0', ticket, { believedMs: 5 * WINDOW, askedMs: 5 * WINDOW });
       // Whoever was refused has left: nothing but the pause is known of this one.
       await budgets.cancel('acme/bot-0', ticket);
     }

@@ -9,7 +9,7 @@ beforeEach(async () => {
   pair = await startPair((socket) => socket.write(STREAM_HEAD), {
     RATE_LIMIT: '2',
     RATE_WINDOW_MS: '600000',
-    MAX_STREAMS_PER_SESSION: '1',
+    MAX_STREAMS_PER_USER: '1',
     MAX_BODY_BYTES: '1000',
   });
 });

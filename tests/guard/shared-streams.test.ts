@@ -11,10 +11,10 @@ let pair: Pair;
 let other: TestRelay;
 const clients: RawClient[] = [];
 
-/** Two relays on one Redis; a session may have two streams. */
+/** Two relays on one Redis; a user may have two streams. */
 async function start(): Promise<void> {
   redis = await startRedis();
-  const environment = { MAX_STREAMS_PER_SESSION: '2', REDIS_URL: redis.url };
+  const environment = { MAX_STREAMS_PER_USER: '2', REDIS_URL: redis.url };
   pair = await startPair((socket) => socket.write(STREAM_HEAD), environment);
   other = await startRelay(pair.upstream.url, environment);
 }
@@ -27,13 +27,13 @@ async function send({ port }: TestRelay): Promise<{ client: RawClient; status: n
   return { client, status: parseAnswer(client.text()).status };
 }
 
-/** How many places of sessions are taken, as Redis knows it. */
+/** How many places of users are taken, as Redis knows it. */
 async function taken(): Promise<number> {
   const [key] = (await redis.command('KEYS', 'bot-relay:streams:*')) as string[];
   return key === undefined ? 0 : ((await redis.command('ZCARD', key)) as number);
 }
 
-describeWithRedis('a session at two instances', () => {
+describeWithRedis('a user at two instances', () => {
   beforeEach(start);
   afterEach(async () => {
     for (const { socket } of clients.splice(0)) socket.destroy();

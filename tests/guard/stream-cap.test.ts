@@ -12,7 +12,7 @@ let pair: Pair;
 let answer: string;
 beforeEach(async () => {
   answer = STREAM_HEAD;
-  pair = await startPair((socket) => socket.write(answer), { MAX_STREAMS_PER_SESSION: '2' });
+  pair = await startPair((socket) => socket.write(answer), { MAX_STREAMS_PER_USER: '2' });
 });
 afterEach(() => pair.close());
 
@@ -34,8 +34,8 @@ async function expectFull() {
   expect(parseAnswer(client.text()).headers['retry-after']).toBe('1');
 }
 
-describe('a session', () => {
-  test('holds as many open streams as are allowed, and another session its own', async () => {
+describe('a user', () => {
+  test('holds as many open streams as are allowed, and another user their own', async () => {
     expect([(await send()).status, (await send()).status]).toEqual([200, 200]);
     await expectFull();
     await expectFull();
@@ -107,14 +107,14 @@ describe('a session', () => {
 });
 
 test('a client that leaves while its place is asked for keeps none, and its message goes no further', async () => {
-  const leases = memoryStreamLeases(1);
+  const leases = memoryStreamLeases();
   let answerNow: (() => void) | undefined;
   let left = false;
   let passed = 0;
   const slow = {
     ...leases,
-    async acquire(id: string) {
-      const lease = await leases.acquire(id);
+    async acquire(holder: string, max: number) {
+      const lease = await leases.acquire(holder, max);
       await new Promise<void>((resolve) => {
         answerNow = resolve;
       });
@@ -123,13 +123,13 @@ test('a client that leaves while its place is asked for keeps none, and its mess
   };
   const stage = await startStage((app) => {
     app.use((_req, res, next) => {
-      res.locals.session = { id: 'one', user: { id: 'ada', name: 'ada' } };
+      res.locals.holders = { user: 'one' };
       res.once('close', () => {
         left = true;
       });
       next();
     });
-    app.get('/', streamCap(slow, 1), () => {
+    app.get('/', streamCap(slow, { perUser: 1, perAddress: 1 }), () => {
       passed += 1;
     });
   });
@@ -140,6 +140,6 @@ test('a client that leaves while its place is asked for keeps none, and its mess
   answerNow?.();
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(passed).toBe(0);
-  expect(await leases.acquire('one')).toBeDefined();
+  expect(await leases.acquire('one', 1)).toBeDefined();
   await stage.close();
 });

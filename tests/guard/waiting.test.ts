@@ -62,7 +62,7 @@ describe('a message beyond the limit', () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 429]);
   });
 
-  test('of a session that sends many waits behind its own; another session is hardly delayed (L5)', async () => {
+  test('of a user who sends many waits behind their own; another user is hardly delayed', async () => {
     const LONG = 1000;
     // Long enough for the other message to arrive within one window.
     await start({ RATE_LIMIT: '2', RATE_WINDOW_MS: String(LONG), RATE_MAX_WAIT_MS: '60000' });
@@ -86,7 +86,7 @@ describe('a message beyond the limit', () => {
     expect(most(LONG)).toBe(2);
   });
 
-  test('is refused at once if so many of its session wait that it cannot start in time', async () => {
+  test('is refused at once if so many of its user wait that it cannot start in time', async () => {
     await start({ RATE_LIMIT: '2', RATE_WINDOW_MS: '1000', RATE_MAX_WAIT_MS: '1500' });
     const sent = range(30).map((n) => pair.send(n));
     expect((await sent[29])?.status).toBe(429);
@@ -115,7 +115,7 @@ describe('a message that waits', () => {
     expect(pair.relay.logs.filter(({ level }) => level === 'error' || level === 'warn')).toEqual([]);
   });
 
-  test('and whose client leaves while it stands in line lets the next of its session come (L6)', async () => {
+  test('and whose client leaves while it stands in line lets the next of its user come', async () => {
     await start({ RATE_LIMIT: '1', RATE_MAX_WAIT_MS: '60000' });
     const leaving = new AbortController();
     const first = range(3).map((n) => pair.send(n));

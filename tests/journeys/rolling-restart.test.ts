@@ -71,7 +71,7 @@ describeWithRedis('two relays in production', () => {
           WORKERS,
           BOTS: 'acme/helper',
           RATE_LIMIT: '1000',
-          MAX_STREAMS_PER_SESSION: '100',
+          MAX_STREAMS_PER_USER: '100',
           CLIENT_LIMIT_PER_ADDRESS: '0',
           CLIENT_LIMIT_PER_SESSION: '0',
         };

@@ -33,7 +33,7 @@ async function start(): Promise<void> {
     environment: {
       ...inFrontOf(upstream.url),
       REDIS_URL: redis.url,
-      MAX_STREAMS_PER_SESSION: '2',
+      MAX_STREAMS_PER_USER: '2',
       LOGIN_MAX_FAILURES: '2',
       SHUTDOWN_GRACE_MS: '0',
     },

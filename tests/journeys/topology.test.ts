@@ -16,7 +16,7 @@ let topology: Topology;
 beforeEach(async () => {
   topology = await startTopology({
     RATE_LIMIT: '1000',
-    MAX_STREAMS_PER_SESSION: '100',
+    MAX_STREAMS_PER_USER: '100',
     CLIENT_LIMIT_PER_ADDRESS: '0',
     CLIENT_LIMIT_PER_SESSION: '0',
     SHUTDOWN_DELAY_MS: '3000',

@@ -62,7 +62,7 @@ describeWithRedis('two workers', () => {
   test('keep the budget of a bot together', async () => {
     const deployment = await startWorkersRelay({
       workers: 2,
-      environment: { MAX_STREAMS_PER_SESSION: '100' },
+      environment: { MAX_STREAMS_PER_USER: '100' },
       onMessage: (socket) => void socket.write(wholeStream('data: 1\n\n')),
     });
     const { port, arrivals, signIn, logged, reaching } = deployment;

@@ -1,14 +1,14 @@
-/** A process that holds leases of one session until it is killed: `lease-holder.ts REDIS_URL SESSION_ID`. */
+/** A process that holds leases of one holder until it is killed: `lease-holder.ts REDIS_URL HOLDER`. */
 import { redisStreamLeases } from '../../src/guard/redis-stream-leases.ts';
 import { createLogger } from '../../src/logger.ts';
 import { openRedis } from '../../src/redis.ts';
 import { secret } from '../../src/secret.ts';
 
-const [url = '', sessionId = ''] = process.argv.slice(2);
+const [url = '', holder = ''] = process.argv.slice(2);
 const redis = openRedis({ url: secret(url), logger: createLogger('silent') });
 while (!(await redis.run((client) => client.ping()).catch(() => false))) {
   await new Promise((resolve) => setTimeout(resolve, 10));
 }
-const leases = redisStreamLeases(redis, 3, { leaseMs: 900, renewMs: 200 });
-await Promise.all([1, 2, 3].map(() => leases.acquire(sessionId)));
+const leases = redisStreamLeases(redis, { leaseMs: 900, renewMs: 200 });
+await Promise.all([1, 2, 3].map(() => leases.acquire(holder, 3)));
 process.stdout.write('held\n');

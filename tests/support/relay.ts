@@ -8,6 +8,7 @@ import { fingerprints } from '../../src/bots/bot-settings.ts';
 import { keyReporter } from '../../src/bots/key-reports.ts';
 import { liveBots } from '../../src/bots/live-bots.ts';
 import { type Config, loadConfig } from '../../src/config.ts';
+import type { EndpointBudgets } from '../../src/guard/budgets.ts';
 import { createLogger, type Logger } from '../../src/logger.ts';
 import type { SignIn } from '../../src/parts.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
@@ -46,6 +47,7 @@ export interface TestRelay {
   readonly logs: Record<string, unknown>[];
   readonly sessions: SessionStore;
   readonly redis: Redis | undefined;
+  readonly budgets: EndpointBudgets;
   readonly open: ReturnType<typeof openMessages>;
   readonly bots: ReturnType<typeof liveBots>;
   readonly lifecycle: ReturnType<typeof createLifecycle>;
@@ -79,7 +81,7 @@ export async function startRelay(
     BOTS: 'acme/helper',
     SESSION_SECRETS: CANARY.sessionSecret,
     RATE_LIMIT: '1000',
-    MAX_STREAMS_PER_SESSION: '2000',
+    MAX_STREAMS_PER_USER: '2000',
     CLIENT_LIMIT_PER_ADDRESS: '1000000',
     CLIENT_LIMIT_PER_SESSION: '1000000',
     SHUTDOWN_GRACE_MS: '0',

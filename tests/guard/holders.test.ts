@@ -1,0 +1,48 @@
+import { expect, test } from '@jest/globals';
+import { type HoldersOptions, nameHolders } from '../../src/guard/holders.ts';
+import type { Holders } from '../../src/locals.ts';
+import { call } from '../support/call.ts';
+import { startStage } from '../support/stage.ts';
+
+/** What a user of this id counts for, with a request from `address`. */
+async function holders(options: HoldersOptions, id: string, address = '192.0.2.1'): Promise<Holders> {
+  const stage = await startStage((app) => {
+    app.set('trust proxy', 1);
+    app.use((_req, res, next) => {
+      res.locals.session = { id: 'session', user: { id, name: 'Ann' } };
+      next();
+    });
+    app.get('/', nameHolders(options), (_req, res) => void res.json(res.locals.holders));
+  });
+  const { body } = await call(stage.port, '/', { headers: { 'X-Forwarded-For': address } });
+  await stage.close();
+  return JSON.parse(body) as Holders;
+}
+
+const PASSWORD = { realm: 'password', guests: false };
+const GUEST = { realm: 'guest', guests: true };
+
+test('a user counts by the hash of realm and id, which may hold spaces, and not by address', async () => {
+  const ann = await holders(PASSWORD, 'ann smith');
+  expect(ann).toEqual({ user: expect.stringMatching(/^[\w-]{43}$/) });
+  expect(await holders(PASSWORD, 'ann smith', '192.0.2.2')).toEqual(ann);
+  expect(await holders(PASSWORD, 'ann')).not.toEqual(ann);
+});
+
+test('the same id is somebody else at another provider, for another client and in another way to sign in', async () => {
+  const realms = ['password', 'guest', 'oidc https://a.example client', 'oidc https://a.example other'];
+  const users = await Promise.all(
+    realms.map(async (realm) => (await holders({ realm, guests: false }, 'ann')).user),
+  );
+  expect(new Set(users).size).toBe(realms.length);
+});
+
+test('guests of one address share its name, of IPv6 that of the /56, and no other', async () => {
+  const addresses = ['2001:db8:0:1::1', '2001:db8:0:ff::2', '2001:db8:0:100::1', '192.0.2.1', '192.0.2.2'];
+  const all = await Promise.all(addresses.map((address, n) => holders(GUEST, `guest:${n}`, address)));
+  const [one, same, ...others] = all.map(({ address }) => address);
+  expect(same).toBe(one);
+  expect(new Set([one, ...others]).size).toBe(4);
+  expect(new Set(all.map(({ user }) => user)).size).toBe(addresses.length);
+  expect(one).toMatch(/^[\w-]{43}$/);
+});
