@@ -38,7 +38,7 @@ import type { Logger } from './logger.ts';
 import type { Redis } from './redis.ts';
 import { type OpenMessages, openMessage } from './relay/open-messages.ts';
 import { relayMessage } from './relay/relay-message.ts';
-import { createUpstream } from './relay/send-upstream.ts';
+import { createUpstream } from './relay/upstream/send.ts';
 import { probe, route } from './route.ts';
 import type { Stores } from './stores.ts';
 import { health, readiness } from './watch/health.ts';
@@ -221,7 +221,7 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       relayMessage({
         ...config.upstream,
         baseUrl: upstreamUrl,
-        send: createUpstream(upstreamUrl),
+        send: createUpstream(upstreamUrl).send,
         keyRings: bots.keyRings,
         waitAgain: waitAgain(slots),
         mayLeave: mayLeave(slots),

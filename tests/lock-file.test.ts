@@ -16,7 +16,10 @@ const entries = Object.entries(lock.packages).filter(([path]) => path !== '');
 
 /** Whether Node.js would find the package `name` from the folder `path`. */
 function isFound(name: string, path: string): boolean {
-  const folders = [path, ...[...path.matchAll(/\/?node_modules\//g)].map(({ index }) => path.slice(0, index))];
+  const folders = [
+    path,
+    ...[...path.matchAll(/\/?node_modules\//g)].map(({ index }) => path.slice(0, index)),
+  ];
   return folders.some((folder) => `${folder ? `${folder}/` : ''}node_modules/${name}` in lock.packages);
 }
 
