@@ -40,7 +40,7 @@ import { streamCap } from './guard/stream-cap.ts';
 import type { Parts } from './parts.ts';
 import { openMessage } from './relay/open-messages.ts';
 import { relayMessage } from './relay/relay-message.ts';
-import { createUpstream } from './relay/send-upstream.ts';
+import { createUpstream } from './relay/upstream/send.ts';
 import { probe, route } from './route.ts';
 import { checkProbeRoute } from './routes/check-probe.ts';
 import { health, readiness } from './watch/health.ts';
@@ -203,7 +203,7 @@ function message(app: Express, parts: Parts, shared: Shared): void {
       relayMessage({
         ...config.upstream,
         baseUrl: upstreamUrl,
-        send: createUpstream(upstreamUrl),
+        send: createUpstream(upstreamUrl).send,
         keyRings: bots.keyRings,
         ...paced(slots),
         logger,

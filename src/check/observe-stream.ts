@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import { createParser } from 'eventsource-parser';
 import { streamPosition } from '../relay/stream-position.ts';
 import { codeOf } from './failure-advice.ts';
@@ -31,7 +31,7 @@ const MOMENT_MS = 25;
 const MAX_BYTES = 16 * 1024 * 1024;
 
 /** Reads a stream of events to its end and notes how it came. `sentAt` is when the request was sent, by `performance.now()`. */
-export async function observeStream(response: IncomingMessage, sentAt: number): Promise<Observation> {
+export async function observeStream(response: Readable, sentAt: number): Promise<Observation> {
   const headersMs = performance.now() - sentAt;
   const notes = noteArrivals(sentAt);
   let broken: string | undefined;

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import type { Config } from '../config.ts';
 import { Problem } from '../errors.ts';
 import type { SlotWaits } from '../guard/slot-waits.ts';
 import type { EndpointSlot } from '../locals.ts';
 import { judgeResponse } from '../relay/judge-response.ts';
-import { createUpstream } from '../relay/send-upstream.ts';
+import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
+import { bodyOf } from '../relay/upstream/answer-body.ts';
+import { createUpstream } from '../relay/upstream/send.ts';
 import { messagePath, withKey } from '../relay/upstream-request.ts';
 import type { Secret } from '../secret.ts';
 import { type Observation, observeStream } from './observe-stream.ts';
@@ -45,16 +47,17 @@ export function testMessages({
   onSend,
 }: TestMessageOptions): (message: TestMessage) => Promise<Met> {
   const { baseUrl, responseTimeoutMs, maxExecutionMs } = config.upstream;
-  const send = createUpstream(baseUrl as Readonly<URL>);
+  const { send } = createUpstream(baseUrl as Readonly<URL>);
 
   async function attempt(message: TestMessage): Promise<Met> {
     const stop = new AbortController();
     const stopAfter = (ms: number, problem: Problem) => setTimeout(() => stop.abort(problem), ms);
     const patience = stopAfter(responseTimeoutMs, NO_ANSWER);
     const deadline = stopAfter(maxExecutionMs, TOO_LONG);
-    let response: IncomingMessage | undefined;
-    const destroy = () => response?.destroy(stop.signal.reason);
-    stop.signal.addEventListener('abort', destroy);
+    let response: UpstreamAnswer | undefined;
+    let body: Readable | undefined;
+    const close = () => (body ? body.destroy(stop.signal.reason) : response?.close());
+    stop.signal.addEventListener('abort', close);
     try {
       onSend();
       const sentAt = performance.now();
@@ -66,12 +69,13 @@ export function testMessages({
       clearTimeout(patience);
       if (judged === 'key_rejected') return { outcome: 'key_rejected' };
       if (!message.whole) return { outcome: 'taken' };
-      return { outcome: 'answered', seen: await observeStream(response, sentAt) };
+      body = bodyOf(response);
+      return { outcome: 'answered', seen: await observeStream(body, sentAt) };
     } finally {
       clearTimeout(patience);
       clearTimeout(deadline);
-      stop.signal.removeEventListener('abort', destroy);
-      response?.destroy();
+      stop.signal.removeEventListener('abort', close);
+      response?.close();
     }
   }
 

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import type { Response } from 'express';
 import { Problem } from '../errors.ts';
 import type { Heartbeats, Silence } from './heartbeats.ts';
@@ -6,12 +5,13 @@ import { dropLateBom } from './late-bom.ts';
 import { cutWhenStalled, endTruthfully } from './stream-ending.ts';
 import { type StreamPosition, streamPosition } from './stream-position.ts';
 import { streamWriter } from './stream-writer.ts';
+import type { UpstreamAnswer } from './upstream/answer-arrival.ts';
 
 /** A comment line without an empty line: every parser passes over it, and none takes it for an event. */
 const HEARTBEAT = ':\n';
 
 export interface CarryOptions {
-  readonly upstream: IncomingMessage;
+  readonly upstream: UpstreamAnswer;
   /** Its headers are sent. */
   readonly res: Response;
   /** Aborted with a Problem, it ends the stream with that; with anything else, the client has left. */
@@ -35,9 +35,6 @@ export function carryStream(options: CarryOptions): Promise<void> {
   const { silence, onData, onDrain, onEnd, beat, stop, broken, leave } = carrier(options);
   const onAbort = () => signal.reason instanceof Problem && stop(signal.reason);
   return new Promise((resolve) => {
-    upstream.on('data', onData).on('end', onEnd);
-    upstream.on('error', (error: NodeJS.ErrnoException) => broken(error.code));
-    upstream.on('close', () => broken('closed'));
     res.on('drain', onDrain);
     res.on('close', () => {
       leave();
@@ -47,8 +44,8 @@ export function carryStream(options: CarryOptions): Promise<void> {
     });
     signal.addEventListener('abort', onAbort);
     heartbeats.watch(silence, beat);
-    if (upstream.destroyed) broken('closed');
     if (signal.aborted) onAbort();
+    upstream.read({ data: onData, end: onEnd, broken });
   });
 }
 
@@ -68,13 +65,12 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
     leave();
     endTruthfully(res, problem, position);
   }
-  function broken(cause: unknown): void {
-    // Every good end closes the upstream as well.
+  function broken(cause: string): void {
     if (!over) stop(brokenStream(cause));
   }
   function leave(): void {
     over = true;
-    upstream.destroy();
+    upstream.close();
   }
   function onData(chunk: Buffer): void {
     if (over) return;
@@ -113,7 +109,7 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
   return { silence, onData, onDrain, onEnd, beat, stop, broken, leave };
 }
 
-function brokenStream(cause: unknown): Problem {
+function brokenStream(cause: string): Problem {
   return new Problem('upstream_stream_broken', 'The answer broke off; what came before is not complete.', {
     cause,
   });
@@ -123,10 +119,10 @@ function brokenStream(cause: unknown): Problem {
  * Where the end of the connection is the end of the body, a reset or an end inside an event is no end; the
  * HTTP parser takes them for one.
  */
-function endedWell({ socket }: IncomingMessage, position: StreamPosition): boolean {
-  return !socket?.errored && position.atEventBoundary();
+function endedWell(upstream: UpstreamAnswer, position: StreamPosition): boolean {
+  return !upstream.hasError() && position.atEventBoundary();
 }
 
-function isCloseDelimited({ headers }: IncomingMessage): boolean {
+function isCloseDelimited({ headers }: UpstreamAnswer): boolean {
   return headers['transfer-encoding'] === undefined && headers['content-length'] === undefined;
 }

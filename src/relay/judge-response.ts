@@ -1,5 +1,6 @@
-import type { IncomingMessage } from 'node:http';
 import { Problem } from '../errors.ts';
+import type { UpstreamAnswer } from './upstream/answer-arrival.ts';
+import { bodyOf } from './upstream/answer-body.ts';
 
 /** Statuses by which the bot service says that the message itself is at fault. */
 const REFUSALS = new Set([400, 404, 409, 413, 415, 422]);
@@ -14,10 +15,10 @@ const MAX_RETRY_AFTER_S = 86_400;
  * @throws Problem `upstream_refused`, `upstream_rate_limited`, `upstream_bad_response`
  */
 export async function judgeResponse(
-  response: IncomingMessage,
+  response: UpstreamAnswer,
   mask: (text: string) => string,
 ): Promise<'stream' | 'key_rejected'> {
-  const status = response.statusCode as number;
+  const { status } = response;
   if (isEventStream(response)) return 'stream';
   if (REFUSALS.has(status)) {
     const upstream = await readJson(response, mask);
@@ -26,7 +27,7 @@ export async function judgeResponse(
       ...(upstream === undefined ? {} : { upstream }),
     });
   }
-  response.destroy();
+  response.close();
   if (status === 401 || status === 403) return 'key_rejected';
   if (status === 429) {
     throw new Problem(
@@ -43,27 +44,27 @@ export async function judgeResponse(
 }
 
 /** A 2xx answer whose body is plain `text/event-stream`, with whatever parameters (RFC 9110 §8.3.1), in no coding. */
-function isEventStream({ statusCode = 0, headers }: IncomingMessage): boolean {
+function isEventStream({ status, headers }: UpstreamAnswer): boolean {
   const essence = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
   // A transfer coding other than `chunked` is not undone for us (RFC 9112 §7).
   const framing = headers['transfer-encoding']?.trim().toLowerCase() ?? 'chunked';
-  const hasBody = statusCode >= 200 && statusCode < 300 && statusCode !== 204 && statusCode !== 205;
+  const hasBody = status >= 200 && status < 300 && status !== 204 && status !== 205;
   return hasBody && essence === 'text/event-stream' && encoding === 'identity' && framing === 'chunked';
 }
 
 /** What came instead of a stream, for the log; nothing of it that the service could choose freely. */
-function describe({ statusCode, headers }: IncomingMessage): string {
+function describe({ status, headers }: UpstreamAnswer): string {
   const type = /^[a-z]+\/[a-z0-9.+-]{1,40}/i.exec(headers['content-type'] ?? '')?.[0] ?? 'no type';
-  return `status ${statusCode}, ${type}${headers['content-encoding'] ? ', encoded' : ''}`;
+  return `status ${status}, ${type}${headers['content-encoding'] ? ', encoded' : ''}`;
 }
 
 /** The JSON body of a refusal; `undefined` if it is something else, too long or broken off. */
-async function readJson(response: IncomingMessage, mask: (text: string) => string): Promise<unknown> {
+async function readJson(response: UpstreamAnswer, mask: (text: string) => string): Promise<unknown> {
   const chunks: Buffer[] = [];
   let length = 0;
   try {
-    for await (const chunk of response as AsyncIterable<Buffer>) {
+    for await (const chunk of bodyOf(response) as AsyncIterable<Buffer>) {
       length += chunk.length;
       if (length > MAX_REFUSAL_BYTES) return undefined;
       chunks.push(chunk);

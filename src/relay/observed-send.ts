@@ -1,16 +1,16 @@
 import type { RelayObserver } from './relay-observer.ts';
-import type { SendUpstream } from './send-upstream.ts';
+import type { Upstream } from './upstream/send.ts';
 
 /** `send`, for requests that carry the key with this fingerprint; the observer hears how each was taken. */
 export function observedSend(
-  send: SendUpstream,
+  send: Upstream['send'],
   keyFingerprint: string,
   observer: RelayObserver,
-): SendUpstream {
+): Upstream['send'] {
   return async function observedSend(request, options) {
     try {
       const response = await send(request, options);
-      observer.upstreamAnswered(keyFingerprint, response.statusCode as number);
+      observer.upstreamAnswered(keyFingerprint, response.status);
       return response;
     } catch (error) {
       observer.upstreamFailed(keyFingerprint, error);

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import type { RequestHandler, Response } from 'express';
 import { Problem } from '../errors.ts';
 import type { Bot } from '../locals.ts';
@@ -13,17 +12,12 @@ import type { KeyRings } from './key-rings.ts';
 import { observedSend } from './observed-send.ts';
 import { CLIENT_CLOSED } from './open-messages.ts';
 import { type RelayObserver, UNOBSERVED } from './relay-observer.ts';
-import type { SendUpstream } from './send-upstream.ts';
-import {
-  maskKeys,
-  type UpstreamRequest,
-  type UpstreamRequestOptions,
-  upstreamRequests,
-  withKey,
-} from './upstream-request.ts';
+import type { UpstreamAnswer } from './upstream/answer-arrival.ts';
+import type { Upstream, UpstreamRequest } from './upstream/send.ts';
+import { maskKeys, type UpstreamRequestOptions, upstreamRequests, withKey } from './upstream-request.ts';
 
 export interface RelayOptions extends UpstreamRequestOptions {
-  readonly send: SendUpstream;
+  readonly send: Upstream['send'];
   /** The keys, by bot. */
   readonly keyRings: Pick<KeyRings, 'ringOf' | 'keys'>;
   /** To the response's headers, in ms. */
@@ -122,7 +116,7 @@ interface Message {
 
 /** A message that the service has begun to answer; `deadline` ends it. */
 interface Run {
-  readonly response: IncomingMessage;
+  readonly response: UpstreamAnswer;
   readonly deadline: NodeJS.Timeout;
 }
 
@@ -180,7 +174,7 @@ async function startRun(message: Message, res: Response, options: RelayOptions):
   const stopAfter = (ms: number, problem: Problem) => setTimeout(() => stop.abort(problem), ms);
   const deadline = stopAfter(options.maxExecutionMs, TOO_LONG);
   const responseTimeout = stopAfter(options.responseTimeoutMs, NO_ANSWER);
-  let response: IncomingMessage | undefined;
+  let response: UpstreamAnswer | undefined;
   try {
     response = await streamFor(message, res, options);
     return response && { response, deadline };
@@ -200,20 +194,20 @@ async function streamFor(
   locals.upstreamStatus = undefined;
   const response = await send(request, {
     signal,
-    mayLeave: async () => {
-      await mayLeave(res);
+    mayLeave: () => mayLeave(res),
+    onSent() {
       progress.sent = true;
+      noteSent(res);
     },
-    onSent: () => noteSent(res),
   });
-  locals.upstreamStatus = response.statusCode;
-  if (NOT_TAKEN.has(response.statusCode as number)) progress.sent = false;
-  const destroyOnAbort = () => response.destroy();
-  signal.addEventListener('abort', destroyOnAbort, { once: true });
+  locals.upstreamStatus = response.status;
+  if (NOT_TAKEN.has(response.status)) progress.sent = false;
+  const closeOnAbort = () => response.close();
+  signal.addEventListener('abort', closeOnAbort, { once: true });
   try {
     return (await judgeResponse(response, mask)) === 'stream' ? response : undefined;
   } finally {
-    signal.removeEventListener('abort', destroyOnAbort);
+    signal.removeEventListener('abort', closeOnAbort);
     // A response that was destroyed on abort reads as a refusal without a body; the abort is the reason.
     signal.throwIfAborted();
   }
@@ -223,7 +217,7 @@ async function streamFor(
  * Sends the headers at once: the client knows that its message runs, long before the first byte of the answer. At once
  * is at the end of this turn of the event loop: what has come with the headers of the service leaves with these.
  */
-function startStream(res: Response, { headers }: IncomingMessage, mask: Message['mask']): void {
+function startStream(res: Response, { headers }: UpstreamAnswer, mask: Message['mask']): void {
   const harmless = (value: unknown) => typeof value === 'string' && mask(value) === value;
   res.statusCode = 200;
   res.setHeaders(STREAM_HEADERS);

@@ -1,13 +1,7 @@
 import type { Request, Response } from 'express';
 import type { Bot } from '../locals.ts';
 import type { Secret } from '../secret.ts';
-
-/** One request to the bot service, complete but for the key. */
-export interface UpstreamRequest {
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-}
+import type { UpstreamRequest } from './upstream/send.ts';
 
 export interface UpstreamRequestOptions {
   readonly baseUrl: Readonly<URL>;

@@ -1,9 +1,11 @@
-import { createServer, get, type IncomingMessage, type Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { Problem } from '../../src/errors.ts';
 import { carryStream } from '../../src/relay/carry-stream.ts';
+import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
+import { askUpstream } from '../support/ask-upstream.ts';
 import { until } from '../support/pair.ts';
 import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
 import {
@@ -19,20 +21,22 @@ const ENDED = new Problem('session_ended', 'Signed out.');
 /** More than the buffers between the relay and a client hold. */
 const MUCH = chunk(Buffer.alloc(8 << 20, 'data: a\n\n'.repeat(1024)));
 
-let upstream: RawUpstream;
+let service: RawUpstream;
 let server: Server;
 let client: RawClient;
 afterEach(async () => {
   client.socket.destroy();
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
-  await upstream.close();
+  await service.close();
 });
 
 interface Carried {
   /** The bot service's end of the stream. */
   readonly service: Socket;
-  readonly response: IncomingMessage;
+  readonly upstream: UpstreamAnswer;
+  /** What the stream takes its bytes with: to hand it something late. */
+  readonly reader: AnswerReader;
   readonly res: Response;
   readonly stop: AbortController;
   /** What a heartbeat's turn calls. */
@@ -42,30 +46,36 @@ interface Carried {
 
 /** A stream that is carried to `client`, once `before` has seen its two ends; nothing but its head has come. */
 async function carry(
-  before: (ends: { response: IncomingMessage; stop: AbortController }) => Promise<void> | void = () => {},
+  before: (ends: { upstream: UpstreamAnswer; stop: AbortController }) => void = () => {},
   stalledMs = 60_000,
 ): Promise<Carried> {
-  upstream = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
+  service = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
   const app = express();
   const carried = new Promise<Carried>((resolve) => {
-    app.get('/', (_req, res) => {
+    app.get('/', async (_req, res) => {
       res.locals.bot = { namespace: 'acme', botProviderName: 'helper' };
-      get(upstream.url, async (response) => {
-        response.on('error', () => {});
-        const stop = new AbortController();
-        await before({ response, stop });
-        res.flushHeaders();
-        let beat = () => {};
-        const heartbeats = {
-          watch: (_silence: unknown, call: () => void) => {
-            beat = call;
-          },
-          unwatch: () => {},
-        };
-        const over = carryStream({ upstream: response, res, signal: stop.signal, heartbeats, stalledMs });
-        const [service] = upstream.sockets as [Socket];
-        resolve({ service, response, res, stop, beat: () => beat(), over });
-      });
+      const answer = await askUpstream(service.url);
+      let reader = {} as AnswerReader;
+      const upstream: UpstreamAnswer = {
+        ...answer,
+        read(by) {
+          reader = by;
+          answer.read(by);
+        },
+      };
+      const stop = new AbortController();
+      before({ upstream, stop });
+      res.flushHeaders();
+      let beat = () => {};
+      const heartbeats = {
+        watch: (_silence: unknown, call: () => void) => {
+          beat = call;
+        },
+        unwatch: () => {},
+      };
+      const over = carryStream({ upstream, res, signal: stop.signal, heartbeats, stalledMs });
+      const [socket] = service.sockets as [Socket];
+      resolve({ service: socket, upstream, reader, res, stop, beat: () => beat(), over });
     });
   });
   server = createServer(app);
@@ -81,48 +91,44 @@ async function endedUnread(): Promise<Carried> {
   const carried = await carry();
   await client.waitFor('\r\n\r\n');
   client.socket.pause();
-  const ended = new Promise((resolve) => carried.response.once('end', resolve));
   // Small enough for one write, so that the stream ends before the client has read it.
   carried.service.write(Buffer.concat([chunk('data: a\n\n'), Buffer.from(LAST_CHUNK)]));
-  jest.spyOn(carried.res, 'end').mockReturnValueOnce(carried.res);
-  await ended;
+  const end = jest.spyOn(carried.res, 'end').mockReturnValueOnce(carried.res);
+  await until(() => end.mock.calls.length > 0);
   return carried;
 }
 
 describe('a stream', () => {
-  test('whose upstream is destroyed without an error is broken', async () => {
-    const { response, res } = await carry();
-    response.destroy();
+  test('whose upstream is closed without an error is broken', async () => {
+    const { upstream, res } = await carry();
+    upstream.close();
     await until(() => answer().complete);
     expect(res.locals.outcome).toBe('upstream_stream_broken');
     expect(answer().body).toMatch(/^event: error\ndata: .*"code":"upstream_stream_broken"/);
   });
 
   test('whose upstream was closed before it is carried is broken', async () => {
-    const { res } = await carry(async ({ response }) => {
-      response.destroy();
-      await new Promise((resolve) => response.once('close', resolve));
-    });
+    const { res } = await carry(({ upstream }) => upstream.close());
     await until(() => answer().complete);
     expect(res.locals.outcome).toBe('upstream_stream_broken');
   });
 
   test('that was told to end before it is carried does so', async () => {
-    const { res, response } = await carry(({ stop }) => stop.abort(ENDED));
+    const { res, service } = await carry(({ stop }) => stop.abort(ENDED));
     await until(() => answer().complete);
     expect(res.locals.outcome).toBe('session_ended');
-    expect(response.destroyed).toBe(true);
+    await until(() => service.destroyed);
   });
 
   test('that is told to end lets go of its upstream at once, and takes nothing more of it', async () => {
-    const { response, res, service, stop, beat } = await carry();
+    const { reader, res, service, stop, beat } = await carry();
     service.write(chunk('data: half'));
     await client.waitFor('data: half');
     stop.abort(ENDED);
-    expect(response.destroyed).toBe(true);
+    await until(() => service.destroyed);
     // What was read already may still be handed over.
-    response.emit('data', Buffer.from(' more\n\n'));
-    response.emit('end');
+    reader.data(Buffer.from(' more\n\n'));
+    reader.end();
     beat();
     expect([res.writableEnded, res.locals.bytes]).toEqual([false, 'data: half'.length]);
     await client.closed;
@@ -132,10 +138,10 @@ describe('a stream', () => {
   test.each(['stop', 'end', 'beat'] as const)(
     'keeps its order where data and %s come at once',
     async (last) => {
-      const { response, stop, beat } = await carry();
-      response.emit('data', Buffer.from('data: a\n\n'));
+      const { reader, stop, beat } = await carry();
+      reader.data(Buffer.from('data: a\n\n'));
       if (last === 'stop') stop.abort(ENDED);
-      else if (last === 'end') response.emit('end');
+      else if (last === 'end') reader.end();
       else beat();
       await client.waitFor({ stop: 'session_ended', end: LAST_CHUNK, beat: ':\n' }[last]);
       const next = { stop: 'event: error\n', end: '', beat: ':\n' }[last];
@@ -144,10 +150,10 @@ describe('a stream', () => {
   );
 
   test('that has ended well has done so, whatever comes while its client still reads', async () => {
-    const { response, res, stop, beat } = await endedUnread();
+    const { reader, res, stop, beat } = await endedUnread();
     const write = jest.spyOn(res, 'write');
     stop.abort(ENDED);
-    response.emit('close');
+    reader.broken('closed');
     beat();
     expect(write).not.toHaveBeenCalled();
     expect(res.end).toHaveBeenCalledTimes(1);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { createUpstream } from '../../src/relay/send-upstream.ts';
+import { createUpstream } from '../../src/relay/upstream/send.ts';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
 import { type Pair, startPair } from '../support/pair.ts';
 import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
@@ -54,7 +54,7 @@ describe('a message whose body is still arriving', () => {
   });
 
   test('does not open a connection, if it gets that far', async () => {
-    const send = createUpstream(new URL(pair.upstream.url));
+    const { send } = createUpstream(new URL(pair.upstream.url));
     const signal = AbortSignal.abort('the client has left');
     const request = { path: '/', headers: {}, body: Buffer.from(BODY) };
     await expect(send(request, { signal, mayLeave: async () => {}, onSent: () => {} })).rejects.toBe(

@@ -1,10 +1,11 @@
-import { createServer, get, type Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { Problem } from '../../src/errors.ts';
 import { carryStream } from '../../src/relay/carry-stream.ts';
 import { createHeartbeats } from '../../src/relay/heartbeats.ts';
+import { askUpstream } from '../support/ask-upstream.ts';
 import { until } from '../support/pair.ts';
 import { type RawClient, rawClient } from '../support/raw-client.ts';
 import { CLOSE_DELIMITED_HEAD, type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
@@ -31,20 +32,13 @@ async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = 
   });
   const app = express();
   const over = new Promise<Response>((resolve) => {
-    app.get('/', (_req, res) => {
+    app.get('/', async (_req, res) => {
       res.locals.bot = { namespace: 'acme', botProviderName: 'helper' } as never;
-      get(upstream.url, async (response) => {
-        res.flushHeaders();
-        const heartbeats = createHeartbeats(0);
-        await carryStream({
-          upstream: response,
-          res,
-          signal: stop.signal,
-          heartbeats,
-          stalledMs,
-        });
-        resolve(res);
-      });
+      const answer = await askUpstream(upstream.url);
+      res.flushHeaders();
+      const heartbeats = createHeartbeats(0);
+      await carryStream({ upstream: answer, res, signal: stop.signal, heartbeats, stalledMs });
+      resolve(res);
     });
   });
   server = createServer(app);
