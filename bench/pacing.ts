@@ -3,11 +3,11 @@
  * of 200 users to 40 bots, some in bursts of 19 and some one by one. The bot service counts what arrives.
  */
 import { request } from 'node:http';
-import { memoryBudgets } from '../src/guard/memory-budgets.ts';
-import { redisBudgets } from '../src/guard/redis-budgets.ts';
 import { createLogger } from '../src/logger.ts';
-import { openRedis } from '../src/redis.ts';
+import { memoryBudgets } from '../src/pace/memory-budgets.ts';
+import { redisBudgets } from '../src/pace/redis-budgets.ts';
 import { secret } from '../src/secret.ts';
+import { openRedis } from '../src/storage/redis.ts';
 import { startRedis, stopRedis } from '../tests/support/redis-server.ts';
 import { MESSAGE_BODY } from './support/message.ts';
 import { type RelayProcess, startRelay } from './support/relay-process.ts';

@@ -2,7 +2,7 @@
  * What it costs to follow a stream: `push` of `src/relay/stream-position.ts` with one event a chunk, for
  * small, common and very large events. No event has an `id`, so that looking for one never stops.
  */
-import { streamPosition } from '../src/relay/stream-position.ts';
+import { streamPosition } from '../src/relay/message/stream-position.ts';
 import { overRounds } from './support/statistics.ts';
 
 const SIZES = { '100 B': 100, '1 KiB': 1024, '1 MiB': 1024 * 1024 };

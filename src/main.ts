@@ -7,7 +7,7 @@ const manifest = JSON.parse(readFileSync(new URL('../package.json', import.meta.
 const { version, engines } = manifest as { version: string; engines: { node: string } };
 if (meets(process.versions.node, engines.node)) {
   // Not before: an older Node.js fails in one of these in a way that says nothing of its age.
-  const { runCommand } = await import('./run-command.ts');
+  const { runCommand } = await import('./commands/run-command.ts');
   await runCommand(process.argv.slice(2), version);
 } else {
   process.stderr.write(

@@ -3,8 +3,8 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type LogOutput, logOutput } from '../src/log-output.ts';
 import { createLogger, type Logger } from '../src/logger.ts';
+import { type LogOutput, logOutput } from '../src/process/log-output.ts';
 import { until } from './support/pair.ts';
 import { type Kind, readableOutput, removeOutputs } from './support/readable-output.ts';
 

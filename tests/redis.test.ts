@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from '@jest/globals';
 import { createLogger } from '../src/logger.ts';
-import { openRedis, type Redis } from '../src/redis.ts';
 import { secret } from '../src/secret.ts';
+import { openRedis, type Redis } from '../src/storage/redis.ts';
 import { describeWithRedis, startRedis, stopRedis } from './support/redis.ts';
 
 const UNAVAILABLE = { code: 'session_store_unavailable', options: { retryAfter: 1 } };

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { checkConfiguration } from '../src/check/check-configuration.ts';
 import type { Report } from '../src/check/findings.ts';
-import { loadConfig } from '../src/config.ts';
-import { risksOf } from '../src/risks.ts';
+import { loadConfig } from '../src/config/config.ts';
+import { risksOf } from '../src/config/risks.ts';
 import { startProcess, stopProcesses } from './support/process.ts';
 import { CANARY } from './support/relay.ts';
 

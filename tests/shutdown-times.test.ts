@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from '@jest/globals';
-import { loadConfig } from '../src/config.ts';
-import { longestShutdownMs } from '../src/shutdown-times.ts';
+import { loadConfig } from '../src/config/config.ts';
+import { longestShutdownMs } from '../src/process/shutdown-times.ts';
 import { CANARY } from './support/relay.ts';
 
 test('the longest shutdown has the delay, the grace, the last words and something more', () => {

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { saveUser } from '../../src/authenticate/users.ts';
+import { saveUser } from '../../src/authenticate/password/users.ts';
 import { freePort } from '../../tests/support/free-port.ts';
 import { startChild } from './child.ts';
 import { API_KEY } from './message.ts';

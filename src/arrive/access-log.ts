@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import { PROBLEMS, type ProblemCode } from '../errors.ts';
+import { type Ending, endingOf } from '../http/ending.ts';
 import type { Logger } from '../logger.ts';
-import { type Ending, endingOf } from '../outcome.ts';
 
 /**
  * One line per request, when it is over; a probe that went well is told of at `debug` only. Fields: `requestId`, `method`, `route`, `status`, `outcome`,

@@ -1,6 +1,6 @@
 import { dirname, resolve } from 'node:path';
 import { z } from 'zod';
-import { apiKeyText, botPattern, MAX_RATE_LIMIT } from '../config-variables.ts';
+import { apiKeyText, botPattern, MAX_RATE_LIMIT } from '../config/config-variables.ts';
 import { type Secret, secret } from '../secret.ts';
 import { type OwnSettings, overlap } from './bot-settings.ts';
 import { readKeysFile } from './keys-file.ts';

@@ -1,4 +1,4 @@
-import { apiKeyList } from '../config-variables.ts';
+import { apiKeyList } from '../config/config-variables.ts';
 import type { Secret } from '../secret.ts';
 import { readSecretFile } from './secret-file.ts';
 

@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import type { BotSettings } from './bot-settings.ts';
 import { readBotsFile } from './bots-file.ts';
 import { readKeysFile } from './keys-file.ts';

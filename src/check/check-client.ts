@@ -1,7 +1,7 @@
 import type { Configuration } from 'openid-client';
-import { callbackUrlOf } from '../authenticate/identity-provider.ts';
-import { proveClient } from '../authenticate/prove-client.ts';
-import type { Config } from '../config.ts';
+import { callbackUrlOf } from '../authenticate/oidc/identity-provider.ts';
+import { proveClient } from '../authenticate/oidc/prove-client.ts';
+import type { Config } from '../config/config.ts';
 import type { Finding, Report } from './findings.ts';
 
 type Metadata = ReturnType<Configuration['serverMetadata']>;

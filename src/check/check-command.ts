@@ -1,7 +1,7 @@
-import type { Terminal } from '../authenticate/user-command.ts';
-import { type Config, ConfigError, loadConfig, type Sources } from '../config.ts';
-import { keyRings } from '../relay/key-rings.ts';
-import { maskKeys } from '../relay/upstream-request.ts';
+import type { Terminal } from '../commands/user-command.ts';
+import { type Config, ConfigError, loadConfig, type Sources } from '../config/config.ts';
+import { keyRings } from '../relay/upstream/key-rings.ts';
+import { maskKeys } from '../relay/upstream/upstream-request.ts';
 import { type Secret, secret } from '../secret.ts';
 import { checkAddress } from './check-address.ts';
 import { type CheckOptions, readArguments } from './check-arguments.ts';

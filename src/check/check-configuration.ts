@@ -1,6 +1,6 @@
-import { listUsers } from '../authenticate/users.ts';
-import type { Config, Environment } from '../config.ts';
-import { risksOf } from '../risks.ts';
+import { listUsers } from '../authenticate/password/users.ts';
+import type { Config, Environment } from '../config/config.ts';
+import { risksOf } from '../config/risks.ts';
 import type { Report } from './findings.ts';
 import { count } from './print-findings.ts';
 

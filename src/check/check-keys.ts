@@ -1,7 +1,7 @@
 import { overlap } from '../bots/bot-settings.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { Problem } from '../errors.ts';
-import { keyRings } from '../relay/key-rings.ts';
+import { keyRings } from '../relay/upstream/key-rings.ts';
 import type { Secret } from '../secret.ts';
 import type { CheckOptions } from './check-arguments.ts';
 import { adviceFor } from './failure-advice.ts';

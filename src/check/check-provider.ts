@@ -1,6 +1,6 @@
-import { providerProblem } from '../authenticate/provider-errors.ts';
-import { discover } from '../authenticate/provider-metadata.ts';
-import type { Config } from '../config.ts';
+import { providerProblem } from '../authenticate/oidc/provider-errors.ts';
+import { discover } from '../authenticate/oidc/provider-metadata.ts';
+import type { Config } from '../config/config.ts';
 import { checkClient } from './check-client.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';

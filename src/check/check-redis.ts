@@ -1,9 +1,9 @@
-import { whenConnected } from '../connected-redis.ts';
+import { isLoopback } from '../http/loopback.ts';
 import { createLogger } from '../logger.ts';
-import { isLoopback } from '../loopback.ts';
-import { openRedis, type Redis } from '../redis.ts';
-import { type RedisAddress, redisAddress } from '../redis-address.ts';
 import type { Secret } from '../secret.ts';
+import { whenConnected } from '../storage/connected-redis.ts';
+import { openRedis, type Redis } from '../storage/redis.ts';
+import { type RedisAddress, redisAddress } from '../storage/redis-address.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 

@@ -1,6 +1,6 @@
-import { sessionCookie } from '../authenticate/attach-session.ts';
-import type { Config } from '../config.ts';
-import { isLoopback } from '../loopback.ts';
+import { sessionCookie } from '../authenticate/sessions/attach-session.ts';
+import type { Config } from '../config/config.ts';
+import { isLoopback } from '../http/loopback.ts';
 import { checkAddress } from './check-address.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';

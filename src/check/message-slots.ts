@@ -1,10 +1,10 @@
 import { rateLimitOf } from '../bots/bot-settings.ts';
-import type { Config } from '../config.ts';
-import { spaced } from '../guard/budgets.ts';
-import { memoryBudgets } from '../guard/memory-budgets.ts';
-import { redisBudgets } from '../guard/redis-budgets.ts';
-import { type SlotWaits, slotWaits } from '../guard/slot-waits.ts';
-import type { Redis } from '../redis.ts';
+import type { Config } from '../config/config.ts';
+import { spaced } from '../pace/budgets.ts';
+import { memoryBudgets } from '../pace/memory-budgets.ts';
+import { redisBudgets } from '../pace/redis-budgets.ts';
+import { type SlotWaits, slotWaits } from '../pace/slot-waits.ts';
+import type { Redis } from '../storage/redis.ts';
 
 /** How long a message of the check may wait for its slot, in ms: nobody is waiting for its answer. */
 const MAX_WAIT_MS = 30_000;

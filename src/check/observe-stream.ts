@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { createParser } from 'eventsource-parser';
-import { streamPosition } from '../relay/stream-position.ts';
+import { streamPosition } from '../relay/message/stream-position.ts';
 import { codeOf } from './failure-advice.ts';
 
 /** How a stream of events arrived. Times in ms; a moment is what came with no pause of more than `MOMENT_MS` in it. */

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { Problem } from '../errors.ts';
-import type { SlotWaits } from '../guard/slot-waits.ts';
-import type { EndpointSlot } from '../locals.ts';
-import { judgeResponse } from '../relay/judge-response.ts';
+import type { EndpointSlot } from '../http/locals.ts';
+import type { SlotWaits } from '../pace/slot-waits.ts';
+import { judgeResponse } from '../relay/message/judge-response.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import { bodyOf } from '../relay/upstream/answer-body.ts';
 import { createUpstream } from '../relay/upstream/send.ts';
-import { messagePath, withKey } from '../relay/upstream-request.ts';
+import { messagePath, withKey } from '../relay/upstream/upstream-request.ts';
 import type { Secret } from '../secret.ts';
 import { type Observation, observeStream } from './observe-stream.ts';
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { askHidden, type Terminal } from '../authenticate/user-command.ts';
-import type { Environment } from '../config.ts';
+import { askHidden, type Terminal } from '../commands/user-command.ts';
+import type { Environment } from '../config/config.ts';
 import { type Secret, secret } from '../secret.ts';
 import type { CheckOptions } from './check-arguments.ts';
 

@@ -1,5 +1,5 @@
-import { callbackUrlOf } from '../authenticate/identity-provider.ts';
-import { SIGN_IN_COOKIE } from '../authenticate/sign-in-flows.ts';
+import { callbackUrlOf } from '../authenticate/oidc/identity-provider.ts';
+import { SIGN_IN_COOKIE } from '../authenticate/oidc/sign-in-flows.ts';
 import { cookieFaults, problemOf } from './judge-answer.ts';
 import type { Answer } from './through-client.ts';
 import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';

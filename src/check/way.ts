@@ -1,5 +1,5 @@
-import type { sessionCookie } from '../authenticate/attach-session.ts';
-import type { Config } from '../config.ts';
+import type { sessionCookie } from '../authenticate/sessions/attach-session.ts';
+import type { Config } from '../config/config.ts';
 import type { Secret } from '../secret.ts';
 import type { Report } from './findings.ts';
 import { describeAnswer, headerFaults } from './judge-answer.ts';

@@ -1,6 +1,6 @@
 import type { RequestHandler } from 'express';
 import { Problem } from '../errors.ts';
-import { hostNameOf, isLoopbackName } from '../hosts.ts';
+import { hostNameOf, isLoopbackName } from '../http/hosts.ts';
 
 export interface KnownHosts {
   /** In the form of `hostNameOf`. */

@@ -1,9 +1,9 @@
 import type { Express, RequestHandler } from 'express';
 import { notFound } from '../arrive/problem-response.ts';
-import type { Config } from '../config.ts';
-import { arrivalsIn } from '../guard/arrivals.ts';
-import { clientAddress } from '../guard/client-address.ts';
-import type { Counts } from '../guard/request-limits.ts';
+import type { Config } from '../config/config.ts';
+import { clientAddress } from '../http/client-address.ts';
+import { arrivalsIn } from '../pace/arrivals.ts';
+import type { Counts } from '../pace/request-limits.ts';
 import { checkProbe, PROBE_PATH } from '../watch/check-probe.ts';
 import { PROBE_WINDOW_MS, probeTokens } from '../watch/probe-tokens.ts';
 

@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import type { RelayObserver } from '../relay/relay-observer.ts';
+import type { RelayObserver } from '../relay/message/relay-observer.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Keeps the metrics of streams and of the bot service. */

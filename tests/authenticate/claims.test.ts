@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Claims, userOf } from '../../src/authenticate/claims.ts';
+import { type Claims, userOf } from '../../src/authenticate/oidc/claims.ts';
 import { expectProblem } from '../support/call.ts';
 import { type Oidc, startOidc } from '../support/oidc-relay.ts';
 

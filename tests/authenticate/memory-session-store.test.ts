@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import type { SessionData } from 'express-session';
-import { MemorySessionStore } from '../../src/authenticate/memory-session-store.ts';
-import { sessionKey } from '../../src/authenticate/session-key.ts';
+import { MemorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import { stored } from '../support/sessions.ts';
 
 const session = (idleExpiresAt?: number) =>

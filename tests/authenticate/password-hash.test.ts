@@ -1,6 +1,10 @@
 import { scryptSync } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
-import { hashPassword, isPasswordHash, verifyPassword } from '../../src/authenticate/password-hash.ts';
+import {
+  hashPassword,
+  isPasswordHash,
+  verifyPassword,
+} from '../../src/authenticate/password/password-hash.ts';
 
 // Typed on a keyboard that sends the letter and its dots apart.
 const hash = await hashPassword('pa\u0308ssword');

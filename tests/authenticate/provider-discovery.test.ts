@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { identityProvider } from '../../src/authenticate/identity-provider.ts';
-import { loadConfig } from '../../src/config.ts';
+import { identityProvider } from '../../src/authenticate/oidc/identity-provider.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { expectProblem } from '../support/call.ts';

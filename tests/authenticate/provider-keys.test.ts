@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type JWTVerifyGetKey, jwtVerify } from 'jose';
-import { providerKeys } from '../../src/authenticate/provider-keys.ts';
+import { providerKeys } from '../../src/authenticate/oidc/provider-keys.ts';
 import {
   type FakeProvider,
   PATHS,

@@ -2,8 +2,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from '@jest/globals';
 import express from 'express';
-import { readSession } from '../../src/authenticate/attach-session.ts';
-import { MemorySessionStore } from '../../src/authenticate/memory-session-store.ts';
+import { readSession } from '../../src/authenticate/sessions/attach-session.ts';
+import { MemorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { secret } from '../../src/secret.ts';
 
 const store = new MemorySessionStore();

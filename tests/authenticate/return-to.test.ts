@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
-import { localPath } from '../../src/authenticate/return-to.ts';
+import { localPath } from '../../src/authenticate/oidc/return-to.ts';
 
 const OWN = 'https://own.example';
 const AUTH = '/auth';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { sessionBefore } from '../../src/authenticate/session-before.ts';
+import { sessionBefore } from '../../src/authenticate/oidc/session-before.ts';
 import { call } from '../support/call.ts';
 import { startStage, type TestStage } from '../support/stage.ts';
 

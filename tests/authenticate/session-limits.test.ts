@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { extendedIdleLimit, isLive, startSession } from '../../src/authenticate/session-data.ts';
+import { extendedIdleLimit, isLive, startSession } from '../../src/authenticate/sessions/session-data.ts';
 import { call, expectProblem } from '../support/call.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
 import { startRelay, type TestRelay } from '../support/relay.ts';

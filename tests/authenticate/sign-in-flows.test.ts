@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import express from 'express';
 import { EncryptJWT } from 'jose';
-import { type SignInFlow, type SignInFlows, signInFlows } from '../../src/authenticate/sign-in-flows.ts';
+import { type SignInFlow, type SignInFlows, signInFlows } from '../../src/authenticate/oidc/sign-in-flows.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
 import { Jar } from '../support/identity-provider.ts';

@@ -3,19 +3,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable, Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import * as passwordHash from '../../src/authenticate/password-hash.ts';
+import * as passwordHash from '../../src/authenticate/password/password-hash.ts';
 import { cheapHash } from '../support/cheap-hash.ts';
 
-jest.unstable_mockModule('../../src/authenticate/password-hash.ts', () => ({
+jest.unstable_mockModule('../../src/authenticate/password/password-hash.ts', () => ({
   ...passwordHash,
   hashPassword: async (password: string) => cheapHash(password),
 }));
-const { userCommand } = await import('../../src/authenticate/user-command.ts');
+const { userCommand } = await import('../../src/commands/user-command.ts');
 
 const fail = (error: Error) => {
   throw error;
 };
-const { listUsers, usersFromFile } = await import('../../src/authenticate/users.ts');
+const { listUsers, usersFromFile } = await import('../../src/authenticate/password/users.ts');
 
 let folder: string;
 let path: string;

@@ -13,19 +13,19 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import * as passwordHash from '../../src/authenticate/password-hash.ts';
+import * as passwordHash from '../../src/authenticate/password/password-hash.ts';
 import { cheapHash } from '../support/cheap-hash.ts';
 
 // Before `users.ts` is loaded: counts the costly calls, and makes them cheap where the cost is not the point.
 const hashPassword = jest.fn(async (password: string) => cheapHash(password));
 const verifyPassword = jest.fn(passwordHash.verifyPassword);
-jest.unstable_mockModule('../../src/authenticate/password-hash.ts', () => ({
+jest.unstable_mockModule('../../src/authenticate/password/password-hash.ts', () => ({
   ...passwordHash,
   hashPassword,
   verifyPassword,
 }));
 const { listUsers, removeUser, saveUser, usersFromFile, usersOf } = await import(
-  '../../src/authenticate/users.ts'
+  '../../src/authenticate/password/users.ts'
 );
 
 const fail = (error: Error) => {

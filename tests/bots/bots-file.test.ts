@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { readBotsFile } from '../../src/bots/bots-file.ts';
-import { type ConfigError, loadConfig } from '../../src/config.ts';
+import { type ConfigError, loadConfig } from '../../src/config/config.ts';
 
 let folder: string;
 beforeAll(() => {

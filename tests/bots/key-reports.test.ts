@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { keyReporter, readKeyReports } from '../../src/bots/key-reports.ts';
 import { createLogger } from '../../src/logger.ts';
-import { openRedis, type Redis } from '../../src/redis.ts';
 import { secret } from '../../src/secret.ts';
+import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { keyReporter, readKeyReports } from '../../src/watch/key-reports.ts';
 import { until } from '../support/pair.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
-import { jsonBody } from '../../src/guard/json-body.ts';
+import { jsonBody } from '../../src/http/json-body.ts';
 import { expectProblem, parseAnswer } from '../support/call.ts';
 import { rawClient } from '../support/raw-client.ts';
 import { startStage, type TestStage } from '../support/stage.ts';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
-import { clientAddress } from '../../src/guard/client-address.ts';
+import { clientAddress } from '../../src/http/client-address.ts';
 import { call } from '../support/call.ts';
 import { startStage, type TestStage } from '../support/stage.ts';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { endpointBudget } from '../../src/guard/endpoint-budget.ts';
-import type { Turn } from '../../src/guard/slot-waits.ts';
+import { endpointBudget } from '../../src/pace/endpoint-budget.ts';
+import type { Turn } from '../../src/pace/slot-waits.ts';
 import { type Answer, call, expectProblem } from '../support/call.ts';
 import { type Pair, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';

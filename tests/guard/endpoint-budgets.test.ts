@@ -6,10 +6,10 @@ import {
   type Rate,
   type Reservation,
   spaced,
-} from '../../src/guard/budgets.ts';
-import { memoryBudgets } from '../../src/guard/memory-budgets.ts';
-import { redisBudgets } from '../../src/guard/redis-budgets.ts';
-import type { Redis } from '../../src/redis.ts';
+} from '../../src/pace/budgets.ts';
+import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
+import { redisBudgets } from '../../src/pace/redis-budgets.ts';
+import type { Redis } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 
 const RATE = { limit: 5, windowMs: 1_000_000 };

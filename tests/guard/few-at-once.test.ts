@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
-import { fewAtOnce } from '../../src/guard/few-at-once.ts';
+import { fewAtOnce } from '../../src/pace/few-at-once.ts';
 
 /** Work that is begun by `fewAtOnce(2)`; `finish` ends what was begun as the nth. */
 function begun() {

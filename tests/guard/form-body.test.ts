@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { formBody } from '../../src/guard/form-body.ts';
+import { formBody } from '../../src/http/form-body.ts';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
 import { rawClient } from '../support/raw-client.ts';
 import { startStage, type TestStage } from '../support/stage.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { type HoldersOptions, nameHolders } from '../../src/guard/holders.ts';
-import type { Holders } from '../../src/locals.ts';
+import type { Holders } from '../../src/http/locals.ts';
+import { type HoldersOptions, nameHolders } from '../../src/pace/holders.ts';
 import { call } from '../support/call.ts';
 import { startStage } from '../support/stage.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals';
-import { memoryBudgets } from '../../src/guard/memory-budgets.ts';
+import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
 
 /** A wish of a holder that nobody else is. */
 let holders = 0;

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import type { Store } from 'express-rate-limit';
-import { onceOnly } from '../../src/guard/once-only.ts';
-import { redisCounts } from '../../src/guard/redis-counts.ts';
-import { type Counts, memoryCounts } from '../../src/guard/request-limits.ts';
+import { onceOnly } from '../../src/pace/once-only.ts';
+import { redisCounts } from '../../src/pace/redis-counts.ts';
+import { type Counts, memoryCounts } from '../../src/pace/request-limits.ts';
 import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 
 const WINDOW_MS = 60_000;

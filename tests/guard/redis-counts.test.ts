@@ -1,10 +1,10 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { clientAddress } from '../../src/guard/client-address.ts';
-import { redisCounts } from '../../src/guard/redis-counts.ts';
-import { requestLimits } from '../../src/guard/request-limits.ts';
+import { clientAddress } from '../../src/http/client-address.ts';
 import { createLogger } from '../../src/logger.ts';
-import { openRedis, type Redis } from '../../src/redis.ts';
+import { redisCounts } from '../../src/pace/redis-counts.ts';
+import { requestLimits } from '../../src/pace/request-limits.ts';
 import { secret } from '../../src/secret.ts';
+import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { call, expectProblem } from '../support/call.ts';
 import { answering, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import { startStage, type TestStage } from '../support/stage.ts';

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from '@jest/globals';
-import type { EndpointBudgets, Pause, Reservation, Start } from '../../src/guard/budgets.ts';
-import { memoryBudgets } from '../../src/guard/memory-budgets.ts';
-import { type SlotWaits, slotWaits } from '../../src/guard/slot-waits.ts';
+import type { EndpointBudgets, Pause, Reservation, Start } from '../../src/pace/budgets.ts';
+import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
+import { type SlotWaits, slotWaits } from '../../src/pace/slot-waits.ts';
 
 const RATE = { limit: 5, windowMs: 1000, maxWaitMs: 1000 };
 const WISH = { endpoint: 'acme/helper', holders: ['h'] };

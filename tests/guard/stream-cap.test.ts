@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { memoryStreamLeases } from '../../src/guard/memory-stream-leases.ts';
-import { streamCap } from '../../src/guard/stream-cap.ts';
+import { memoryStreamLeases } from '../../src/pace/memory-stream-leases.ts';
+import { streamCap } from '../../src/pace/stream-cap.ts';
 import { expectProblem, parseAnswer } from '../support/call.ts';
 import { type Pair, startPair, until } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { memoryStreamLeases } from '../../src/guard/memory-stream-leases.ts';
-import { keyPart } from '../../src/guard/redis-key.ts';
-import { redisStreamLeases } from '../../src/guard/redis-stream-leases.ts';
-import type { StreamLease, StreamLeases } from '../../src/guard/stream-leases.ts';
-import type { Redis } from '../../src/redis.ts';
+import { memoryStreamLeases } from '../../src/pace/memory-stream-leases.ts';
+import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
+import type { StreamLease, StreamLeases } from '../../src/pace/stream-leases.ts';
+import type { Redis } from '../../src/storage/redis.ts';
+import { keyPart } from '../../src/storage/redis-key.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import { type RedisWire, redisWire } from '../support/redis-wire.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { waitingLines } from '../../src/guard/waiting-lines.ts';
+import { waitingLines } from '../../src/pace/waiting-lines.ts';
 
 const ALWAYS = new AbortController().signal;
 

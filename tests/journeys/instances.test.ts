@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { hashPassword } from '../../src/authenticate/password-hash.ts';
+import { hashPassword } from '../../src/authenticate/password/password-hash.ts';
 import { call } from '../support/call.ts';
 import {
   freshFolder,

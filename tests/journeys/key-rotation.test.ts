@@ -2,7 +2,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { hashPassword } from '../../src/authenticate/password-hash.ts';
+import { hashPassword } from '../../src/authenticate/password/password-hash.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';

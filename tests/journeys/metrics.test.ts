@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { hashPassword } from '../../src/authenticate/password-hash.ts';
+import { hashPassword } from '../../src/authenticate/password/password-hash.ts';
 import { call } from '../support/call.ts';
 import { freePort } from '../support/free-port.ts';
 import {

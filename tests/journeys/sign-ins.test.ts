@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { hashPassword } from '../../src/authenticate/password-hash.ts';
+import { hashPassword } from '../../src/authenticate/password/password-hash.ts';
 import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../support/process.ts';
 import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
 import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';

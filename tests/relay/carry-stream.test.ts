@@ -3,7 +3,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { Problem } from '../../src/errors.ts';
-import { carryStream } from '../../src/relay/carry-stream.ts';
+import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
 import { askUpstream } from '../support/ask-upstream.ts';
 import { until } from '../support/pair.ts';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { createHeartbeats } from '../../src/relay/heartbeats.ts';
+import { createHeartbeats } from '../../src/relay/message/heartbeats.ts';
 import { type Pair, startPair, until } from '../support/pair.ts';
 import { dechunk, type RawClient } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
-import { keyRing, REFUSED_FOR_MS } from '../../src/relay/key-ring.ts';
-import { type KeyUse, keyRings } from '../../src/relay/key-rings.ts';
+import { keyRing, REFUSED_FOR_MS } from '../../src/relay/upstream/key-ring.ts';
+import { type KeyUse, keyRings } from '../../src/relay/upstream/key-rings.ts';
 import { secret } from '../../src/secret.ts';
 
 const [a, b, c] = [secret('key-a'), secret('key-b'), secret('key-c')];

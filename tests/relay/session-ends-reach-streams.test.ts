@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { sessionKey } from '../../src/authenticate/session-key.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import { expectProblem } from '../support/call.ts';
 import { type Instances, type OpenStream, startInstances } from '../support/instances.ts';
 import { until } from '../support/pair.ts';

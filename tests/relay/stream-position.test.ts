@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { createParser } from 'eventsource-parser';
-import { streamPosition } from '../../src/relay/stream-position.ts';
+import { streamPosition } from '../../src/relay/message/stream-position.ts';
 
 const SEEDS = 2000;
 const MIB = 1024 * 1024;

@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
-import { streamWriter } from '../../src/relay/stream-writer.ts';
+import { streamWriter } from '../../src/relay/message/stream-writer.ts';
 import { until } from '../support/pair.ts';
 import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
 

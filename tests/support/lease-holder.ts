@@ -1,8 +1,9 @@
 /** A process that holds leases of one holder until it is killed: `lease-holder.ts REDIS_URL HOLDER`. */
-import { redisStreamLeases } from '../../src/guard/redis-stream-leases.ts';
+
 import { createLogger } from '../../src/logger.ts';
-import { openRedis } from '../../src/redis.ts';
+import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
 import { secret } from '../../src/secret.ts';
+import { openRedis } from '../../src/storage/redis.ts';
 
 const [url = '', holder = ''] = process.argv.slice(2);
 const redis = openRedis({ url: secret(url), logger: createLogger('silent') });

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
-import { openRedis, type Redis } from '../../src/redis.ts';
 import { secret } from '../../src/secret.ts';
+import { openRedis, type Redis } from '../../src/storage/redis.ts';
 
 export { type RedisServer, startRedis, stopRedis } from './redis-server.ts';
 

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { SessionData } from 'express-session';
-import type { SessionStore } from '../../src/authenticate/session-store.ts';
+import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { CANARY } from './relay.ts';
 
 /** The session id in a `Cookie` header of the relay. */

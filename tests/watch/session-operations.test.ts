@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
 import session, { type SessionData } from 'express-session';
-import { MemorySessionStore } from '../../src/authenticate/memory-session-store.ts';
+import { MemorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { countSessionOperations } from '../../src/watch/session-operations.ts';
 import { total } from '../support/samples.ts';

@@ -125,7 +125,7 @@ function failureOf(error: Error, isStarted: boolean): Problem {
   const cause = codeOf(error);
   return isStarted
     ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', { cause })
-    : new Problem('upstream_unreachable', 'The bot service could not be reached; try again later.', {
+    : new Problem('upstream_unreachable', 'The bot service did not answer.', {
         cause,
       });
 }

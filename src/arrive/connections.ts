@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Express } from 'express';
+import { Problem, problemDocument } from '../errors.ts';
+import type { Logger } from '../logger.ts';
+import { readRequests } from './read-requests.ts';
+
+/** How long a refused connection may stay, so that the client can read why, in ms. */
+const LINGER_MS = 1_000;
+const STALLED_MS = 60_000;
+/** How many requests of a connection may wait behind the one that is served. */
+const MAX_WAITING = 4;
+
+/** What goes on on one connection. */
+interface Connection {
+  /** The answers that are not over. Pipelined requests can come before the end of the first. */
+  readonly answers: Set<ServerResponse>;
+  latest?: ServerResponse;
+  /** Had too many requests at once: what the parser still finds is dropped. */
+  cut?: boolean;
+}
+
+export interface ConnectionsOptions {
+  readonly logger: Logger;
+  /** How long a client may read nothing of an answer that is complete, in ms. */
+  readonly stalledMs?: number;
+  /** Told of every connection that was cut because too many requests waited on it. */
+  readonly onConnectionCut?: (() => void) | undefined;
+}
+
+export interface Connections {
+  /** From now on, closes every connection as soon as it is idle. */
+  closeWhenIdle(): void;
+  /** Closes the connections on which no answer is under way, whatever they have sent. */
+  closeUnanswering(): void;
+}
+
+/**
+ * Hands the requests of `server` to the application, and keeps its connections in order: what does not become
+ * a request is answered with a problem as well (malformed HTTP, timeouts, CONNECT), no answer is held for a
+ * client that does not read it, no more than a few requests of a connection wait for their turn, and while draining
+ * nothing idle is kept.
+ */
+export function serveConnections(
+  server: Server,
+  app: Express,
+  { logger, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
+): Connections {
+  const connections = new Map<Socket, Connection>();
+  let draining = false;
+  const onRequest = (req: IncomingMessage, res: ServerResponse) => {
+    const connection = connections.get(req.socket) as Connection;
+    if (connection.cut) return;
+    if (connection.answers.size > MAX_WAITING) {
+      connection.cut = true;
+      req.socket.destroy();
+      logger.info({ most: MAX_WAITING + 1 }, 'too many requests at once on a connection');
+      onConnectionCut();
+      return;
+    }
+    const { latest } = connection;
+    const isFirst = connection.answers.size === 0;
+    connection.answers.add(res);
+    connection.latest = res;
+    // The answer behind this one must not inherit its timeout.
+    res.once('finish', () => connection.answers.size > 1 && req.socket.setTimeout(0));
+    // Starts anew whenever some of the answer has gone out; once it has gone, the server sets the time of an idle one.
+    res.once('prefinish', () => res.setTimeout(stalledMs, () => res.destroy()));
+    res.once('close', () => {
+      connection.answers.delete(res);
+      if (draining) server.closeIdleConnections();
+    });
+    // One after the other: an answer whose turn has not come has no socket to be cut on.
+    if (isFirst || latest === undefined) app(req, res);
+    else latest.once('close', () => req.socket.destroyed || app(req, res));
+  };
+  const refuse = (socket: Socket, problem: Problem) =>
+    refuseConnection(socket, connections.get(socket), problem, logger);
+  server.on('connection', (socket: Socket) => {
+    const connection: Connection = { answers: new Set() };
+    connections.set(socket, connection);
+    socket.once('close', () => connections.delete(socket));
+    readRequests(socket, {
+      isOpen: () => !connection.cut && socket.writable,
+      isBetweenMessages: () => connection.latest?.req.complete !== false,
+      onForeignProtocol: () => refuse(socket, new Problem('bad_request', 'This is not HTTP.')),
+    });
+  });
+  server.on('request', onRequest);
+  // An unknown expectation may be ignored (RFC 9110 §10.1.1).
+  server.on('checkExpectation', onRequest);
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
+    refuse(socket, problemOf(error)),
+  );
+  server.on('connect', (_req, socket: Socket) => {
+    // The server has let go of this socket: a reset would be nobody's, and end the process.
+    socket.on('error', () => {});
+    refuse(socket, new Problem('bad_request', 'This server is no proxy.'));
+  });
+  return {
+    closeWhenIdle() {
+      draining = true;
+    },
+    closeUnanswering() {
+      for (const [socket, { answers }] of connections) if (answers.size === 0) socket.destroy();
+    },
+  };
+}
+
+function problemOf({ code }: NodeJS.ErrnoException): Problem {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    return new Problem('request_timeout', 'The request did not arrive in time.');
+  }
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    return new Problem('headers_too_large', 'The request headers are too large.');
+  }
+  return new Problem('bad_request', 'The request is not valid HTTP.');
+}
+
+/** Answers with `problem` and closes, or just closes where an answer would stand in the middle of another or behind it. */
+function refuseConnection(
+  socket: Socket,
+  connection: Connection | undefined,
+  problem: Problem,
+  logger: Logger,
+): void {
+  // Refused already: whatever else comes is one more error of the parser, and is dropped.
+  if (socket.writableEnded) return;
+  const { answers = new Set<ServerResponse>(), latest } = connection ?? {};
+  const midAnswer = [...answers].some(({ headersSent }) => headersSent);
+  const answered = latest?.req.complete === false && answers.size === 0;
+  if (midAnswer || answered || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const requestId = randomUUID();
+  logger.info({ requestId, status: problem.status, outcome: problem.code }, 'not a request');
+  socket.end(rawProblem(problem, requestId));
+  // Closing at once could reset the connection before the client has read this.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.resume();
+}
+
+/** A whole response with a problem, for a socket without a request. */
+function rawProblem(problem: Problem, requestId: string): string {
+  const body = JSON.stringify(problemDocument(problem, requestId));
+  const head = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    'Content-Type: application/problem+json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: no-store',
+    'X-Content-Type-Options: nosniff',
+    `X-Request-Id: ${requestId}`,
+    'Connection: close',
+  ].join('\r\n');
+  return `${head}\r\n\r\n${body}`;
+}

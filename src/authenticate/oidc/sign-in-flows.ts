@@ -1,0 +1,117 @@
+import { hkdfSync } from 'node:crypto';
+import type { CookieOptions, Request, Response } from 'express';
+import { EncryptJWT, jwtDecrypt } from 'jose';
+import { randomNonce, randomPKCECodeVerifier, randomState } from 'openid-client';
+import { z } from 'zod';
+import { requestCookies } from '../../http/request-cookies.ts';
+import type { Secret } from '../../secret.ts';
+
+/** How long a user may take at the identity provider, in seconds. */
+const MAX_SECONDS = 600;
+/** Sign-ins that one browser may have under way: more cookies would not fit into a request. */
+const MAX_FLOWS = 5;
+
+/** What the name of a sign-in's cookie begins with, behind `__Host-` where the relay is seen over https. */
+export const SIGN_IN_COOKIE = 'bot_relay_sign_in_';
+
+const flowSchema = z.object({
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  returnTo: z.string(),
+});
+
+/** One sign-in at the identity provider that is under way. */
+export interface SignInFlow {
+  /** Names it (RFC 6749 §10.12). */
+  readonly state: string;
+  /** Binds the ID token to it (OpenID Connect Core §3.1.2.1). */
+  readonly nonce: string;
+  /** The code verifier (RFC 7636 §4.1). */
+  readonly verifier: string;
+  /** The local path where it leads back to. */
+  readonly returnTo: string;
+}
+
+export interface SignInFlowsOptions {
+  /** The first encrypts, all decrypt. */
+  readonly secrets: readonly Secret[];
+  /** Where users are known: a sign-in ends only where it began, and no other provider gets its code. */
+  readonly realm: string;
+  /** Whether the browser sees the relay over https. */
+  readonly https: boolean;
+}
+
+export interface SignInFlows {
+  /** A new sign-in; no browser has it yet. */
+  begin(returnTo: string): SignInFlow;
+  /** Gives a sign-in to the browser: its cookie goes with the answer, and the oldest others are dropped. */
+  keep(req: Request, res: Response, flow: SignInFlow): Promise<void>;
+  /** The sign-in named `state` that this browser has begun, which is over with that; undefined if there is none. */
+  take(req: Request, res: Response, state: string): Promise<SignInFlow | undefined>;
+}
+
+/**
+ * Sign-ins under way, each in an encrypted cookie of its own, so that tabs do not meet, nothing is kept here for
+ * those who never come back, and every instance can end what another began. The cookie is `Lax`: the identity
+ * provider's redirect back comes from another site.
+ */
+export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): SignInFlows {
+  const keys = secrets.map((secret) => keyOf(secret, realm)) as [Uint8Array, ...Uint8Array[]];
+  const prefix = (https ? '__Host-' : '') + SIGN_IN_COOKIE;
+  const flags: CookieOptions = { httpOnly: true, sameSite: 'lax', path: '/', secure: https };
+  const underWay = (req: Request) =>
+    requestCookies(req.headers.cookie)
+      .filter(({ name, value }) => name.startsWith(prefix) && /^[\w.-]+$/.test(value))
+      .map(({ name, value }) => ({ state: name.slice(prefix.length), text: value }))
+      .filter(({ state }) => /^[\w-]{43}$/.test(state));
+
+  return {
+    begin: (returnTo) => ({
+      state: randomState(),
+      nonce: randomNonce(),
+      verifier: randomPKCECodeVerifier(),
+      returnTo,
+    }),
+    async keep(req, res, flow) {
+      // Browsers send the oldest first (RFC 6265 §5.4). A browser with many tabs may have begun many at once: all of
+      // them in one answer would make a head that some proxies refuse.
+      const tooMany = underWay(req).slice(0, -(MAX_FLOWS - 1));
+      for (const { state } of tooMany.slice(0, MAX_FLOWS)) res.clearCookie(prefix + state, flags);
+      res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
+    },
+    async take(req, res, state) {
+      const text = underWay(req).find((one) => one.state === state)?.text;
+      if (text === undefined) return undefined;
+      res.clearCookie(prefix + state, flags);
+      const flow = await decrypt(text, keys);
+      return flow?.state === state ? flow : undefined;
+    },
+  };
+}
+
+function keyOf(secret: Secret, realm: string): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret.open(), '', `bot-relay sign-in ${realm}`, 32));
+}
+
+function encrypt(flow: SignInFlow, key: Uint8Array): Promise<string> {
+  return new EncryptJWT({ ...flow })
+    .setProtectedHeader({ alg: 'dir', enc: 'A256GCM' })
+    .setExpirationTime(Math.floor(Date.now() / 1000) + MAX_SECONDS)
+    .encrypt(key);
+}
+
+async function decrypt(text: string, keys: readonly Uint8Array[]): Promise<SignInFlow | undefined> {
+  for (const key of keys) {
+    try {
+      const { payload } = await jwtDecrypt(text, key, {
+        keyManagementAlgorithms: ['dir'],
+        contentEncryptionAlgorithms: ['A256GCM'],
+      });
+      return flowSchema.safeParse(payload).data;
+    } catch {
+      // Of another key, changed, or too old.
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,111 @@
+import type { Writable } from 'node:stream';
+import type { Config } from '../config/config.ts';
+import { Problem } from '../errors.ts';
+import { createLogger } from '../logger.ts';
+import { type KeyRings, keyRings } from '../relay/upstream/key-rings.ts';
+import { whenConnected } from '../storage/connected-redis.ts';
+import { openRedis } from '../storage/redis.ts';
+import { type KeyReport, readKeyReports } from '../watch/key-reports.ts';
+
+export const KEYS_USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint
+       npm run keys -- --json      the same as JSON
+`;
+
+interface KeyLine {
+  /** Its place in the configuration from 1 on; null if it is not there, but some instance has used it. */
+  readonly position: number | null;
+  readonly fingerprint: string;
+  readonly lastWorked: Date | null;
+  readonly lastRefused: Date | null;
+}
+
+interface BotLines {
+  readonly bot: string;
+  readonly keys: readonly KeyLine[];
+}
+
+/**
+ * The command that prints the keys of each bot, by fingerprint and never by value, with when each last worked and
+ * was last refused over all instances, as they tell Redis. Returns the exit code: 0 done, 1 Redis is out of reach,
+ * 64 wrong arguments.
+ */
+export async function keysCommand(
+  args: readonly string[],
+  config: Config,
+  output: Writable,
+): Promise<number> {
+  const json = args[0] === '--json';
+  if (args.length > (json ? 1 : 0)) {
+    output.write(KEYS_USAGE);
+    return 64;
+  }
+  let reports: readonly KeyReport[] = [];
+  try {
+    reports = await reportsOf(config);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    output.write('Redis cannot be used; npm run check says why.\n');
+    return 1;
+  }
+  const settings = config.upstream;
+  const lines = config.demo ? [] : linesOf(keyRings({ settings, bots: config.bots }), reports);
+  const shared = config.redisUrl !== undefined;
+  output.write(json ? `${JSON.stringify({ shared, bots: lines }, null, 2)}\n` : textOf(lines, config));
+  return 0;
+}
+
+async function reportsOf({ redisUrl }: Config): Promise<readonly KeyReport[]> {
+  if (!redisUrl) return [];
+  const redis = openRedis({ url: redisUrl, logger: createLogger('silent') });
+  try {
+    await whenConnected(redis);
+    return await readKeyReports(redis);
+  } finally {
+    redis.close();
+  }
+}
+
+function linesOf(rings: KeyRings, reports: readonly KeyReport[]): BotLines[] {
+  return rings.all().map(({ name, keys }) => {
+    const own = new Map(
+      reports.filter(({ ring }) => ring === name).map((report) => [report.fingerprint, report]),
+    );
+    const configured = keys.map(({ fingerprint }) => fingerprint);
+    const others = [...own.keys()].filter((fingerprint) => !configured.includes(fingerprint));
+    const line = (fingerprint: string, position: number | null): KeyLine => ({
+      position,
+      fingerprint,
+      lastWorked: own.get(fingerprint)?.worked ?? null,
+      lastRefused: own.get(fingerprint)?.refused ?? null,
+    });
+    return {
+      bot: name,
+      keys: [
+        ...configured.map((fingerprint, index) => line(fingerprint, index + 1)),
+        ...others.map((fingerprint) => line(fingerprint, null)),
+      ],
+    };
+  });
+}
+
+function textOf(lines: readonly BotLines[], { demo, redisUrl }: Config): string {
+  if (demo) return 'In demo mode the relay makes a key of its own at every start.\n';
+  const text = lines.flatMap(({ bot, keys }) => [bot, ...keys.map(keyText)]);
+  if (!redisUrl) {
+    text.push(
+      '',
+      'Without REDIS_URL only the relay itself knows when a key worked: see "upstream key accepted" and',
+      '"upstream key rejected" in its log.',
+    );
+  }
+  return `${text.join('\n')}\n`;
+}
+
+function keyText({ position, fingerprint, lastWorked, lastRefused }: KeyLine): string {
+  const times = `worked ${timeText(lastWorked)}   refused ${timeText(lastRefused)}`;
+  return `  ${position ?? '-'}  ${fingerprint}   ${times}${position === null ? '   (not configured here)' : ''}`;
+}
+
+function timeText(time: Date | null): string {
+  return time ? time.toISOString().replace(/\.\d+/, '') : 'never';
+}

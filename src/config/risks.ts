@@ -1,0 +1,102 @@
+import { isLoopback } from '../http/loopback.ts';
+import { redisAddress } from '../storage/redis-address.ts';
+import type { Config } from './config.ts';
+
+/** What the bot service allows a run, in ms. */
+const LONGEST_RUN_MS = 180_000;
+
+/** What the configuration allows and the operator should know, in plain words: what can happen, and what to set. */
+export function risksOf(config: Config): string[] {
+  const { demo, unused } = config;
+  if (demo) return [...unused];
+  return [
+    ...unused,
+    ...redisRisks(config),
+    ...browserRisks(config),
+    ...guestRisks(config),
+    ...serviceRisks(config),
+  ];
+}
+
+function redisRisks({ production, redisUrl }: Config): string[] {
+  if (!redisUrl) {
+    return production
+      ? ['REDIS_URL is not set: sessions and budgets are in the memory of this process; run only one']
+      : [];
+  }
+  const { hostname, tls, hasPassword } = redisAddress(redisUrl);
+  const risks: string[] = [];
+  if (isLoopback(hostname)) return risks;
+  if (!hasPassword) {
+    risks.push(
+      'REDIS_URL has no password: whoever reaches Redis can change sessions and lift limits; set one in Redis and in REDIS_URL',
+    );
+  }
+  if (!tls) {
+    risks.push(
+      'REDIS_URL is not rediss://: what Redis holds, and its password, cross the network in clear text; use TLS',
+    );
+  }
+  return risks;
+}
+
+function browserRisks({ publicUrl, trustProxy, allowedOrigins, session }: Config): string[] {
+  const { protocol, hostname } = publicUrl;
+  const isHttps = protocol === 'https:';
+  const risks: string[] = [];
+  if (!isHttps) risks.push('PUBLIC_URL is not https: session cookies are not Secure');
+  // Over http on this machine there is no load balancer.
+  if (trustProxy === false && (isHttps || !isLoopback(hostname))) {
+    risks.push(
+      'TRUST_PROXY is not set: all clients behind the load balancer count as one address and share its limits; set it to the number of proxies in front, or to 0 if there is none',
+    );
+  }
+  if (allowedOrigins.length > 0 && session.sameSite === 'none') {
+    risks.push(
+      'ALLOWED_ORIGINS with COOKIE_SAME_SITE=none: a script in a page of these origins can do what the user who is signed in can; allow only pages that you trust like your own',
+    );
+  }
+  return risks;
+}
+
+function guestRisks(config: Config): string[] {
+  const { authMode, production, trustProxy, guestsPerAddress, clientLimits } = config;
+  if (authMode !== 'guest') return [];
+  const risks: string[] = [];
+  if (production && trustProxy === false) {
+    risks.push(
+      'TRUST_PROXY is not set with AUTH_MODE=guest: all guests share the places of one address, and one can keep all others out; set it to the number of proxies in front',
+    );
+  }
+  const limits = {
+    GUESTS_PER_ADDRESS: guestsPerAddress,
+    CLIENT_LIMIT_PER_ADDRESS: clientLimits.perAddress,
+    CLIENT_LIMIT_PER_SESSION: clientLimits.perSession,
+  };
+  const without = Object.entries(limits).flatMap(([name, limit]) => (limit === 0 ? [name] : []));
+  if (without.length > 0) {
+    risks.push(
+      `${without.join(' and ')} 0 with AUTH_MODE=guest: one program can send messages without this limit, and each is a paid run; set a limit`,
+    );
+  }
+  return risks;
+}
+
+function serviceRisks({ upstream, shutdown }: Config): string[] {
+  const { protocol, hostname } = upstream.baseUrl as URL;
+  const risks: string[] = [];
+  if (protocol !== 'https:' && !isLoopback(hostname)) {
+    risks.push('UPSTREAM_BASE_URL is not https: the API key crosses the network in clear text');
+  }
+  if (upstream.maxExecutionMs > LONGEST_RUN_MS) {
+    risks.push(
+      `MAX_EXECUTION_MS is above ${LONGEST_RUN_MS}: the bot service ends a run by then, and a stream that hangs keeps its place for longer; set it to ${LONGEST_RUN_MS} or less`,
+    );
+  }
+  if (shutdown.graceMs < upstream.maxExecutionMs) {
+    risks.push(
+      'SHUTDOWN_GRACE_MS is less than MAX_EXECUTION_MS: a shutdown cuts answers that take longer; set it to more',
+    );
+  }
+  return risks;
+}

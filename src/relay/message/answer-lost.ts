@@ -1,0 +1,22 @@
+import { Problem } from '../../errors.ts';
+
+/** How far a message has come. */
+export interface Progress {
+  /** Whether a byte of it has left for the bot service, which has not refused it since. */
+  sent: boolean;
+}
+
+/** Statuses that neither load balancers nor clients take for a message that was not processed. */
+const FINAL = new Set([502, 504]);
+
+/**
+ * What a message is answered that has gone to the bot service and failed with `error`: never an answer that invites to
+ * send it again (RFC 9110 §9.2.2, §15.6.4), since the bot may run. What the service itself has said stays.
+ */
+export function onceSent(error: unknown): unknown {
+  if (!(error instanceof Problem) || FINAL.has(error.status) || error.code === 'upstream_refused')
+    return error;
+  return new Problem('answer_lost', 'The message has gone to the bot; what came of it is not known.', {
+    cause: error.code,
+  });
+}

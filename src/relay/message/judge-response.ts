@@ -1,0 +1,93 @@
+import { Problem } from '../../errors.ts';
+import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
+import { bodyOf } from '../upstream/answer-body.ts';
+
+/** Statuses by which the bot service says that the message itself is at fault. */
+const REFUSALS = new Set([400, 404, 409, 413, 415, 422]);
+const MAX_REFUSAL_BYTES = 8192;
+/** A day. */
+const MAX_RETRY_AFTER_S = 86_400;
+
+/**
+ * Says what a response of the bot service is: `stream` if it can be carried to the client, `key_rejected`
+ * if another key may be tried. The response is used up unless it is a stream.
+ * `mask` hides secrets in what the service says.
+ * @throws Problem `upstream_refused`, `upstream_rate_limited`, `upstream_bad_response`
+ */
+export async function judgeResponse(
+  response: UpstreamAnswer,
+  mask: (text: string) => string,
+): Promise<'stream' | 'key_rejected'> {
+  const { status } = response;
+  if (isEventStream(response)) return 'stream';
+  if (REFUSALS.has(status)) {
+    const upstream = await readJson(response, mask);
+    throw new Problem('upstream_refused', `The bot service refused the message with status ${status}.`, {
+      status,
+      ...(upstream === undefined ? {} : { upstream }),
+    });
+  }
+  response.close();
+  if (status === 401 || status === 403) return 'key_rejected';
+  if (status === 429) {
+    throw new Problem(
+      'upstream_rate_limited',
+      'The bot service takes no more messages right now; try again.',
+      {
+        retryAfter: retryAfterSeconds(response.headers['retry-after'], Date.now()),
+      },
+    );
+  }
+  throw new Problem('upstream_bad_response', 'The bot service did not answer with an event stream.', {
+    cause: mask(describe(response)),
+  });
+}
+
+/** A 2xx answer whose body is plain `text/event-stream`, with whatever parameters (RFC 9110 §8.3.1), in no coding. */
+function isEventStream({ status, headers }: UpstreamAnswer): boolean {
+  const essence = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();
+  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
+  // A transfer coding other than `chunked` is not undone for us (RFC 9112 §7).
+  const framing = headers['transfer-encoding']?.trim().toLowerCase() ?? 'chunked';
+  const hasBody = status >= 200 && status < 300 && status !== 204 && status !== 205;
+  return hasBody && essence === 'text/event-stream' && encoding === 'identity' && framing === 'chunked';
+}
+
+/** What came instead of a stream, for the log; nothing of it that the service could choose freely. */
+function describe({ status, headers }: UpstreamAnswer): string {
+  const type = /^[a-z]+\/[a-z0-9.+-]{1,40}/i.exec(headers['content-type'] ?? '')?.[0] ?? 'no type';
+  return `status ${status}, ${type}${headers['content-encoding'] ? ', encoded' : ''}`;
+}
+
+/** The JSON body of a refusal; `undefined` if it is something else, too long or broken off. */
+async function readJson(response: UpstreamAnswer, mask: (text: string) => string): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  try {
+    for await (const chunk of bodyOf(response) as AsyncIterable<Buffer>) {
+      length += chunk.length;
+      if (length > MAX_REFUSAL_BYTES) return undefined;
+      chunks.push(chunk);
+    }
+    return maskStrings(JSON.parse(Buffer.concat(chunks).toString('utf8')), mask);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Masks after parsing, so that an escape sequence cannot hide a secret. */
+function maskStrings(value: unknown, mask: (text: string) => string): unknown {
+  if (typeof value === 'string') return mask(value);
+  if (Array.isArray(value)) return value.map((item) => maskStrings(item, mask));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [mask(name), maskStrings(inner, mask)]),
+  );
+}
+
+/** `Retry-After` as whole seconds from now, whether it came as seconds or as a date (RFC 9110 §10.2.3); 1 by default. */
+function retryAfterSeconds(header: string | undefined, now: number): number {
+  const text = header?.trim() ?? '';
+  const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1000);
+  return Math.min(Math.max(Number.isNaN(seconds) ? 1 : seconds, 1), MAX_RETRY_AFTER_S);
+}

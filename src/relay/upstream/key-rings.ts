@@ -1,0 +1,91 @@
+import { type BotSettings, keysOf, patternsFor } from '../../bots/bot-settings.ts';
+import type { Secret } from '../../secret.ts';
+import { type KeyRing, type KeyStates, keyRing } from './key-ring.ts';
+
+/** What the bot service said to a key of a ring. */
+export interface KeyUse {
+  /** The ring's name. */
+  readonly ring: string;
+  readonly fingerprint: string;
+  readonly outcome: 'worked' | 'refused';
+}
+
+/** The rings of all bots. */
+export interface KeyRings {
+  /** The ring of the bot `namespace/bot`, which the allow-list lets through. */
+  ringOf(bot: string): KeyRing;
+  /** The rings there are, in the order of the configuration. */
+  all(): readonly KeyRing[];
+  /** Goes by other settings from now on; what is known of a key that stays is kept. */
+  use(settings: BotSettings): void;
+  /** Has all refused keys tried in their own place again. */
+  retry(): void;
+  /** Every key of every ring. */
+  keys(): readonly Secret[];
+}
+
+export interface KeyRingsOptions {
+  readonly settings: BotSettings;
+  /** The allow-list. */
+  readonly bots: readonly string[];
+  /** Told whenever the bot service has taken or refused a key. */
+  readonly observe?: (use: KeyUse) => void;
+  readonly now?: () => number;
+}
+
+/** Makes a ring for each bot or pattern that the allow-list or the settings name. */
+export function keyRings({ settings, bots, observe = () => {}, now }: KeyRingsOptions): KeyRings {
+  let current = settings;
+  let allKeys: readonly Secret[] = [];
+  let rings = new Map<string, ReturnType<typeof observed>>();
+
+  function use(next: BotSettings): void {
+    const names = [...new Set([...bots, ...Object.keys(next.own)])];
+    const before = rings;
+    rings = new Map(
+      names.map((name) => {
+        const keys = keysOf(next, name);
+        const states = before.get(name)?.states;
+        return [name, observed({ name, keys, before: states, ...(now && { now }) }, observe)];
+      }),
+    );
+    current = next;
+    allKeys = [...new Set([...rings.values()].flatMap(({ keys }) => keys))];
+  }
+
+  use(settings);
+  return {
+    ringOf(bot) {
+      const keys = keysOf(current, bot);
+      // Of two patterns that fit, only one may have this bot's keys.
+      const name = patternsFor(bot).find((pattern) => rings.get(pattern)?.keys === keys);
+      return rings.get(name as string) as KeyRing;
+    },
+    all: () => [...rings.values()],
+    use,
+    retry() {
+      for (const ring of rings.values()) ring.retry();
+    },
+    keys: () => allKeys,
+  };
+}
+
+function observed(
+  options: Parameters<typeof keyRing>[0],
+  observe: (use: KeyUse) => void,
+): KeyRing & { readonly states: KeyStates } {
+  const ring = keyRing(options);
+  const tell = ({ fingerprint }: Secret, outcome: KeyUse['outcome']) =>
+    observe({ ring: ring.name, fingerprint, outcome });
+  return {
+    ...ring,
+    worked(key) {
+      tell(key, 'worked');
+      return ring.worked(key);
+    },
+    refused(key) {
+      tell(key, 'refused');
+      ring.refused(key);
+    },
+  };
+}
