@@ -60,17 +60,18 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
     ...(metrics && { observeReload: reloadMetrics(metrics) }),
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
+  const stores = openStores({ ...config, redis, logger, rate });
   const parts = {
     ...options,
     metrics,
     redis,
-    ...openStores({ ...config, redis, logger, rate }),
+    ...stores,
+    sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
     bots,
     open: openMessages(),
     lifecycle: createLifecycle(),
     onConnectionCut: metrics && (() => metrics.connectionsCut.inc()),
   };
-  if (metrics) countSessionOperations(parts.sessions, metrics);
   // Before the relay listens and until it has stopped, so that its start and its end can be seen.
   const metricsServer =
     metrics && worker === undefined

@@ -6,15 +6,13 @@ import type { Metrics } from './metrics.ts';
 export function relayMetrics(metrics: Metrics): RelayObserver {
   const { openStreams, streamDuration, heartbeats, upstreamResponses } = metrics;
   return {
-    streamStarted(res) {
-      // Its `close` will not come again.
-      if (res.closed) return;
+    streamStarted() {
       const startedAt = performance.now();
       openStreams.inc();
-      res.once('close', () => {
+      return () => {
         openStreams.dec();
         streamDuration.observe((performance.now() - startedAt) / 1000);
-      });
+      };
     },
     heartbeatSent: () => heartbeats.inc(),
     upstreamAnswered(key, status) {

@@ -102,6 +102,7 @@ export async function startRelay(
     ...(metrics && { observeReload: reloadMetrics(metrics) }),
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
+  const stores = openStores({ ...config, redis, logger, rate });
   const parts = {
     config,
     logger,
@@ -109,13 +110,13 @@ export async function startRelay(
     upstreamUrl: config.upstream.baseUrl as URL,
     signIn: signInOf(config, logger),
     redis,
-    ...openStores({ ...config, redis, logger, rate }),
+    ...stores,
+    sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
     bots,
     open: openMessages(),
     lifecycle: createLifecycle(),
     onConnectionCut: metrics && (() => metrics.connectionsCut.inc()),
   };
-  if (metrics) countSessionOperations(parts.sessions, metrics);
   let port = -1;
   const scan = scanAnswers(() => port, SECRETS);
   const server = await startServer(createApp(parts), { ...config, ...parts });
