@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createApp } from '../../src/app.ts';
 import { providerOf } from '../../src/authenticate/oidc/identity-provider.ts';
 import { usersOf } from '../../src/authenticate/password/users.ts';
-import type { SessionLimits } from '../../src/authenticate/sessions/session-data.ts';
+import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { fingerprints } from '../../src/bots/bot-settings.ts';
 import { type Config, loadConfig } from '../../src/config/config.ts';
