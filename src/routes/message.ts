@@ -129,7 +129,7 @@ async function sendMessage(route: MessageRoute, accepted: Accepted): Promise<Ans
     body: bytes,
   });
   const keys = messageKeys(ring, route.logger, requestId);
-  const onStatus = (status: number) => {
+  const onStatus = (status: number | undefined) => {
     res.locals.upstreamStatus = status;
   };
   const sending = { request, keys, pacing, mask, limits, onStatus, signal: stop.signal };
@@ -142,7 +142,7 @@ interface Sending {
   readonly pacing: Pacing;
   readonly mask: (text: string) => string;
   readonly limits: Deadlines;
-  readonly onStatus: (status: number) => void;
+  readonly onStatus: (status: number | undefined) => void;
   readonly signal: AbortSignal;
 }
 
