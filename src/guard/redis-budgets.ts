@@ -134,7 +134,7 @@ local earliest = math.max(now + hold, paused_until, judged > 0 and now + ${TRIAL
 -- The answer for a message whose slot has this time; it goes on trial if it goes now and must.
 local function start_at(slot)
   local on_trial = slot <= now and asked_until > now
-  if on_trial then trial, trial_until = ticket, now + trial_time end
+  if on_trial then trial, trial_until = ticket, math.min(now + trial_time, asked_until) end
   keep()
   return slot - now, on_trial and 0 or judged, on_trial and 1 or 0
 end

@@ -366,6 +366,19 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     });
   });
 
+  test('a trial lasts no longer than the service has asked to wait: then all go, judged or not', async () => {
+    const tickets = (await take(4)).map(({ ticket }) => ticket);
+    await budgets.penalize(BOT, tickets[0] ?? '', pause(1000, 1200));
+    now = 1000;
+    expect(await budgets.start(BOT, tickets[1] ?? '')).toMatchObject({ waitMs: 0, onTrial: true });
+    now = 1100;
+    expect(await budgets.start(BOT, tickets[2] ?? '')).toMatchObject({ judgedMs: 100, onTrial: false });
+    now = 1201;
+    // Its connection took so long: it is asked again, and is on trial no more.
+    expect(await budgets.start(BOT, tickets[1] ?? '')).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+    expect(await reserve('new')).toMatchObject({ state: 'granted', waitMs: 0, judgedMs: 0, onTrial: false });
+  });
+
   test('believes a pause that it is told to believe whole: all go behind it', async () => {
     const tickets = (await take(3)).map(({ ticket }) => ticket);
     await budgets.penalize(BOT, tickets[0] ?? '', pause(5000));
