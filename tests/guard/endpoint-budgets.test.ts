@@ -570,6 +570,17 @@ describeWithRedis('budgets in Redis', () => {
 
   const wish = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holders: [holder], maxWaitMs });
 
+  test('keep nobody waiting for a message on trial that has not heard of it, since Redis was slow', async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 5, windowMs: 100 });
+    const { ticket } = await budgets.reserve(wish('a'));
+    await budgets.penalize(BOT, ticket, pause(0, 86_400_000));
+    await budgets.cancel(BOT, ticket);
+    server.pause();
+    await expect(budgets.reserve(wish('lost'))).rejects.toMatchObject({ code: 'session_store_unavailable' });
+    server.resume();
+    expect(await budgets.reserve(wish('next'))).toMatchObject({ state: 'granted', waitMs: 0, onTrial: true });
+  });
+
   test("run on Redis's clock, and leave nothing behind when the window is over (L7)", async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 300 });
     expect(await budgets.reserve(wish('a'))).toMatchObject({ state: 'granted', waitMs: 0 });
