@@ -14,6 +14,8 @@ import type { RequestLimit } from './request-limits.ts';
 const CHECKED_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1));
 /** How many sign-ins wait or are checked. */
 const MAX_SIGN_INS = 100;
+/** How many of them come from one address, so that others find a place. */
+const MAX_FROM_ONE_ADDRESS = 75;
 /** In about this time half of them are done. */
 const RETRY_AFTER_SECONDS = 10;
 /** Long enough for a machine that has more to do; shorter than load balancers wait for an answer. */
@@ -73,22 +75,25 @@ export function loginAttempts(
   // The address first: it bounds how many account names one client can make this remember.
   const limits = [byAddress, byAccount].map((one) => failureLimit(limit, counts, one));
   const inTurn = fewAtOnce(checkedAtOnce);
-  let signIns = 0;
-  const refuseIfFull = () => {
-    if (signIns >= MAX_SIGN_INS) throw busy();
+  /** The address of each that waits or is checked. */
+  const signIns: string[] = [];
+  const refuseIfFull = (address: string) => {
+    const fromThere = signIns.filter((other) => other === address).length;
+    if (signIns.length >= MAX_SIGN_INS || fromThere >= MAX_FROM_ONE_ADDRESS) throw busy();
   };
 
   return {
     refuse: [
-      (_req, _res, next) => {
-        refuseIfFull();
+      (req, _res, next) => {
+        refuseIfFull(addressOf(req));
         next();
       },
       ...limits.map(({ refuse }) => refuse),
     ],
     async attempt(req, res, check) {
-      refuseIfFull();
-      signIns += 1;
+      const address = addressOf(req);
+      refuseIfFull(address);
+      signIns.push(address);
       const { signal, clear } = patience(res, maxWaitMs);
       const attempts: Attempt[] = [];
       try {
@@ -99,7 +104,7 @@ export function loginAttempts(
       } finally {
         for (const attempt of attempts) attempt.end();
         clear();
-        signIns -= 1;
+        signIns.splice(signIns.indexOf(address), 1);
       }
     },
   };
