@@ -71,9 +71,10 @@ export function serveConnections(
       connection.answers.delete(res);
       if (draining) server.closeIdleConnections();
     });
-    // One after the other: an answer whose turn has not come has no socket to be cut on.
+    // One after the other: an answer whose turn has not come has no socket to be cut on. None behind one that ends the
+    // connection, such as a stream in HTTP/1.0: its message would run, and nobody would get the answer.
     if (isFirst || latest === undefined) app(req, res);
-    else latest.once('close', () => req.socket.destroyed || app(req, res));
+    else latest.once('close', () => req.socket.writable && app(req, res));
   };
   const refuse = (socket: Socket, problem: Problem) =>
     refuseConnection(socket, connections.get(socket), problem, logger);

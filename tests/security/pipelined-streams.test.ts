@@ -42,6 +42,18 @@ describe('a message behind another on one connection', () => {
     expect(pair.relay.open.count()).toBe(0);
   });
 
+  test('is not sent if the end of the first answer is the end of the connection', async () => {
+    pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')));
+    const headers = ['Connection: keep-alive'];
+    const client = pair.ask({ version: '1.0', headers });
+    client.socket.write(rawMessage({ cookie: pair.cookie, version: '1.0', headers }));
+    await client.closed;
+    await call(pair.relay.port, '/healthz');
+    expect(client.text()).toContain('data: 1');
+    expect(pair.upstream.requests).toHaveLength(1);
+    expect(pair.relay.open.count()).toBe(0);
+  });
+
   test('is cut if its body is more than is kept, so that a client that leaves is seen', async () => {
     pair = await startPair((socket) => socket.write(STREAM_HEAD));
     const client = pair.ask();
