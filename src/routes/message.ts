@@ -86,10 +86,16 @@ export function messageRoute(route: MessageRoute): Steps {
       res.locals.stream = stream;
       beginStream(res, answer, mask);
       releases.push(route.observer.streamStarted());
-      const of = { requestId: res.locals.requestId, bot };
-      const { heartbeats, observer } = route;
-      const ways = { upstream: answer, res, signal: stop.signal, heartbeats, of, stream, log: res.locals };
-      await carryStream({ ...ways, onHeartbeat: observer.heartbeatSent });
+      await carryStream({
+        upstream: answer,
+        res,
+        signal: stop.signal,
+        heartbeats: route.heartbeats,
+        onHeartbeat: route.observer.heartbeatSent,
+        of: { requestId: res.locals.requestId, bot },
+        stream,
+        log: res.locals,
+      });
     } finally {
       for (const release of releases.reverse()) release();
     }
@@ -126,11 +132,15 @@ async function sendMessage(route: MessageRoute, accepted: Accepted): Promise<Ans
   const mask = maskKeys([...ring.keys, ...route.keyRings.keys()]);
   const { url, headers } = req;
   const request = route.upstreamRequest({
-    ...{ bot, url, headers, requestId, userId: session.user.id },
+    bot,
+    url,
+    headers,
+    requestId,
+    userId: session.user.id,
     body: bytes,
   });
   const keys = messageKeys(ring, route.logger, requestId);
-  const onStatus = (status: number) => {
+  const onStatus = (status: number | undefined) => {
     res.locals.upstreamStatus = status;
   };
   const sending = { request, keys, pacing, mask, limits, onStatus, signal: stop.signal };
@@ -143,7 +153,8 @@ interface Sending {
   readonly pacing: Pacing;
   readonly mask: (text: string) => string;
   readonly limits: Deadlines;
-  readonly onStatus: (status: number) => void;
+  /** Told the status of each answer, and that there is none yet. */
+  readonly onStatus: (status: number | undefined) => void;
   readonly signal: AbortSignal;
 }
 
@@ -173,6 +184,7 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
       limits.start();
+      onStatus(undefined);
       const verdict = await sendOnce({
         ...{ send, request: withKey(request, key), mask, onStatus, signal, onSent },
         mayLeave: pacing.mayLeave,
