@@ -1,12 +1,13 @@
+import type { Response } from 'express';
 import { Problem } from '../errors.ts';
-import type { RelayObserver } from '../relay/message/relay-observer.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Keeps the metrics of streams and of the bot service. */
-export function relayMetrics(metrics: Metrics): RelayObserver {
+export function relayMetrics(metrics: Metrics) {
   const { openStreams, streamDuration, heartbeats, upstreamResponses } = metrics;
   return {
-    streamStarted(res) {
+    /** The headers of a stream went down; it is over when `res` closes. */
+    streamStarted(res: Response) {
       // Its `close` will not come again.
       if (res.closed) return;
       const startedAt = performance.now();
@@ -17,10 +18,12 @@ export function relayMetrics(metrics: Metrics): RelayObserver {
       });
     },
     heartbeatSent: () => heartbeats.inc(),
-    upstreamAnswered(key, status) {
+    /** The bot service has answered a request that carried the key with this fingerprint. */
+    upstreamAnswered(key: string, status: number) {
       upstreamResponses.inc({ key, outcome: outcomeOfStatus(status) });
     },
-    upstreamFailed(key, reason) {
+    /** A request with this key got no answer: `reason` is the Problem, or why the message was stopped. */
+    upstreamFailed(key: string, reason: unknown) {
       upstreamResponses.inc({ key, outcome: outcomeOfFailure(reason) });
     },
   };

@@ -1,7 +1,7 @@
 import type { Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
 import { Problem } from '../../errors.ts';
-import type { PasswordAttempt } from '../../pace/login-attempts.ts';
+import type { User } from '../../http/locals.ts';
 import { beginSession, sendSession } from '../sessions/begin-session.ts';
 import { letGoOfSession } from '../sessions/require-session.ts';
 import type { SessionLimits } from '../sessions/session-data.ts';
@@ -13,6 +13,13 @@ const credentials = z.object({ username: z.string().max(256), password: z.string
 export function accountOf(_req: Request, res: Response): string {
   return credentials.safeParse(bodyOf(res)).data?.username ?? '';
 }
+
+/** Runs `check` when the turn of this sign-in comes; it counts as failed if there is no result. */
+export type PasswordAttempt = (
+  req: Request,
+  res: Response,
+  check: () => Promise<User | undefined>,
+) => Promise<User | undefined>;
 
 /**
  * `POST /auth/login`: a session with a new id; the id that came with the request is dead from then on. `attempt`
