@@ -1,4 +1,4 @@
-import type { ErrorRequestHandler, RequestHandler, Response } from 'express';
+import type { ErrorRequestHandler, Response } from 'express';
 import { Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 
@@ -22,15 +22,13 @@ export function problemResponse(logger: Logger): ErrorRequestHandler {
   };
 }
 
-/** Refuses every path that no route took. */
-export function notFound(): RequestHandler {
-  return function notFound() {
-    throw new Problem('not_found', 'There is nothing at this path.');
-  };
+/** The refusal of every path that no route takes. */
+export function notFound(): Problem {
+  return new Problem('not_found', 'There is nothing at this path.');
 }
 
 /** Refuses every method that the path's routes did not take; `allow` is what they do take (RFC 9110 §15.5.6). */
-export function methodNotAllowed(allow: string): RequestHandler {
+export function methodNotAllowed(allow: string): () => never {
   return function methodNotAllowed() {
     throw new Problem('method_not_allowed', `This path takes ${allow}.`, { headers: { Allow: allow } });
   };
@@ -39,7 +37,7 @@ export function methodNotAllowed(allow: string): RequestHandler {
 function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   // The router throws this for a path with a broken percent-encoding: no route can be meant by it.
-  if (error instanceof URIError) return new Problem('not_found', 'There is nothing at this path.');
+  if (error instanceof URIError) return notFound();
   return new Problem('internal_error', 'The relay failed; its log says more under this request id.', {
     cause: error,
   });

@@ -1,4 +1,4 @@
-import { sessionCookie } from '../authenticate/sessions/attach-session.ts';
+import { cookieFlags } from '../authenticate/sessions/session-cookie.ts';
 import type { Config } from '../config/config.ts';
 import { isLoopback } from '../http/loopback.ts';
 import { checkAddress } from './check-address.ts';
@@ -23,7 +23,7 @@ export async function checkThrough(options: ThroughOptions): Promise<void> {
     ...options,
     client: throughClient(through),
     base: config.basePath,
-    cookie: sessionCookie({
+    cookie: cookieFlags({
       https: config.publicUrl.protocol === 'https:',
       sameSite: config.session.sameSite,
     }),

@@ -1,4 +1,4 @@
-import type { sessionCookie } from '../authenticate/sessions/attach-session.ts';
+import type { cookieFlags } from '../authenticate/sessions/session-cookie.ts';
 import type { Config } from '../config/config.ts';
 import type { Secret } from '../secret.ts';
 import type { Report } from './findings.ts';
@@ -36,7 +36,7 @@ export interface Way extends ThroughOptions {
   readonly client: ThroughClient;
   /** The path of the relay at the public address. */
   readonly base: string;
-  readonly cookie: ReturnType<typeof sessionCookie>;
+  readonly cookie: ReturnType<typeof cookieFlags>;
 }
 
 /** Reports the headers of an answer. What the load balancer calls itself is worth no more than a mention. */

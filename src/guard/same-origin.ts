@@ -1,5 +1,4 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { RequestHandler } from 'express';
 import { Problem } from '../errors.ts';
 
 /** The origins whose pages may call: the relay's own, and the ones on the list. */
@@ -9,18 +8,16 @@ export interface TrustedOrigins {
 }
 
 /**
- * Refuses state-changing requests that another site's page caused, with no work for the client: by
- * `Sec-Fetch-Site` (W3C Fetch Metadata §2.3), else by `Origin` (RFC 6454 §7). A request with neither header
+ * Makes the check that refuses state-changing requests which another site's page caused, with no work for the client:
+ * by `Sec-Fetch-Site` (W3C Fetch Metadata §2.3), else by `Origin` (RFC 6454 §7). A request with neither header
  * comes from no browser, so nobody's cookie was abused for it.
- * @throws Problem `cross_site_request`
+ * It throws Problem `cross_site_request`.
  */
-export function sameOrigin({ own, allowed }: TrustedOrigins): RequestHandler {
+export function sameOrigin({ own, allowed }: TrustedOrigins): (headers: IncomingHttpHeaders) => void {
   const trusted = new Set([own, ...allowed]);
-  return function sameOrigin(req, _res, next) {
-    if (!isTrusted(req.headers, trusted)) {
-      throw new Problem('cross_site_request', 'A page of another origin sent this request.');
-    }
-    next();
+  return function checkOrigin(headers) {
+    if (isTrusted(headers, trusted)) return;
+    throw new Problem('cross_site_request', 'A page of another origin sent this request.');
   };
 }
 

@@ -1,5 +1,6 @@
-import type { Request } from 'express';
+import type { IncomingMessage } from 'node:http';
 import { Problem } from '../errors.ts';
+import { CLIENT_LEFT } from './client-left.ts';
 
 export interface BodyOptions {
   readonly maxBytes: number;
@@ -8,11 +9,10 @@ export interface BodyOptions {
 }
 
 /**
- * Reads the whole body, as the bytes that came; undefined if the client left before it was whole. Our own reader
- * because the common one answers a body that is too large only after it has read all of it.
- * @throws Problem `body_too_large`, `request_timeout`
+ * Reads the whole body, as the bytes that came. Our own reader because the common one answers a body that is too large only after it has read all of it.
+ * @throws Problem `body_too_large`, `request_timeout`; `CLIENT_LEFT` if the client leaves before the body is whole
  */
-export function readBody(req: Request, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer | undefined> {
+export function readBody(req: IncomingMessage, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
@@ -28,8 +28,9 @@ export function readBody(req: Request, { maxBytes, timeoutMs }: BodyOptions): Pr
       length += chunk.length;
       if (length > maxBytes) tooLarge();
     };
-    const onEnd = () => stop(() => resolve(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, length)));
-    const onClose = () => stop(() => resolve(undefined));
+    const onEnd = () =>
+      stop(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length)));
+    const onClose = () => stop(() => reject(CLIENT_LEFT));
     const timer = setTimeout(
       () =>
         refuse(

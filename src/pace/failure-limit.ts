@@ -1,30 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Request, RequestHandler, Response } from 'express';
 import type { Store } from 'express-rate-limit';
 import { keyPart } from '../storage/redis-key.ts';
 import type { Attempt, AttemptCounts, Attempts, AttemptsOptions } from './attempts.ts';
-import { type RequestLimit, tooManyAttempts } from './request-limits.ts';
+import { type RequestLimit, type RequestLimitOptions, tooManyAttempts } from './request-limits.ts';
 import { waitingLines } from './waiting-lines.ts';
 
 /** How often the first in line asks whether an attempt of its key is over, in ms: the others may be at other instances. */
 const ASK_AGAIN_MS = 50;
 
 export interface FailureLimitOptions extends AttemptsOptions {
-  /** Whose attempt it is. */
-  readonly keyOf: (req: Request, res: Response) => string;
   /** What a client is told that is refused. */
   readonly detail: string;
 }
 
 /** A limit on attempts that fail. */
 export interface FailureLimit {
-  /** The stage that refuses whose attempts have failed too often. @throws Problem `too_many_attempts` */
-  readonly refuse: RequestHandler;
+  /** Refuses a request of a key whose attempts have failed too often. @throws Problem `too_many_attempts` */
+  readonly refuse: RequestLimit;
   /**
-   * Begins an attempt; waits while only others under way keep it out, in the order in which they came.
+   * Begins an attempt of `key`; waits while only others under way keep it out, in the order in which they came.
    * @throws Problem `too_many_attempts` if so many have failed; the signal's reason if it aborts while this waits
    */
-  begin(req: Request, res: Response, signal: AbortSignal): Promise<Attempt>;
+  begin(key: string, signal: AbortSignal): Promise<Attempt>;
 }
 
 /**
@@ -32,9 +29,9 @@ export interface FailureLimit {
  * is counted beside it: the library counts a request as it comes, and cannot tell one under way from one that failed.
  */
 export function failureLimit(
-  limit: RequestLimit,
+  limit: (options: RequestLimitOptions) => RequestLimit,
   counts: AttemptCounts,
-  { name, maxFailures, windowMs, keyOf, detail }: FailureLimitOptions,
+  { name, maxFailures, windowMs, detail }: FailureLimitOptions,
 ): FailureLimit {
   const attempts = counts({ name, maxFailures, windowMs });
   const lines = waitingLines();
@@ -47,9 +44,9 @@ export function failureLimit(
   }
 
   return {
-    refuse: limit({ name, limit: maxFailures, windowMs, keyOf, detail, store: failuresStore(attempts) }),
-    async begin(req, res, signal) {
-      const key = keyPart(keyOf(req, res));
+    refuse: limit({ name, limit: maxFailures, windowMs, detail, store: failuresStore(attempts) }),
+    async begin(whose, signal) {
+      const key = keyPart(whose);
       const atOnce = await begun(key);
       if (atOnce) return atOnce;
       const leave = await lines.enter(key, signal);

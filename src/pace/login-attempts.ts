@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os';
-import type { Request, RequestHandler, Response } from 'express';
+import type { Request, Response } from 'express';
 import { Problem } from '../errors.ts';
 import type { Attempt, AttemptCounts } from './attempts.ts';
 import { failureLimit } from './failure-limit.ts';
 import { fewAtOnce } from './few-at-once.ts';
-import type { RequestLimit } from './request-limits.ts';
+import type { RequestLimit, RequestLimitOptions } from './request-limits.ts';
 
 /**
  * How many passwords are checked at once. Each keeps a core busy for a fifth of a second, and one core is left for the
@@ -25,30 +25,27 @@ export interface LoginAttemptsOptions {
   /** So many from one address are. */
   readonly maxFailuresPerAddress: number;
   readonly windowMs: number;
-  readonly addressOf: (req: Request) => string;
-  /** Stands behind the body, in which this finds the account's name. */
-  readonly accountOf: (req: Request, res: Response) => string;
   /** How long a sign-in may wait for its turn. */
   readonly maxWaitMs?: number;
   readonly checkedAtOnce?: number;
 }
 
-/** Sign-ins with a password. */
-export interface LoginAttempts {
-  /** The stages that refuse at once: where too many have failed, and where too many wait. @throws Problem `too_many_attempts` or `busy` */
-  readonly refuse: readonly RequestHandler[];
-  /**
-   * Runs `check` when the turn of this sign-in comes. It counts as failed if there is no result.
-   * @throws Problem `too_many_attempts`, `busy` or `session_store_unavailable`; anything if the client has left
-   */
-  attempt: PasswordAttempt;
+/** Whom a sign-in counts for. */
+export interface SignInBy {
+  readonly address: string;
+  readonly account: string;
 }
 
-export type PasswordAttempt = <T>(
-  req: Request,
-  res: Response,
-  check: () => Promise<T | undefined>,
-) => Promise<T | undefined>;
+/** Sign-ins with a password. */
+export interface LoginAttempts {
+  /** Refuses at once: where too many have failed, and where too many wait. @throws Problem `too_many_attempts` or `busy` */
+  refuse(req: Request, res: Response, by: SignInBy): Promise<void>;
+  /**
+   * Runs `check` when the turn of this sign-in comes. It counts as failed if there is no result.
+   * @throws Problem `too_many_attempts`, `busy` or `session_store_unavailable`; the reason of `left`, if that aborts before
+   */
+  attempt<T>(by: SignInBy, check: () => Promise<T | undefined>, left: AbortSignal): Promise<T | undefined>;
+}
 
 /**
  * Two limits on failed sign-ins, by address and by account, and a queue with a bound. While a limit is reached, the
@@ -56,22 +53,21 @@ export type PasswordAttempt = <T>(
  * was checked and found wrong counts, whether or not its client has waited for the answer.
  */
 export function loginAttempts(
-  limit: RequestLimit,
+  limit: (options: RequestLimitOptions) => RequestLimit,
   counts: AttemptCounts,
   options: LoginAttemptsOptions,
 ): LoginAttempts {
-  const { maxFailures, maxFailuresPerAddress, windowMs, addressOf, accountOf } = options;
+  const { maxFailures, maxFailuresPerAddress, windowMs } = options;
   const { maxWaitMs = MAX_WAIT_MS, checkedAtOnce = CHECKED_AT_ONCE } = options;
-  const common = { windowMs, detail: 'Too many failed sign-ins; wait and try again.' };
-  const byAddress = {
-    ...common,
-    name: 'login-address',
-    maxFailures: maxFailuresPerAddress,
-    keyOf: addressOf,
-  };
-  const byAccount = { ...common, name: 'login-account', maxFailures, keyOf: accountOf };
-  // The address first: it bounds how many account names one client can make this remember.
-  const limits = [byAddress, byAccount].map((one) => failureLimit(limit, counts, one));
+  const failures = (name: string, most: number) =>
+    failureLimit(limit, counts, {
+      name,
+      maxFailures: most,
+      windowMs,
+      detail: 'Too many failed sign-ins; wait and try again.',
+    });
+  const byAddress = failures('login-address', maxFailuresPerAddress);
+  const byAccount = failures('login-account', maxFailures);
   const inTurn = fewAtOnce(checkedAtOnce);
   let signIns = 0;
   const refuseIfFull = () => {
@@ -79,44 +75,30 @@ export function loginAttempts(
   };
 
   return {
-    refuse: [
-      (_req, _res, next) => {
-        refuseIfFull();
-        next();
-      },
-      ...limits.map(({ refuse }) => refuse),
-    ],
-    async attempt(req, res, check) {
+    async refuse(req, res, { address, account }) {
+      refuseIfFull();
+      // The address first: it bounds how many account names one client can make this remember.
+      await byAddress.refuse(req, res, address);
+      await byAccount.refuse(req, res, account);
+    },
+    async attempt({ address, account }, check, left) {
       refuseIfFull();
       signIns += 1;
-      const { signal, clear } = patience(res, maxWaitMs);
+      const tooLong = new AbortController();
+      const timer = setTimeout(() => tooLong.abort(busy()), maxWaitMs);
+      const signal = AbortSignal.any([left, tooLong.signal]);
       const attempts: Attempt[] = [];
       try {
-        for (const { begin } of limits) attempts.push(await begin(req, res, signal));
+        attempts.push(await byAddress.begin(address, signal));
+        attempts.push(await byAccount.begin(account, signal));
         const result = await inTurn(check, signal);
         if (result === undefined) await Promise.all(attempts.map((attempt) => attempt.failed()));
         return result;
       } finally {
         for (const attempt of attempts) attempt.end();
-        clear();
+        clearTimeout(timer);
         signIns -= 1;
       }
-    },
-  };
-}
-
-/** Aborts when the client leaves, or has waited for too long. */
-function patience(res: Response, maxWaitMs: number): { readonly signal: AbortSignal; clear(): void } {
-  const controller = new AbortController();
-  const leave = () => controller.abort();
-  const timer = setTimeout(() => controller.abort(busy()), maxWaitMs);
-  if (res.closed) leave();
-  res.once('close', leave);
-  return {
-    signal: controller.signal,
-    clear() {
-      clearTimeout(timer);
-      res.off('close', leave);
     },
   };
 }

@@ -18,33 +18,36 @@ export const memoryCounts: Counts = () => new MemoryStore();
 
 export interface RequestLimitOptions {
   readonly name: string;
-  /** How many requests of one key are let through in a window of `windowMs`, which begins with the first of them. */
+  /** How many requests of one key are let through in a window of `windowMs`, which begins with the first of them; 0 is no limit. */
   readonly limit: number;
   readonly windowMs: number;
-  /** Whose request it is; it does not count if it is nobody's. */
-  readonly keyOf: (req: Request, res: Response) => string | undefined;
   /** What a client is told that is refused. */
   readonly detail: string;
   /** Where it is counted, if not where the others are. */
   readonly store?: Store;
 }
 
-/** Makes a stage that refuses requests over a limit. */
-export type RequestLimit = (options: RequestLimitOptions) => RequestHandler;
-
 /**
- * Limits that keep their counts in `counts`. Their stages send no `RateLimit` headers, which are the endpoint's.
- * @throws Problem `too_many_attempts` from a stage, or what `counts` throws: nobody is let through uncounted
+ * Counts a request for `key`.
+ * @throws Problem `too_many_attempts` if it is over the limit, or what the store throws: nobody is let through uncounted
  */
-export function requestLimits(counts: Counts, logger: Logger): RequestLimit {
-  return function requestLimit({ name, limit, windowMs, keyOf, detail, store = counts(name) }) {
-    return rateLimit({
+export type RequestLimit = (req: Request, res: Response, key: string) => Promise<void>;
+
+/** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are the endpoint's. */
+export function requestLimits(
+  counts: Counts,
+  logger: Logger,
+): (options: RequestLimitOptions) => RequestLimit {
+  return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
+    if (limit === 0) return async () => {};
+    /** Whose each request is, for as long as it is counted. */
+    const keys = new WeakMap<Request, string>();
+    const middleware = rateLimit({
       windowMs,
       limit,
       store,
       logger,
-      skip: (req, res) => keyOf(req, res) === undefined,
-      keyGenerator: (req, res) => keyPart(keyOf(req, res) ?? ''),
+      keyGenerator: (req) => keyPart(keys.get(req) ?? ''),
       standardHeaders: false,
       legacyHeaders: false,
       handler(req, _res, next) {
@@ -52,7 +55,18 @@ export function requestLimits(counts: Counts, logger: Logger): RequestLimit {
         next(tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs));
       },
     });
+    return (req, res, key) => {
+      keys.set(req, key);
+      return pass(middleware, req, res);
+    };
   };
+}
+
+/** Resolves when `middleware` lets the request pass; rejects with what it passes on instead. */
+function pass(middleware: RequestHandler, req: Request, res: Response): Promise<void> {
+  return new Promise((resolve, reject) => {
+    middleware(req, res, (error?: unknown) => (error ? reject(error) : resolve()));
+  });
 }
 
 /** The refusal of whoever is over a limit until `waitMs` have passed. */

@@ -1,7 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EndpointSlot } from '../http/locals.ts';
 import { type EndpointBudgets, limitFor, type Rate, type Reservation, type Start } from './budgets.ts';
 import { waitingLines } from './waiting-lines.ts';
+
+/** A slot of an endpoint's budget that a message has. */
+export interface EndpointSlot {
+  readonly endpoint: string;
+  readonly ticket: string;
+  /** When the budget was asked whether the message may start, by `performance.now()` in ms. */
+  startedAt: number;
+  /** How long the message may still wait for a slot, in ms. */
+  waitLeftMs: number;
+  /** Whether the message is the one that shows whether the service takes messages again. */
+  onTrial: boolean;
+}
 
 /** What clients are told of a budget, and how long a message may wait for its slots altogether, in ms. */
 export interface PacedRate extends Rate {

@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
-import type { RequestHandler } from 'express';
+import type { Request, Response } from 'express';
 import type { Config } from '../config/config.ts';
 import { browserModules } from './browser-modules.ts';
 
 /** One path below the base path, and what answers `GET` there. */
 export interface Page {
   readonly path: string;
-  readonly handler: RequestHandler;
+  readonly handler: (req: Request, res: Response) => void;
 }
 
 /** The page's own files; `tsc` copies none of them, so that where there is only its output they are in `src`. */
@@ -76,7 +76,7 @@ function fill(html: string, settings: Readonly<Record<string, string>>): string 
   );
 }
 
-function file(name: string, text: string, policy?: string): RequestHandler {
+function file(name: string, text: string, policy?: string): Page['handler'] {
   const body = Buffer.from(text);
   const type = TYPES[extname(name)] as string;
   return function chatFile(_req, res) {
@@ -87,7 +87,7 @@ function file(name: string, text: string, policy?: string): RequestHandler {
   };
 }
 
-function redirect(to: string): RequestHandler {
+function redirect(to: string): Page['handler'] {
   return function chatFolder(_req, res) {
     res.statusCode = 307;
     res.setHeader('Location', to);

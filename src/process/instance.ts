@@ -104,10 +104,11 @@ async function openParts(options: InstanceOptions) {
     ...(metrics && { observeReload: reloadMetrics(metrics) }),
     ...(lookEveryMs !== undefined && { lookEveryMs }),
   });
-  const stores = openStores({ redis, logger, rate: { ...config.rate, limitOf: bots.limitOf } });
-  if (metrics) countSessionOperations(stores.sessions, metrics);
+  const rate = { ...config.rate, limitOf: bots.limitOf };
+  const stores = openStores({ ...config, redis, logger, rate });
   return {
     ...{ config, logger, signIn, demo, metrics, redis, bots, ...stores },
+    sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
     upstreamUrl: (demo?.upstreamUrl ?? config.upstream.baseUrl) as Readonly<URL>,
     pages: demo?.pages,
     open: openMessages(),

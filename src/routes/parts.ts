@@ -1,4 +1,4 @@
-import type { RequestHandler } from 'express';
+import type { Request, Response } from 'express';
 import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
@@ -54,5 +54,7 @@ export interface Parts extends Stores {
   /** Kept only if somebody can read them. */
   readonly metrics?: Metrics | undefined;
   /** Pages to serve besides, by their paths below the base path. */
-  readonly pages?: readonly { readonly path: string; readonly handler: RequestHandler }[] | undefined;
+  readonly pages?:
+    | readonly { readonly path: string; readonly handler: (req: Request, res: Response) => void }[]
+    | undefined;
 }

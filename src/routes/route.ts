@@ -1,26 +1,36 @@
-import type { Express, RequestHandler } from 'express';
+import type { Express, Request, RequestHandler, Response } from 'express';
 import { methodNotAllowed } from '../arrive/problem-response.ts';
+import { CLIENT_LEFT } from '../http/client-left.ts';
 
-/** The stages of one path, by method; HEAD is taken with GET. */
+/** The steps of a route, from its first to its last. Refuses by a Problem that it throws. */
+export type Steps = (req: Request, res: Response) => Promise<void>;
+
+/** What one path takes, by method; HEAD is taken with GET. */
 export interface Methods {
-  readonly get?: RequestHandler[];
-  readonly post?: RequestHandler[];
+  readonly get?: Steps;
+  readonly post?: Steps;
 }
 
-/** One exact path and what it takes, as the log and the metrics name it; every other method is refused with `Allow`. */
+/** One exact path, as the log and the metrics name it; every other method is refused with `Allow`. */
 export function route(app: Express, path: string, { get, post }: Methods): void {
-  const named: RequestHandler = (_req, res, next) => {
-    res.locals.route = path;
-    next();
-  };
-  if (get) app.get(path, named, ...get);
-  if (post) app.post(path, named, ...post);
+  if (get) app.get(path, handlerOf(path, get));
+  if (post) app.post(path, handlerOf(path, post));
   const allow = [...(get ? ['GET, HEAD'] : []), ...(post ? ['POST'] : [])].join(', ');
-  app.all(path, named, methodNotAllowed(allow));
+  const refuse = methodNotAllowed(allow);
+  app.all(
+    path,
+    handlerOf(path, async () => refuse()),
+  );
 }
 
-/** Marks a request that only asks how the relay is. */
-export const probe: RequestHandler = (_req, res, next) => {
-  res.locals.isProbe = true;
-  next();
-};
+/** A route whose client has left ends without an answer. */
+function handlerOf(path: string, steps: Steps): RequestHandler {
+  return async function route(req, res) {
+    res.locals.route = path;
+    try {
+      await steps(req, res);
+    } catch (error) {
+      if (error !== CLIENT_LEFT) throw error;
+    }
+  };
+}

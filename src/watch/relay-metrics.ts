@@ -1,4 +1,3 @@
-import type { Response } from 'express';
 import { Problem } from '../errors.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -6,16 +5,14 @@ import type { Metrics } from './metrics.ts';
 export function relayMetrics(metrics: Metrics) {
   const { openStreams, streamDuration, heartbeats, upstreamResponses } = metrics;
   return {
-    /** The headers of a stream went down; it is over when `res` closes. */
-    streamStarted(res: Response) {
-      // Its `close` will not come again.
-      if (res.closed) return;
+    /** The headers of a stream went down; what is returned is to be called when it is over. */
+    streamStarted() {
       const startedAt = performance.now();
       openStreams.inc();
-      res.once('close', () => {
+      return () => {
         openStreams.dec();
         streamDuration.observe((performance.now() - startedAt) / 1000);
-      });
+      };
     },
     heartbeatSent: () => heartbeats.inc(),
     /** The bot service has answered a request that carried the key with this fingerprint. */

@@ -21,7 +21,7 @@ export function requestMetrics(metrics: Metrics): RequestHandler {
 }
 
 function count(res: Response, startedAt: number, { requests, firstByte, slotWait }: Metrics): void {
-  const { route = 'none', firstByteAt, slotWaitMs, isProbe } = res.locals;
+  const { route = 'none', stream, slotWait: wait, isProbe } = res.locals;
   if (isProbe) return;
   const { method } = res.req;
   const { status, outcome } = endingOf(res);
@@ -31,13 +31,6 @@ function count(res: Response, startedAt: number, { requests, firstByte, slotWait
     status,
     code: CODES.has(outcome) ? outcome : 'other',
   });
-  if (firstByteAt !== undefined) firstByte.observe((firstByteAt - startedAt) / 1000);
-  if (slotWaitMs !== undefined) slotWait.observe({ outcome: slotOutcome(res) }, slotWaitMs / 1000);
-}
-
-/** What came of the wait for a slot; `given_up`: the client left, or the session or the process ended first. */
-function slotOutcome({ locals }: Response): 'granted' | 'refused' | 'given_up' {
-  // Also one that has had a slot, and gets no second one in time.
-  if (locals.outcome === 'rate_limited') return 'refused';
-  return locals.slot === undefined ? 'given_up' : 'granted';
+  if (stream?.firstByteAt !== undefined) firstByte.observe((stream.firstByteAt - startedAt) / 1000);
+  if (wait) slotWait.observe({ outcome: wait.outcome }, wait.ms / 1000);
 }

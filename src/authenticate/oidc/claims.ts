@@ -1,5 +1,5 @@
 import { Problem } from '../../errors.ts';
-import type { User } from '../../http/locals.ts';
+import type { User } from '../sessions/session.ts';
 
 /** What the identity provider says of a user (OpenID Connect Core §5.1). */
 export type Claims = Readonly<Record<string, unknown>> & { readonly sub: string };

@@ -1,6 +1,5 @@
 import type { CookieOptions, Request, Response } from 'express';
 import { requestCookies } from '../../http/request-cookies.ts';
-import { sessionKey } from '../sessions/session-key.ts';
 import type { SessionStore } from '../sessions/session-store.ts';
 
 const NAME = 'bot_relay_before';
@@ -19,8 +18,8 @@ export interface SessionBeforeOptions {
 export interface SessionBefore {
   /** Ends the session that the browser had before this request. @throws Problem `session_store_unavailable` */
   end(req: Request): Promise<void>;
-  /** Lets the browser remember the session that has just begun, in a cookie that goes with the answer. */
-  remember(req: Request, res: Response): void;
+  /** Lets the browser remember the session that has just begun, by its key, in a cookie that goes with the answer. */
+  remember(key: string, res: Response): void;
 }
 
 /**
@@ -41,8 +40,8 @@ export function sessionBefore({
       const before = cookies.find(({ name, value }) => name === NAME && KEY.test(value));
       if (before) await sessions.remove(before.value);
     },
-    remember(req, res) {
-      res.cookie(NAME, sessionKey(req.sessionID), { ...flags, maxAge: absoluteMs });
+    remember(key, res) {
+      res.cookie(NAME, key, { ...flags, maxAge: absoluteMs });
     },
   };
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path/posix';
-import type { ErrorRequestHandler, Request, Response } from 'express';
+import type { Request, Response } from 'express';
 import { PROBLEMS, Problem, problemHeaders, recordOutcome } from '../../errors.ts';
 import { queryOf } from './query-of.ts';
 import { localPath } from './return-to.ts';
@@ -14,15 +14,25 @@ const STYLE =
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
 
+/** The request whose sign-in has failed, and the local path where it was to lead back. */
+export interface FailedSignIn {
+  readonly req: Request;
+  readonly res: Response;
+  readonly returnTo: string;
+}
+
+/** Answers with a page if a person looks at it; returns whether it has. A script is to get the problem itself. */
+export type SignInPage = (error: unknown, failed: FailedSignIn) => boolean;
+
 /**
- * Answers a navigation whose sign-in failed with a small page that says so and leads back to the sign-in at
- * `signInPath`: a person looks at it. A script gets the problem itself from the stage behind.
+ * Makes the small page for a navigation whose sign-in failed, which says so and leads back to the sign-in at
+ * `signInPath`.
  */
-export function signInPage(signInPath: string): ErrorRequestHandler {
-  return function signInPage(error: unknown, req, res, next) {
-    if (!(error instanceof Problem) || res.headersSent || !isNavigation(req)) return next(error);
+export function signInPage(signInPath: string): SignInPage {
+  return function signInPage(error, { req, res, returnTo }) {
+    if (!(error instanceof Problem) || res.headersSent || !isNavigation(req)) return false;
     // A fault is logged by the stage behind, with all of it.
-    if (error.cause instanceof Error) return next(error);
+    if (error.cause instanceof Error) return false;
     recordOutcome(res.locals, error);
     for (const [name, value] of Object.entries(problemHeaders(error))) res.setHeader(name, value);
     res.status(error.status);
@@ -31,11 +41,12 @@ export function signInPage(signInPath: string): ErrorRequestHandler {
       page({
         title: PROBLEMS[error.code].title,
         detail: error.message,
-        link: linkTo(signInPath, returnTo(req, res, signInPath), error),
+        link: linkTo(signInPath, returnTo, error),
         linkText: error.code === 'not_allowed' ? 'Sign in as somebody else' : 'Try again',
         requestId: res.locals.requestId,
       }),
     );
+    return true;
   };
 }
 
@@ -46,9 +57,8 @@ function isNavigation(req: Request): boolean {
   return req.accepts(['json', 'html']) === 'html';
 }
 
-/** Where the sign-in leads back to, also one that was refused before its route. */
-function returnTo(req: Request, res: Response, signInPath: string): string {
-  if (res.locals.returnTo !== undefined) return res.locals.returnTo;
+/** Where a sign-in was to lead back to that was refused at `signInPath` itself; elsewhere only the sign-in knows. */
+export function returnToOf(req: Request, signInPath: string): string {
   if (req.baseUrl !== signInPath) return '/';
   return localPath(new URLSearchParams(queryOf(req)).get('returnTo'), dirname(signInPath));
 }

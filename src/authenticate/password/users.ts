@@ -1,6 +1,6 @@
 import { type BigIntStats, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { z } from 'zod';
-import type { User } from '../../http/locals.ts';
+import type { User } from '../sessions/session.ts';
 import { hashPassword, isPasswordHash, verifyPassword } from './password-hash.ts';
 
 const NAME = /^[A-Za-z0-9._@+-]{1,64}$/;

@@ -1,5 +1,4 @@
 import { REMOVAL_MEMORY_MS } from './session-store.ts';
-import { TEXT_START } from './session-text.ts';
 
 /** Before a session's key: the session's text, or `REMOVED`, for as long as its idle limit allows. */
 export const SESSION_PREFIX = 'bot-relay:session:';
@@ -28,14 +27,22 @@ local SKEW = 60000
 
 local function key_of(session) return string.sub(session, #SESSION + 1) end
 
-local START = '${TEXT_START}'
-local function idle_limit(text) return tonumber(string.match(text, '^' .. START .. '(%d+)')) end
-local function with_idle_limit(text, limit) return START .. limit .. string.gsub(text, '^' .. START .. '%d+', '') end
+-- What a text begins with; see session-text.ts. Version 1 is that of version 0.1 of the relay.
+local START = '^({"v":[12],"idleExpiresAt":)(%d+)'
+local function idle_limit(text)
+  local _, limit = string.match(text, START)
+  return tonumber(limit)
+end
+local function with_idle_limit(text, limit)
+  local start, old = string.match(text, START)
+  return start .. limit .. string.sub(text, #start + #old + 1)
+end
 
 local function sets_of(text)
   local sets = {}
   local ok, data = pcall(cjson.decode, text)
   if not ok or type(data) ~= 'table' then return sets end
+  if type(data.sets) == 'table' then return data.sets end
   local id = type(data.user) == 'table' and data.user.id
   if type(id) == 'string' then sets[1] = USER .. id end
   if type(data.providerSession) == 'string' then sets[#sets + 1] = PROVIDER .. data.providerSession end

@@ -1,4 +1,4 @@
-import type { SessionData, Store } from 'express-session';
+import type { Session } from './session.ts';
 
 /**
  * What a store knows of a session: its idle limit (ms since the epoch), that it was removed, or nothing, because
@@ -24,12 +24,14 @@ export interface SessionEnds {
 }
 
 /**
- * A store of sessions: express-session's own methods, by session id, and those that the relay adds, by session
- * key (`session-key.ts`). Nothing brings a removed session back, neither `set` nor `touch` nor `extend`.
- * Callbacks get, and promises reject with, Problem `session_store_unavailable` if the store is out of reach.
+ * A store of sessions, by session key (`session-key.ts`). Nothing brings a removed session back, neither `set` nor
+ * `extend`. All reject with Problem `session_store_unavailable` if the store is out of reach.
  */
-export interface SessionStore extends Store {
-  touch(id: string, data: SessionData, callback?: (error?: unknown) => void): void;
+export interface SessionStore {
+  /** The session; undefined if there is none, or none any more. It may have run out. */
+  get(key: string): Promise<Session | undefined>;
+  /** Keeps the session until its idle limit. */
+  set(key: string, session: Session): Promise<void>;
   /** Moves the idle limit of a session that has not run out forward to `idleExpiresAt`, and never back. */
   extend(key: string, idleExpiresAt: number): Promise<SessionState>;
   state(key: string): Promise<SessionState>;

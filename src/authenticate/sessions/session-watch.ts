@@ -1,7 +1,5 @@
-import type { Response } from 'express';
 import { Problem } from '../../errors.ts';
-import type { LiveSession, RequestLocals } from '../../http/locals.ts';
-import { extendedIdleLimit, type SessionLimits, type SignedIn } from './session-data.ts';
+import { extendedIdleLimit, type LiveSession, type SessionLimits } from './session.ts';
 import type { SessionState, SessionStore } from './session-store.ts';
 
 /** How often the limits of sessions with open messages are looked at, in ms. */
@@ -11,18 +9,17 @@ const EXTEND_MS = 60_000;
 /** After the store has failed, it is asked again so much later, in ms. */
 const RETRY_MS = 1_000;
 
-/** A session with messages that are not answered to their end. */
-interface Watched {
-  /** The messages, each with the bytes that it had carried at the last look. */
-  readonly messages: Map<RequestLocals, number>;
-  readonly session: SignedIn;
-  extendedAt: number;
-  /** Whether anything was carried since then. */
-  active: boolean;
-  /** Whether its removal may have gone unheard. */
-  doubtful: boolean;
-  /** When the store may be asked again; infinity while it is asked, and once the session is over. */
-  askAt: number;
+/** A message that is not answered to its end. */
+export interface WatchedMessage {
+  /** Its session, which was extended just now. */
+  readonly session: LiveSession;
+  /** How many bytes of its answer have been carried so far. */
+  readonly bytes: () => number;
+}
+
+export interface SessionWatch {
+  /** Watches over a message, until the function that it returns is called. */
+  follow(message: WatchedMessage): () => void;
 }
 
 export interface SessionWatchOptions {
@@ -32,9 +29,19 @@ export interface SessionWatchOptions {
   readonly endMessages: (sessionKey: string, problem: Problem) => void;
 }
 
-export interface SessionWatch {
-  /** Watches over a message, whose session was extended just now, until its answer is over. */
-  follow(res: Response, session: SignedIn): void;
+/** A session with open messages. */
+interface Watched {
+  /** The messages, each with the bytes that it had carried at the last look. */
+  readonly messages: Map<WatchedMessage, number>;
+  readonly absoluteExpiresAt: number;
+  idleExpiresAt: number;
+  extendedAt: number;
+  /** Whether anything was carried since then. */
+  active: boolean;
+  /** Whether its removal may have gone unheard. */
+  doubtful: boolean;
+  /** When the store may be asked again; infinity while it is asked, and once the session is over. */
+  askAt: number;
 }
 
 /**
@@ -62,29 +69,27 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
     const now = Date.now();
     for (const [key, one] of watched) {
       noteActivity(one);
-      if (now >= one.session.absoluteExpiresAt) endMessages(key, RUN_OUT);
+      if (now >= one.absoluteExpiresAt) endMessages(key, RUN_OUT);
       else if (now >= one.askAt && mustAsk(one, now, extendEveryMs)) void ask(key, one, options);
     }
   }
 
   return {
-    follow(res, session) {
-      // Its client has left already: nothing would tell of the end.
-      if (res.closed) return;
-      const { id } = res.locals.session as LiveSession;
-      const one = watched.get(id) ?? startWatching(session);
-      watched.set(id, one);
-      one.session.idleExpiresAt = Math.max(one.session.idleExpiresAt, session.idleExpiresAt);
+    follow(message) {
+      const { key, idleExpiresAt } = message.session;
+      const one = watched.get(key) ?? startWatching(message.session);
+      watched.set(key, one);
+      one.idleExpiresAt = Math.max(one.idleExpiresAt, idleExpiresAt);
       one.extendedAt = Date.now();
-      one.messages.set(res.locals, 0);
+      one.messages.set(message, 0);
       timer ??= setInterval(tick, TICK_MS).unref();
-      res.once('close', () => {
-        one.messages.delete(res.locals);
-        if (one.messages.size === 0) watched.delete(id);
+      return () => {
+        one.messages.delete(message);
+        if (one.messages.size === 0) watched.delete(key);
         if (watched.size > 0) return;
         clearInterval(timer);
         timer = undefined;
-      });
+      };
     },
   };
 }
@@ -92,10 +97,11 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
 const SIGNED_OUT = new Problem('session_ended', 'Signed out.');
 const RUN_OUT = new Problem('session_ended', 'The session has run out.');
 
-function startWatching({ user, idleExpiresAt, absoluteExpiresAt }: SignedIn): Watched {
+function startWatching({ idleExpiresAt, absoluteExpiresAt }: LiveSession): Watched {
   return {
     messages: new Map(),
-    session: { user, idleExpiresAt, absoluteExpiresAt },
+    absoluteExpiresAt,
+    idleExpiresAt,
     extendedAt: Date.now(),
     active: false,
     doubtful: false,
@@ -104,15 +110,15 @@ function startWatching({ user, idleExpiresAt, absoluteExpiresAt }: SignedIn): Wa
 }
 
 function noteActivity(one: Watched): void {
-  for (const [locals, seen] of one.messages) {
-    const { bytes = 0 } = locals;
+  for (const [message, seen] of one.messages) {
+    const bytes = message.bytes();
     if (bytes > seen) one.active = true;
-    one.messages.set(locals, bytes);
+    one.messages.set(message, bytes);
   }
 }
 
-function mustAsk({ doubtful, active, extendedAt, session }: Watched, now: number, everyMs: number): boolean {
-  return doubtful || now >= session.idleExpiresAt || (active && now - extendedAt >= everyMs);
+function mustAsk(one: Watched, now: number, everyMs: number): boolean {
+  return one.doubtful || now >= one.idleExpiresAt || (one.active && now - one.extendedAt >= everyMs);
 }
 
 /** Extends the session if it was in use, and asks whether it still lives in any case. */
@@ -123,7 +129,7 @@ async function ask(key: string, one: Watched, options: SessionWatchOptions): Pro
   let state: SessionState;
   try {
     state = active
-      ? await sessions.extend(key, extendedIdleLimit(one.session, limits, Date.now()))
+      ? await sessions.extend(key, extendedIdleLimit(one, limits, Date.now()))
       : await sessions.state(key);
   } catch {
     // What moved it to ask still stands.
@@ -135,9 +141,9 @@ async function ask(key: string, one: Watched, options: SessionWatchOptions): Pro
   const now = Date.now();
   one.extendedAt = now;
   one.askAt = now;
-  if (typeof state === 'number') one.session.idleExpiresAt = state;
+  if (typeof state === 'number') one.idleExpiresAt = state;
   const problem = state === 'removed' ? SIGNED_OUT : RUN_OUT;
-  if (state !== 'removed' && now < one.session.idleExpiresAt) return;
+  if (state !== 'removed' && now < one.idleExpiresAt) return;
   one.askAt = Number.POSITIVE_INFINITY;
   endMessages(key, problem);
 }

@@ -1,11 +1,5 @@
 import { Problem } from '../../errors.ts';
 
-/** How far a message has come. */
-export interface Progress {
-  /** Whether a byte of it has left for the bot service, which has not refused it since. */
-  sent: boolean;
-}
-
 /** Statuses that neither load balancers nor clients take for a message that was not processed. */
 const FINAL = new Set([502, 504]);
 

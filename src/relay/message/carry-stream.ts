@@ -1,9 +1,10 @@
-import type { Response } from 'express';
-import { Problem } from '../../errors.ts';
+import type { ServerResponse } from 'node:http';
+import { type FailureNotes, Problem } from '../../errors.ts';
+import type { CarriedStream } from '../../http/locals.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { Heartbeats, Silence } from './heartbeats.ts';
 import { dropLateBom } from './late-bom.ts';
-import { cutWhenStalled, endTruthfully } from './stream-ending.ts';
+import { cutWhenStalled, endTruthfully, type StreamOf } from './stream-ending.ts';
 import { type StreamPosition, streamPosition } from './stream-position.ts';
 import { streamWriter } from './stream-writer.ts';
 
@@ -13,7 +14,12 @@ const HEARTBEAT = ':\n';
 export interface CarryOptions {
   readonly upstream: UpstreamAnswer;
   /** Its headers are sent. */
-  readonly res: Response;
+  readonly res: ServerResponse;
+  readonly of: StreamOf;
+  /** Counts what is carried. */
+  readonly stream: CarriedStream;
+  /** Told what ended the stream, if that was not its own end. */
+  readonly log: FailureNotes;
   /** Aborted with a Problem, it ends the stream with that; with anything else, the client has left. */
   readonly signal: AbortSignal;
   readonly heartbeats: Heartbeats;
@@ -28,7 +34,7 @@ const STALLED_MS = 60_000;
 /**
  * Carries the bot service's stream to the client, byte for byte and chunk by chunk as it comes, reading no
  * faster than the client does, with a heartbeat where it is silent. Resolves when the answer is over, however
- * it ended; what ended it is in `res.locals.outcome`.
+ * it ended.
  */
 export function carryStream(options: CarryOptions): Promise<void> {
   const { upstream, res, signal, heartbeats } = options;
@@ -50,20 +56,18 @@ export function carryStream(options: CarryOptions): Promise<void> {
 }
 
 /** What one stream does at each thing that can happen to it; `over` is the state that they share. */
-function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOptions) {
-  const { locals } = res;
+function carrier({ upstream, res, of, stream, log, onHeartbeat, stalledMs = STALLED_MS }: CarryOptions) {
   const position = streamPosition();
   const silence: Silence = { ticks: 0 };
   const writer = streamWriter(res, waitForClient);
   let over = false;
   let lateBom: ReturnType<typeof dropLateBom> | undefined;
-  locals.bytes = 0;
 
   function stop(problem: Problem): void {
     if (over) return;
     writer.flush();
     leave();
-    endTruthfully(res, problem, position);
+    endTruthfully(res, { problem, position, of, log });
   }
   function broken(cause: string): void {
     if (!over) stop(brokenStream(cause));
@@ -74,15 +78,15 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
   }
   function onData(chunk: Buffer): void {
     if (over) return;
-    locals.firstByteAt ??= performance.now();
-    locals.bytes = (locals.bytes as number) + chunk.length;
+    stream.firstByteAt ??= performance.now();
+    stream.bytes += chunk.length;
     silence.ticks = 0;
     position.push(chunk);
     writer.write(lateBom ? lateBom.without(chunk) : chunk);
   }
   function waitForClient(): void {
     upstream.pause();
-    cutWhenStalled(res, stalledMs);
+    cutWhenStalled(res, stalledMs, log);
   }
   function onDrain(): void {
     res.setTimeout(0);
@@ -96,13 +100,13 @@ function carrier({ upstream, res, onHeartbeat, stalledMs = STALLED_MS }: CarryOp
     }
     over = true;
     writer.flush();
-    cutWhenStalled(res, stalledMs);
+    cutWhenStalled(res, stalledMs, log);
     res.end(lateBom?.rest());
   }
   function beat(): void {
     writer.flush();
     if (over || res.writableNeedDrain || !position.atEventBoundary() || !position.endsWithLf()) return;
-    if (locals.firstByteAt === undefined) lateBom ??= dropLateBom();
+    if (stream.firstByteAt === undefined) lateBom ??= dropLateBom();
     res.write(HEARTBEAT);
     onHeartbeat?.();
   }

@@ -9,17 +9,25 @@ const MAX_REFUSAL_BYTES = 8192;
 const MAX_RETRY_AFTER_S = 86_400;
 
 /**
- * Says what a response of the bot service is: `stream` if it can be carried to the client, `key_rejected`
- * if another key may be tried. The response is used up unless it is a stream.
+ * What a response of the bot service is: a stream that can be carried to the client, or the refusal of a message that
+ * has not begun to run, because of its key or because it has to wait.
+ */
+export type Verdict =
+  | { readonly kind: 'stream' }
+  | { readonly kind: 'key_refused' }
+  | { readonly kind: 'asked_to_wait'; readonly refusal: Problem };
+
+/**
+ * Says what a response of the bot service is. The response is used up unless it is a stream.
  * `mask` hides secrets in what the service says.
- * @throws Problem `upstream_refused`, `upstream_rate_limited`, `upstream_bad_response`
+ * @throws Problem `upstream_refused` or `upstream_bad_response`
  */
 export async function judgeResponse(
   response: UpstreamAnswer,
   mask: (text: string) => string,
-): Promise<'stream' | 'key_rejected'> {
+): Promise<Verdict> {
   const { status } = response;
-  if (isEventStream(response)) return 'stream';
+  if (isEventStream(response)) return { kind: 'stream' };
   if (REFUSALS.has(status)) {
     const upstream = await readJson(response, mask);
     throw new Problem('upstream_refused', `The bot service refused the message with status ${status}.`, {
@@ -28,15 +36,11 @@ export async function judgeResponse(
     });
   }
   response.close();
-  if (status === 401 || status === 403) return 'key_rejected';
+  if (status === 401 || status === 403) return { kind: 'key_refused' };
   if (status === 429) {
-    throw new Problem(
-      'upstream_rate_limited',
-      'The bot service takes no more messages right now; try again.',
-      {
-        retryAfter: retryAfterSeconds(response.headers['retry-after'], Date.now()),
-      },
-    );
+    const retryAfter = retryAfterSeconds(response.headers['retry-after'], Date.now());
+    const detail = 'The bot service takes no more messages right now; try again.';
+    return { kind: 'asked_to_wait', refusal: new Problem('upstream_rate_limited', detail, { retryAfter }) };
   }
   throw new Problem('upstream_bad_response', 'The bot service did not answer with an event stream.', {
     cause: mask(describe(response)),

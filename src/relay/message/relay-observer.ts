@@ -1,9 +1,7 @@
-import type { Response } from 'express';
-
 /** Who is told what goes on between the relay and the bot service; never of a single chunk. */
 export interface RelayObserver {
-  /** The headers of a stream went down; it is over when `res` closes. */
-  streamStarted(res: Response): void;
+  /** The headers of a stream went down. Returns what is to be called when the stream is over. */
+  streamStarted(): () => void;
   /** A heartbeat was written into a stream. */
   heartbeatSent(): void;
   /** The bot service has answered a request that carried this key. */
@@ -14,7 +12,7 @@ export interface RelayObserver {
 
 /** Nobody is told. */
 export const UNOBSERVED: RelayObserver = {
-  streamStarted: () => {},
+  streamStarted: () => () => {},
   heartbeatSent: () => {},
   upstreamAnswered: () => {},
   upstreamFailed: () => {},

@@ -1,6 +1,6 @@
-import type { Response } from 'express';
-import { type Problem, problemDocument, recordOutcome } from '../../errors.ts';
-import type { Bot } from '../../http/locals.ts';
+import type { ServerResponse } from 'node:http';
+import type { Bot } from '../../bots/bot.ts';
+import { type FailureNotes, type Problem, problemDocument, recordOutcome } from '../../errors.ts';
 import type { StreamPosition } from './stream-position.ts';
 
 /** How long the last bytes may wait for room on the way to the client, in ms. */
@@ -8,18 +8,32 @@ const LAST_BYTES_MS = 5_000;
 
 /**
  * Cuts the connection of a client for which data waits when nothing of it has gone out for `ms`, or up to twice
- * that; logged as `client_stalled`. The socket's timeout starts anew whenever the system has taken some of what
+ * that; noted in `log` as `client_stalled`. The socket's timeout starts anew whenever the system has taken some of what
  * waits, which for a very slow client is in large steps. `res.setTimeout(0)` calls it off.
  */
-export function cutWhenStalled(res: Response, ms: number): void {
+export function cutWhenStalled(res: ServerResponse, ms: number, log: FailureNotes): void {
   // The listener of an earlier call is still there.
   const isWatched = res.listenerCount('timeout') > 0;
   res.setTimeout(ms);
   if (isWatched) return;
   res.on('timeout', () => {
-    res.locals.outcome ??= 'client_stalled';
+    log.outcome ??= 'client_stalled';
     res.destroy();
   });
+}
+
+/** Whose stream it is. */
+export interface StreamOf {
+  readonly requestId: string;
+  readonly bot: Bot;
+}
+
+export interface StreamEnd {
+  readonly problem: Problem;
+  readonly position: StreamPosition;
+  readonly of: StreamOf;
+  /** Told what ended the stream. */
+  readonly log: FailureNotes;
 }
 
 /**
@@ -27,19 +41,19 @@ export function cutWhenStalled(res: Response, ms: number): void {
  * where the client can take one; by cutting the connection where it stands inside an event, or where the
  * stream carried an `id` and the client can resume.
  */
-export function endTruthfully(res: Response, problem: Problem, position: StreamPosition): void {
-  recordOutcome(res.locals, problem);
+export function endTruthfully(res: ServerResponse, { problem, position, of, log }: StreamEnd): void {
+  recordOutcome(log, problem);
   const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);
   res.once('close', () => clearTimeout(timer));
   if (position.atEventBoundary() && !position.sawId()) {
-    res.end(errorEvent(problem, res.locals.requestId, res.locals.bot as Bot));
+    res.end(errorEvent(problem, of));
   } else {
     cut(res);
   }
 }
 
 /** Closes the connection without the end of the body, once what was written before is on its way. */
-function cut(res: Response): void {
+function cut(res: ServerResponse): void {
   const { socket } = res;
   if (res.req.httpVersion === '1.0') {
     // There the end of the connection is the end of the body: only a reset tells that it broke.
@@ -53,7 +67,7 @@ function cut(res: Response): void {
  * An event that a careful reader takes by its name `error` and its `code`, and the clients in the field by
  * the `asgard.run.error` in its data.
  */
-function errorEvent(problem: Problem, requestId: string, bot: Bot): string {
+function errorEvent(problem: Problem, { requestId, bot }: StreamOf): string {
   const { namespace, botProviderName } = bot;
   const data = {
     ...problemDocument(problem, requestId),

@@ -1,4 +1,4 @@
-import type { Response } from 'express';
+import type { ServerResponse } from 'node:http';
 
 /** Up to here, in bytes, copying what is written costs less than handing it over in pieces. */
 const COPIED_BYTES = 4096;
@@ -19,7 +19,7 @@ export interface StreamWriter {
  * Each chunk of up to 4 KiB goes to the socket in one buffer with its frame (RFC 9112 §7.1): `res.write` would make
  * four writes of it, which cost more than the event itself.
  */
-export function streamWriter(res: Response, onFull: () => void): StreamWriter {
+export function streamWriter(res: ServerResponse, onFull: () => void): StreamWriter {
   let held: Buffer[] | undefined;
 
   function flush(): void {
@@ -45,7 +45,7 @@ export function streamWriter(res: Response, onFull: () => void): StreamWriter {
 }
 
 /** Whether there is room for more; undefined if this is no way for these chunks. */
-function writeFramed(res: Response, chunks: readonly Buffer[]): boolean | undefined {
+function writeFramed(res: ServerResponse, chunks: readonly Buffer[]): boolean | undefined {
   const { socket } = res;
   if (!res.chunkedEncoding || !socket?.writable) return undefined;
   let length = 0;
@@ -58,7 +58,7 @@ function writeFramed(res: Response, chunks: readonly Buffer[]): boolean | undefi
   return socket.write(framed) || res.write('');
 }
 
-function writeEach(res: Response, chunks: readonly Buffer[]): boolean {
+function writeEach(res: ServerResponse, chunks: readonly Buffer[]): boolean {
   let hasRoom = true;
   for (const chunk of chunks) hasRoom = res.write(chunk);
   return hasRoom;

@@ -1,5 +1,5 @@
-import type { Request, Response } from 'express';
-import type { Bot } from '../../http/locals.ts';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Bot } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
 import type { UpstreamRequest } from './send.ts';
 
@@ -14,6 +14,18 @@ export interface UpstreamRequestOptions {
 /** Headers of the client that go upstream as they are, where it sent them. */
 const FORWARDED = ['accept', 'last-event-id', 'traceparent'] as const;
 
+/** What of a message goes upstream. */
+export interface OutgoingMessage {
+  readonly bot: Bot;
+  /** The target of the client's request, with its query. */
+  readonly url: string;
+  /** As the client sent them; only `FORWARDED` go upstream. */
+  readonly headers: IncomingHttpHeaders;
+  readonly requestId: string;
+  readonly userId: string;
+  readonly body: Buffer;
+}
+
 /**
  * Makes the function that builds the upstream request of a message that passed the guard. Path and headers
  * are built from what the guard accepted, not copied from what came: so nothing else can leave (RFC 9110
@@ -21,22 +33,22 @@ const FORWARDED = ['accept', 'last-event-id', 'traceparent'] as const;
  */
 export function upstreamRequests({ baseUrl, forwardQuery, userHeader }: UpstreamRequestOptions) {
   const prefix = baseUrl.pathname.replace(/\/+$/, '');
-  return function upstreamRequest(req: Request, { locals }: Response): UpstreamRequest {
-    const body = locals.body as Buffer;
+  return function upstreamRequest(message: OutgoingMessage): UpstreamRequest {
+    const { bot, body } = message;
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       'content-length': String(body.length),
       accept: 'text/event-stream',
       'accept-encoding': 'identity',
-      'x-request-id': locals.requestId,
+      'x-request-id': message.requestId,
     };
     for (const name of FORWARDED) {
-      const value = req.headers[name];
+      const value = message.headers[name];
       if (typeof value === 'string') headers[name] = value;
     }
-    if (userHeader && locals.session) headers[userHeader] = locals.session.user.id;
+    if (userHeader) headers[userHeader] = message.userId;
     return {
-      path: messagePath(prefix, locals.bot as Bot) + selectedQuery(req.url, forwardQuery),
+      path: messagePath(prefix, bot) + selectedQuery(message.url, forwardQuery),
       headers,
       body,
     };

@@ -1,0 +1,110 @@
+import { randomBytes } from 'node:crypto';
+import type { Request, Response } from 'express';
+import { Problem } from '../../errors.ts';
+import {
+  extendedIdleLimit,
+  isLive,
+  type LiveSession,
+  type ProviderSession,
+  type Session,
+  type SessionLimits,
+  startSession,
+  type User,
+} from './session.ts';
+import type { SessionCookie } from './session-cookie.ts';
+import { sessionKey } from './session-key.ts';
+import type { SessionStore } from './session-store.ts';
+
+/** 192 random bits, as the OWASP session management cheat sheet asks for at least 64. */
+const ID_BYTES = 24;
+
+/**
+ * The sessions of the relay's users, as its routes use them. All throw Problem `session_store_unavailable` if the
+ * store is out of reach.
+ */
+export interface Sessions {
+  /** The live session of the request's cookie, if there is one. */
+  find(req: Request): Promise<LiveSession | undefined>;
+  /**
+   * The live session of the request's cookie. Never a redirect and never `WWW-Authenticate`, whatever the request
+   * accepts: a script is asking, and a browser must not show a login box of its own.
+   * @throws Problem `unauthenticated`
+   */
+  require(req: Request): Promise<LiveSession>;
+  /** Extends a session, since it is used now. @throws Problem `unauthenticated` if it has ended meanwhile */
+  use(session: LiveSession): Promise<LiveSession>;
+  /** Begins a session with a new id and hands out its cookie; the id that came with the request is dead from then on. */
+  begin(req: Request, res: Response, who: SignedIn): Promise<LiveSession>;
+  /** Ends a session and takes its cookie away. */
+  end(session: LiveSession, res: Response): Promise<void>;
+  /** Ends all sessions of the session's user, this one too, and takes its cookie away. */
+  endAll(session: LiveSession, res: Response): Promise<void>;
+}
+
+/** Who signs in, and what the identity provider has said of it. */
+export interface SignedIn extends ProviderSession {
+  readonly user: User;
+}
+
+export interface SessionsOptions {
+  readonly store: SessionStore;
+  readonly cookie: SessionCookie;
+  readonly limits: SessionLimits;
+}
+
+export function openSessions({ store, cookie, limits }: SessionsOptions): Sessions {
+  async function find(req: Request): Promise<LiveSession | undefined> {
+    const id = cookie.read(req.headers.cookie);
+    if (id === undefined) return undefined;
+    const key = sessionKey(id);
+    const session = await store.get(key);
+    return session && isLive(session, Date.now()) ? { ...session, key } : undefined;
+  }
+  async function end({ key }: LiveSession, res: Response): Promise<void> {
+    await store.remove(key);
+    res.append('Set-Cookie', cookie.drop());
+  }
+
+  return {
+    find,
+    async require(req) {
+      const session = await find(req);
+      if (!session) throw noSession();
+      return session;
+    },
+    async use(session) {
+      const wanted = extendedIdleLimit(session, limits, Date.now());
+      const idleExpiresAt = await store.extend(session.key, wanted);
+      if (typeof idleExpiresAt !== 'number') throw noSession();
+      return { ...session, idleExpiresAt };
+    },
+    async begin(req, res, { user, ...provider }) {
+      const old = cookie.read(req.headers.cookie);
+      if (old !== undefined) await store.remove(sessionKey(old));
+      const id = randomBytes(ID_BYTES).toString('base64url');
+      const session: Session = { ...startSession(user, limits, Date.now()), ...provider };
+      await store.set(sessionKey(id), session);
+      res.append('Set-Cookie', cookie.hold(id));
+      return { ...session, key: sessionKey(id) };
+    },
+    end,
+    async endAll(session, res) {
+      await store.removeUser(session.user.id);
+      // Should the store's list of the user's sessions be lost, at least this one ends.
+      await end(session, res);
+    },
+  };
+}
+
+function noSession(): Problem {
+  return new Problem('unauthenticated', 'You are not signed in. Sign in and try again.');
+}
+
+/** What a client learns of a session: whose it is and how long it lasts (ISO 8601). */
+export function describeSession({ user, idleExpiresAt, absoluteExpiresAt }: Session) {
+  return {
+    user: { id: user.id, name: user.name },
+    idleExpiresAt: new Date(idleExpiresAt).toISOString(),
+    absoluteExpiresAt: new Date(absoluteExpiresAt).toISOString(),
+  };
+}

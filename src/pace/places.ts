@@ -1,0 +1,43 @@
+import { Problem } from '../errors.ts';
+import type { Holders } from './holders.ts';
+import type { StreamLeases } from './stream-leases.ts';
+
+/** How many messages may be open or waiting at once. */
+export interface StreamCaps {
+  readonly perUser: number;
+  /** Those of all guests from one address. */
+  readonly perAddress: number;
+}
+
+/**
+ * Takes a place for one more open message; returns what gives it back.
+ * @throws Problem `too_many_streams`; `session_store_unavailable` where nobody can tell
+ */
+export type TakePlace = (holders: Holders) => Promise<() => void>;
+
+/**
+ * Lets a user hold at most `perUser` messages open or waiting at once, and all guests from one address at most
+ * `perAddress`, as `leases` counts them.
+ */
+export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps): TakePlace {
+  async function take(holder: string, max: number, whose: string): Promise<() => void> {
+    const lease = await leases.acquire(holder, max);
+    if (!lease) throw new Problem('too_many_streams', `${whose} ${max} open streams.`, { retryAfter: 1 });
+    return lease.release;
+  }
+
+  return async function takePlace({ user, address }) {
+    const releaseUser = await take(user, perUser, 'You already have');
+    if (address === undefined) return releaseUser;
+    try {
+      const releaseAddress = await take(address, perAddress, 'Guests from here already have');
+      return () => {
+        releaseAddress();
+        releaseUser();
+      };
+    } catch (error) {
+      releaseUser();
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,37 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { newGuest } from '../authenticate/guest/guest.ts';
+import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
+import type { LimitByAddress } from '../pace/client-limits.ts';
+import type { RequestLimit } from '../pace/request-limits.ts';
+import type { Steps } from './route.ts';
+
+export interface GuestRoute {
+  readonly limitByAddress: LimitByAddress;
+  readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
+  readonly sessions: Sessions;
+  readonly limitBySession: RequestLimit;
+  readonly limitNewGuests: LimitByAddress;
+}
+
+/**
+ * `POST /auth/guest`: a session for an anonymous visitor, whose id is random and stays for as long as the session. A
+ * guest who has one keeps it, and it is extended.
+ */
+export function guestSession(route: GuestRoute): Steps {
+  const { sessions } = route;
+  return async function guestSession(req, res) {
+    await route.limitByAddress(req, res);
+    route.checkOrigin(req.headers);
+    const known = await sessions.find(req);
+    if (known) {
+      res.locals.userId = known.user.id;
+      await route.limitBySession(req, res, known.key);
+      res.json(describeSession(await sessions.use(known)));
+      return;
+    }
+    await route.limitNewGuests(req, res);
+    const session = await sessions.begin(req, res, { user: newGuest() });
+    res.locals.userId = session.user.id;
+    res.json(describeSession(session));
+  };
+}

@@ -1,0 +1,45 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { readCredentials } from '../authenticate/password/credentials.ts';
+import type { Users } from '../authenticate/password/users.ts';
+import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
+import { Problem } from '../errors.ts';
+import { clientAddress } from '../http/client-address.ts';
+import { abortWhenLeft } from '../http/client-left.ts';
+import type { BodyOptions } from '../http/read-body.ts';
+import { readJson } from '../http/read-json.ts';
+import type { LimitByAddress } from '../pace/client-limits.ts';
+import type { LoginAttempts } from '../pace/login-attempts.ts';
+import type { Steps } from './route.ts';
+
+export interface PasswordRoute {
+  readonly limitByAddress: LimitByAddress;
+  readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
+  readonly body: BodyOptions;
+  readonly attempts: LoginAttempts;
+  readonly users: Users;
+  readonly sessions: Pick<Sessions, 'begin'>;
+}
+
+/**
+ * `POST /auth/login`: a session with a new id; the id that came with the request is dead from then on. A client that
+ * leaves before its turn costs nothing more.
+ */
+export function passwordLogin(route: PasswordRoute): Steps {
+  const { attempts, users, sessions } = route;
+  return async function passwordLogin(req, res) {
+    await route.limitByAddress(req, res);
+    route.checkOrigin(req.headers);
+    const { value } = await readJson(req, route.body);
+    const given = readCredentials(value);
+    const by = { address: clientAddress(req), account: given?.username ?? '' };
+    await attempts.refuse(req, res, by);
+    const { signal } = abortWhenLeft(res);
+    const check = async () => given && users.verify(given.username, given.password);
+    const user = await attempts.attempt(by, check, signal);
+    signal.throwIfAborted();
+    if (!user) throw new Problem('invalid_credentials', 'The user name or the password is wrong.');
+    const session = await sessions.begin(req, res, { user });
+    res.locals.userId = user.id;
+    res.json(describeSession(session));
+  };
+}

@@ -1,0 +1,38 @@
+import type { Express } from 'express';
+import type { Config } from '../config/config.ts';
+import { readiness } from '../watch/health.ts';
+import type { Parts } from './parts.ts';
+import { route } from './route.ts';
+
+/** The paths by which load balancers ask how the relay is. */
+export function probePaths({ basePath }: Pick<Config, 'basePath'>): [healthz: string, readyz: string] {
+  return [`${basePath}/healthz`, `${basePath}/readyz`];
+}
+
+/**
+ * `GET /healthz`: 200 while the process lives. `GET /readyz`: 200 if everything that the relay needs is there, else
+ * 503; the body names each check. A load balancer that asks this sends no new requests while an instance shuts down.
+ */
+export function probeRoutes(app: Express, { config, lifecycle, redis, bots, metrics, open }: Parts): void {
+  const [healthz, readyz] = probePaths(config);
+  const checks = { accepting: lifecycle.isReady, ...(redis && { redis: redis.answers }) };
+  metrics?.readAtScrape({ checks, openMessages: open.count });
+  route(app, healthz, {
+    async get(_req, res) {
+      res.locals.isProbe = true;
+      res.json({ status: 'ok' });
+    },
+  });
+  route(app, readyz, {
+    async get(_req, res) {
+      res.locals.isProbe = true;
+      const { ready, results } = await readiness(checks);
+      if (!ready) res.locals.outcome = 'not_ready';
+      const notes = bots.lastFailure() ? { configuration: 'last reload failed' } : {};
+      res.status(ready ? 200 : 503).json({
+        status: ready ? 'ready' : 'not ready',
+        checks: { ...results, ...notes },
+      });
+    },
+  });
+}

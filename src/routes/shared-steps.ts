@@ -1,0 +1,40 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { realmOf } from '../authenticate/sessions/realm.ts';
+import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
+import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
+import type { Config } from '../config/config.ts';
+import { sameOrigin } from '../guard/same-origin.ts';
+import { addressLimit, type LimitByAddress, sessionLimit } from '../pace/client-limits.ts';
+import { type RequestLimit, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
+import type { Parts } from './parts.ts';
+
+/** How long a request's body may take to arrive, in ms. */
+export const BODY_TIMEOUT_MS = 30_000;
+
+/** Steps that more than one route takes, each built once. */
+export interface SharedSteps {
+  readonly limitByAddress: LimitByAddress;
+  /** Limits of other kinds, with counts of their own. */
+  readonly limit: (options: RequestLimitOptions) => RequestLimit;
+  readonly limitBySession: RequestLimit;
+  readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
+  readonly sessions: Sessions;
+}
+
+export function sharedSteps({ config, counts, logger, sessions: store }: Parts): SharedSteps {
+  const limit = requestLimits(counts, logger);
+  const { secrets, sameSite } = config.session;
+  const cookie = sessionCookie({ secrets, sameSite, realm: realmOf(config), https: isHttps(config) });
+  return {
+    limit,
+    limitByAddress: addressLimit(limit, config.clientLimits),
+    limitBySession: sessionLimit(limit, config.clientLimits),
+    checkOrigin: sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins }),
+    sessions: openSessions({ store, cookie, limits: config.session }),
+  };
+}
+
+/** Whether browsers see the relay over https. */
+export function isHttps({ publicUrl }: Pick<Config, 'publicUrl'>): boolean {
+  return publicUrl.protocol === 'https:';
+}

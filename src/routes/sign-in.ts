@@ -1,0 +1,75 @@
+import type { Express, NextFunction, Request, Response } from 'express';
+import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
+import { LOGOUT_TOKEN_LIFE_MS } from '../authenticate/oidc/logout-token.ts';
+import { sessionBefore } from '../authenticate/oidc/session-before.ts';
+import { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
+import { returnToOf, signInPage } from '../authenticate/oidc/sign-in-page.ts';
+import type { Users } from '../authenticate/password/users.ts';
+import { realmOf } from '../authenticate/sessions/realm.ts';
+import { guestLimit } from '../pace/client-limits.ts';
+import { loginAttempts } from '../pace/login-attempts.ts';
+import { onceOnly } from '../pace/once-only.ts';
+import { guestSession } from './guest.ts';
+import { backchannelLogout, beginSignIn, endSignIn } from './oidc.ts';
+import type { Parts } from './parts.ts';
+import { passwordLogin } from './password.ts';
+import { route } from './route.ts';
+import { BODY_TIMEOUT_MS, isHttps, type SharedSteps } from './shared-steps.ts';
+
+const MAX_LOGIN_BYTES = 4096;
+const MAX_LOGOUT_TOKEN_BYTES = 16_384;
+
+/** The routes of the one way by which users sign in. */
+export function signInRoutes(app: Express, parts: Parts, steps: SharedSteps): void {
+  const { signIn } = parts;
+  if (signIn.mode === 'password') passwordRoutes(app, { ...parts, users: signIn.users }, steps);
+  else if (signIn.mode === 'oidc') oidcRoutes(app, { ...parts, provider: signIn.provider }, steps);
+  else guestRoutes(app, parts, steps);
+}
+
+function passwordRoutes(app: Express, parts: Parts & { readonly users: Users }, steps: SharedSteps): void {
+  const { config, users, attempts } = parts;
+  const body = { maxBytes: MAX_LOGIN_BYTES, timeoutMs: BODY_TIMEOUT_MS };
+  const login = passwordLogin({
+    ...steps,
+    body,
+    users,
+    attempts: loginAttempts(steps.limit, attempts, config.login),
+  });
+  route(app, `${config.basePath}/auth/login`, { post: login });
+}
+
+function oidcRoutes(
+  app: Express,
+  parts: Parts & { readonly provider: IdentityProvider },
+  steps: SharedSteps,
+): void {
+  const { config, provider, sessions: store, counts } = parts;
+  const auth = `${config.basePath}/auth`;
+  const [signInPath, callbackPath] = [`${auth}/login`, `${auth}/callback`];
+  const https = isHttps(config);
+  const page = signInPage(signInPath);
+  const oidc = {
+    ...steps,
+    provider,
+    store,
+    page,
+    authPath: auth,
+    flows: signInFlows({ ...config.session, https, realm: realmOf(config) }),
+    before: sessionBefore({ ...config.session, https, sessions: store, callbackPath }),
+    body: { maxBytes: MAX_LOGOUT_TOKEN_BYTES, timeoutMs: BODY_TIMEOUT_MS },
+    once: onceOnly(counts, 'logout-token', LOGOUT_TOKEN_LIFE_MS),
+  };
+  route(app, signInPath, { get: beginSignIn(oidc) });
+  route(app, callbackPath, { get: endSignIn(oidc) });
+  app.use([signInPath, callbackPath], (error: unknown, req: Request, res: Response, next: NextFunction) => {
+    if (!page(error, { req, res, returnTo: returnToOf(req, signInPath) })) next(error);
+  });
+  route(app, `${auth}/backchannel-logout`, { post: backchannelLogout(oidc) });
+}
+
+function guestRoutes(app: Express, { config }: Parts, steps: SharedSteps): void {
+  const newGuests = { perAddress: config.guestsPerAddress, windowMs: config.login.windowMs };
+  const guest = guestSession({ ...steps, limitNewGuests: guestLimit(steps.limit, newGuests) });
+  route(app, `${config.basePath}/auth/guest`, { post: guest });
+}
