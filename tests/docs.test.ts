@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
 import { loadConfig } from '../src/config/config.ts';
-import { isVariable, VARIABLES } from '../src/config/config-variables.ts';
+import { isVariable, VARIABLES } from '../src/config/variables.ts';
 import { demoBanner } from '../src/demo/start-demo.ts';
 import { PROBLEMS } from '../src/errors.ts';
 
