@@ -320,7 +320,7 @@ describe('docs/architecture.md', () => {
   const WORDS: Readonly<Record<string, string>> = {
     base: BASE,
     shared: SHARED,
-    'shared but Redis': SHARED_BY_RELAY,
+    'shared without `storage`': SHARED_BY_RELAY,
   };
 
   test('has the same table of rooms', () => {

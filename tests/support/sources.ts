@@ -93,7 +93,8 @@ export interface FunctionShape {
   readonly name: string;
   /** From its first line to its last, with those of the functions in it. */
   readonly lines: number;
-  readonly parameters: number;
+  /** As they are written. */
+  readonly parameters: readonly string[];
 }
 
 const FUNCTIONS =
@@ -106,11 +107,13 @@ export function isFunction({ type }: SyntaxNode): boolean {
 /** All functions of a source, those within others, too. */
 export function functionsOf({ nodes, textOf }: Source): FunctionShape[] {
   return nodes.filter(isFunction).map((node) => {
-    const parameters = (member(node, 'function') ?? node).params;
+    const parameters = ((member(node, 'function') ?? node).params ?? []) as SyntaxNode[];
+    const name = (member(node, 'identifier') ?? member(node, 'key'))?.value;
     return {
-      name: String((member(node, 'identifier') ?? member(node, 'key'))?.value ?? 'a function without a name'),
+      name: String(name ?? 'a function without a name'),
       lines: textOf(node).split('\n').length,
-      parameters: Array.isArray(parameters) ? parameters.length : 0,
+      // An arrow function has patterns, the others have parameters around them.
+      parameters: parameters.map((one) => textOf(one)),
     };
   });
 }
