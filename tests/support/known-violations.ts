@@ -4,31 +4,20 @@
  */
 export const KNOWN = {
   /** Imports between rooms that the table does not allow. */
-  imports: [
-    'app → authenticate/guest',
-    'app → authenticate/oidc',
-    'app → authenticate/password',
-    'app → authenticate/sessions',
-    'app → config',
-    'app → http',
-    'app → pace',
-    'app → relay/message',
-    'app → relay/upstream',
-    'relay/upstream → relay/message',
-  ] as readonly string[],
+  imports: ['relay/upstream → relay/message', 'routes → secret'] as readonly string[],
   /** Rooms with a row and no file yet. */
   roomsToCome: 'relay/operations',
   roomsOnCircles: ['relay/message', 'relay/upstream'] as readonly string[],
-  filesOnCircles: [] as readonly string[],
-  inRelay: ['relay/message → express', 'relay/upstream → express'] as readonly string[],
   longFunctions: [
-    'app.ts: createApp',
     'arrive/connections.ts: serveConnections',
     'authenticate/oidc/identity-provider.ts: identityProvider',
+    'authenticate/sessions/memory-session-store.ts: memorySessionStore',
     'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
     'pace/memory-budgets.ts: memoryBudgets',
+    'pace/pacing.ts: pacing',
+    'pace/pacing.ts: paceMessage',
     'pace/redis-stream-leases.ts: redisStreamLeases',
     'pace/slot-waits.ts: slotWaits',
     'process/bounded-output.ts: boundedOutput',
@@ -45,10 +34,5 @@ export const KNOWN = {
     'demo/bot-service.ts: refuse',
     'page/browser-modules.ts: a function without a name',
   ] as readonly string[],
-  castsThroughUnknown: [
-    'arrive/security-headers.ts',
-    'authenticate/guest/guest.ts',
-    'authenticate/sessions/attach-session.ts',
-    'watch/session-operations.ts',
-  ] as readonly string[],
+  castsThroughUnknown: ['arrive/security-headers.ts'] as readonly string[],
 };
