@@ -1,16 +1,10 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, normalize } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
-import { anchorsOf, linksOf, sectionOf } from './support/markdown.ts';
+import { sectionOf } from './support/markdown.ts';
 import { isFunction, member, ROOT, readSources, type SyntaxNode } from './support/sources.ts';
 
-const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
-const documents = [
-  'README.md',
-  'bench/README.md',
-  ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
-];
-const architecture = read('docs/architecture.md');
+const architecture = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
 
 /** The names in code of a numbered list, up to the colon of each entry. */
 function namedIn(heading: string): string[] {
@@ -19,34 +13,6 @@ function namedIn(heading: string): string[] {
     [...entry.replace(/:.*/, '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name),
   );
 }
-
-describe('the documents', () => {
-  test.each(documents)('%s leads nowhere that is not there', (name) => {
-    const broken = linksOf(read(name)).filter((link) => {
-      if (/^https?:/.test(link)) return false;
-      const [path = '', anchor] = link.split('#');
-      const target = path ? normalize(join(dirname(name), path)) : name;
-      if (!existsSync(join(ROOT, target))) return true;
-      return anchor !== undefined && !anchorsOf(read(target)).includes(anchor);
-    });
-    expect(broken).toEqual([]);
-  });
-
-  test('are read from the README', () => {
-    const links = linksOf(read('README.md'));
-    expect(documents.filter((name) => name !== 'README.md' && !links.includes(name))).toEqual([]);
-  });
-
-  test('name no file that is not there', () => {
-    const named = documents.flatMap((name) =>
-      [...read(name).matchAll(/`((?:src|tests|bench|deploy(?!\/secrets))\/[^`*…]+)`/g)].map(
-        ([, path = '']) => path,
-      ),
-    );
-    expect(named.length).toBeGreaterThan(10);
-    expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
-  });
-});
 
 describe('the way of a message', () => {
   const sources = readSources('src');
