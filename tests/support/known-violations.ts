@@ -34,5 +34,4 @@ export const KNOWN = {
     'demo/bot-service.ts: refuse',
     'page/browser-modules.ts: a function without a name',
   ] as readonly string[],
-  castsThroughUnknown: ['arrive/security-headers.ts'] as readonly string[],
 };
