@@ -15,6 +15,7 @@ export const KNOWN = {
     'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
+    'pace/login-attempts.ts: loginAttempts',
     'pace/memory-budgets.ts: memoryBudgets',
     'pace/pacing.ts: pacing',
     'pace/pacing.ts: paceMessage',
