@@ -8,6 +8,7 @@ import { fingerprints } from '../../src/bots/bot-settings.ts';
 import { type Config, loadConfig } from '../../src/config/config.ts';
 import { createLogger, type Logger } from '../../src/logger.ts';
 import type { EndpointBudgets } from '../../src/pace/budgets.ts';
+import type { StreamLeases } from '../../src/pace/stream-leases.ts';
 import { liveBots } from '../../src/process/live-bots.ts';
 import { createLifecycle, startServer } from '../../src/process/server.ts';
 import { openStores } from '../../src/process/stores.ts';
@@ -48,6 +49,7 @@ export interface TestRelay {
   readonly sessions: SessionStore;
   readonly redis: Redis | undefined;
   readonly budgets: EndpointBudgets;
+  readonly streams: StreamLeases;
   readonly open: ReturnType<typeof openMessages>;
   readonly bots: ReturnType<typeof liveBots>;
   readonly lifecycle: ReturnType<typeof createLifecycle>;
