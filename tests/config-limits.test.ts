@@ -30,7 +30,7 @@ describe('a variable of the version before', () => {
 });
 
 describe('guests', () => {
-  const risk = expect.stringMatching(/^TRUST_PROXY is not set: all guests share/);
+  const risk = expect.stringMatching(/^TRUST_PROXY is not set with AUTH_MODE=guest: all guests share/);
   const risksWith = (environment: Record<string, string>) =>
     risksOf(
       loadConfig({

@@ -103,7 +103,7 @@ describe('--check-config', () => {
     const relay = startProcess({ args: ['--check-config'], environment: dangerous });
     expect(await relay.exited).toEqual({ code: 0, signal: null });
     const expected = risksOf(loadConfig(dangerous));
-    expect(expected).toHaveLength(7);
+    expect(expected).toHaveLength(8);
     expect(relay.stdout().split('\n')).toEqual([
       'The configuration is good.',
       ...expected.map((risk) => `Risk: ${risk}`),

@@ -114,7 +114,8 @@ export async function startWorkersRelay(options: WorkersOptions): Promise<Worker
     }
   }
   const port = await relay.listening();
-  await logged(workers, ({ msg }) => msg === 'redis ready');
+  // A worker listens when it has its Redis.
+  await logged(workers, ({ msg }) => msg === 'listening');
   const scrape = async () => (await call(metricsPort, '/metrics')).body;
   const reaching = async <T>(worker: number, act: () => Promise<T>) => {
     const pids = workerPids({ relay });
