@@ -20,7 +20,7 @@ const passwordHash = cheapHash(CANARY.password);
 const HASHES = new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash]));
 
 /** The parts that tests look into. */
-type OpenPart = 'sessions' | 'redis' | 'budgets' | 'open' | 'bots' | 'lifecycle';
+type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'bots' | 'lifecycle';
 
 export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
   readonly port: number;
