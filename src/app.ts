@@ -41,6 +41,7 @@ import { openMessage } from './relay/message/open-messages.ts';
 import { relayMessage } from './relay/message/relay-message.ts';
 import { createUpstream } from './relay/upstream/send.ts';
 import { checkProbeRoute } from './routes/check-probe.ts';
+import { operationRoutes } from './routes/mount-operations.ts';
 import type { Parts } from './routes/parts.ts';
 import { probe, route } from './routes/route.ts';
 import { health, readiness } from './watch/health.ts';
@@ -93,7 +94,9 @@ export function createApp(parts: Parts): Express {
   const bySession = sessionLimit(limit, config.clientLimits, liveSessionKey);
 
   // First, so that no message has to pass the others.
-  message(app, parts, { byAddress, origin, session: readSession(ofUsers), bySession });
+  const reading = readSession(ofUsers);
+  message(app, parts, { byAddress, origin, session: reading, bySession });
+  operationRoutes(app, parts, { byAddress, origin, session: [reading, requireSession()], bySession });
   authenticate(app, parts, { byAddress, origin, session, bySession, limit, cookie });
   for (const { path, handler } of parts.pages ?? [])
     route(app, config.basePath + path, { get: [byAddress, handler] });

@@ -1,4 +1,5 @@
-import type { RequestHandler } from 'express';
+import type { Request, RequestHandler } from 'express';
+import type { Bot } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 
 /** A decoded path segment that means the same to everybody: no slash, escape, control or format character, no dot segment. */
@@ -10,9 +11,21 @@ const PLAIN_SEGMENT = /^(?!\.{1,2}$)[^/\\%\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,256}$/u;
  * @throws Problem `unknown_bot`
  */
 export function allowedBot(patterns: readonly string[]): RequestHandler {
-  const exact = new Set(patterns);
+  const find = allowList(patterns);
   return function allowedBot(req, res, next) {
-    const { namespace = '', botProviderName = '' } = req.params as Record<string, string>;
+    res.locals.bot = find(req.params);
+    next();
+  };
+}
+
+/**
+ * Makes the function that finds the bot of a route's decoded path parameters.
+ * @throws Problem `unknown_bot` from that function
+ */
+export function allowList(patterns: readonly string[]): (parameters: Request['params']) => Bot {
+  const exact = new Set(patterns);
+  return function allowedBot(parameters) {
+    const { namespace = '', botProviderName = '' } = parameters as Record<string, string>;
     const allowed =
       PLAIN_SEGMENT.test(namespace) &&
       PLAIN_SEGMENT.test(botProviderName) &&
@@ -21,7 +34,6 @@ export function allowedBot(patterns: readonly string[]): RequestHandler {
         exact.has(`*/${botProviderName}`) ||
         exact.has('*/*'));
     if (!allowed) throw new Problem('unknown_bot', 'There is no such bot here.');
-    res.locals.bot = { namespace, botProviderName };
-    next();
+    return { namespace, botProviderName };
   };
 }
