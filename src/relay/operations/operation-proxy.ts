@@ -54,6 +54,8 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
         if (!attempt || attempt.signal.aborted) return void proxyReq.destroy();
         proxyReq.setHeader('X-API-KEY', attempt.key.open());
         proxyReq.once('finish', attempt.onSent);
+        // Without an error, such as after 101: a request that is over and has brought no answer will bring none.
+        proxyReq.once('close', () => attempt.reject(new Error('no answer came')));
         attempt.signal.addEventListener('abort', () => proxyReq.destroy(), { once: true });
       },
       proxyRes(answer, req) {

@@ -137,7 +137,9 @@ describe('the budget of suspends', () => {
     pair = await startPair(
       (socket, { all, requestLine }) => {
         if (requestLine.includes('/sse')) return;
-        socket.write(all('x-api-key')[0] === CANARY.key ? plainAnswer('401 No', []) : jsonAnswer('200 OK', {}));
+        socket.write(
+          all('x-api-key')[0] === CANARY.key ? plainAnswer('401 No', []) : jsonAnswer('200 OK', {}),
+        );
       },
       { ...BOTH_KEYS, RATE_LIMIT: '2', RATE_WINDOW_MS: '5000', RATE_MAX_WAIT_MS: '0' },
     );
@@ -154,7 +156,7 @@ describe('the budget of suspends', () => {
 
 describe('the log and the metrics', () => {
   test('know a suspend by its pattern, its bot and its user', async () => {
-    await start(jsonAnswer('200 OK', {}), { METRICS_PORT: '0' });
+    await start(jsonAnswer('200 OK', {}), { METRICS_PORT: '9' });
     await suspend(pair, { query: '?custom_channel_id=shown-nowhere' });
     const line = await pair.relay.logLine(({ bot }) => bot === 'acme/helper');
     expect(line).toMatchObject({
@@ -164,7 +166,9 @@ describe('the log and the metrics', () => {
     });
     expect(JSON.stringify(pair.relay.logs)).not.toContain('shown-nowhere');
     const metrics = await pair.relay.metricsText();
-    expect(metrics).toMatch(/bot_relay_requests_total\{route="[^"]*message\/suspend",.*status="200",code="ok"\} 1/);
+    expect(metrics).toMatch(
+      /bot_relay_requests_total\{route="[^"]*message\/suspend",.*status="200",code="ok"\} 1/,
+    );
     expect(metrics).toMatch(/bot_relay_upstream_responses_total\{key="[0-9a-f]{8}",outcome="2xx"\} 1/);
   });
 });
