@@ -102,11 +102,13 @@ function suspendRun(
   { runs, endpoint, query }: { runs: OpenRuns; endpoint: string; query: URLSearchParams },
 ): void {
   const channelId = query.get('custom_channel_id');
-  if (!channelId) return refuse(res, 400, 'INVALID_CHANNEL');
   const runId = query.get('request_id') ?? undefined;
-  if (!runs.suspend({ endpoint, channelId, runId })) return refuse(res, 404, 'NO_RUN');
-  res.writeHead(200, { 'Content-Type': 'application/json' });
-  res.end('{"suspended":true}');
+  if (!channelId) refuse(res, 400, 'INVALID_CHANNEL');
+  else if (!runs.suspend({ endpoint, channelId, runId })) refuse(res, 404, 'NO_RUN');
+  else {
+    res.writeHead(200, { 'Content-Type': 'application/json' });
+    res.end('{"suspended":true}');
+  }
 }
 
 /** A path segment decoded; empty, which names no bot, if its percent-encoding is broken. */

@@ -26,7 +26,7 @@ export type OperationProxy = (
 
 /** Idle connections are dropped after this time, in ms: sooner than common servers drop theirs (5 s and more). */
 const IDLE_MS = 4_000;
-/** What http-proxy-middleware adds to the response's `close` listeners in each run. */
+/** At most so many listeners of one event stay on the client's request or response after each run of the library. */
 const LISTENERS = 3;
 
 interface Waiting extends Attempt {
@@ -75,7 +75,7 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
     const { url } = req;
     // The whole of what leaves, but for the key: so there is no `Expect`, with which `proxyReq` would be skipped.
     req.headers = { ...attempt.request.headers };
-    res.setMaxListeners(res.getMaxListeners() + LISTENERS);
+    for (const emitter of [req, res]) emitter.setMaxListeners(emitter.getMaxListeners() + LISTENERS);
     try {
       return await new Promise<IncomingMessage>((resolve, reject) => {
         attempt.signal.addEventListener('abort', () => reject(attempt.signal.reason), { once: true });
