@@ -25,14 +25,13 @@ import { type Deadlines, deadlines, type TimeLimits } from '../relay/message/dea
 import type { Heartbeats } from '../relay/message/heartbeats.ts';
 import type { Refusal } from '../relay/message/judge-response.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
-import type { RelayObserver } from '../relay/message/relay-observer.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { messageKeys } from '../relay/upstream/message-keys.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
+import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
 import { maskKeys, type OutgoingMessage, withKey } from '../relay/upstream/upstream-request.ts';
-import type { Secret } from '../secret.ts';
 import type { Steps } from './route.ts';
 
 /** The path of a message, below the base path. */
@@ -159,12 +158,12 @@ interface Sending {
 }
 
 /** What a message waits for before it is sent once more. */
-type WaitToSendAgain = (refusal: Problem, sending: Sending, key: Secret) => Promise<void>;
+type WaitToSendAgain = (refusal: Problem, sending: Sending) => Promise<void>;
 
 /** Why a message is sent once more: in no other case is it certain that the first sending did not begin to run. */
 const SENT_AGAIN: Readonly<Record<Refusal['kind'], WaitToSendAgain>> = {
-  async key_refused(refusal, { keys, pacing }, key) {
-    if (!keys.refused(key)) throw refusal;
+  async key_refused(refusal, { keys, pacing }) {
+    if (!keys.refused()) throw refusal;
     await pacing.oneMore();
   },
   asked_to_wait: (refusal, { pacing }) => pacing.waitAgain(refusal),
@@ -191,13 +190,13 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       });
       if (verdict.kind === 'stream') {
         limits.answered();
-        keys.accepted(key);
+        keys.accepted();
         pacing.judged(true);
         return verdict.answer;
       }
       limits.clear();
       maybeStarted = false;
-      await SENT_AGAIN[verdict.kind](verdict.refusal, sending, key);
+      await SENT_AGAIN[verdict.kind](verdict.refusal, sending);
     }
   } catch (error) {
     pacing.judged(false);

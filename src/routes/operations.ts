@@ -94,10 +94,10 @@ async function sendUntilTaken(route: OperationRoute, sending: Sending): Promise<
     const attempt = { request, key, mask, signal, onSent: slots.sent, onStatus };
     const verdict = await route.send(req, res, attempt);
     if (verdict !== 'key_refused') {
-      keys.accepted(key);
+      keys.accepted();
       return verdict;
     }
-    if (!keys.refused(key)) throw keysRefused();
+    if (!keys.refused()) throw keysRefused();
     await slots.oneMore();
   }
 }
