@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { usersOf } from '../../src/authenticate/password/users.ts';
-import type { SessionLimits } from '../../src/authenticate/sessions/session-data.ts';
+import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/logger.ts';
 import { type Instance, startInstance } from '../../src/process/instance.ts';
@@ -20,7 +20,7 @@ const passwordHash = cheapHash(CANARY.password);
 const HASHES = new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash]));
 
 /** The parts that tests look into. */
-type OpenPart = 'sessions' | 'redis' | 'budgets' | 'open' | 'bots' | 'lifecycle';
+type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'bots' | 'lifecycle';
 
 export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
   readonly port: number;
