@@ -183,7 +183,6 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
       limits.start();
-      onStatus(undefined);
       const verdict = await sendOnce({
         ...{ send, request: withKey(request, key), mask, onStatus, signal, onSent },
         mayLeave: pacing.mayLeave,
@@ -196,7 +195,8 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       }
       limits.clear();
       maybeStarted = false;
-      await SENT_AGAIN[verdict.kind](verdict.refusal, sending);
+      const waitToSendAgain = SENT_AGAIN[verdict.kind];
+      await waitToSendAgain(verdict.refusal, sending);
     }
   } catch (error) {
     pacing.judged(false);
