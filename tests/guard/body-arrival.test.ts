@@ -1,6 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
-import { jsonBody } from '../../src/http/json-body.ts';
+import type { BodyOptions } from '../../src/http/read-body.ts';
+import { readJson } from '../../src/http/read-json.ts';
+import { route, type Steps } from '../../src/routes/route.ts';
 import { expectProblem, parseAnswer } from '../support/call.ts';
 import { rawClient } from '../support/raw-client.ts';
 import { startStage, type TestStage } from '../support/stage.ts';
@@ -10,25 +13,29 @@ const NEXT = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
 const PART = `400\r\n${' '.repeat(1024)}\r\n`;
 
 let stage: TestStage;
-let arrived: (Buffer | undefined)[] = [];
+let arrived: Buffer[] = [];
 let failed: unknown[] = [];
 /** How many take what still comes of a refused body. */
 const stillTaken: number[] = [];
 beforeAll(async () => {
   stage = await startStage((app) => {
-    const keep = (_req: unknown, res: { locals: { body?: Buffer }; end(): void }) => {
-      arrived.push(res.locals.body);
-      res.end();
-    };
+    const keep =
+      (options: BodyOptions): Steps =>
+      async (req, res) => {
+        arrived.push((await readJson(req, options)).bytes);
+        res.end();
+      };
+    const late = keep({ maxBytes: 2000, timeoutMs: 10 });
     app.get('/next', (_req, res) => void res.end('the next answer'));
-    app.post('/', jsonBody({ maxBytes: 2000, timeoutMs: 60_000 }), keep);
-    app.post('/hasty', jsonBody({ maxBytes: 2000, timeoutMs: 50 }), keep);
-    app.post(
-      '/late',
-      (req, _res, next) => void req.once('close', () => setTimeout(next, 1)),
-      jsonBody({ maxBytes: 2000, timeoutMs: 10 }),
-      keep,
-    );
+    route(app, '/', { post: keep({ maxBytes: 2000, timeoutMs: 60_000 }) });
+    route(app, '/hasty', { post: keep({ maxBytes: 2000, timeoutMs: 50 }) });
+    route(app, '/late', {
+      async post(req, res) {
+        await new Promise((resolve) => req.once('close', resolve));
+        await sleep(1);
+        await late(req, res);
+      },
+    });
     app.use((error: unknown, req: Request, _res: unknown, next: (error: unknown) => void) => {
       failed.push(error);
       stillTaken.push(req.listenerCount('data') + req.listenerCount('end'));
@@ -39,14 +46,14 @@ beforeAll(async () => {
 afterAll(() => stage.close());
 
 describe('a body that is too large', () => {
-  test('by its Content-Length is refused before any of it came (G2)', async () => {
+  test('by its Content-Length is refused before any of it came', async () => {
     const client = rawClient(stage.port, `${HEAD}Content-Length: 2001\r\n\r\n`);
     await client.waitFor('"}');
     expectProblem(parseAnswer(client.text()), 413, 'body_too_large');
     client.socket.destroy();
   });
 
-  test('by its chunks is refused while it still comes, and the connection stays whole (G2)', async () => {
+  test('by its chunks is refused while it still comes, and the connection stays whole', async () => {
     const client = rawClient(stage.port, `${HEAD}Transfer-Encoding: chunked\r\n\r\n${PART}${PART}`);
     await client.waitFor('"}');
     expectProblem(parseAnswer(client.text()), 413, 'body_too_large');
@@ -66,7 +73,7 @@ describe('a body that never finishes', () => {
     ['with a Content-Length', 'Content-Length: 20\r\n\r\n{"text":'],
     ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n8\r\n{"text":\r\n'],
     ['of which nothing came', 'Content-Length: 20\r\n\r\n'],
-  ])('%s is refused in time, and the connection closes (G2)', async (_how, rest) => {
+  ])('%s is refused in time, and the connection closes', async (_how, rest) => {
     arrived = [];
     const client = rawClient(stage.port, HEAD.replace('/', '/hasty') + rest);
     await client.closed;
@@ -78,7 +85,7 @@ describe('a body that never finishes', () => {
 });
 
 describe('a body that comes slowly', () => {
-  test('is whole when the route gets it (G2)', async () => {
+  test('is whole when the route gets it', async () => {
     arrived = [];
     const client = rawClient(stage.port, `${HEAD}Content-Length: 4\r\n\r\n`);
     for (const part of ['"', 'a', 'b', '"']) {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { endpointBudget } from '../../src/pace/endpoint-budget.ts';
-import type { Turn } from '../../src/pace/slot-waits.ts';
+import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
+import { pacing } from '../../src/pace/pacing.ts';
+import { type SlotWaits, slotWaits, type Turn } from '../../src/pace/slot-waits.ts';
 import { type Answer, call, expectProblem } from '../support/call.ts';
 import { type Pair, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
@@ -44,14 +45,14 @@ describe('the budget of a bot', () => {
     expect(pair.upstream.requests.length - before).toBe(2);
   });
 
-  test('is not that of another bot or namespace (L4)', async () => {
+  test('is not that of another bot or namespace', async () => {
     expect([await send(BOT_PATH), await send(BOT_PATH)].map(({ status }) => status)).toEqual([200, 200]);
     expect((await send(BOT_PATH)).status).toBe(429);
     expect((await send(pathOf('acme', 'another'))).headers.ratelimit).toMatch(/r=1/);
     expect((await send(pathOf('other', 'helper'))).headers.ratelimit).toMatch(/r=1/);
   });
 
-  test('is one, however the bot is spelled (L4)', async () => {
+  test('is one, however the bot is spelled', async () => {
     const spellings = [
       ['acme', 'spelled'],
       ['acme', '%73pelled'],
@@ -100,21 +101,23 @@ describe('the headers of a budget', () => {
       judgedMs: 0,
       onTrial: false,
     } as const;
-    const slots = {
+    const rate = { limit: 5, windowMs: 1500, maxWaitMs: 0 };
+    const slots: SlotWaits = {
+      ...slotWaits(memoryBudgets(rate), rate),
       take: async (wish: unknown) => {
         asked.push(wish);
         return taken ? { slot: taken, reservation } : { reservation };
       },
     };
     const stage = await startStage((app) => {
-      app.use((_req, res, next) => {
-        res.locals.bot = { namespace: 'acme', botProviderName: 'helper' };
-        res.locals.holders = { user: 'u1', address: 'a1' };
-        res.locals.stop = new AbortController();
-        next();
+      app.get('/', async (_req, res) => {
+        const holders = { user: 'u1', address: 'a1' };
+        const { signal } = new AbortController();
+        const message = { endpoint: 'acme/helper', holders, signal, log: res.locals };
+        for (const [name, value] of Object.entries(await pacing(slots, rate)(message).start()))
+          res.setHeader(name, value);
+        res.end();
       });
-      const rate = { limit: 5, windowMs: 1500, maxWaitMs: 0 };
-      app.get('/', endpointBudget(slots, rate), (_req, res) => void res.end());
     });
     const { status, headers } = await call(stage.port, '/');
     await stage.close();

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import type { Holders } from '../../src/http/locals.ts';
-import { type HoldersOptions, nameHolders } from '../../src/pace/holders.ts';
+import { clientAddress } from '../../src/http/client-address.ts';
+import { type Holders, type HoldersOptions, nameHolders } from '../../src/pace/holders.ts';
 import { call } from '../support/call.ts';
 import { startStage } from '../support/stage.ts';
 
@@ -8,11 +8,8 @@ import { startStage } from '../support/stage.ts';
 async function holders(options: HoldersOptions, id: string, address = '192.0.2.1'): Promise<Holders> {
   const stage = await startStage((app) => {
     app.set('trust proxy', 1);
-    app.use((_req, res, next) => {
-      res.locals.session = { id: 'session', user: { id, name: 'Ann' } };
-      next();
-    });
-    app.get('/', nameHolders(options), (_req, res) => void res.json(res.locals.holders));
+    const holdersOf = nameHolders(options);
+    app.get('/', (req, res) => void res.json(holdersOf(id, clientAddress(req))));
   });
   const { body } = await call(stage.port, '/', { headers: { 'X-Forwarded-For': address } });
   await stage.close();

@@ -1,15 +1,16 @@
 import { request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import type { Request } from 'express';
 import { Problem } from '../../src/errors.ts';
 import { clientAddress } from '../../src/http/client-address.ts';
+import { abortWhenLeft } from '../../src/http/client-left.ts';
 import { createLogger } from '../../src/logger.ts';
 import type { AttemptCounts } from '../../src/pace/attempts.ts';
 import { loginAttempts } from '../../src/pace/login-attempts.ts';
 import { memoryAttempts } from '../../src/pace/memory-attempts.ts';
 import { redisAttempts } from '../../src/pace/redis-attempts.ts';
 import { memoryCounts, requestLimits } from '../../src/pace/request-limits.ts';
+import { route } from '../../src/routes/route.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { keyPart } from '../../src/storage/redis-key.ts';
 import { call, expectProblem } from '../support/call.ts';
@@ -38,13 +39,8 @@ interface StartOptions {
 /** Starts a login whose outcome is what the request's `X-Password` says. */
 async function open({ counts, windowMs = WINDOW_MS, ...more }: StartOptions): Promise<TestStage> {
   const limit = requestLimits(memoryCounts, createLogger('silent'));
-  const accountOf = (req: Request) => String(req.headers['x-account']);
   const limits = { checkedAtOnce: 2, maxFailures: 10, maxFailuresPerAddress: 30, windowMs, ...more };
-  const { refuse, attempt } = loginAttempts(limit, counts, {
-    ...limits,
-    addressOf: clientAddress,
-    accountOf,
-  });
+  const attempts = loginAttempts(limit, counts, limits);
   const check = async (password: string) => {
     checked.push(password);
     // Long enough for those that come at once to meet.
@@ -56,11 +52,17 @@ async function open({ counts, windowMs = WINDOW_MS, ...more }: StartOptions): Pr
   };
   return startStage((app) => {
     app.set('trust proxy', true);
-    app.post('/', ...refuse, async (req, res) => {
-      arrived += 1;
-      const result = await attempt(req, res, () => check(String(req.headers['x-password'])));
-      if (!result) throw new Problem('invalid_credentials', 'Wrong.');
-      res.end();
+    route(app, '/', {
+      async post(req, res) {
+        const by = { address: clientAddress(req), account: String(req.headers['x-account']) };
+        await attempts.refuse(req, res, by);
+        arrived += 1;
+        const { signal } = abortWhenLeft(res);
+        const result = await attempts.attempt(by, () => check(String(req.headers['x-password'])), signal);
+        signal.throwIfAborted();
+        if (!result) throw new Problem('invalid_credentials', 'Wrong.');
+        res.end();
+      },
     });
   });
 }
@@ -77,6 +79,8 @@ beforeEach(() => {
 afterEach(async () => {
   now.mockRestore();
   await stage.close();
+  // Each that is still checked keeps a timer.
+  for (const end of slow) end(true);
 });
 
 const attempt = (account: string, from: string, password = 'wrong', { port } = stage) =>
@@ -408,6 +412,22 @@ describe('the queue of sign-ins', () => {
     }
     expect((await Promise.all(all)).map(({ status }) => status)).toEqual(Array(100).fill(200));
     expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+  });
+
+  test('is not filled by those of one address: others find a place', async () => {
+    await start({ counts: memoryAttempts });
+    const all = Array.from({ length: 120 }, (_, n) => attempt(`user${n}`, '192.0.2.1', 'slow'));
+    await until(() => slow.length === 2);
+    await until(() => arrived === 75);
+    expectProblem(await attempt('bob', '192.0.2.1', 'right'), 503, 'busy');
+    const other = attempt('ada', '198.51.100.1', 'right');
+    for (let done = 0; done < 75; done += 1) {
+      await until(() => slow.length > done);
+      slow[done]?.(true);
+    }
+    expect((await other).status).toBe(200);
+    const statuses = (await Promise.all(all)).map(({ status }) => status).sort();
+    expect(statuses).toEqual([...Array(75).fill(200), ...Array(45).fill(503)]);
   });
 
   test('keeps no place for a client that has left', async () => {

@@ -18,10 +18,13 @@ const printed: string[] = [];
 async function start(): Promise<void> {
   const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
   redis = openRedis({ url: secret(server.url), logger: createLogger('silent') });
-  const limit = requestLimits(redisCounts(redis), logger);
-  const options = { name: 'test', limit: 2, windowMs: 60_000, keyOf: clientAddress, detail: 'No more.' };
+  const options = { name: 'test', limit: 2, windowMs: 60_000, detail: 'No more.' };
+  const limit = requestLimits(redisCounts(redis), logger)(options);
   stage = await startStage((app) => {
-    app.get('/', limit(options), (_req, res) => void res.end());
+    app.get('/', async (req, res) => {
+      await limit(req, res, clientAddress(req));
+      res.end();
+    });
   });
 }
 afterEach(async () => {

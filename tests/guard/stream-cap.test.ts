@@ -1,12 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { memoryStreamLeases } from '../../src/pace/memory-stream-leases.ts';
-import { streamCap } from '../../src/pace/stream-cap.ts';
 import { expectProblem, parseAnswer } from '../support/call.ts';
 import { type Pair, startPair, until } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
 import { OTHER_USER } from '../support/relay.ts';
-import { startStage } from '../support/stage.ts';
 
 let pair: Pair;
 let answer: string;
@@ -107,39 +104,24 @@ describe('a user', () => {
 });
 
 test('a client that leaves while its place is asked for keeps none, and its message goes no further', async () => {
-  const leases = memoryStreamLeases();
+  const { streams } = pair.relay;
+  const acquire = streams.acquire.bind(streams);
   let answerNow: (() => void) | undefined;
-  let left = false;
-  let passed = 0;
-  const slow = {
-    ...leases,
-    async acquire(holder: string, max: number) {
-      const lease = await leases.acquire(holder, max);
-      await new Promise<void>((resolve) => {
-        answerNow = resolve;
-      });
-      return lease;
-    },
+  streams.acquire = async (holder, max) => {
+    const lease = await acquire(holder, max);
+    await new Promise<void>((resolve) => {
+      answerNow = resolve;
+    });
+    return lease;
   };
-  const stage = await startStage((app) => {
-    app.use((_req, res, next) => {
-      res.locals.holders = { user: 'one' };
-      res.once('close', () => {
-        left = true;
-      });
-      next();
-    });
-    app.get('/', streamCap(slow, { perUser: 1, perAddress: 1 }), () => {
-      passed += 1;
-    });
-  });
-  const client = rawClient(stage.port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  const client = pair.ask({ headers: ['X-Request-Id: left-asking-1'] });
   await until(() => answerNow !== undefined);
   client.socket.destroy();
-  await until(() => left);
+  await pair.relay.logLine(({ requestId }) => requestId === 'left-asking-1');
+  streams.acquire = acquire;
   answerNow?.();
   await new Promise((resolve) => setTimeout(resolve, 20));
-  expect(passed).toBe(0);
-  expect(await leases.acquire('one', 1)).toBeDefined();
-  await stage.close();
+  expect(pair.upstream.requests).toHaveLength(0);
+  expect([(await send()).status, (await send()).status]).toEqual([200, 200]);
+  await expectFull();
 });

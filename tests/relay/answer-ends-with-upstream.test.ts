@@ -17,12 +17,12 @@ afterEach(async () => {
   await pair.close();
 });
 
-test('a stream ends when the upstream ends, and asks nothing of a session store that stalls (S19)', async () => {
+test('a stream ends when the upstream ends, and asks nothing of a session store that stalls', async () => {
   const client = pair.ask({ headers: ['Connection: close'] });
   await client.waitFor('data: a\n\n');
   const { sessions } = pair.relay;
-  const stalled = (['get', 'set', 'touch', 'destroy'] as const).map((name) =>
-    jest.spyOn(sessions, name).mockImplementation(() => {}),
+  const stalled = (['get', 'set', 'extend', 'state', 'remove'] as const).map((name) =>
+    jest.spyOn(sessions, name).mockReturnValue(new Promise<never>(() => {})),
   );
   const writtenAt = performance.now();
   pair.upstream.sockets[0]?.write(END);

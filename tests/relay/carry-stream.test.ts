@@ -3,6 +3,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { Problem } from '../../src/errors.ts';
+import type { CarriedStream } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
 import { askUpstream } from '../support/ask-upstream.ts';
@@ -38,6 +39,8 @@ interface Carried {
   /** What the stream takes its bytes with: to hand it something late. */
   readonly reader: AnswerReader;
   readonly res: Response;
+  /** What was carried so far. */
+  readonly stream: CarriedStream;
   readonly stop: AbortController;
   /** What a heartbeat's turn calls. */
   beat(): void;
@@ -53,7 +56,6 @@ async function carry(
   const app = express();
   const carried = new Promise<Carried>((resolve) => {
     app.get('/', async (_req, res) => {
-      res.locals.bot = { namespace: 'acme', botProviderName: 'helper' };
       const answer = await askUpstream(service.url);
       let reader = {} as AnswerReader;
       const upstream: UpstreamAnswer = {
@@ -73,9 +75,12 @@ async function carry(
         },
         unwatch: () => {},
       };
-      const over = carryStream({ upstream, res, signal: stop.signal, heartbeats, stalledMs });
+      const stream: CarriedStream = { bytes: 0 };
+      const of = { requestId: 'the-id', bot: { namespace: 'acme', botProviderName: 'helper' } };
+      const ends = { upstream, res, of, stream, log: res.locals };
+      const over = carryStream({ ...ends, signal: stop.signal, heartbeats, stalledMs });
       const [socket] = service.sockets as [Socket];
-      resolve({ service: socket, upstream, reader, res, stop, beat: () => beat(), over });
+      resolve({ service: socket, upstream, reader, res, stream, stop, beat: () => beat(), over });
     });
   });
   server = createServer(app);
@@ -121,7 +126,7 @@ describe('a stream', () => {
   });
 
   test('that is told to end lets go of its upstream at once, and takes nothing more of it', async () => {
-    const { reader, res, service, stop, beat } = await carry();
+    const { reader, res, stream, service, stop, beat } = await carry();
     service.write(chunk('data: half'));
     await client.waitFor('data: half');
     stop.abort(ENDED);
@@ -130,7 +135,7 @@ describe('a stream', () => {
     reader.data(Buffer.from(' more\n\n'));
     reader.end();
     beat();
-    expect([res.writableEnded, res.locals.bytes]).toEqual([false, 'data: half'.length]);
+    expect([res.writableEnded, stream.bytes]).toEqual([false, 'data: half'.length]);
     await client.closed;
     expect(answer()).toMatchObject({ body: 'data: half', complete: false });
   });
@@ -161,12 +166,12 @@ describe('a stream', () => {
   });
 
   test('may be silent for as long as it likes once its client has caught up', async () => {
-    const { service, res, over } = await carry(undefined, STALLED_MS);
+    const { service, res, stream, over } = await carry(undefined, STALLED_MS);
     client.socket.pause();
     service.write(MUCH);
     await until(() => res.writableNeedDrain);
     client.socket.resume();
-    await until(() => !res.writableNeedDrain && res.locals.bytes === 8 << 20);
+    await until(() => !res.writableNeedDrain && stream.bytes === 8 << 20);
     // However often it has waited for the client.
     expect(res.listenerCount('timeout')).toBe(1);
     // Twice as long as a stall needs at most.
@@ -187,7 +192,7 @@ describe('a stream', () => {
   });
 
   test('that is cut first hands over all that was written, to a client that takes a while', async () => {
-    const { service, res, stop } = await carry();
+    const { service, res, stream, stop } = await carry();
     service.write(chunk('id: 1\n\n'));
     await client.waitFor('id: 1');
     client.socket.pause();
@@ -199,7 +204,7 @@ describe('a stream', () => {
     client.socket.resume();
     await client.closed;
     const received = client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
-    expect(received).toBeGreaterThan(res.locals.bytes as number);
+    expect(received).toBeGreaterThan(stream.bytes);
   });
 
   test('that had to end is logged as that, also if its client then reads nothing', async () => {

@@ -1,8 +1,9 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import express, { type Response } from 'express';
+import express from 'express';
 import { Problem } from '../../src/errors.ts';
+import type { CarriedStream, RequestLocals } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import { createHeartbeats } from '../../src/relay/message/heartbeats.ts';
 import { askUpstream } from '../support/ask-upstream.ts';
@@ -31,14 +32,16 @@ async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = 
     socket.end(bytes);
   });
   const app = express();
-  const over = new Promise<Response>((resolve) => {
+  const over = new Promise<{ log: RequestLocals; stream: CarriedStream }>((resolve) => {
     app.get('/', async (_req, res) => {
-      res.locals.bot = { namespace: 'acme', botProviderName: 'helper' } as never;
       const answer = await askUpstream(upstream.url);
       res.flushHeaders();
       const heartbeats = createHeartbeats(0);
-      await carryStream({ upstream: answer, res, signal: stop.signal, heartbeats, stalledMs });
-      resolve(res);
+      const stream: CarriedStream = { bytes: 0 };
+      const of = { requestId: 'the-id', bot: { namespace: 'acme', botProviderName: 'helper' } };
+      const ends = { upstream: answer, res, of, stream, log: res.locals };
+      await carryStream({ ...ends, signal: stop.signal, heartbeats, stalledMs });
+      resolve({ log: res.locals, stream });
     });
   });
   server = createServer(app);
@@ -52,27 +55,27 @@ async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = 
 const upstreamSocket = () => upstream.sockets[0] as Socket;
 
 describe('a client that reads nothing', () => {
-  test('is cut after a while, and the upstream is aborted (S15)', async () => {
+  test('is cut after a while, and the upstream is aborted', async () => {
     const startedAt = performance.now();
     const { over } = await carried(MUCH);
-    const res = await over;
+    const { log, stream } = await over;
     expect(performance.now() - startedAt).toBeGreaterThan(STALLED_MS * 0.9);
-    expect(res.locals.outcome).toBe('client_stalled');
+    expect(log.outcome).toBe('client_stalled');
     await until(() => upstreamSocket().destroyed);
-    expect(res.locals.bytes).toBeLessThan(MUCH.length);
+    expect(stream.bytes).toBeLessThan(MUCH.length);
   });
 
-  test('is cut by a stream that has to end, even if that cannot be told (S15)', async () => {
+  test('is cut by a stream that has to end, even if that cannot be told', async () => {
     const stop = new AbortController();
     const { over } = await carried(MUCH, stop, 60_000);
     // Longer than the client's and the relay's buffers take to fill, shorter than a stall.
     await new Promise((resolve) => setTimeout(resolve, STALLED_MS / 2));
     stop.abort(new Problem('deadline_exceeded', 'Too long.'));
-    expect((await over).locals.outcome).toBe('deadline_exceeded');
+    expect((await over).log.outcome).toBe('deadline_exceeded');
   }, 15_000);
 });
 
-test('a client that is slow but reads is not cut, and gets everything (S15)', async () => {
+test('a client that is slow but reads is not cut, and gets everything', async () => {
   const { over } = await carried(MUCH);
   let read = 0;
   let finished = false;
@@ -84,10 +87,10 @@ test('a client that is slow but reads is not cut, and gets everything (S15)', as
     // About two seconds in all: many times the period.
     if (read % (1 << 20) < data.length) client.socket.pause();
   });
-  const res = await over;
+  const { log, stream } = await over;
   await until(() => finished || client.socket.destroyed);
   clearInterval(timer);
-  expect(res.locals.outcome).toBeUndefined();
-  expect(res.locals.bytes).toBe(MUCH.length);
+  expect(log.outcome).toBeUndefined();
+  expect(stream.bytes).toBe(MUCH.length);
   expect(read).toBeGreaterThan(MUCH.length);
 }, 15_000);

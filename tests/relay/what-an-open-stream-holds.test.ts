@@ -26,12 +26,13 @@ afterEach(async () => {
   await pair.close();
 });
 
-test('not the message, which is sent', () => {
-  expect(res?.locals.bot).toBeDefined();
-  expect(res?.locals.body).toBeUndefined();
+test('an open stream keeps the message neither beside its response nor beside its request', () => {
+  expect(res?.locals.bot).toBe('acme/helper');
+  const held = [res, res?.req, res?.locals].flatMap((holder) => Object.values(holder ?? {}));
+  expect(held.filter((value) => Buffer.isBuffer(value))).toEqual([]);
 });
 
-test('nothing of express-session, which has nothing to do with its end', () => {
+test('nobody stands around the response of an open stream', () => {
   expect(res?.end).toBe(ServerResponse.prototype.end);
   expect(res?.writeHead).toBe(ServerResponse.prototype.writeHead);
 });

@@ -1,4 +1,4 @@
-import { createBotClient } from '../../demo/page/bot-relay-client.js';
+import { createBotClient } from './bot-relay-client.js';
 import { addAnswer, addQuestion, keptMessages, restoreMessages } from './chat-messages.js';
 import { keepSession } from './chat-session.js';
 import { byId, setText, toEnd } from './chat-tools.js';

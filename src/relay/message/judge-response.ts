@@ -1,6 +1,7 @@
 import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { bodyOf } from '../upstream/answer-body.ts';
+import { keysRefused } from '../upstream/message-keys.ts';
 
 /** Statuses by which the bot service says that the message itself is at fault. */
 const REFUSALS = new Set([400, 404, 409, 413, 415, 422]);
@@ -10,12 +11,15 @@ const MAX_RETRY_AFTER_S = 86_400;
 
 /**
  * What a response of the bot service is: a stream that can be carried to the client, or the refusal of a message that
- * has not begun to run, because of its key or because it has to wait.
+ * has not begun to run, because of its key or because it has to wait. `refusal` is what the client is told if the
+ * message is not sent again.
  */
-export type Verdict =
-  | { readonly kind: 'stream' }
-  | { readonly kind: 'key_refused' }
-  | { readonly kind: 'asked_to_wait'; readonly refusal: Problem };
+export type Verdict = { readonly kind: 'stream' } | Refusal;
+
+export interface Refusal {
+  readonly kind: 'key_refused' | 'asked_to_wait';
+  readonly refusal: Problem;
+}
 
 /**
  * Says what a response of the bot service is. The response is used up unless it is a stream.
@@ -36,7 +40,7 @@ export async function judgeResponse(
     });
   }
   response.close();
-  if (status === 401 || status === 403) return { kind: 'key_refused' };
+  if (status === 401 || status === 403) return { kind: 'key_refused', refusal: keysRefused() };
   if (status === 429) {
     const retryAfter = retryAfterSeconds(response.headers['retry-after'], Date.now());
     const detail = 'The bot service takes no more messages right now; try again.';
