@@ -65,7 +65,7 @@ export function suspendRoute(route: OperationRoute): (shape: PathShape) => Steps
         ...{ signal, log: res.locals },
       });
       setHeaders(res, await slots.start());
-      answer(res, await sendUntilTaken(route, { req, res, bot, request, slots, signal }));
+      answer(res, await sendOperationUntilTaken(route, { req, res, bot, request, slots, signal }));
     };
 }
 
@@ -80,7 +80,7 @@ interface Sending {
 }
 
 /** The one loop around the sending: a refused key is the only reason to go round again. */
-async function sendUntilTaken(route: OperationRoute, sending: Sending): Promise<OperationAnswer> {
+async function sendOperationUntilTaken(route: OperationRoute, sending: Sending): Promise<OperationAnswer> {
   const { req, res, bot, request, slots, signal } = sending;
   const ring = route.keyRings.ringOf(botName(bot));
   // The request keeps these until it is answered, whatever becomes of the configuration.
