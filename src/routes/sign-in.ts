@@ -24,11 +24,14 @@ export function signInRoutes(app: Express, parts: Parts, steps: SharedSteps): vo
   const { signIn } = parts;
   switch (signIn.mode) {
     case 'password':
-      return passwordRoutes(app, { ...parts, users: signIn.users }, steps);
+      passwordRoutes(app, { ...parts, users: signIn.users }, steps);
+      break;
     case 'oidc':
-      return oidcRoutes(app, { ...parts, provider: signIn.provider }, steps);
+      oidcRoutes(app, { ...parts, provider: signIn.provider }, steps);
+      break;
     case 'guest':
-      return guestRoutes(app, parts, steps);
+      guestRoutes(app, parts, steps);
+      break;
   }
 }
 
