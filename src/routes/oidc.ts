@@ -64,13 +64,12 @@ export function endSignIn(routes: OidcRoutes): Steps {
       const { user, provider: said } = await provider.arrive(query, flow);
       res.locals.userId = user.id;
       await before.end(req);
-      const session = await sessions.begin(req, res, { user, ...said });
       const owner = { userId: user.id, providerSession: said.providerSession };
-      // A logout found this session only if it came after the session was saved.
-      if (await store.removedSince(owner, startedAt)) {
-        await sessions.end(session, res);
-        throw SIGNED_OUT_MEANWHILE;
-      }
+      const confirm = async () => {
+        // A logout found this session only if it came after the session was saved.
+        if (await store.removedSince(owner, startedAt)) throw SIGNED_OUT_MEANWHILE;
+      };
+      const session = await sessions.begin(req, res, { user, confirm, ...said });
       before.remember(session.key, res);
       redirect(res, flow.returnTo);
     } catch (error) {

@@ -33,7 +33,10 @@ export interface Sessions {
   require(req: Request): Promise<LiveSession>;
   /** Extends a session, since it is used now. @throws Problem `unauthenticated` if it has ended meanwhile */
   use(session: LiveSession): Promise<LiveSession>;
-  /** Begins a session with a new id and hands out its cookie; the id that came with the request is dead from then on. */
+  /**
+   * Begins a session with a new id and hands out its cookie; the id that came with the request is dead from then on.
+   * @throws what `confirm` rejects with
+   */
   begin(req: Request, res: Response, who: SignedIn): Promise<LiveSession>;
   /** Ends a session and takes its cookie away. */
   end(session: LiveSession, res: Response): Promise<void>;
@@ -44,6 +47,8 @@ export interface Sessions {
 /** Who signs in, and what the identity provider has said of it. */
 export interface SignedIn extends ProviderSession {
   readonly user: User;
+  /** Asked once the session is stored: if this rejects, the session is removed and its cookie is never handed out. */
+  readonly confirm?: () => Promise<void>;
 }
 
 export interface SessionsOptions {
@@ -78,14 +83,20 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
       if (typeof idleExpiresAt !== 'number') throw noSession();
       return { ...session, idleExpiresAt };
     },
-    async begin(req, res, { user, ...provider }) {
+    async begin(req, res, { user, confirm = async () => {}, ...provider }) {
       const old = cookie.read(req.headers.cookie);
       if (old !== undefined) await store.remove(sessionKey(old));
       const id = randomBytes(ID_BYTES).toString('base64url');
       const session: Session = { ...startSession(user, limits, Date.now()), ...provider };
-      await store.set(sessionKey(id), session);
+      const key = sessionKey(id);
+      await store.set(key, session);
+      await confirm().catch(async (error) => {
+        // Nobody knows the id of one that stays.
+        await store.remove(key).catch(() => {});
+        throw error;
+      });
       res.append('Set-Cookie', cookie.hold(id));
-      return { ...session, key: sessionKey(id) };
+      return { ...session, key };
     },
     end,
     async endAll(session, res) {
