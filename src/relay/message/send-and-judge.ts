@@ -27,6 +27,8 @@ export async function sendAndJudge(sending: Sending): Promise<Verdict & { readon
     return { ...(await judgeResponse(answer, mask)), answer };
   } finally {
     signal.removeEventListener('abort', close);
+    // It may have aborted before anybody listened.
+    if (signal.aborted) close();
     // An answer that was closed on abort reads as a refusal without a body; the abort is the reason.
     signal.throwIfAborted();
   }
