@@ -45,16 +45,25 @@ export interface Pacing {
 /** Makes the function that paces a message by the budget of its endpoint. */
 export function pacing(slots: SlotWaits, rate: PacedRate): (message: PacedMessage) => Pacing {
   return function paceMessage({ endpoint, holders: { user, address }, signal, log }) {
-    const wait = { ms: 0, outcome: 'given_up' as 'granted' | 'refused' | 'given_up' };
+    let waitedMs = 0;
+    let askedAt: number | undefined;
+    const wait = {
+      outcome: 'given_up' as 'granted' | 'refused' | 'given_up',
+      /** Up to now: the log may tell of a client that has left before the wait learns of it. */
+      get ms() {
+        return waitedMs + (askedAt === undefined ? 0 : performance.now() - askedAt);
+      },
+    };
     let slot: EndpointSlot | undefined;
 
     async function waiting<T>(work: Promise<T>): Promise<T> {
-      const askedAt = performance.now();
+      askedAt = performance.now();
       log.slotWait = wait;
       try {
         return await work;
       } finally {
-        wait.ms += performance.now() - askedAt;
+        waitedMs = wait.ms;
+        askedAt = undefined;
       }
     }
     function refused(waitMs: number, headers: Record<string, string> = {}): Problem {

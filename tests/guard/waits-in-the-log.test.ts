@@ -1,0 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from '@jest/globals';
+import type { RequestLocals } from '../../src/http/locals.ts';
+import { pacing } from '../../src/pace/pacing.ts';
+import type { SlotWaits } from '../../src/pace/slot-waits.ts';
+
+test('a message that is given up tells how long it has waited at that very moment', async () => {
+  const slots = {
+    take: (_wish, signal) =>
+      new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+  } as Pick<SlotWaits, 'take'> as SlotWaits;
+  const stop = new AbortController();
+  const log: Pick<RequestLocals, 'slotWait'> = {};
+  const paceMessage = pacing(slots, { limit: 1, windowMs: 1_000, maxWaitMs: 1_000 });
+  const started = paceMessage({ endpoint: 'ns/bot', holders: { user: 'ada' }, signal: stop.signal, log });
+  const slot = started.start();
+  await sleep(60);
+  stop.abort('left');
+  // The request's line is written when the client's connection closes, before the wait learns of it.
+  expect(log.slotWait?.outcome).toBe('given_up');
+  expect(log.slotWait?.ms).toBeGreaterThan(50);
+  await expect(slot).rejects.toBe('left');
+  const { ms } = log.slotWait ?? { ms: 0 };
+  await sleep(20);
+  expect(log.slotWait?.ms).toBe(ms);
+});
