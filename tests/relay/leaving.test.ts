@@ -107,3 +107,22 @@ test('a message that is stopped while it is sent closes its connection', async (
   await until(() => service.sockets.every(({ destroyed }) => destroyed));
   expect(service.requests).toHaveLength(0);
 });
+
+test('a message whose connection is lost before it may leave is asked again if the next one holds it up', async () => {
+  let asked = 0;
+  const answer = await sendHeldUp(async () => {
+    asked++;
+    if (asked > 1) return;
+    await until(() => service.sockets.length > 0);
+    for (const socket of service.sockets) socket.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    process.nextTick(() => {
+      const from = performance.now();
+      while (performance.now() - from < 20);
+    });
+  });
+  expect(asked).toBe(2);
+  await bodyOf(answer).toArray();
+  expect(service.requests).toHaveLength(1);
+  expect(sent).toBe(1);
+});

@@ -18,6 +18,8 @@ export interface Connection {
   release(): void;
   /** Closes the connection, whether it is open or still being opened. */
   close(): void;
+  /** What it was opened on last: a request opens it anew where the service has closed it meanwhile. */
+  socket(): Socket | undefined;
   /** Whether the connection broke rather than ended. */
   hasError(): boolean;
 }
@@ -79,6 +81,7 @@ export function connectionsTo(origin: string): Connections {
         opening.abort();
         void client.destroy();
       },
+      socket: () => socket,
       hasError: () => Boolean(socket?.errored),
     };
     client.on('disconnect', () => {

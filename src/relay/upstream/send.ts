@@ -44,21 +44,22 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
     async send(request, options) {
       options.signal.throwIfAborted();
       const connection = connections.take();
-      const answer = await exchange(connection, request, { ...options, heldUpAfterMs: HELD_UP_MS });
-      if (!(answer instanceof HeldUp)) return answer;
-      try {
-        await options.mayLeave();
-        options.signal.throwIfAborted();
-      } catch (error) {
-        connection.release();
-        throw error;
+      /** On which socket the message was told that it may leave. */
+      let allowedOn: ReturnType<Connection['socket']>;
+      const isHeldUp = (ms: number) => ms > HELD_UP_MS && connection.socket() !== allowedOn;
+      for (;;) {
+        const answer = await exchange(connection, request, { ...options, isHeldUp });
+        if (!(answer instanceof HeldUp)) return answer;
+        // On this one it leaves next time, however late: `onSent` tells when it left.
+        allowedOn = connection.socket();
+        try {
+          await options.mayLeave();
+          options.signal.throwIfAborted();
+        } catch (error) {
+          connection.release();
+          throw error;
+        }
       }
-      // However late this one is: `onSent` tells when it left.
-      const later = await exchange(connection, request, {
-        ...options,
-        heldUpAfterMs: Number.POSITIVE_INFINITY,
-      });
-      return later as UpstreamAnswer;
     },
     close: connections.close,
   };
@@ -68,14 +69,15 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
 class HeldUp extends Error {}
 
 interface ExchangeOptions extends Omit<SendOptions, 'mayLeave'> {
-  readonly heldUpAfterMs: number;
+  /** Whether a request that leaves so many ms after it was handed over must not. */
+  readonly isHeldUp: (ms: number) => boolean;
 }
 
 /** Sends `request` over `connection`; resolves with `HeldUp` if it was held up, and then no byte of it has left. */
 function exchange(
   connection: Connection,
   { path, headers, body }: UpstreamRequest,
-  { signal, onSent, heldUpAfterMs }: ExchangeOptions,
+  { signal, onSent, isHeldUp }: ExchangeOptions,
 ): Promise<UpstreamAnswer | HeldUp> {
   return new Promise((resolve, reject) => {
     const handedOverAt = performance.now();
@@ -95,7 +97,7 @@ function exchange(
       { path, method: 'POST', headers, body },
       {
         onRequestStart() {
-          if (performance.now() - handedOverAt > heldUpAfterMs) throw new HeldUp();
+          if (isHeldUp(performance.now() - handedOverAt)) throw new HeldUp();
         },
         onRequestSent: onSent,
         onResponseStarted: arrival.start,
