@@ -1,310 +1,352 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
+import { KNOWN } from './support/known-violations.ts';
+import { type Import, member, packageOf, ROOT, readSources, type Source } from './support/sources.ts';
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const STAGES = ['arrive', 'authenticate', 'guard', 'relay', 'watch'];
+/** What nearly every room stands on. */
+const BASE = 'errors logger secret';
+/** What the stages stand on. */
+const SHARED = `bots config:types http storage ${BASE}`;
+/** The same without Redis. */
+const SHARED_BY_RELAY = `bots config:types http ${BASE}`;
+/** The stages, in the order in which a request meets them. */
+const STAGES = 'arrive authenticate guard pace relay watch';
 
-interface Import {
-  /** A path such as `relay/carry-stream.ts` below its top folder, or the name of a package. */
-  readonly target: string;
-  /** True if nothing of it is left once the types are gone. */
-  readonly typesOnly: boolean;
+/**
+ * The rooms, and what each may import: `a` stands for `a/b`, too, and `a:types` for types of it only. A folder without
+ * a row fails. `docs/architecture.md` has the same table, with what each room is for.
+ */
+const ROOMS: Readonly<Record<string, string>> = {
+  main: 'process commands check demo',
+  app: 'routes arrive guard watch',
+  errors: '',
+  logger: '',
+  secret: '',
+  routes: `${STAGES} page bots config:types http errors logger`,
+
+  arrive: SHARED,
+  'authenticate/sessions': SHARED,
+  'authenticate/password': `authenticate/sessions ${SHARED}`,
+  'authenticate/oidc': `authenticate/sessions ${SHARED}`,
+  'authenticate/guest': `authenticate/sessions ${SHARED}`,
+  guard: SHARED,
+  pace: SHARED,
+  'relay/message': `relay/upstream ${SHARED_BY_RELAY}`,
+  'relay/operations': `relay/upstream ${SHARED_BY_RELAY}`,
+  'relay/upstream': SHARED_BY_RELAY,
+  watch: SHARED,
+
+  bots: BASE,
+  config: `bots http storage ${BASE}`,
+  http: BASE,
+  storage: BASE,
+  process: `app routes:types arrive authenticate pace relay watch bots config storage page demo ${BASE}`,
+
+  check: `authenticate pace relay watch bots config http storage ${BASE}`,
+  commands: `authenticate/password relay/upstream watch config storage ${BASE}`,
+  client: '',
+  demo: `config:types http ${BASE}`,
+  page: `config:types http ${BASE}`,
+};
+
+/** The rooms that load a library; types may be used anywhere that `relay/` is not. */
+const LIBRARIES: Readonly<Record<string, string>> = {
+  cookie: 'authenticate/sessions authenticate/oidc',
+  dotenv: 'config',
+  'eventsource-parser': 'check client',
+  express: 'app routes',
+  'express-rate-limit': 'pace http',
+  helmet: 'arrive',
+  'http-proxy-middleware': 'relay/operations',
+  jose: 'authenticate/oidc watch',
+  'openid-client': 'authenticate/oidc',
+  pino: 'logger',
+  'prom-client': 'watch',
+  'rate-limit-redis': 'pace',
+  react: 'client',
+  redis: 'storage',
+  undici: 'relay/upstream',
+  zod: 'authenticate bots check config watch',
+};
+
+/** Who opens a value that masks itself, and what it is. */
+const SECRETS_OPENED = {
+  'authenticate/oidc/provider-metadata.ts': 'OIDC_CLIENT_SECRET, for the identity provider',
+  'authenticate/oidc/sign-in-flows.ts': 'SESSION_SECRETS, for sign-ins that are under way',
+  'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
+  'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
+  'check/through-client.ts': 'the password of the user that a check signs in',
+  'demo/start-demo.ts': 'API keys, for the embedded bot service that takes them',
+  'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
+  'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
+  'storage/redis.ts': 'REDIS_URL, for Redis',
+  'watch/probe-tokens.ts': 'SESSION_SECRETS, for the probes of a check',
+};
+
+/** What of `process` starts, stops or tells of the whole program. */
+const SIGNALS_AND_EXITS =
+  /^(on|once|off|emit|addListener|prependListener|exit|exitCode|kill|abort|send|disconnect)$/;
+
+const sources = readSources('src');
+const paths = new Set(sources.map(({ path }) => path));
+
+/** The room of a file: its row in the table, or its folder where there is none. */
+function roomOf(path: string): string {
+  const rows = Object.keys(ROOMS).filter((room) => path === `${room}.ts` || path.startsWith(`${room}/`));
+  return rows[0] ?? dirname(path);
 }
 
-interface Source {
-  readonly path: string;
-  readonly text: string;
-  /** The text without comments and without what strings hold. */
-  readonly code: string;
-  readonly imports: readonly Import[];
+const isIn = (room: string, names: string) =>
+  names.split(' ').some((name) => room === name || room.startsWith(`${name}/`));
+
+function mayImport(room: string, { target, typesOnly }: Import): boolean {
+  const names = (ROOMS[room] ?? '').split(' ').filter((name) => typesOnly || !name.endsWith(':types'));
+  return roomOf(target) === room || isIn(roomOf(target), names.join(' ').replaceAll(':types', ''));
 }
 
-function read(top: string): Source[] {
-  const folder = join(ROOT, top);
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
-    .map((path) => {
-      const text = readFileSync(join(folder, path), 'utf8');
-      return { path, text, code: codeOf(text), imports: importsOf(text, join(folder, path), folder) };
+/** Imports between files of our own. */
+const imports = sources.flatMap(({ path, imports }) =>
+  imports.filter(({ target }) => paths.has(target)).map((one) => ({ path, room: roomOf(path), ...one })),
+);
+
+const sortedOnce = (texts: readonly string[]) => [...new Set(texts)].sort();
+const pathsWhere = (holds: (source: Source) => boolean) => sources.filter(holds).map(({ path }) => path);
+/** The members of the process's object that a file names. */
+const ofProcess = ({ nodes }: Source) =>
+  nodes
+    .filter(({ type }) => type === 'MemberExpression')
+    .filter((node) => member(node, 'object')?.value === 'process')
+    .map((node) => String(member(node, 'property')?.value));
+/** The methods that a file calls, each with its arguments where they are strings. */
+const methodCalls = ({ nodes }: Source) =>
+  nodes
+    .filter((node) => member(node, 'callee')?.type === 'MemberExpression')
+    .map((node) => {
+      const values = (node.arguments as { expression: { value?: unknown } }[]).map(({ expression }) =>
+        String(expression.value),
+      );
+      return `${member(member(node, 'callee'), 'property')?.value}(${values.join()})`;
     });
+
+/** All that is loaded together with a file. */
+function loadedWith(path: string): Set<string> {
+  const loaded = new Set([path]);
+  for (const one of loaded) {
+    const { imports = [] } = sources.find(({ path }) => path === one) ?? {};
+    for (const { target, typesOnly, late } of imports) if (!typesOnly && !late) loaded.add(target);
+  }
+  return loaded;
 }
 
-function codeOf(text: string): string {
-  return text.replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '').replace(/'(?:[^'\\\n]|\\.)*'/g, "''");
+/** What lies on a circle of `edges`. */
+function onCircles(edges: readonly (readonly [string, string])[]): string[] {
+  const next = new Map<string, Set<string>>();
+  for (const [from, to] of edges) next.set(from, (next.get(from) ?? new Set()).add(to));
+  const reaches = (start: string) => {
+    const met = new Set<string>();
+    for (const ahead = [start]; ahead.length > 0; ) {
+      for (const to of next.get(ahead.pop() as string) ?? []) {
+        if (!met.has(to)) ahead.push(to);
+        met.add(to);
+      }
+    }
+    return met.has(start);
+  };
+  return [...next.keys()].filter(reaches).sort();
 }
-
-function importsOf(text: string, file: string, folder: string): Import[] {
-  const target = (name: string) =>
-    name.startsWith('.') ? relative(folder, join(dirname(file), name)) : name;
-  const fixed = text.matchAll(/^(?:import|export)\s+(type\s)?([^;'"]*?\sfrom\s+)?'([^']+)'/gm);
-  const dynamic = text.matchAll(/\bimport\('([^']+)'\)/g);
-  return [
-    ...[...fixed].map(([, type, , name = '']) => ({ target: target(name), typesOnly: type !== undefined })),
-    ...[...dynamic].map(([, name = '']) => ({ target: target(name), typesOnly: false })),
-  ];
-}
-
-const sources = read('src');
-const folderOf = (path: string) => path.split('/').at(-2) ?? '';
-const linesOf = ({ text }: Source) => text.split('\n').length - 1;
-const textOf = (path: string) => sources.find((source) => source.path === path)?.text;
-/** The files whose code matches. */
-const filesWith = (pattern: RegExp) =>
-  sources.filter(({ code }) => pattern.test(code)).map(({ path }) => path);
-/** Every import as `from → to`, of the files that `of` accepts. */
-const importsWhere = (of: (source: Source, target: Import) => boolean) =>
-  sources.flatMap((source) =>
-    source.imports.filter((one) => of(source, one)).map(({ target }) => `${source.path} → ${target}`),
-  );
 
 describe('the reading of the sources', () => {
-  test('finds them, and what they import', () => {
-    expect(sources.length).toBeGreaterThan(30);
-    expect(sources.find(({ path }) => path === 'serve.ts')?.imports).toEqual(
+  test('finds files, what they import and in which way', () => {
+    expect(sources.length).toBeGreaterThan(100);
+    const of = (path: string) => sources.find((source) => source.path === path)?.imports;
+    expect(of('arrive/problem-response.ts')).toEqual(
       expect.arrayContaining([
-        { target: 'risks.ts', typesOnly: false },
-        { target: 'worker-channel.ts', typesOnly: true },
-        { target: 'demo/start-demo.ts', typesOnly: false },
+        { target: 'express', typesOnly: true, late: false },
+        { target: 'errors.ts', typesOnly: false, late: false },
+        { target: 'logger.ts', typesOnly: true, late: false },
       ]),
     );
-    expect(sources.find(({ path }) => path === 'relay/stream-ending.ts')?.imports).toEqual(
-      expect.arrayContaining([
-        { target: 'express', typesOnly: true },
-        { target: 'errors.ts', typesOnly: false },
-      ]),
-    );
+    expect(of('main.ts')).toContainEqual({ target: 'process/serve.ts', typesOnly: false, late: true });
+    const local = sources.flatMap((source) => source.imports).filter(({ target }) => target.endsWith('.ts'));
+    expect(local.filter(({ target }) => !paths.has(target))).toEqual([]);
   });
 });
 
-describe('one place only', () => {
-  test('touches the environment, the signals and the exit of the process', () => {
-    const starters = ['main.ts', 'run-command.ts', 'serve.ts'];
-    expect(filesWith(/\bprocess\.(env|on|once|exit|exitCode|kill|argv)\b/).sort()).toEqual(starters);
-    expect(filesWith(/\bprocess\.(exit|kill)\b/).sort()).toEqual(starters.slice(1));
-    // Nor is `process` had in another way.
-    expect(importsWhere((_, { target }) => /^(node:)?process$/.test(target))).toEqual([]);
-    expect(filesWith(/\bglobalThis\b|\}\s*=\s*process\b|\bprocess\[/)).toEqual([]);
+describe('a room', () => {
+  test('imports nothing but what the table allows', () => {
+    const found = imports
+      .filter(({ room, ...one }) => !mayImport(room, one))
+      .map(({ path, target }) => `${roomOf(path)} → ${roomOf(target)}`);
+    expect(sortedOnce(found)).toEqual([...KNOWN.imports].sort());
   });
 
-  test('opens each kind of secret (O4)', () => {
-    expect(filesWith(/\.open\(\)/).sort()).toEqual([
-      // SESSION_SECRETS: for cookies of sessions, for sign-ins that are under way, and for probes of a check.
-      'authenticate/attach-session.ts',
-      // OIDC_CLIENT_SECRET.
-      'authenticate/provider-metadata.ts',
-      'authenticate/sign-in-flows.ts',
-      'check/through-client.ts',
-      'demo/start-demo.ts',
-      'redis-address.ts',
-      'redis.ts',
-      'relay/upstream-request.ts',
-      'watch/probe-tokens.ts',
-    ]);
+  test('has a row in the table, and no row is of a room that is gone', () => {
+    const rooms = sortedOnce(sources.map(({ path }) => roomOf(path)));
+    expect(rooms).toEqual(
+      Object.keys(ROOMS)
+        .filter((room) => !isIn(room, KNOWN.roomsToCome))
+        .sort(),
+    );
   });
 
-  test('opens Redis', () => {
-    const openers = importsWhere((_, { target, typesOnly }) => target === 'redis' && !typesOnly);
-    expect(openers).toEqual(['redis.ts → redis']);
+  test('is on no circle of imports, nor is any file', () => {
+    const between = imports.map(({ room, target }) => [room, roomOf(target)] as const);
+    expect(onCircles(between.filter(([from, to]) => from !== to))).toEqual([...KNOWN.roomsOnCircles].sort());
+    const files = imports.map(({ path, target }) => [path, target] as const);
+    expect(onCircles(files)).toEqual([]);
   });
 
-  test('imports the check of a deployment: the relay itself does without it', () => {
-    const isCheck = (path: string) => path.startsWith('check/');
-    const importers = importsWhere(({ path }, { target }) => isCheck(target) && !isCheck(path));
-    expect(new Set(importers)).toEqual(new Set(['run-command.ts → check/check-command.ts']));
-    expect(textOf('run-command.ts')).not.toMatch(/^import .*check-command/m);
+  test('is every folder: only what all rooms share is loose in src/', () => {
+    const loose = pathsWhere(({ path }) => !path.includes('/'));
+    expect(loose).toEqual(['app.ts', 'errors.ts', 'logger.ts', 'main.ts', 'secret.ts']);
   });
 
-  test('knows of workers: one alone does without a primary', () => {
-    const isCluster = (path: string) => ['node:cluster', 'workers.ts', 'worker-channel.ts'].includes(path);
-    const importers = importsWhere((_, { target, typesOnly }) => isCluster(target) && !typesOnly);
-    expect([...new Set(importers)].sort()).toEqual([
-      'serve.ts → worker-channel.ts',
-      'serve.ts → workers.ts',
-      'worker-channel.ts → node:cluster',
-      'workers.ts → node:cluster',
-      'workers.ts → worker-channel.ts',
-    ]);
-    expect(textOf('serve.ts')).not.toMatch(/^import (?!type\b).*worker/m);
+  test('loads a library only where the list says so', () => {
+    const found = sources.flatMap(({ path, imports }) =>
+      imports
+        .filter(
+          ({ target, typesOnly }) => !typesOnly && !target.endsWith('.ts') && !target.startsWith('node:'),
+        )
+        .map(({ target }) => packageOf(target))
+        .filter((name) => !isIn(roomOf(path), LIBRARIES[name] ?? ''))
+        .map((name) => `${roomOf(path)} → ${name}`),
+    );
+    expect(sortedOnce(found)).toEqual([]);
   });
 
-  test('imports the demo: it is loaded for the demo only', () => {
-    const isDemo = (path: string) => path.startsWith('demo/');
-    const importers = importsWhere(({ path }, { target }) => isDemo(target) && !isDemo(path));
-    expect([...new Set(importers)].sort()).toEqual([
-      'run-command.ts → demo/demo-bot.ts',
-      'serve.ts → demo/start-demo.ts',
-    ]);
-    for (const path of ['run-command.ts', 'serve.ts']) expect(textOf(path)).not.toMatch(/^import .*demo/m);
+  test('of the relay knows no Express, no session and no Redis', () => {
+    const barred = /^(express|express-session|redis|connect-redis|rate-limit-redis|cookie)$/;
+    const relay = sources.filter(({ path }) => path.startsWith('relay/'));
+    const named = relay.flatMap(({ imports }) => imports.map(({ target }) => target));
+    expect(named.filter((target) => barred.test(target))).toEqual([]);
+    // Nor by way of another room.
+    const loaded = relay.flatMap(({ path }) => [...loadedWith(path)]);
+    expect(loaded).toContain('undici');
+    expect(loaded.filter((target) => barred.test(target))).toEqual([]);
   });
 });
 
-describe('the direction of imports', () => {
-  test('begins with nothing that another Node.js could fail to load', () => {
-    expect(importsWhere(({ path }) => path === 'main.ts')).toEqual([
-      'main.ts → node:fs',
-      'main.ts → run-command.ts',
-    ]);
-    expect(textOf('main.ts')).not.toMatch(/^import .*run-command/m);
+describe('one place alone', () => {
+  test('reads the environment: config/environment.ts', () => {
+    const found = pathsWhere((source) => ofProcess(source).includes('env'));
+    expect(found).toEqual(['config/environment.ts']);
   });
 
-  test('is never from one stage to another, types aside', () => {
+  test('takes signals and exits: process/, and main.ts where Node.js is too old to load it', () => {
+    const users = sources.filter((source) => ofProcess(source).some((name) => SIGNALS_AND_EXITS.test(name)));
+    const outside = users.map(({ path }) => path).filter((path) => !path.startsWith('process/'));
+    expect(outside).toEqual(['main.ts']);
+    const main = sources.filter(({ path }) => path === 'main.ts').flatMap(ofProcess);
+    expect(new Set(main.filter((name) => SIGNALS_AND_EXITS.test(name)))).toEqual(new Set(['exitCode']));
+  });
+
+  test('reads the arguments: main.ts', () => {
+    expect(pathsWhere((source) => ofProcess(source).includes('argv'))).toEqual(['main.ts']);
+  });
+
+  test('has the process: it is reached by its name only', () => {
     expect(
-      importsWhere(
-        ({ path }, { target, typesOnly }) =>
-          STAGES.includes(folderOf(path)) &&
-          !typesOnly &&
-          target.includes('/') &&
-          STAGES.includes(folderOf(target)) &&
-          folderOf(target) !== folderOf(path),
-      ),
+      pathsWhere(({ imports }) => imports.some(({ target }) => /^(node:)?process$/.test(target))),
     ).toEqual([]);
+    const named = ({ nodes }: Source, name: string) =>
+      nodes.filter(({ type, value }) => type === 'Identifier' && value === name).length -
+      nodes.filter((node) => member(node, 'object') && member(node, 'property')?.value === name).length;
+    // A member by its name is the only way in: not `process[name]`, nor `const { env } = process`, nor `of(process)`.
+    const hidden = (source: Source) =>
+      named(source, 'globalThis') > 0 ||
+      ofProcess(source).includes('undefined') ||
+      named(source, 'process') > ofProcess(source).length;
+    expect(pathsWhere((source) => !source.path.startsWith('client/') && hidden(source))).toEqual([]);
   });
 
-  test('is never from a stage to what builds it', () => {
-    const builders = [
-      'main.ts',
-      'run-command.ts',
-      'serve.ts',
-      'instance.ts',
-      'app.ts',
-      'server.ts',
-      'stores.ts',
-      'config.ts',
-      'config-variables.ts',
+  test('opens each kind of secret, and relay/upstream those of the bot service', () => {
+    expect(pathsWhere((source) => methodCalls(source).includes('open()'))).toEqual(
+      Object.keys(SECRETS_OPENED),
+    );
+  });
+
+  test('puts the parts together: process/instance.ts', () => {
+    const importers = imports.filter(({ target, typesOnly }) => target === 'app.ts' && !typesOnly);
+    expect(importers.map(({ path }) => path)).toEqual(['process/instance.ts']);
+  });
+
+  test('takes connections from a server: arrive/connections.ts', () => {
+    const event = /^on\((connection|clientError)\b/;
+    const found = pathsWhere((source) => methodCalls(source).some((call) => event.test(call)));
+    expect(found).toEqual(['arrive/connections.ts']);
+  });
+
+  test('has the problems, as the only list: errors.ts', () => {
+    const lists = pathsWhere(({ text }) => /\bstatus: \d{3}, title: /.test(text));
+    expect(lists).toEqual(['errors.ts']);
+  });
+
+  test('is a primary or a worker: process/workers.ts and process/worker-channel.ts', () => {
+    const found = pathsWhere(({ imports }) => imports.some(({ target }) => target === 'node:cluster'));
+    expect(found).toEqual(['process/worker-channel.ts', 'process/workers.ts']);
+  });
+});
+
+describe('what is loaded', () => {
+  test('by main.ts is nothing that another Node.js could fail to load', () => {
+    expect([...loadedWith('main.ts')]).toEqual(['main.ts', 'node:fs']);
+  });
+
+  test('by an instance is neither the demo nor a command nor what several workers need', () => {
+    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
+    expect(loaded).toEqual(expect.arrayContaining(['app.ts', 'express', 'relay/upstream/send.ts']));
+    const late = /^(demo|page|check|commands)\/|^process\/(run-)?worker|^node:cluster$/;
+    expect(loaded.filter((target) => late.test(target))).toEqual([]);
+  });
+});
+
+describe('a script of Redis', () => {
+  test('stands beside its twin in memory', () => {
+    /** What keys are doing is told to the `keys` command through Redis, or to nobody. */
+    const withoutTwin = ['watch/key-reports.ts'];
+    const scripts = pathsWhere(({ text }) => text.includes('redis.call('));
+    expect(scripts.length).toBeGreaterThan(3);
+    const hasTwin = (path: string) =>
+      path.includes('/redis-') && paths.has(path.replace('/redis-', '/memory-'));
+    /** The file of the script, or one beside it that loads the script. */
+    const users = (script: string) => [
+      script,
+      ...imports
+        .filter(({ path, target }) => target === script && dirname(path) === dirname(script))
+        .map(({ path }) => path),
     ];
-    expect(
-      importsWhere(
-        ({ path }, { target, typesOnly }) =>
-          STAGES.includes(folderOf(path)) &&
-          builders.includes(target) &&
-          !(typesOnly && target === 'config.ts'),
-      ),
-    ).toEqual([]);
-  });
-
-  test('keeps sessions and Redis out of relay/', () => {
-    expect(
-      importsWhere(
-        ({ path }, { target }) =>
-          folderOf(path) === 'relay' &&
-          (folderOf(target) === 'authenticate' || /^redis|^connect-redis$|^express-session$/.test(target)),
-      ),
-    ).toEqual([]);
-  });
-
-  test('never goes round in a circle', () => {
-    const known = new Map(sources.map((source) => [source.path, source]));
-    const done = new Set<string>();
-    const circleFrom = (path: string, way: readonly string[]): readonly string[] | undefined => {
-      if (way.includes(path)) return [...way.slice(way.indexOf(path)), path];
-      if (done.has(path)) return undefined;
-      for (const { target } of known.get(path)?.imports ?? []) {
-        const circle = known.has(target) ? circleFrom(target, [...way, path]) : undefined;
-        if (circle) return circle;
-      }
-      done.add(path);
-      return undefined;
-    };
-    expect(sources.map(({ path }) => circleFrom(path, [])).find(Boolean)).toBeUndefined();
-    expect(done.size).toBe(sources.length);
+    const alone = scripts.filter((path) => !users(path).some(hasTwin));
+    expect(alone).toEqual(withoutTwin);
   });
 });
 
-describe('the style', () => {
-  test('keeps files short', () => {
-    expect(sources.filter((source) => linesOf(source) > 250).map(({ path }) => path)).toEqual([]);
-    const lengths = sources.map(linesOf).sort((a, b) => a - b);
-    expect(lengths[Math.floor(lengths.length / 2)]).toBeLessThan(80);
-  });
-
-  test('knows no any, no default export and no name but in kebab case', () => {
-    expect(filesWith(/(:|\bas|<|\|)\s*any\b|\bany\[\]/)).toEqual([]);
-    expect(filesWith(/^export default\b|\bas default\b/m)).toEqual([]);
-    expect(sources.filter(({ path }) => !/^([a-z0-9-]+\/)?[a-z0-9-]+\.ts$/.test(path))).toEqual([]);
-  });
-});
-
-/** The lowest version in a range of npm that consists of `>=` and `^`, joined by `||`. */
-function least(range: string): number[] {
-  const parts = range.split('||').map((part) => {
-    if (!/^\s*(>=|\^)\s*\d+(\.(\d+|x)){0,2}\s*$/.test(part)) throw new Error(`not understood: ${range}`);
-    return (part.match(/\d+/g) ?? []).map(Number);
-  });
-  return parts.sort(order)[0] as number[];
-}
-
-function order(one: readonly number[], other: readonly number[]): number {
-  const at = [0, 1, 2].find((index) => (one[index] ?? 0) !== (other[index] ?? 0)) ?? 0;
-  return (one[at] ?? 0) - (other[at] ?? 0);
-}
-
-function accepts(range: string, version: readonly number[]): boolean {
-  return range
-    .split('||')
-    .some(
-      (part) => order(least(part), version) <= 0 && !(part.includes('^') && least(part)[0] !== version[0]),
-    );
-}
-
-describe('the dependencies', () => {
-  const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
-    dependencies: Record<string, string>;
-    devDependencies: Record<string, string>;
-    peerDependencies: Record<string, string>;
-    engines: { node: string };
+describe('docs/architecture.md', () => {
+  /** The words that its table uses for more than one room. */
+  const WORDS: Readonly<Record<string, string>> = {
+    base: BASE,
+    shared: SHARED,
+    'shared without `storage`': SHARED_BY_RELAY,
   };
-  const used = (files: readonly Source[], withTypes: boolean) =>
-    new Set(
-      files
-        .flatMap(({ imports }) => imports)
-        .filter(({ typesOnly }) => withTypes || !typesOnly)
-        .map(({ target }) => target.match(/^(@[^/]+\/)?[^/]+/)?.[0] ?? ''),
-    );
 
-  test('of the relay are all imported by it, and what it imports is among them', () => {
-    const dependencies = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies });
-    expect(dependencies.filter((name) => !used(sources, false).has(name))).toEqual([]);
-    const packages = importsWhere((_, { target }) => !target.startsWith('node:') && !target.endsWith('.ts'));
-    expect(packages.filter((one) => !dependencies.includes(one.split(' → ')[1] ?? ''))).toEqual([]);
-  });
-
-  test('of its making are tools, types of packages that are there, or imported by tests or benchmarks', () => {
-    /** What runs from the command line, or is loaded by such a tool. */
-    const tools = ['@biomejs/biome', '@swc/core', '@swc/jest', 'jest', 'node', 'typescript', '@types/node'];
-    /** What is bundled into the pages of tests, or read by the compiler there. */
-    const ofPages = ['react', 'react-18', 'react-dom-18', 'types-react-18'];
-    const inTests = new Set([...used(read('tests'), true), ...used(read('bench'), true)]);
-    const names = Object.keys(manifest.devDependencies);
-    const typed = (name: string) =>
-      name.startsWith('@types/') &&
-      names.concat(Object.keys(manifest.dependencies)).includes(name.slice('@types/'.length));
-    expect(
-      names.filter((name) => ![...tools, ...ofPages].includes(name) && !typed(name) && !inTests.has(name)),
-    ).toEqual([]);
-  });
-
-  test('ask for the Node.js that the relay asks for: the one with the highest demand says which', () => {
-    const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
-      packages: Record<string, { dev?: boolean }>;
-    };
-    const ranges = Object.entries(lock.packages)
-      .filter(([path, { dev }]) => path !== '' && !dev)
-      .map(([path]) => join(ROOT, path, 'package.json'))
-      .filter((file) => existsSync(file))
-      .map((file) => JSON.parse(readFileSync(file, 'utf8')) as { engines?: { node?: string } })
-      .flatMap(({ engines }) => engines?.node ?? []);
-    expect(ranges.length).toBeGreaterThan(50);
-    const highest = ranges.reduce((one, other) => (order(least(one), least(other)) < 0 ? other : one));
-    expect(manifest.engines.node).toBe(highest);
-    // And each of the lines of Node.js that it lets in is one for all.
-    for (const part of highest.split('||'))
-      expect(ranges.filter((range) => !accepts(range, least(part)))).toEqual([]);
-  });
-
-  test('are pinned to one version each', () => {
-    const versions = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
-    expect(versions.filter((version) => !/^(npm:.+@)?\d+\.\d+\.\d+$/.test(version))).toEqual([]);
+  test('has the same table of rooms', () => {
+    const text = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+    const rows = [...text.matchAll(/^\| `([^`]+)` \| ([^|]+) \| ([^|]*) \|$/gm)];
+    const listed = rows.map(([, room = '', , cell = '']) => [
+      room.replace(/\/$|\.ts$/, ''),
+      cell
+        .split(/, /)
+        .map(
+          (name) =>
+            WORDS[name] ??
+            name
+              .replace(/`/g, '')
+              .replace(/ \(types\)/, ':types')
+              .replace(/\/$/, ''),
+        )
+        .join(' ')
+        .replace('nothing', ''),
+    ]);
+    expect(Object.fromEntries(listed)).toEqual(ROOMS);
   });
 });

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
 import { type Config, type ConfigError, loadConfig } from '../src/config/config.ts';
-import { isVariable } from '../src/config/config-variables.ts';
 import { risksOf } from '../src/config/risks.ts';
+import { isVariable } from '../src/config/variables.ts';
 
 const SERVICE = {
   UPSTREAM_BASE_URL: 'https://bots.example.com',

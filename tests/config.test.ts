@@ -2,8 +2,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { type Config, ConfigError, type Environment, loadConfig } from '../src/config/config.ts';
-import { VARIABLES } from '../src/config/config-variables.ts';
+import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
+import type { Environment } from '../src/config/environment.ts';
+import { VARIABLES } from '../src/config/variables.ts';
 
 const SECRET_A = 'Canary-0123456789-abcdefghij-ABCDEF';
 const SECRET_B = 'Canary-zyxwvutsrq-9876543210-FEDCBA';

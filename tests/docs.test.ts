@@ -1,9 +1,12 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import { loadConfig } from '../src/config/config.ts';
-import { isVariable, VARIABLES } from '../src/config/config-variables.ts';
+import { isVariable, VARIABLES } from '../src/config/variables.ts';
 import { demoBanner } from '../src/demo/start-demo.ts';
 import { PROBLEMS } from '../src/errors.ts';
+import { anchorsOf, linksOf } from './support/markdown.ts';
+import { ROOT } from './support/sources.ts';
 
 const read = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
 const readme = read('README.md');
@@ -86,5 +89,39 @@ describe('the documentation is the code', () => {
       // These are npm's own.
       if (name !== 'install' && name !== 'pack') expect(Object.keys(scripts)).toContain(name);
     }
+  });
+});
+
+const documents = [
+  'README.md',
+  'bench/README.md',
+  ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
+];
+
+describe('the documents', () => {
+  test.each(documents)('%s leads nowhere that is not there', (name) => {
+    const broken = linksOf(read(name)).filter((link) => {
+      if (/^https?:/.test(link)) return false;
+      const [path = '', anchor] = link.split('#');
+      const target = path ? normalize(join(dirname(name), path)) : name;
+      if (!existsSync(join(ROOT, target))) return true;
+      return anchor !== undefined && !anchorsOf(read(target)).includes(anchor);
+    });
+    expect(broken).toEqual([]);
+  });
+
+  test('are read from the README', () => {
+    const links = linksOf(read('README.md'));
+    expect(documents.filter((name) => name !== 'README.md' && !links.includes(name))).toEqual([]);
+  });
+
+  test('name no file that is not there', () => {
+    const named = documents.flatMap((name) =>
+      [...read(name).matchAll(/`((?:src|tests|bench|deploy(?!\/secrets))\/[^`*…]+)`/g)].map(
+        ([, path = '']) => path,
+      ),
+    );
+    expect(named.length).toBeGreaterThan(10);
+    expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 });

@@ -204,4 +204,23 @@ describe.each(KINDS_THAT_STALL)('a reader that stalls, at a %s,', (kind) => {
     const lines = output.text().trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line).n)).toEqual(Array.from({ length: 5000 }, (_, n) => n));
   });
+
+  test('loses nothing of very many lines either, which would leave at once one by one', async () => {
+    const LINES = 60_000;
+    const { child, output, told, exited } = runUnread(
+      kind,
+      `
+      for (let n = 0; n < ${LINES}; n++) logger.warn({ n });
+      process.send(output.dropped());
+      process.once('message', () => process.exit(3));`,
+    );
+    expect(await told).toBe(0);
+    output.read();
+    child.send('exit');
+    expect(await exited).toBe(3);
+    await output.ended;
+    const lines = output.text().trimEnd().split('\n');
+    expect(lines).toHaveLength(LINES);
+    expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ n: LINES - 1 });
+  });
 });

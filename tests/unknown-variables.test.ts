@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Config, ConfigError, type Environment, loadConfig } from '../src/config/config.ts';
-import { isVariable, secretVariables, VARIABLES } from '../src/config/config-variables.ts';
+import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
+import type { Environment } from '../src/config/environment.ts';
 import { risksOf } from '../src/config/risks.ts';
+import { isVariable, secretVariables, VARIABLES } from '../src/config/variables.ts';
 import { freshFolder, startProcess, stopProcesses } from './support/process.ts';
 import { CANARY } from './support/relay.ts';
 

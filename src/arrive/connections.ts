@@ -17,7 +17,7 @@ interface Connection {
   /** The answers that are not over. Pipelined requests can come before the end of the first. */
   readonly answers: Set<ServerResponse>;
   latest?: ServerResponse;
-  /** Had too many requests at once: what the parser still finds is dropped. */
+  /** Had too much at once: what the parser still finds is dropped. */
   cut?: boolean;
 }
 
@@ -25,7 +25,7 @@ export interface ConnectionsOptions {
   readonly logger: Logger;
   /** How long a client may read nothing of an answer that is complete, in ms. */
   readonly stalledMs?: number;
-  /** Told of every connection that was cut because too many requests waited on it. */
+  /** Told of every connection that was cut because too many requests, or too much of one, waited on it. */
   readonly onConnectionCut?: (() => void) | undefined;
 }
 
@@ -49,16 +49,16 @@ export function serveConnections(
 ): Connections {
   const connections = new Map<Socket, Connection>();
   let draining = false;
+  const cut = (socket: Socket, connection: Connection) => {
+    connection.cut = true;
+    socket.destroy();
+    logger.info({ most: MAX_WAITING + 1 }, 'too many requests at once on a connection');
+    onConnectionCut();
+  };
   const onRequest = (req: IncomingMessage, res: ServerResponse) => {
     const connection = connections.get(req.socket) as Connection;
     if (connection.cut) return;
-    if (connection.answers.size > MAX_WAITING) {
-      connection.cut = true;
-      req.socket.destroy();
-      logger.info({ most: MAX_WAITING + 1 }, 'too many requests at once on a connection');
-      onConnectionCut();
-      return;
-    }
+    if (connection.answers.size > MAX_WAITING) return cut(req.socket, connection);
     const { latest } = connection;
     const isFirst = connection.answers.size === 0;
     connection.answers.add(res);
@@ -71,9 +71,10 @@ export function serveConnections(
       connection.answers.delete(res);
       if (draining) server.closeIdleConnections();
     });
-    // One after the other: an answer whose turn has not come has no socket to be cut on.
+    // One after the other: an answer whose turn has not come has no socket to be cut on. None behind one that ends the
+    // connection, such as a stream in HTTP/1.0: its message would run, and nobody would get the answer.
     if (isFirst || latest === undefined) app(req, res);
-    else latest.once('close', () => req.socket.destroyed || app(req, res));
+    else latest.once('close', () => req.socket.writable && app(req, res));
   };
   const refuse = (socket: Socket, problem: Problem) =>
     refuseConnection(socket, connections.get(socket), problem, logger);
@@ -81,6 +82,12 @@ export function serveConnections(
     const connection: Connection = { answers: new Set() };
     connections.set(socket, connection);
     socket.once('close', () => connections.delete(socket));
+    socket.on('pause', () => {
+      // The body of a request that waits is too large to be kept. Nobody reads it, and on a connection that is not
+      // read from, nothing tells that the client of the request that is served has left.
+      const { answers, latest } = connection;
+      if (answers.size > 1 && latest?.req.complete === false) cut(socket, connection);
+    });
     readRequests(socket, {
       isOpen: () => !connection.cut && socket.writable,
       isBetweenMessages: () => connection.latest?.req.complete !== false,

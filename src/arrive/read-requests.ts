@@ -2,16 +2,15 @@ import type { Socket } from 'node:net';
 
 /** How much of what has come is parsed at a time, in bytes. One read can hold 3640 requests, a piece 57. */
 const PIECE_BYTES = 1024;
-/** The parser refuses a longer line. */
-const MAX_LINE = 16_384;
 const METHODS =
   'GET|POST|OPTIONS|DESCRIBE|ANNOUNCE|SETUP|PLAY|PAUSE|TEARDOWN|GET_PARAMETER|SET_PARAMETER|REDIRECT|RECORD|FLUSH|SOURCE';
 /**
  * What Node's parser takes for a request line of HTTP, and is one of RTSP (RFC 2326 §6.1) or of Icecast's ICE; or the
- * end of what has come, if it can become one.
+ * end of what has come, if it can become one. No text takes it more than a few steps for each character: two spaces in
+ * a row can be read in one way only.
  */
 const FOREIGN_LINE = new RegExp(
-  `(?:${METHODS}) +[^ \\r\\n]+ +(RTSP|ICE)/|[A-Z_]{1,13}(?: +[^ \\r\\n]*(?: +[A-Z]{0,4})?)?$`,
+  `(?:${METHODS}) +[^ \\r\\n]+ +(RTSP|ICE)/|[A-Z_]{1,13}(?: +(?:[^ \\r\\n]+(?: +[A-Z]{0,4})?)?)?$`,
 );
 
 export interface ReadingOptions {
@@ -33,9 +32,8 @@ export function readRequests(socket: Socket, options: ReadingOptions): void {
   const [parse] = socket.listeners('data');
   if (parse === undefined) throw new Error('The HTTP server does not read the connection');
   socket.removeAllListeners('data');
-  /** What has been parsed of a line that may be foreign, and whether it began where a request can begin. */
+  /** What has been parsed of a request line that may be foreign. The parser bounds its length, but for spaces. */
   let line = '';
-  let isRequest = false;
 
   socket.on('data', (data: Buffer) => {
     for (let at = 0, end = 0; at < data.length && isOpen(); at = end) {
@@ -47,11 +45,13 @@ export function readRequests(socket: Socket, options: ReadingOptions): void {
       end = at + begin;
       if (match === null || begin > 0) {
         line = '';
+      } else if (line === '' && !isBetweenMessages()) {
+        // A body, which may end with the next byte: the line of a request can begin right behind it.
+        end += 1;
       } else {
-        if (line === '') isRequest = isBetweenMessages();
-        if (match[1] && isRequest) return onForeignProtocol();
+        if (match[1]) return onForeignProtocol();
         end += match[0].length;
-        line = match[1] || match[0].length > MAX_LINE ? '' : match[0];
+        line = match[0].replaceAll(/ +/g, ' ');
       }
       parse.call(socket, data.subarray(at, end));
     }

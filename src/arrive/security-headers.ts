@@ -1,4 +1,4 @@
-import type { Request, RequestHandler, Response } from 'express';
+import type { RequestHandler } from 'express';
 import helmet from 'helmet';
 
 /**
@@ -20,24 +20,8 @@ export function securityHeaders({ https }: { https: boolean }): RequestHandler {
     strictTransportSecurity: https && { includeSubDomains: false },
     xFrameOptions: { action: 'deny' },
   });
-  const headers = headersOf(protect).set('Cache-Control', 'no-store');
-  return function securityHeaders(_req, res, next) {
-    res.setHeaders(headers);
-    next();
+  return function securityHeaders(req, res, next) {
+    res.setHeader('Cache-Control', 'no-store');
+    protect(req, res, next);
   };
-}
-
-/** What `middleware` sets on every answer alike: it is asked once, and not for each request. */
-function headersOf(
-  middleware: (...args: Parameters<ReturnType<typeof helmet>>) => void,
-): Map<string, string> {
-  const headers = new Map<string, string>();
-  const answer = {
-    setHeader: (name: string, value: string) => headers.set(name, value),
-    removeHeader: (name: string) => headers.delete(name),
-  };
-  middleware({} as Request, answer as unknown as Response, (error) => {
-    if (error) throw error;
-  });
-  return headers;
 }

@@ -1,9 +1,9 @@
 import { dirname, resolve } from 'node:path';
 import { z } from 'zod';
-import { apiKeyText, botPattern, MAX_RATE_LIMIT } from '../config/config-variables.ts';
 import { type Secret, secret } from '../secret.ts';
 import { type OwnSettings, overlap } from './bot-settings.ts';
 import { readKeysFile } from './keys-file.ts';
+import { botPattern, headerText, MAX_RATE_LIMIT } from './schemas.ts';
 import { readSecretFile } from './secret-file.ts';
 
 /** What `BOTS_FILE` says, with every problem in plain words; no problem holds a value that was set. */
@@ -20,7 +20,7 @@ const entrySchema = z
   .strictObject(
     {
       keys: z
-        .array(z.string('must hold texts').pipe(apiKeyText), 'must be a list')
+        .array(z.string('must hold texts').pipe(headerText), 'must be a list')
         .min(1, 'must not be an empty list')
         .transform((keys) => [...new Set(keys)].map(secret))
         .optional(),

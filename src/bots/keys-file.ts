@@ -1,5 +1,5 @@
-import { apiKeyList } from '../config/config-variables.ts';
 import type { Secret } from '../secret.ts';
+import { apiKeyList } from './schemas.ts';
 import { readSecretFile } from './secret-file.ts';
 
 /** Keys of a file, or what is wrong with it in words that follow the file's name. */

@@ -1,7 +1,17 @@
-import type { Config } from '../config/config.ts';
 import type { BotSettings } from './bot-settings.ts';
 import { readBotsFile } from './bots-file.ts';
 import { readKeysFile } from './keys-file.ts';
+
+/** What a configuration says of bots. */
+export interface ConfiguredBots {
+  /** The allow-list. */
+  readonly bots: readonly string[];
+  readonly upstream: {
+    readonly apiKeys: BotSettings['apiKeys'];
+    /** The files that may change while the relay runs. */
+    readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
+  };
+}
 
 export interface ReadBotSettings {
   readonly settings: BotSettings;
@@ -12,7 +22,7 @@ export interface ReadBotSettings {
 }
 
 /** Reads again what the files of the configuration say; what did not come from a file stays as it is. */
-export function readBotSettings({ upstream, bots }: Config): ReadBotSettings {
+export function readBotSettings({ upstream, bots }: ConfiguredBots): ReadBotSettings {
   const { apiKeys: keysPath, bots: botsPath } = upstream.keyFiles;
   const keysFile = keysPath ? readKeysFile(keysPath) : { keys: upstream.apiKeys, problems: [] };
   const botsFile = botsPath ? readBotsFile(botsPath, bots) : { own: {}, problems: [], keyFiles: [] };

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { botPattern } from '../config/config-variables.ts';
+import { botPattern } from '../bots/schemas.ts';
 
 export const CHECK_USAGE = `Usage: npm run check -- [options]     prove this configuration against what is really there
   --no-messages          send no message: keys and the arrival of events are not tried

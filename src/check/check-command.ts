@@ -1,5 +1,6 @@
-import type { Terminal } from '../commands/user-command.ts';
-import { type Config, ConfigError, loadConfig, type Sources } from '../config/config.ts';
+import type { Terminal } from '../authenticate/password/ask-password.ts';
+import { type Config, ConfigError, loadConfig } from '../config/config.ts';
+import { readEnvironment, type Sources } from '../config/environment.ts';
 import { keyRings } from '../relay/upstream/key-rings.ts';
 import { maskKeys } from '../relay/upstream/upstream-request.ts';
 import { type Secret, secret } from '../secret.ts';
@@ -18,7 +19,7 @@ import { testMessages } from './send-message.ts';
 import { type SignInPassword, signInPassword } from './sign-in-password.ts';
 import type { Visitor } from './way.ts';
 
-export { CHECK_USAGE } from './check-arguments.ts';
+export { CHECK_USAGE as USAGE } from './check-arguments.ts';
 
 /** Exit codes of sysexits.h. */
 const EX_USAGE = 64;
@@ -27,6 +28,12 @@ const EX_CONFIG = 78;
 /** Where a check prints: its result to `output`, and what it is about to do to `progress`. */
 export interface CheckTerminal extends Terminal {
   readonly progress: Terminal['output'];
+}
+
+/** Proves the deployment that this environment configures, at this terminal. Returns the exit code. */
+export function run(args: readonly string[]): Promise<number> {
+  const terminal = { input: process.stdin, output: process.stdout, progress: process.stderr };
+  return checkCommand(args, readEnvironment(), terminal);
 }
 
 /**

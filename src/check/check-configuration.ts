@@ -1,5 +1,6 @@
 import { listUsers } from '../authenticate/password/users.ts';
-import type { Config, Environment } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
 import { risksOf } from '../config/risks.ts';
 import type { Report } from './findings.ts';
 import { count } from './print-findings.ts';

@@ -18,13 +18,13 @@ export function clientFinding(
   { address, forwarded }: SeenClient,
   trustProxy: Config['trustProxy'],
 ): Omit<Finding, 'check'> {
-  // Every proxy that extends the header adds one address behind what the client has claimed.
-  const added = forwarded[0] === CLAIMED_ADDRESS ? forwarded.length - 1 : undefined;
+  // Every proxy that extends the header adds one address; what the client has claimed stands first, if it is still there.
+  const added = forwarded.length - (forwarded[0] === CLAIMED_ADDRESS ? 1 : 0);
   if (address === CLAIMED_ADDRESS) {
     const says = 'the relay believes an X-Forwarded-For that a client sends: anybody can be any address';
     return { state: 'problem', says, advice: adviceOnClaim(added, trustProxy) };
   }
-  if (added !== undefined && typeof trustProxy !== 'object' && added > Number(trustProxy)) {
+  if (typeof trustProxy !== 'object' && added > Number(trustProxy)) {
     return {
       state: 'problem',
       says: `all clients count as one, ${address}: ${count(added, 'proxy', 'proxies')} said who the client is, and TRUST_PROXY ${trustProxy === false ? 'is not set' : `is ${trustProxy}`}`,
@@ -34,7 +34,7 @@ export function clientFinding(
   return { state: 'ok', says: `an X-Forwarded-For of its own is not believed; this machine is ${address}` };
 }
 
-function adviceOnClaim(added: number | undefined, trustProxy: Config['trustProxy']): string {
+function adviceOnClaim(added: number, trustProxy: Config['trustProxy']): string {
   if (!added) {
     return (
       'The load balancer passes the header on as it came. Let it overwrite it (nginx: proxy_set_header ' +

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { askHidden, type Terminal } from '../commands/user-command.ts';
-import type { Environment } from '../config/config.ts';
+import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
+import type { Environment } from '../config/environment.ts';
 import { type Secret, secret } from '../secret.ts';
 import type { CheckOptions } from './check-arguments.ts';
 
@@ -33,7 +33,7 @@ export async function signInPassword(
 }
 
 async function typed(user: string | undefined, terminal: Terminal): Promise<string> {
-  if (terminal.input.isTTY) return askHidden(`Password of ${user}: `, terminal);
+  if (terminal.input.isTTY) return askPassword(`Password of ${user}: `, terminal);
   throw new Error(
     'There is no terminal to ask for the password: set CHECK_PASSWORD or give --password-file.',
   );

@@ -5,18 +5,10 @@ import { readBotsFile } from '../bots/bots-file.ts';
 import { readSecretFile } from '../bots/secret-file.ts';
 import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
-import { contradictions, missingVariables } from './config-rules.ts';
-import { VARIABLES, type Values, type VariableName } from './config-variables.ts';
-import { misnamed, unusedVariables, withoutServiceLinks } from './unknown-variables.ts';
-
-export type Environment = Readonly<Record<string, string | undefined>>;
-
-/** What a configuration is read from. */
-export interface Sources {
-  readonly environment: Environment;
-  /** The names that come from `.env`, where none may be unknown. */
-  readonly inFile?: readonly string[];
-}
+import type { Environment, Sources } from './environment.ts';
+import { misnamed, unusedVariables, withoutServiceLinks } from './names.ts';
+import { contradictions, missingVariables } from './rules.ts';
+import { VARIABLES, type Values, type VariableName } from './variables.ts';
 
 /** Everything the relay can be told, checked and frozen. Times in ms, sizes in bytes. */
 export type Config = ReturnType<typeof assemble>;
@@ -25,13 +17,15 @@ export type Config = ReturnType<typeof assemble>;
 export class ConfigError extends Error {
   readonly problems: readonly string[];
 
-  constructor(problems: readonly string[]) {
-    super(
-      `The configuration has ${problems.length} problem(s):\n${problems.map((p) => `  - ${p}`).join('\n')}`,
-    );
+  constructor(problems: readonly string[], message = listed(problems)) {
+    super(message);
     this.name = 'ConfigError';
     this.problems = problems;
   }
+}
+
+function listed(problems: readonly string[]): string {
+  return `The configuration has ${problems.length} problem(s):\n${problems.map((one) => `  - ${one}`).join('\n')}`;
 }
 
 /** Longer than a load balancer takes to see twice, a second apart, that a relay is not ready. */

@@ -3,8 +3,6 @@ import type { Secret } from '../secret.ts';
 import { type BotService, startBotService } from './bot-service.ts';
 import { aBotOf } from './demo-bots.ts';
 
-export { chatPages } from '../page/chat-page.ts';
-
 /** Who can sign in to the demo. */
 export const DEMO_USER = { name: 'demo', password: 'demo' };
 

@@ -16,7 +16,7 @@ export interface RequestLocals {
   /** `namespace/bot` of the allow-list. */
   bot?: string;
   /** The HTTP status of the bot service, if it answered. */
-  upstreamStatus?: number;
+  upstreamStatus?: number | undefined;
   /** What was carried of the bot service's stream. */
   stream?: CarriedStream;
   /** How many sessions the identity provider has ended, and what it named them by. */

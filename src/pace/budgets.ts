@@ -71,8 +71,8 @@ export interface EndpointBudgets {
    * ticket that has no slot yet gets the first one in front of those that wait.
    *
    * A message that starts before the time is over that the service has asked for goes on trial, one at a time over all
-   * who share the budgets: the others wait until it is judged, or until it has had its time. A ticket that begins
-   * with that of the message on trial counts as the same message.
+   * who share the budgets: the others wait until it is judged, until it has had its time, or until the service's own
+   * is over. A ticket that begins with that of the message on trial counts as the same message.
    */
   start(endpoint: string, ticket: string): Promise<Start>;
   /** The message of `ticket`, on trial, has been accepted by the service, which then takes all; or not: another may go on trial. */

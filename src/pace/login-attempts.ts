@@ -14,6 +14,8 @@ import type { RequestLimit, RequestLimitOptions } from './request-limits.ts';
 const CHECKED_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1));
 /** How many sign-ins wait or are checked. */
 const MAX_SIGN_INS = 100;
+/** How many of them come from one address, so that others find a place. */
+const MAX_FROM_ONE_ADDRESS = 75;
 /** In about this time half of them are done. */
 const RETRY_AFTER_SECONDS = 10;
 /** Long enough for a machine that has more to do; shorter than load balancers wait for an answer. */
@@ -69,21 +71,24 @@ export function loginAttempts(
   const byAddress = failures('login-address', maxFailuresPerAddress);
   const byAccount = failures('login-account', maxFailures);
   const inTurn = fewAtOnce(checkedAtOnce);
-  let signIns = 0;
-  const refuseIfFull = () => {
-    if (signIns >= MAX_SIGN_INS) throw busy();
+  /** The address of each that waits or is checked. */
+  const signIns: string[] = [];
+  const refuseIfFull = (address: string) => {
+    const fromThere = signIns.filter((other) => other === address).length;
+    if (signIns.length >= MAX_SIGN_INS || fromThere >= MAX_FROM_ONE_ADDRESS) throw busy();
   };
 
   return {
     async refuse(req, res, { address, account }) {
-      refuseIfFull();
+      refuseIfFull(address);
       // The address first: it bounds how many account names one client can make this remember.
       await byAddress.refuse(req, res, address);
       await byAccount.refuse(req, res, account);
     },
     async attempt({ address, account }, check, left) {
-      refuseIfFull();
-      signIns += 1;
+      left.throwIfAborted();
+      refuseIfFull(address);
+      signIns.push(address);
       const tooLong = new AbortController();
       const timer = setTimeout(() => tooLong.abort(busy()), maxWaitMs);
       const signal = AbortSignal.any([left, tooLong.signal]);
@@ -97,7 +102,7 @@ export function loginAttempts(
       } finally {
         for (const attempt of attempts) attempt.end();
         clearTimeout(timer);
-        signIns -= 1;
+        signIns.splice(signIns.indexOf(address), 1);
       }
     },
   };

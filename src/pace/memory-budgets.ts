@@ -72,7 +72,10 @@ export function memoryBudgets(rate: Rate, now = () => performance.now()): Endpoi
   /** The answer for a message whose slot is at `slotAt`; it goes on trial if it goes now and must. */
   function startAt(endpoint: Endpoint, ticket: string, { slotAt, at }: { slotAt: number; at: number }) {
     const onTrial = slotAt <= at && endpoint.askedUntil > at;
-    if (onTrial) endpoint.trial = { ticket, until: at + (rate.trialMs ?? TRIAL_MS) * US_PER_MS };
+    if (onTrial) {
+      const until = Math.min(at + (rate.trialMs ?? TRIAL_MS) * US_PER_MS, endpoint.askedUntil);
+      endpoint.trial = { ticket, until };
+    }
     const judgedMs = otherTrial(endpoint, ticket, at) / US_PER_MS;
     return { waitMs: (slotAt - at) / US_PER_MS, judgedMs, onTrial };
   }

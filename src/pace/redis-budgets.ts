@@ -45,7 +45,10 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
     async reserve({ endpoint, holders, maxWaitMs }) {
       const ticket = [...holders, randomUUID()].join(' ');
       const maxWait = String(Math.round(maxWaitMs * US_PER_MS));
-      const reply = await call(endpoint, 'reserve', ticket, maxWait, String(WAITING_SHARE));
+      const asked = call(endpoint, 'reserve', ticket, maxWait, String(WAITING_SHARE));
+      // Redis may have granted it all the same, or may still do so: the slot passes unused, but others wait for a trial.
+      asked.catch(() => call(endpoint, 'cancel', ticket).catch(() => {}));
+      const reply = await asked;
       const [wait, judged, onTrial, state, remaining, reset, named] = reply as Reply;
       const start = startOf([wait, judged, onTrial]);
       return { ...start, state, ticket: named, remaining, resetMs: reset / US_PER_MS };
@@ -89,7 +92,8 @@ local op, ticket = ARGV[5], ARGV[6]
 local state = redis.call('HMGET', KEYS[2], 'paused-until', 'seen-at', 'asked-until', 'trial', 'trial-until')
 local paused_until, seen_at, asked_until = tonumber(state[1] or '0'), tonumber(state[2] or '0'), tonumber(state[3] or '0')
 local trial, trial_until = state[4] or '', tonumber(state[5] or '0')
-local own_trial = trial ~= '' and string.sub(ticket, 1, #trial) == trial
+-- Whoever has no answer to its wish knows its ticket without the time alone.
+local own_trial = trial ~= '' and (string.sub(ticket, 1, #trial) == trial or string.sub(trial, 18) == ticket)
 if own_trial and (op == 'cancel' or op == 'judged' or op == 'penalize') then
   trial, trial_until = '', 0
   redis.call('HDEL', KEYS[2], 'trial', 'trial-until')
@@ -134,7 +138,7 @@ local earliest = math.max(now + hold, paused_until, judged > 0 and now + ${TRIAL
 -- The answer for a message whose slot has this time; it goes on trial if it goes now and must.
 local function start_at(slot)
   local on_trial = slot <= now and asked_until > now
-  if on_trial then trial, trial_until = ticket, now + trial_time end
+  if on_trial then trial, trial_until = ticket, math.min(now + trial_time, asked_until) end
   keep()
   return slot - now, on_trial and 0 or judged, on_trial and 1 or 0
 end

@@ -133,15 +133,29 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
       return 0;
     } finally {
       slot.waitLeftMs = Math.max(0, deadline - performance.now());
-      // If nobody hears this, the slot passes unused.
-      if (!started) budgets.cancel(slot.endpoint, slot.ticket).catch(() => {});
+      if (!started) giveBack(slot);
+    }
+  }
+
+  /** If nobody hears this, the slot passes unused. */
+  function giveBack({ endpoint, ticket }: EndpointSlot): void {
+    budgets.cancel(endpoint, ticket).catch(() => {});
+  }
+
+  /** What the budget answers; without an answer the slot is given back, since the budget may have heard the question. */
+  async function answered<T>(slot: EndpointSlot, answer: Promise<T>): Promise<T> {
+    try {
+      return await answer;
+    } catch (error) {
+      giveBack(slot);
+      throw error;
     }
   }
 
   /** Starts a message that has a slot already, or waits until it can. Returns 0, or how long that takes if it is too long. */
   async function startNow(slot: EndpointSlot, signal: AbortSignal): Promise<number> {
     slot.startedAt = performance.now();
-    return untilStart(slot, await budgets.start(slot.endpoint, slot.ticket), signal);
+    return untilStart(slot, await answered(slot, budgets.start(slot.endpoint, slot.ticket)), signal);
   }
 
   return {
@@ -161,7 +175,7 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
     async takeAgain(slot, askedMs, signal) {
       slot.onTrial = false;
       const pause = { believedMs: Math.min(askedMs, MAX_PAUSE_MS), askedMs };
-      await budgets.penalize(slot.endpoint, slot.ticket, pause);
+      await answered(slot, budgets.penalize(slot.endpoint, slot.ticket, pause));
       return startNow(slot, signal);
     },
     async leave(slot, signal) {
@@ -181,7 +195,8 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
       const startedAt = performance.now();
       const waitLeftMs = windowMs + maxWaitMs;
       const more = { endpoint, ticket: `${ticket}+`, startedAt, waitLeftMs, onTrial: false };
-      const tooLongMs = await untilStart(more, await budgets.start(endpoint, more.ticket), signal);
+      const start = await answered(more, budgets.start(endpoint, more.ticket));
+      const tooLongMs = await untilStart(more, start, signal);
       return tooLongMs > 0 ? tooLongMs : more;
     },
   };

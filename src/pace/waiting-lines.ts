@@ -35,6 +35,8 @@ export function waitingLines(): WaitingLines {
 /** Waits at the end of `line` until it is called from there. Rejects with the signal's reason if that aborts before. */
 export function turn(line: (() => void)[], signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
+    // It would not tell that again.
+    if (signal.aborted) return reject(signal.reason);
     const giveUp = () => {
       line.splice(line.indexOf(come), 1);
       reject(signal.reason);

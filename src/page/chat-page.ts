@@ -2,7 +2,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import type { Request, Response } from 'express';
 import type { Config } from '../config/config.ts';
-import { demoBots } from '../demo/demo-bots.ts';
 import { browserModules } from './browser-modules.ts';
 
 /** One path below the base path, and what answers `GET` there. */
@@ -47,7 +46,7 @@ const POLICY = [
 
 /**
  * The chat page and its files, read once; no path is ever looked up in a folder. Nothing if its files are not there,
- * which is no reason not to run.
+ * which is no reason not to run. `bots` are those that the page offers, each `namespace/bot`.
  */
 export function chatPages({
   basePath,
@@ -57,7 +56,7 @@ export function chatPages({
   const folder = FOLDERS.find((one) => existsSync(new URL('index.html', one)));
   if (!folder) return [];
   const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
-  const settings = { mode: authMode, bots: demoBots(bots).join(' ') };
+  const settings = { mode: authMode, bots: bots.join(' ') };
   return [
     // Its links are relative to the folder that the base path is.
     ...(basePath === '' ? [] : [{ path: '', handler: redirect(`${basePath}/`) }]),

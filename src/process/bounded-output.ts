@@ -23,6 +23,8 @@ export interface Piece {
 
 export interface BoundedOutputOptions {
   readonly fd: number;
+  /** What waits leaves in pieces of so many bytes at most, save for one that came longer. */
+  readonly pieceBytes: number;
   /** What may wait for a reader; what comes beyond is dropped. */
   readonly maxBytes: number;
   /** Told how many lines were dropped since the last time, as soon as others leave again. */
@@ -41,7 +43,7 @@ export interface BoundedOutput {
  * Writes to `fd` at once and in order, and never waits for a reader: what it does not take is kept in memory, up to a
  * bound. An error such as a full disk or a reader that is gone is a reader that takes nothing.
  */
-export function boundedOutput({ fd, maxBytes, onDropped }: BoundedOutputOptions): BoundedOutput {
+export function boundedOutput({ fd, pieceBytes, maxBytes, onDropped }: BoundedOutputOptions): BoundedOutput {
   const output = nonBlocking(fd);
   const queue: Piece[] = [];
   let queuedBytes = 0;
@@ -75,6 +77,22 @@ export function boundedOutput({ fd, maxBytes, onDropped }: BoundedOutputOptions)
     if (queuedBytes < before) tellDropped();
   }
 
+  /** Lines that came one by one leave together once they wait: the number of writes is what takes the time. */
+  function enqueue(piece: Piece): void {
+    const last = queue.at(-1);
+    const hasBegun = queue.length === 1 && rest !== undefined;
+    if (last && !hasBegun && last.bytes + piece.bytes <= pieceBytes) {
+      queue[queue.length - 1] = {
+        text: last.text + piece.text,
+        bytes: last.bytes + piece.bytes,
+        lines: last.lines + piece.lines,
+      };
+    } else {
+      queue.push(piece);
+    }
+    queuedBytes += piece.bytes;
+  }
+
   function tellDropped(): void {
     if (untold === 0 || queuedBytes + ROOM_BYTES > maxBytes) return;
     const lines = untold;
@@ -91,8 +109,7 @@ export function boundedOutput({ fd, maxBytes, onDropped }: BoundedOutputOptions)
         untold += piece.lines;
         return;
       }
-      queue.push(piece);
-      queuedBytes += piece.bytes;
+      enqueue(piece);
       if (!retry) send();
     },
     end() {

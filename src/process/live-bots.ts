@@ -3,14 +3,12 @@ import { fileChanges } from '../bots/file-changes.ts';
 import { readBotSettings } from '../bots/read-bot-settings.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
-import { type KeyRings, type KeyUse, keyRings } from '../relay/upstream/key-rings.ts';
+import { type KeyUse, keyRings } from '../relay/upstream/key-rings.ts';
+import type { KnownBots } from '../routes/parts.ts';
 import type { Secret } from '../secret.ts';
 
-/** What is known of the bots right now: it changes with the files that it comes from. */
-export interface LiveBots {
-  readonly keyRings: KeyRings;
-  /** The rate limit of the bot `namespace/bot`, if it has one of its own. */
-  limitOf(bot: string): number | undefined;
+/** What is known of the bots right now, and how to have it read again. */
+export interface LiveBots extends KnownBots {
   /** Why the files could not be used when they were last read; `undefined` if they could. */
   lastFailure(): ReloadFailure | undefined;
   /** Reads the files now, and has keys tried again that were refused. */

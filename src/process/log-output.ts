@@ -35,7 +35,7 @@ export interface LogOutput extends DestinationStream, Pick<BoundedOutput, 'dropp
 export function logOutput({ fd = 1, onDropped = () => {} }: LogOutputOptions = {}): LogOutput {
   // pino's own destination (sonic-boom) loses the piece under way at an exit if it is not synchronous, and overflows
   // the stack on its way through a long backlog if it is.
-  const output = boundedOutput({ fd, maxBytes: MAX_WAITING_BYTES, onDropped });
+  const output = boundedOutput({ fd, pieceBytes: PIECE_BYTES, maxBytes: MAX_WAITING_BYTES, onDropped });
   let lastLevel = 0;
   /** Whether a line has left so lately that calm ones wait. */
   let gathering: NodeJS.Timeout | undefined;

@@ -1,11 +1,9 @@
 import { memorySessionStore } from '../authenticate/sessions/memory-session-store.ts';
 import { redisSessionStore } from '../authenticate/sessions/redis-session-store.ts';
 import { sealer } from '../authenticate/sessions/seal.ts';
-import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import { sessionTexts } from '../authenticate/sessions/session-text.ts';
 import type { Logger } from '../logger.ts';
-import type { AttemptCounts } from '../pace/attempts.ts';
-import { type EndpointBudgets, type Rate, spaced } from '../pace/budgets.ts';
+import { type Rate, spaced } from '../pace/budgets.ts';
 import { memoryAttempts } from '../pace/memory-attempts.ts';
 import { memoryBudgets } from '../pace/memory-budgets.ts';
 import { memoryStreamLeases } from '../pace/memory-stream-leases.ts';
@@ -13,21 +11,10 @@ import { redisAttempts } from '../pace/redis-attempts.ts';
 import { redisBudgets } from '../pace/redis-budgets.ts';
 import { redisCounts } from '../pace/redis-counts.ts';
 import { redisStreamLeases } from '../pace/redis-stream-leases.ts';
-import { type Counts, memoryCounts } from '../pace/request-limits.ts';
-import type { StreamLeases } from '../pace/stream-leases.ts';
+import { memoryCounts } from '../pace/request-limits.ts';
+import type { Stores } from '../routes/parts.ts';
 import type { Secret } from '../secret.ts';
 import type { Redis } from '../storage/redis.ts';
-
-/** What all instances know together. */
-export interface Stores {
-  readonly sessions: SessionStore;
-  readonly budgets: EndpointBudgets;
-  readonly streams: StreamLeases;
-  /** Where requests are counted. */
-  readonly counts: Counts;
-  /** Where sign-ins with a password are counted. */
-  readonly attempts: AttemptCounts;
-}
 
 export interface StoresOptions {
   /** Without it, one instance keeps everything in its memory. */

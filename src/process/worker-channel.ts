@@ -1,5 +1,5 @@
 import cluster, { type Worker } from 'node:cluster';
-import type { Environment } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
 
 /** How long a worker may take to tell its metrics, in ms: well below the 10 s that Prometheus waits for all of them. */
 const METRICS_MS = 3_000;

@@ -1,5 +1,6 @@
 import cluster, { type Worker } from 'node:cluster';
-import type { Config, Environment } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
 import type { Logger } from '../logger.ts';
 import { longestShutdownMs } from './shutdown-times.ts';
 import { metricsOf, type StopSignal, tell, tellEnvironment } from './worker-channel.ts';

@@ -5,6 +5,7 @@ import type { SessionWatch } from '../authenticate/sessions/session-watch.ts';
 import type { Sessions } from '../authenticate/sessions/sessions.ts';
 import type { PathParameters } from '../bots/allow-list.ts';
 import { type Bot, botName } from '../bots/bot.ts';
+import type { Problem } from '../errors.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import type { CarriedStream } from '../http/locals.ts';
@@ -22,7 +23,7 @@ import { beginStream } from '../relay/message/begin-stream.ts';
 import { carryStream } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines, type TimeLimits } from '../relay/message/deadlines.ts';
 import type { Heartbeats } from '../relay/message/heartbeats.ts';
-import type { Verdict } from '../relay/message/judge-response.ts';
+import type { Refusal } from '../relay/message/judge-response.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { RelayObserver } from '../relay/message/relay-observer.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
@@ -85,10 +86,16 @@ export function messageRoute(route: MessageRoute): Steps {
       res.locals.stream = stream;
       beginStream(res, answer, mask);
       releases.push(route.observer.streamStarted());
-      const of = { requestId: res.locals.requestId, bot };
-      const { heartbeats, observer } = route;
-      const ways = { upstream: answer, res, signal: stop.signal, heartbeats, of, stream, log: res.locals };
-      await carryStream({ ...ways, onHeartbeat: observer.heartbeatSent });
+      await carryStream({
+        upstream: answer,
+        res,
+        signal: stop.signal,
+        heartbeats: route.heartbeats,
+        onHeartbeat: route.observer.heartbeatSent,
+        of: { requestId: res.locals.requestId, bot },
+        stream,
+        log: res.locals,
+      });
     } finally {
       for (const release of releases.reverse()) release();
     }
@@ -125,11 +132,15 @@ async function sendMessage(route: MessageRoute, accepted: Accepted): Promise<Ans
   const mask = maskKeys([...ring.keys, ...route.keyRings.keys()]);
   const { url, headers } = req;
   const request = route.upstreamRequest({
-    ...{ bot, url, headers, requestId, userId: session.user.id },
+    bot,
+    url,
+    headers,
+    requestId,
+    userId: session.user.id,
     body: bytes,
   });
   const keys = messageKeys(ring, route.logger, requestId);
-  const onStatus = (status: number) => {
+  const onStatus = (status: number | undefined) => {
     res.locals.upstreamStatus = status;
   };
   const sending = { request, keys, pacing, mask, limits, onStatus, signal: stop.signal };
@@ -142,25 +153,22 @@ interface Sending {
   readonly pacing: Pacing;
   readonly mask: (text: string) => string;
   readonly limits: Deadlines;
-  readonly onStatus: (status: number) => void;
+  /** Told the status of each answer, and that there is none yet. */
+  readonly onStatus: (status: number | undefined) => void;
   readonly signal: AbortSignal;
 }
 
-/**
- * Why a message is sent once more, and what it waits for before. In no other case is it certain that the first
- * sending did not begin to run.
- */
-async function waitToSendAgain(verdict: Refusal, { keys, pacing }: Sending, key: Secret): Promise<void> {
-  switch (verdict.kind) {
-    case 'key_refused':
-      if (keys.refused(key)) await pacing.oneMore();
-      return;
-    case 'asked_to_wait':
-      return pacing.waitAgain(verdict.refusal);
-  }
-}
+/** What a message waits for before it is sent once more. */
+type WaitToSendAgain = (refusal: Problem, sending: Sending, key: Secret) => Promise<void>;
 
-type Refusal = Exclude<Verdict, { kind: 'stream' }>;
+/** Why a message is sent once more: in no other case is it certain that the first sending did not begin to run. */
+const SENT_AGAIN: Readonly<Record<Refusal['kind'], WaitToSendAgain>> = {
+  async key_refused(refusal, { keys, pacing }, key) {
+    if (!keys.refused(key)) throw refusal;
+    await pacing.oneMore();
+  },
+  asked_to_wait: (refusal, { pacing }) => pacing.waitAgain(refusal),
+};
 
 /** The one loop around the one place where a message is sent: slot, key, send, judge. */
 async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<UpstreamAnswer> {
@@ -176,6 +184,7 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
       limits.start();
+      onStatus(undefined);
       const verdict = await sendOnce({
         ...{ send, request: withKey(request, key), mask, onStatus, signal, onSent },
         mayLeave: pacing.mayLeave,
@@ -188,7 +197,7 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       }
       limits.clear();
       maybeStarted = false;
-      await waitToSendAgain(verdict, sending, key);
+      await SENT_AGAIN[verdict.kind](verdict.refusal, sending, key);
     }
   } catch (error) {
     pacing.judged(false);

@@ -1,10 +1,17 @@
-import type { KeyUse } from '../relay/upstream/key-rings.ts';
 import type { Redis } from '../storage/redis.ts';
 
 /** How long Redis remembers a key that is not used, in ms. */
 const REMEMBER_MS = 90 * 24 * 60 * 60 * 1000;
 const REPORT_EVERY_MS = 1_000;
 const PREFIX = 'bot-relay:key-use:';
+
+/** What the bot service said to a key of a ring. */
+export interface KeyUse {
+  /** The ring's name. */
+  readonly ring: string;
+  readonly fingerprint: string;
+  readonly outcome: 'worked' | 'refused';
+}
 
 /** When a key of a ring last worked and was last refused, over all instances. */
 export interface KeyReport {

@@ -111,7 +111,7 @@ function requestMetrics(registry: Registry) {
     }),
     connectionsCut: new Counter({
       name: 'bot_relay_connections_cut_total',
-      help: 'Connections of clients that were cut because more than 4 requests waited on them',
+      help: 'Connections of clients that were cut because more than 4 requests, or more than 64 KiB of a body, waited on them',
       registers,
     }),
   };

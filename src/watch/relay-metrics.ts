@@ -1,11 +1,11 @@
 import { Problem } from '../errors.ts';
-import type { RelayObserver } from '../relay/message/relay-observer.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Keeps the metrics of streams and of the bot service. */
-export function relayMetrics(metrics: Metrics): RelayObserver {
+export function relayMetrics(metrics: Metrics) {
   const { openStreams, streamDuration, heartbeats, upstreamResponses } = metrics;
   return {
+    /** The headers of a stream went down; what is returned is to be called when it is over. */
     streamStarted() {
       const startedAt = performance.now();
       openStreams.inc();
@@ -15,10 +15,12 @@ export function relayMetrics(metrics: Metrics): RelayObserver {
       };
     },
     heartbeatSent: () => heartbeats.inc(),
-    upstreamAnswered(key, status) {
+    /** The bot service has answered a request that carried the key with this fingerprint. */
+    upstreamAnswered(key: string, status: number) {
       upstreamResponses.inc({ key, outcome: outcomeOfStatus(status) });
     },
-    upstreamFailed(key, reason) {
+    /** A request with this key got no answer: `reason` is the Problem, or why the message was stopped. */
+    upstreamFailed(key: string, reason: unknown) {
       upstreamResponses.inc({ key, outcome: outcomeOfFailure(reason) });
     },
   };

@@ -8,8 +8,8 @@ import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { sessionTexts } from '../../src/authenticate/sessions/session-text.ts';
 import { createLogger } from '../../src/logger.ts';
-import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { type Secret, secret } from '../../src/secret.ts';
+import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { until } from '../support/pair.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 

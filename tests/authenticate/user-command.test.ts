@@ -10,7 +10,7 @@ jest.unstable_mockModule('../../src/authenticate/password/password-hash.ts', () 
   ...passwordHash,
   hashPassword: async (password: string) => cheapHash(password),
 }));
-const { userCommand } = await import('../../src/commands/user-command.ts');
+const { userCommand } = await import('../../src/commands/user.ts');
 
 const fail = (error: Error) => {
   throw error;

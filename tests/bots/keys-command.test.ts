@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { keysCommand } from '../../src/commands/keys-command.ts';
+import { keysCommand } from '../../src/commands/keys.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { secret } from '../../src/secret.ts';
 import { type Pair, plainAnswer, startPair } from '../support/pair.ts';

@@ -31,6 +31,15 @@ describe('an address that a client claims', () => {
       'problem',
       /^Set TRUST_PROXY to 1\.$/,
     ],
+    ['is overwritten by what nobody reads', proxy, [client], false, 'problem', /^Set TRUST_PROXY to 1\.$/],
+    [
+      'is overwritten, and another proxy says more than is read',
+      proxy,
+      [client, proxy],
+      1,
+      'problem',
+      /^Set TRUST_PROXY to 2\.$/,
+    ],
   ])('%s', (_what, address, forwarded, trustProxy, state, advice) => {
     const finding = clientFinding({ address, forwarded }, trustProxy);
     expect(finding.state).toBe(state);

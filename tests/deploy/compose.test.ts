@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { Ajv } from 'ajv';
 import { parse } from 'yaml';
-import { isVariable } from '../../src/config/config-variables.ts';
+import { isVariable } from '../../src/config/variables.ts';
 import { longestShutdownMs } from '../../src/process/shutdown-times.ts';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
 

@@ -366,6 +366,19 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     });
   });
 
+  test('a trial lasts no longer than the service has asked to wait: then all go, judged or not', async () => {
+    const tickets = (await take(4)).map(({ ticket }) => ticket);
+    await budgets.penalize(BOT, tickets[0] ?? '', pause(1000, 1200));
+    now = 1000;
+    expect(await budgets.start(BOT, tickets[1] ?? '')).toMatchObject({ waitMs: 0, onTrial: true });
+    now = 1100;
+    expect(await budgets.start(BOT, tickets[2] ?? '')).toMatchObject({ judgedMs: 100, onTrial: false });
+    now = 1201;
+    // Its connection took so long: it is asked again, and is on trial no more.
+    expect(await budgets.start(BOT, tickets[1] ?? '')).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+    expect(await reserve('new')).toMatchObject({ state: 'granted', waitMs: 0, judgedMs: 0, onTrial: false });
+  });
+
   test('believes a pause that it is told to believe whole: all go behind it', async () => {
     const tickets = (await take(3)).map(({ ticket }) => ticket);
     await budgets.penalize(BOT, tickets[0] ?? '', pause(5000));
@@ -556,6 +569,17 @@ describeWithRedis('budgets in Redis', () => {
   });
 
   const wish = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holders: [holder], maxWaitMs });
+
+  test('keep nobody waiting for a message on trial that has not heard of it, since Redis was slow', async () => {
+    const budgets = redisBudgets(redis as Redis, { limit: 5, windowMs: 100 });
+    const { ticket } = await budgets.reserve(wish('a'));
+    await budgets.penalize(BOT, ticket, pause(0, 86_400_000));
+    await budgets.cancel(BOT, ticket);
+    server.pause();
+    await expect(budgets.reserve(wish('lost'))).rejects.toMatchObject({ code: 'session_store_unavailable' });
+    server.resume();
+    expect(await budgets.reserve(wish('next'))).toMatchObject({ state: 'granted', waitMs: 0, onTrial: true });
+  });
 
   test("run on Redis's clock, and leave nothing behind when the window is over (L7)", async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 300 });

@@ -42,6 +42,17 @@ test('no more than so many are under way, and the others follow in their order',
   await Promise.all(later);
 });
 
+test('who has given up before it comes stands in no queue', async () => {
+  const { start, ends } = begun();
+  const all = [start(1), start(2)];
+  const given = new AbortController();
+  given.abort(new Error('left'));
+  const late = await Promise.race([start(3, given).catch((error: Error) => error.message), turn('waits')]);
+  expect(late).toBe('left');
+  for (const n of [1, 2]) ends.get(n)?.resolve();
+  await Promise.all(all);
+});
+
 test('what fails makes room as well', async () => {
   const { start, order, ends } = begun();
   const all = [1, 2, 3].map((n) => start(n));

@@ -79,6 +79,8 @@ beforeEach(() => {
 afterEach(async () => {
   now.mockRestore();
   await stage.close();
+  // Each that is still checked keeps a timer.
+  for (const end of slow) end(true);
 });
 
 const attempt = (account: string, from: string, password = 'wrong', { port } = stage) =>
@@ -410,6 +412,22 @@ describe('the queue of sign-ins', () => {
     }
     expect((await Promise.all(all)).map(({ status }) => status)).toEqual(Array(100).fill(200));
     expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+  });
+
+  test('is not filled by those of one address: others find a place', async () => {
+    await start({ counts: memoryAttempts });
+    const all = Array.from({ length: 120 }, (_, n) => attempt(`user${n}`, '192.0.2.1', 'slow'));
+    await until(() => slow.length === 2);
+    await until(() => arrived === 75);
+    expectProblem(await attempt('bob', '192.0.2.1', 'right'), 503, 'busy');
+    const other = attempt('ada', '198.51.100.1', 'right');
+    for (let done = 0; done < 75; done += 1) {
+      await until(() => slow.length > done);
+      slow[done]?.(true);
+    }
+    expect((await other).status).toBe(200);
+    const statuses = (await Promise.all(all)).map(({ status }) => status).sort();
+    expect(statuses).toEqual([...Array(75).fill(200), ...Array(45).fill(503)]);
   });
 
   test('keeps no place for a client that has left', async () => {

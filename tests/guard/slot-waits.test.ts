@@ -196,6 +196,32 @@ describe('a message that the service has refused', () => {
   });
 });
 
+describe('a slot about which the budget was asked in vain', () => {
+  const slot = () => ({
+    endpoint: WISH.endpoint,
+    ticket: 't',
+    startedAt: 0,
+    waitLeftMs: 1000,
+    onTrial: true,
+  });
+  const away = new Error('away');
+  const failing = slotWaits(
+    { ...budgets, start: () => Promise.reject(away), penalize: () => Promise.reject(away) },
+    RATE,
+  );
+  test.each([
+    ['before it leaves', 't', () => failing.leave(slot(), ALWAYS)],
+    ['when the service has refused it', 't', () => failing.takeAgain(slot(), 1000, ALWAYS)],
+    ['when its key was refused', 't+', () => failing.takeOneMore(slot(), ALWAYS)],
+  ])(
+    '%s is given back: the budget may have heard it, and keep others waiting for it',
+    async (_when, ticket, ask) => {
+      await expect(ask()).rejects.toBe(away);
+      expect(cancelled).toEqual([ticket]);
+    },
+  );
+});
+
 describe('a message on trial', () => {
   test('is judged once', async () => {
     answers = [{ onTrial: true }];

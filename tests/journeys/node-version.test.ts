@@ -70,6 +70,6 @@ describe('a Node.js that the relay runs on', () => {
     const { stderr } = runAsking(range);
     // Which is not there.
     expect(stderr).toContain('ERR_MODULE_NOT_FOUND');
-    expect(stderr).toContain('run-command.js');
+    expect(stderr).toContain('serve.js');
   });
 });

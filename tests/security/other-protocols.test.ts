@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { expectProblem, parseAnswer } from '../support/call.ts';
+import { call, expectProblem, parseAnswer } from '../support/call.ts';
 import { type Pair, startPair } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
@@ -73,6 +73,42 @@ test('RTSP behind a long body is 400, wherever in what comes its line begins', a
     await client.closed;
     expect(client.text()).not.toContain('"ok"');
   }
+});
+
+test('RTSP right behind a body of capital letters is 400, wherever its line is split', async () => {
+  const first = 'GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nABC';
+  const line = 'GET /healthz RTSP/1.0';
+  for (let at = 0; at < line.indexOf('/1.0'); at += 1) {
+    const client = rawClient(pair.relay.port, first + line.slice(0, at));
+    await client.waitFor('"}');
+    client.socket.write(`${line.slice(at)}\r\nHost: a\r\n\r\n`);
+    await client.closed;
+    expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400']);
+  }
+});
+
+test('RTSP behind more spaces than a line may have is 400', async () => {
+  const spaces = ' '.repeat(50_000);
+  expectProblem(await answerTo(probe('RTSP/1.0').replace(' ', spaces)), 400, 'bad_request');
+  expectProblem(await answerTo(probe('RTSP/1.0').replace(' RTSP', `${spaces}RTSP`)), 400, 'bad_request');
+});
+
+test.each([
+  ['short lines', `${'A'.repeat(13)}${' '.repeat(1000)}\r\n`],
+  ['long lines', `${'A'.repeat(13)}${' '.repeat(16_000)}\r\n`],
+  ['half lines', `${'A'.repeat(13)} ${'A'.repeat(1000)} ${' '.repeat(16)}A\r\n`],
+  ['lines of RTSP', 'GET a RTSP/'],
+])('a body of %s that resemble a request line is read as fast as any other', async (_what, part) => {
+  const LENGTH = 200_000;
+  const readIn = async (text: string) => {
+    const body = text.repeat(Math.ceil(LENGTH / text.length));
+    const startedAt = performance.now();
+    expectProblem(await answerTo(rawMessage({ body })), 401, 'unauthenticated');
+    await call(pair.relay.port, '/healthz');
+    return performance.now() - startedAt;
+  };
+  await readIn('x');
+  expect(await readIn(part)).toBeLessThan(2000);
 });
 
 test('a message that speaks of RTSP is carried', async () => {

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import { call } from '../support/call.ts';
 import { type Pair, startPair, until } from '../support/pair.ts';
 import { rawMessage } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 
 let pair: Pair;
 afterEach(() => pair.close());
@@ -40,5 +40,41 @@ describe('a message behind another on one connection', () => {
     await call(pair.relay.port, '/healthz');
     expect(pair.upstream.requests).toHaveLength(1);
     expect(pair.relay.open.count()).toBe(0);
+  });
+
+  test('is not sent if the end of the first answer is the end of the connection', async () => {
+    pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')));
+    const headers = ['Connection: keep-alive'];
+    const client = pair.ask({ version: '1.0', headers });
+    client.socket.write(rawMessage({ cookie: pair.cookie, version: '1.0', headers }));
+    await client.closed;
+    await call(pair.relay.port, '/healthz');
+    expect(client.text()).toContain('data: 1');
+    expect(pair.upstream.requests).toHaveLength(1);
+    expect(pair.relay.open.count()).toBe(0);
+  });
+
+  test('is cut if its body is more than is kept, so that a client that leaves is seen', async () => {
+    pair = await startPair((socket) => socket.write(STREAM_HEAD));
+    const client = pair.ask();
+    await client.waitFor('\r\n\r\n');
+    const body = JSON.stringify('x'.repeat(100_000));
+    client.socket.write(rawMessage({ cookie: pair.cookie, body }));
+    await client.closed;
+    await until(() => pair.upstream.sockets[0]?.destroyed === true);
+    expect(pair.upstream.requests).toHaveLength(1);
+    expect(pair.relay.logs.map(({ msg }) => msg)).toContain('too many requests at once on a connection');
+  });
+
+  test('may have a large body if nobody has to wait', async () => {
+    pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')));
+    const body = JSON.stringify('x'.repeat(500_000));
+    const client = pair.ask({ body });
+    for (let count = 2; count <= 5; count += 1) {
+      await until(() => client.text().split(LAST_CHUNK).length === count);
+      client.socket.write(rawMessage({ cookie: pair.cookie, body }));
+    }
+    await until(() => client.text().split(LAST_CHUNK).length === 6);
+    expect(pair.upstream.requests.map((request) => request.body.length)).toEqual(Array(5).fill(body.length));
   });
 });

@@ -1,25 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createApp } from '../../src/app.ts';
-import { providerOf } from '../../src/authenticate/oidc/identity-provider.ts';
 import { usersOf } from '../../src/authenticate/password/users.ts';
 import type { SessionLimits } from '../../src/authenticate/sessions/session-data.ts';
-import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
-import { fingerprints } from '../../src/bots/bot-settings.ts';
-import { type Config, loadConfig } from '../../src/config/config.ts';
-import { createLogger, type Logger } from '../../src/logger.ts';
-import type { EndpointBudgets } from '../../src/pace/budgets.ts';
-import type { StreamLeases } from '../../src/pace/stream-leases.ts';
-import { liveBots } from '../../src/process/live-bots.ts';
-import { createLifecycle, startServer } from '../../src/process/server.ts';
-import { openStores } from '../../src/process/stores.ts';
-import { openMessages } from '../../src/relay/message/open-messages.ts';
-import type { SignIn } from '../../src/routes/parts.ts';
-import { openRedis, type Redis } from '../../src/storage/redis.ts';
-import { keyReporter } from '../../src/watch/key-reports.ts';
-import { createMetrics } from '../../src/watch/metrics.ts';
-import { redisMetrics } from '../../src/watch/redis-metrics.ts';
-import { reloadMetrics } from '../../src/watch/reload-metrics.ts';
-import { countSessionOperations } from '../../src/watch/session-operations.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import { createLogger } from '../../src/logger.ts';
+import { type Instance, startInstance } from '../../src/process/instance.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { scanAnswers } from './scan-answers.ts';
 import { CANARY, expectNoCanary, SECRETS } from './secrets.ts';
@@ -33,26 +17,16 @@ export const MESSAGE = JSON.stringify({ customChannelId: 'c1', text: CANARY.text
 
 const passwordHash = cheapHash(CANARY.password);
 
-function signInOf(config: Config, logger: Logger): SignIn {
-  const { authMode: mode } = config;
-  if (mode === 'oidc') return { mode, provider: providerOf(config, logger) };
-  if (mode === 'guest') return { mode };
-  const users = new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash]));
-  return { mode, users: usersOf(() => users, passwordHash) };
-}
+const HASHES = new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash]));
 
-export interface TestRelay {
+/** The parts that tests look into. */
+type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'bots' | 'lifecycle';
+
+export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
   readonly port: number;
   readonly url: string;
   /** Every log line so far, parsed. */
   readonly logs: Record<string, unknown>[];
-  readonly sessions: SessionStore;
-  readonly redis: Redis | undefined;
-  readonly budgets: EndpointBudgets;
-  readonly streams: StreamLeases;
-  readonly open: ReturnType<typeof openMessages>;
-  readonly bots: ReturnType<typeof liveBots>;
-  readonly lifecycle: ReturnType<typeof createLifecycle>;
   /** What a scrape says; METRICS_PORT turns the metrics on, and nothing listens there. */
   metricsText(): Promise<string>;
   /** Signs a user in; returns the `Cookie` header to send. */
@@ -92,47 +66,28 @@ export async function startRelay(
   const config = { ...loaded, session: { ...loaded.session, ...sessionLimits } };
   const printed: string[] = [];
   const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
-  const metrics = config.metricsPort === undefined ? undefined : createMetrics(fingerprints(config.upstream));
-  const observe = metrics && { observe: redisMetrics(metrics) };
-  const redis = config.redisUrl && openRedis({ url: config.redisUrl, logger, ...observe });
-  for (let tries = 0; redis && tries < 50 && !(await redis.answers()); tries += 1) await sleep(10);
-  const bots = liveBots({
-    config,
-    logger,
-    lookEveryMs: 50,
-    ...(redis && { observeKey: keyReporter(redis) }),
-    ...(metrics && { observeReload: reloadMetrics(metrics) }),
-  });
-  const rate = { ...config.rate, limitOf: bots.limitOf };
-  const stores = openStores({ ...config, redis, logger, rate });
-  const parts = {
-    config,
-    logger,
-    metrics,
-    upstreamUrl: config.upstream.baseUrl as URL,
-    signIn: signInOf(config, logger),
-    redis,
-    ...stores,
-    sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
-    bots,
-    open: openMessages(),
-    lifecycle: createLifecycle(),
-    onConnectionCut: metrics && (() => metrics.connectionsCut.inc()),
-  };
   let port = -1;
   const scan = scanAnswers(() => port, SECRETS);
-  const server = await startServer(createApp(parts), { ...config, ...parts });
-  port = server.port;
-  const url = `http://127.0.0.1:${server.port}`;
+  const instance = await startInstance({
+    config,
+    logger,
+    users: usersOf(() => HASHES, passwordHash),
+    servesMetrics: false,
+    lookEveryMs: 50,
+  });
+  port = instance.port;
+  const { redis } = instance.parts;
+  for (let tries = 0; redis && tries < 50 && !(await redis.answers()); tries += 1) await sleep(10);
+  const url = `http://127.0.0.1:${port}`;
   const base = url + config.basePath;
   const relay: TestRelay = {
-    ...parts,
-    port: server.port,
+    ...instance.parts,
+    port,
     url,
     get logs() {
       return printed.map((line) => JSON.parse(line) as Record<string, unknown>);
     },
-    metricsText: async () => (await metrics?.registry.metrics()) ?? '',
+    metricsText: instance.metricsText,
     async signIn({ name, password } = USER) {
       const response = await fetch(`${base}/auth/login`, {
         method: 'POST',
@@ -165,11 +120,7 @@ export async function startRelay(
       }
     },
     async close() {
-      await server.close();
-      bots.close();
-      parts.sessions.close();
-      await parts.streams.close();
-      redis?.close();
+      await instance.close();
       expectNoCanary(printed.join('') + (await relay.metricsText()));
       scan.end();
     },

@@ -10,12 +10,15 @@ const MAX_RETRY_AFTER_S = 86_400;
 
 /**
  * What a response of the bot service is: a stream that can be carried to the client, or the refusal of a message that
- * has not begun to run, because of its key or because it has to wait.
+ * has not begun to run, because of its key or because it has to wait. `refusal` is what the client is told if the
+ * message is not sent again.
  */
-export type Verdict =
-  | { readonly kind: 'stream' }
-  | { readonly kind: 'key_refused' }
-  | { readonly kind: 'asked_to_wait'; readonly refusal: Problem };
+export type Verdict = { readonly kind: 'stream' } | Refusal;
+
+export interface Refusal {
+  readonly kind: 'key_refused' | 'asked_to_wait';
+  readonly refusal: Problem;
+}
 
 /**
  * Says what a response of the bot service is. The response is used up unless it is a stream.
@@ -36,7 +39,8 @@ export async function judgeResponse(
     });
   }
   response.close();
-  if (status === 401 || status === 403) return { kind: 'key_refused' };
+  if (status === 401 || status === 403)
+    return { kind: 'key_refused', refusal: new Problem('upstream_key_rejected', NO_KEY) };
   if (status === 429) {
     const retryAfter = retryAfterSeconds(response.headers['retry-after'], Date.now());
     const detail = 'The bot service takes no more messages right now; try again.';
@@ -46,6 +50,8 @@ export async function judgeResponse(
     cause: mask(describe(response)),
   });
 }
+
+const NO_KEY = 'The bot service did not accept the relay; tell its operator.';
 
 /** A 2xx answer whose body is plain `text/event-stream`, with whatever parameters (RFC 9110 §8.3.1), in no coding. */
 function isEventStream({ status, headers }: UpstreamAnswer): boolean {

@@ -1,11 +1,10 @@
-import { Problem } from '../../errors.ts';
 import type { Logger } from '../../logger.ts';
 import type { Secret } from '../../secret.ts';
 import type { KeyRing } from './key-ring.ts';
 
 /** The keys with which one message is sent. One that this message has seen refused is not tried again. */
 export interface MessageKeys {
-  /** The key for the next attempt. @throws Problem `upstream_key_rejected` if the service has refused all of them */
+  /** The key for the next attempt; to be asked while there is one to try. */
   next(): Secret;
   /** The service has taken this key. */
   accepted(key: Secret): void;
@@ -21,10 +20,7 @@ export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): M
     next() {
       const [key] = untried;
       if (key) return key;
-      throw new Problem(
-        'upstream_key_rejected',
-        'The bot service did not accept the relay; tell its operator.',
-      );
+      throw new Error(`no key of ${ring.name} is left to try`);
     },
     accepted(key) {
       if (ring.worked(key)) logger.info(about(key), 'upstream key accepted');

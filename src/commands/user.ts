@@ -1,16 +1,25 @@
-import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
+import { checkNames } from '../config/config.ts';
+import { readEnvironment } from '../config/environment.ts';
+import { orSayWhy } from '../config/or-say-why.ts';
+import { VARIABLES } from '../config/variables.ts';
 
-export const USER_USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
+export const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
        npm run user -- remove NAME   remove a user
        npm run user -- list          print the names
 `;
 const MIN_PASSWORD_LENGTH = 8;
 
-export interface Terminal {
-  readonly input: Readable & { isTTY?: boolean; setRawMode?(raw: boolean): void };
-  readonly output: Writable;
+/** Maintains the users file that the environment names, at this terminal. Returns the exit code. */
+export function run(args: readonly string[]): Promise<number> {
+  return orSayWhy(async () => {
+    const sources = readEnvironment();
+    checkNames(sources);
+    const file = sources.environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
+    return await userCommand(args, file, { input: process.stdin, output: process.stdout });
+  });
 }
 
 /**
@@ -47,7 +56,7 @@ export async function userCommand(
     say((error as Error).message);
     return 1;
   }
-  terminal.output.write(USER_USAGE);
+  terminal.output.write(USAGE);
   return 64;
 }
 
@@ -62,32 +71,7 @@ async function newPassword(terminal: Terminal): Promise<string> {
 }
 
 async function askTwice(terminal: Terminal): Promise<string> {
-  const first = await askHidden('Password: ', terminal);
-  if (first !== (await askHidden('Once more: ', terminal))) throw new Error('The two passwords differ.');
+  const first = await askPassword('Password: ', terminal);
+  if (first !== (await askPassword('Once more: ', terminal))) throw new Error('The two passwords differ.');
   return first;
-}
-
-/** Reads one line key by key, showing nothing of it. Rejects when it is given up with Ctrl-C or Ctrl-D. */
-export function askHidden(prompt: string, { input, output }: Terminal): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let typed = '';
-    const finish = (settle: () => void) => {
-      input.off('data', onData);
-      input.setRawMode?.(false);
-      input.pause();
-      output.write('\n');
-      settle();
-    };
-    const onData = (data: Buffer | string) => {
-      for (const key of data.toString('utf8')) {
-        if (key === '\r' || key === '\n') return finish(() => resolve(typed));
-        if (key === '\u0003' || key === '\u0004') return finish(() => reject(new Error('Given up.')));
-        typed = key === '\u007f' || key === '\b' ? [...typed].slice(0, -1).join('') : typed + key;
-      }
-    };
-    output.write(prompt);
-    input.setRawMode?.(true);
-    input.on('data', onData);
-    input.resume();
-  });
 }

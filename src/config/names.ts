@@ -1,6 +1,5 @@
-import { isVariable, VARIABLES } from './config-variables.ts';
-
-type Environment = NodeJS.ReadOnlyDict<string>;
+import type { Environment } from './environment.ts';
+import { isVariable, VARIABLES } from './variables.ts';
 
 /** Shorter names have neighbours that mean something else: PATH, HOME, POST. */
 const MIN_LENGTH = 6;

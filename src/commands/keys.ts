@@ -1,5 +1,7 @@
 import type { Writable } from 'node:stream';
-import type { Config } from '../config/config.ts';
+import { type Config, loadConfig } from '../config/config.ts';
+import { readEnvironment } from '../config/environment.ts';
+import { orSayWhy } from '../config/or-say-why.ts';
 import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';
 import { type KeyRings, keyRings } from '../relay/upstream/key-rings.ts';
@@ -7,7 +9,7 @@ import { whenConnected } from '../storage/connected-redis.ts';
 import { openRedis } from '../storage/redis.ts';
 import { type KeyReport, readKeyReports } from '../watch/key-reports.ts';
 
-export const KEYS_USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint
+export const USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint
        npm run keys -- --json      the same as JSON
 `;
 
@@ -24,6 +26,14 @@ interface BotLines {
   readonly keys: readonly KeyLine[];
 }
 
+/** Prints the keys of this environment's configuration. Returns the exit code. */
+export function run(args: readonly string[]): Promise<number> {
+  return orSayWhy(async () => {
+    const { environment, inFile } = readEnvironment();
+    return await keysCommand(args, loadConfig(environment, inFile), process.stdout);
+  });
+}
+
 /**
  * The command that prints the keys of each bot, by fingerprint and never by value, with when each last worked and
  * was last refused over all instances, as they tell Redis. Returns the exit code: 0 done, 1 Redis is out of reach,
@@ -36,7 +46,7 @@ export async function keysCommand(
 ): Promise<number> {
   const json = args[0] === '--json';
   if (args.length > (json ? 1 : 0)) {
-    output.write(KEYS_USAGE);
+    output.write(USAGE);
     return 64;
   }
   let reports: readonly KeyReport[] = [];

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
 import { hostNamed, isAddress, isHost } from '../http/hosts.ts';
 import { isLoopback } from '../http/loopback.ts';
 import { type Secret, secret } from '../secret.ts';
@@ -39,22 +40,10 @@ function whole(min: number, max: number, unit = '') {
     .refine((n) => n >= min && n <= max, { message });
 }
 
-/** The most messages that a bot can be allowed in one window. */
-export const MAX_RATE_LIMIT = 1_000_000;
-
 const milliseconds = (min: number, max = MAX_TIMER_MS) => whole(min, max, ' of milliseconds');
 
 const oneOf = <T extends string>(...values: [T, ...T[]]) =>
   z.enum(values, { message: `must be ${values.join(' or ')}` });
-
-function listOf<T>(item: z.ZodType<T, string>, separator: RegExp = /,/) {
-  return z
-    .string()
-    .transform((text) =>
-      [...new Set(text.split(separator).map((part) => part.trim()))].filter((part) => part !== ''),
-    )
-    .pipe(z.array(item).min(1, { message: 'must not be an empty list' }));
-}
 
 function url(message: string, accept: (url: URL) => boolean) {
   return z
@@ -87,16 +76,6 @@ const requiredClaim = z
 
 const origin = (message: string) => url(message, ({ pathname }) => pathname === '/');
 
-/** A key as its text. */
-export const apiKeyText = z
-  .string()
-  .regex(/^[\x21-\x7e]+$/, 'holds a value with white space or characters that no header can carry');
-
-const secretValue = apiKeyText.transform(secret);
-
-/** Keys separated by commas or line ends. */
-export const apiKeyList = listOf(secretValue, /[,\n]/);
-
 /** May hold a password, so that it counts as a secret. */
 const redisUrl = z
   .string()
@@ -113,15 +92,6 @@ const sessionSecret = z
     message: 'holds a sample or easily guessed secret; make one with: openssl rand -base64 48',
   })
   .transform(secret);
-
-const BOT_SEGMENT = /^(\*|(?!\.{1,2}$)[^/\s%\\*]+)$/;
-
-/** `namespace/bot`; `*` may stand for one whole segment. */
-export const botPattern = z
-  .string()
-  .refine((text) => /^[^/]*\/[^/]*$/.test(text) && text.split('/').every((part) => BOT_SEGMENT.test(part)), {
-    message: 'must be namespace/bot pairs separated by commas; * may stand for one whole segment',
-  });
 
 const hostName = z
   .string()
@@ -209,7 +179,7 @@ export const VARIABLES = {
     ),
   ),
   OIDC_CLIENT_ID: optional(z.string().regex(/^[\x21-\x7e]{1,256}$/, 'must be the id of a client')),
-  OIDC_CLIENT_SECRET: secretVariable(secretValue),
+  OIDC_CLIENT_SECRET: secretVariable(headerSecret),
   OIDC_SCOPES: variable(
     z
       .string()

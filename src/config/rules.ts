@@ -1,4 +1,4 @@
-import type { Values, VariableName } from './config-variables.ts';
+import type { Values, VariableName } from './variables.ts';
 
 const REQUIRED_IN_PRODUCTION = [
   'PUBLIC_URL',

@@ -1,0 +1,32 @@
+import type { Readable, Writable } from 'node:stream';
+
+/** Where a person may type. */
+export interface Terminal {
+  readonly input: Readable & { isTTY?: boolean; setRawMode?(raw: boolean): void };
+  readonly output: Writable;
+}
+
+/** Reads one line key by key, showing nothing of it. Rejects when it is given up with Ctrl-C or Ctrl-D. */
+export function askPassword(prompt: string, { input, output }: Terminal): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let typed = '';
+    const finish = (settle: () => void) => {
+      input.off('data', onData);
+      input.setRawMode?.(false);
+      input.pause();
+      output.write('\n');
+      settle();
+    };
+    const onData = (data: Buffer | string) => {
+      for (const key of data.toString('utf8')) {
+        if (key === '\r' || key === '\n') return finish(() => resolve(typed));
+        if (key === '\u0003' || key === '\u0004') return finish(() => reject(new Error('Given up.')));
+        typed = key === '\u007f' || key === '\b' ? [...typed].slice(0, -1).join('') : typed + key;
+      }
+    };
+    output.write(prompt);
+    input.setRawMode?.(true);
+    input.on('data', onData);
+    input.resume();
+  });
+}

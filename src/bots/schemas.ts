@@ -1,0 +1,39 @@
+import { z } from 'zod';
+import { secret } from '../secret.ts';
+
+/**
+ * What the texts of bots and keys look like, in variables and in files alike. No message holds a value that was set.
+ */
+
+/** The most messages that a bot can be allowed in one window. */
+export const MAX_RATE_LIMIT = 1_000_000;
+
+/** A list without empty items and without an item twice; at least one must be left. */
+export function listOf<T>(item: z.ZodType<T, string>, separator: RegExp = /,/) {
+  return z
+    .string()
+    .transform((text) =>
+      [...new Set(text.split(separator).map((part) => part.trim()))].filter((part) => part !== ''),
+    )
+    .pipe(z.array(item).min(1, { message: 'must not be an empty list' }));
+}
+
+/** A secret that can stand in a header, as its text. */
+export const headerText = z
+  .string()
+  .regex(/^[\x21-\x7e]+$/, 'holds a value with white space or characters that no header can carry');
+
+/** The same, masked. */
+export const headerSecret = headerText.transform(secret);
+
+/** Keys separated by commas or line ends. */
+export const apiKeyList = listOf(headerSecret, /[,\n]/);
+
+const BOT_SEGMENT = /^(\*|(?!\.{1,2}$)[^/\s%\\*]+)$/;
+
+/** `namespace/bot`; `*` may stand for one whole segment. */
+export const botPattern = z
+  .string()
+  .refine((text) => /^[^/]*\/[^/]*$/.test(text) && text.split('/').every((part) => BOT_SEGMENT.test(part)), {
+    message: 'must be namespace/bot pairs separated by commas; * may stand for one whole segment',
+  });

@@ -1,0 +1,17 @@
+import { createLogger, type Logger } from '../logger.ts';
+import { type LogOutput, logOutput } from './log-output.ts';
+
+/** A log, and where it leaves the process. */
+export interface Log {
+  readonly logger: Logger;
+  readonly output: LogOutput;
+}
+
+/** A log on standard output that loses no line when the process exits. `worker` is the number of one of several. */
+export function openLog(level: string, worker?: number): Log {
+  const output = logOutput({ onDropped: (lines) => logger.error({ lines }, 'log lines dropped') });
+  process.on('exit', output.end);
+  const root = createLogger(level, output);
+  const logger = worker === undefined ? root : root.child({ worker });
+  return { logger, output };
+}

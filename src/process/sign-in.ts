@@ -1,0 +1,33 @@
+import { providerOf } from '../authenticate/oidc/identity-provider.ts';
+import { hashPassword } from '../authenticate/password/password-hash.ts';
+import { type Users, usersFromFile, usersOf } from '../authenticate/password/users.ts';
+import { type Config, ConfigError } from '../config/config.ts';
+import type { Logger } from '../logger.ts';
+import type { SignIn } from '../routes/parts.ts';
+
+/**
+ * What the way by which users sign in needs. `users` stand in for those of the users file.
+ * @throws ConfigError if the users file cannot be used
+ */
+export async function signInOf(config: Config, logger: Logger, users?: Users): Promise<SignIn> {
+  const { authMode: mode } = config;
+  if (mode === 'oidc') return { mode, provider: providerOf(config, logger) };
+  if (mode === 'guest') return { mode };
+  if (users) return { mode, users };
+  return { mode, users: config.demo ? await demoUsers() : await usersOfFile(config, logger) };
+}
+
+async function usersOfFile({ usersFile }: Config, logger: Logger): Promise<Users> {
+  try {
+    return await usersFromFile(usersFile, (err) => logger.error({ err }, 'users file not used'));
+  } catch (error) {
+    const problem = `USERS_FILE: ${(error as Error).message}. Make it with: npm run user -- add NAME`;
+    throw new ConfigError([problem], problem);
+  }
+}
+
+async function demoUsers(): Promise<Users> {
+  const { DEMO_USER } = await import('../demo/start-demo.ts');
+  const hash = await hashPassword(DEMO_USER.password);
+  return usersOf(() => new Map([[DEMO_USER.name, hash]]), hash);
+}
