@@ -9,7 +9,7 @@ import { securityHeaders } from './arrive/security-headers.ts';
 import { cors } from './guard/cors.ts';
 import { knownHost } from './guard/known-host.ts';
 import { checkProbeRoute } from './routes/check-probe.ts';
-import { messageRoutes, pageRoutes, sessionRoutes } from './routes/mount.ts';
+import { botRoutes, pageRoutes, sessionRoutes } from './routes/mount.ts';
 import type { Parts } from './routes/parts.ts';
 import { probePaths, probeRoutes } from './routes/probes.ts';
 import { isHttps, sharedSteps } from './routes/shared-steps.ts';
@@ -38,7 +38,7 @@ export function createApp(parts: Parts): Express {
   app.use(refuseWhileDraining(lifecycle.isDraining));
   const steps = sharedSteps(parts);
   // First, so that no message has to pass the others.
-  messageRoutes(app, parts, steps);
+  botRoutes(app, parts, steps);
   signInRoutes(app, parts, steps);
   sessionRoutes(app, parts, steps);
   pageRoutes(app, parts, steps);

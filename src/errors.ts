@@ -5,6 +5,7 @@
 export const PROBLEMS = {
   bad_request: { status: 400, title: 'The request is not valid HTTP' },
   invalid_json: { status: 400, title: 'The body is not JSON' },
+  invalid_query: { status: 400, title: 'The query is not what this path takes' },
   sign_in_failed: { status: 400, title: 'The sign-in did not come to its end' },
   invalid_logout_token: { status: 400, title: 'The logout token is not valid' },
   upstream_refused: { status: 400, title: 'The bot service refused the message' },
@@ -27,7 +28,10 @@ export const PROBLEMS = {
   internal_error: { status: 500, title: 'Something went wrong in the relay' },
   upstream_unreachable: { status: 502, title: 'The bot service could not be reached' },
   upstream_key_rejected: { status: 502, title: 'The bot service rejected the relay' },
-  upstream_bad_response: { status: 502, title: 'The bot service answered with something else than a stream' },
+  upstream_bad_response: {
+    status: 502,
+    title: 'The bot service answered with something that cannot be passed on',
+  },
   answer_lost: { status: 502, title: 'The bot may have run, but its answer is lost' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
   identity_provider_unavailable: { status: 503, title: 'Nobody can sign in right now' },

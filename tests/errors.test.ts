@@ -7,6 +7,7 @@ const CAUSE = new Error('canary-cause at https://canary.internal');
 const CONTRACT: Record<ProblemCode, number> = {
   bad_request: 400,
   invalid_json: 400,
+  invalid_query: 400,
   sign_in_failed: 400,
   invalid_logout_token: 400,
   upstream_refused: 400,

@@ -43,8 +43,12 @@ export function keysOf({ apiKeys, own }: BotSettings, bot: string): readonly Sec
   return firstOf(bot, (pattern) => own[pattern]?.keys) ?? apiKeys;
 }
 
-/** The bot's own rate limit, by the most specific pattern that has one; `undefined` if there is none. */
-export function rateLimitOf({ own }: BotSettings, bot: string): number | undefined {
+/**
+ * The rate limit of an endpoint of a bot, named `namespace/bot` for its messages and `namespace/bot/operation` for
+ * another: the bot's own, by the most specific pattern that has one; `undefined` if there is none.
+ */
+export function rateLimitOf({ own }: BotSettings, endpoint: string): number | undefined {
+  const bot = endpoint.split('/', 2).join('/');
   return firstOf(bot, (pattern) => own[pattern]?.rateLimit);
 }
 

@@ -4,10 +4,12 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { ANSWERS, type Message, type Pace, RESUMABLE, type Step } from './bot-answers.ts';
+import { endpointLimit } from './endpoint-limit.ts';
+import { type OpenRuns, openRuns, SUSPENDED } from './open-runs.ts';
 
 const PATH = /^\/generic\/ns\/([^/?]+)\/bot-provider\/([^/?]+)\/message\/sse(?:\?.*)?$/;
+const SUSPEND = /^(?:\/generic)?\/ns\/([^/?]+)\/bot-provider\/([^/?]+)\/message\/suspend(?:\?(.*))?$/;
 const LIMIT = 5;
-const WINDOW_MS = 1000;
 const MAX_EXECUTION_MS = 180_000;
 
 export interface BotServiceOptions {
@@ -33,7 +35,7 @@ export interface BotService {
 }
 
 /**
- * A double of the hosted bot service: the documented path only, `X-API-KEY` with several valid keys, 5 requests
+ * A double of the hosted bot service: the documented path and `message/suspend`, `X-API-KEY` with several valid keys, 5 requests
  * per second for each endpoint, 3 minutes and 30 steps per request, and an event stream in the shape that is
  * seen in the field, in which words arrive over time.
  * @throws the system's error if the address cannot be had
@@ -49,8 +51,9 @@ export async function startBotService({
   const valid = new Set(keys);
   const admit = endpointLimit(limit);
   const speed: Pace = { wordMs: 60, silenceMs: 40_000, ...pace };
+  const runs = openRuns();
   const server = createServer((req, res) => {
-    answer(req, res, { valid, admit, speed, maxExecutionMs }).catch(() => res.destroy());
+    answer(req, res, { valid, admit, speed, maxExecutionMs, runs }).catch(() => res.destroy());
   });
   server.listen(port, host);
   await once(server, 'listening');
@@ -71,22 +74,41 @@ interface Service {
   readonly admit: (endpoint: string) => boolean;
   readonly speed: Pace;
   readonly maxExecutionMs: number;
+  readonly runs: OpenRuns;
 }
 
 async function answer(req: IncomingMessage, res: ServerResponse, service: Service) {
-  const { valid, admit } = service;
-  const path = PATH.exec(req.url ?? '');
+  const { valid, admit, runs } = service;
+  const suspend = SUSPEND.exec(req.url ?? '');
+  const path = suspend ?? PATH.exec(req.url ?? '');
   if (!path || req.method !== 'POST') return refuse(res, 404, 'NOT_FOUND');
   const key = req.headers['x-api-key'];
   if (typeof key !== 'string' || !valid.has(key)) return refuse(res, 401, 'INVALID_API_KEY');
-  const [namespace = '', botProviderName = ''] = path.slice(1).map(decoded);
+  const [namespace = '', botProviderName = ''] = path.slice(1, 3).map(decoded);
   const endpoint = `${namespace}/${botProviderName}`;
   if (!Object.hasOwn(ANSWERS, endpoint)) return refuse(res, 404, 'BOT_NOT_FOUND');
-  if (!admit(endpoint)) return refuse(res, 429, 'RATE_LIMITED', { 'Retry-After': '1' });
+  const budget = suspend ? `${endpoint}/message/suspend` : endpoint;
+  if (!admit(budget)) return refuse(res, 429, 'RATE_LIMITED', { 'Retry-After': '1' });
+  if (suspend) return suspendRun(res, { runs, endpoint, query: new URLSearchParams(suspend[3]) });
   const message = await readMessage(req);
   if (!message) return refuse(res, 400, 'INVALID_MESSAGE');
   const lastEventId = RESUMABLE.has(endpoint) ? req.headers['last-event-id'] : undefined;
   await run(res, { namespace, botProviderName, message, seen: parseEventId(lastEventId), ...service });
+}
+
+/** Stops what runs in a channel; the end of each run arrives on its own stream. */
+function suspendRun(
+  res: ServerResponse,
+  { runs, endpoint, query }: { runs: OpenRuns; endpoint: string; query: URLSearchParams },
+): void {
+  const channelId = query.get('custom_channel_id');
+  const runId = query.get('request_id') ?? undefined;
+  if (!channelId) refuse(res, 400, 'INVALID_CHANNEL');
+  else if (!runs.suspend({ endpoint, channelId, runId })) refuse(res, 404, 'NO_RUN');
+  else {
+    res.writeHead(200, { 'Content-Type': 'application/json' });
+    res.end('{"suspended":true}');
+  }
 }
 
 /** A path segment decoded; empty, which names no bot, if its percent-encoding is broken. */
@@ -108,7 +130,7 @@ async function readMessage(req: IncomingMessage): Promise<Message | undefined> {
   }
 }
 
-interface Run extends Pick<Service, 'speed' | 'maxExecutionMs'> {
+interface Run extends Pick<Service, 'speed' | 'maxExecutionMs' | 'runs'> {
   readonly namespace: string;
   readonly botProviderName: string;
   readonly message: Message;
@@ -132,13 +154,20 @@ async function run(res: ServerResponse, run: Run): Promise<void> {
   const deadline = setTimeout(() => stop.abort(), run.maxExecutionMs);
   res.once('close', () => stop.abort());
   const runId = run.seen?.runId ?? randomUUID();
+  const { customChannelId } = run.message;
+  const endpoint = `${run.namespace}/${run.botProviderName}`;
+  if (typeof customChannelId === 'string')
+    run.runs.add({ endpoint, channelId: customChannelId, runId }, stop);
   res.writeHead(200, { 'Content-Type': 'text/event-stream', 'X-Trace-Id': runId });
-  const answer = ANSWERS[`${run.namespace}/${run.botProviderName}`] as (typeof ANSWERS)[string];
+  const answer = ANSWERS[endpoint] as (typeof ANSWERS)[string];
   const steps = answer(run.message, run.speed, stop.signal);
   try {
     const breakOff = () => run.seen === undefined && res.destroy();
-    await sendEvents(steps, { send: eventSender(res, run, runId), breakOff, namespace: run.namespace });
+    const isSuspended = () => stop.signal.reason === SUSPENDED;
+    const { namespace } = run;
+    await sendEvents(steps, { send: eventSender(res, run, runId), breakOff, namespace, isSuspended });
   } finally {
+    run.runs.remove(stop);
     clearTimeout(deadline);
   }
   res.end();
@@ -168,9 +197,13 @@ interface Sending {
   readonly send: Send;
   readonly breakOff: () => void;
   readonly namespace: string;
+  readonly isSuspended: () => boolean;
 }
 
-async function sendEvents(steps: AsyncIterable<Step>, { send, breakOff, namespace }: Sending): Promise<void> {
+async function sendEvents(
+  steps: AsyncIterable<Step>,
+  { send, breakOff, namespace, isSuspended }: Sending,
+): Promise<void> {
   const messageId = randomUUID();
   let text = '';
   send('asgard.run.init', { runInit: {} });
@@ -186,7 +219,8 @@ async function sendEvents(steps: AsyncIterable<Step>, { send, breakOff, namespac
     }
   } catch {
     const message = 'The run took longer than it may.';
-    return send('asgard.run.error', runError({ code: 'EXECUTION_TIMEOUT', message }, namespace));
+    if (!isSuspended())
+      return send('asgard.run.error', runError({ code: 'EXECUTION_TIMEOUT', message }, namespace));
   }
   send('asgard.message.complete', { messageComplete: { message: { messageId, text } } });
   send('asgard.run.done', { runDone: {} });
@@ -205,17 +239,4 @@ function refuse(
 ): void {
   res.writeHead(status, { 'Content-Type': 'application/json', ...headers });
   res.end(JSON.stringify({ error: { code, message: `The bot service answered ${code}.` } }));
-}
-
-/** At most `limit` admissions of one endpoint in any stretch of `WINDOW_MS`, as the service counts them. */
-function endpointLimit(limit: number): (endpoint: string) => boolean {
-  const admissions = new Map<string, number[]>();
-  return (endpoint) => {
-    const now = performance.now();
-    const recent = (admissions.get(endpoint) ?? []).filter((at) => at > now - WINDOW_MS);
-    const admitted = recent.length < limit;
-    if (admitted) recent.push(now);
-    admissions.set(endpoint, recent);
-    return admitted;
-  };
 }

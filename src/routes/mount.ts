@@ -8,39 +8,54 @@ import { places } from '../pace/places.ts';
 import { slotWaits } from '../pace/slot-waits.ts';
 import { createHeartbeats } from '../relay/message/heartbeats.ts';
 import { UNOBSERVED } from '../relay/message/relay-observer.ts';
+import { operationRequests, PATH_SHAPES } from '../relay/operations/operation-request.ts';
+import { operationSender } from '../relay/operations/send-operation.ts';
 import { createUpstream } from '../relay/upstream/send.ts';
 import { upstreamRequests } from '../relay/upstream/upstream-request.ts';
 import { relayMetrics } from '../watch/relay-metrics.ts';
 import { MESSAGE_PATH, messageRoute } from './message.ts';
 import { farewell } from './oidc.ts';
+import { suspendPath, suspendRoute } from './operations.ts';
 import type { Parts } from './parts.ts';
 import { route } from './route.ts';
 import { logout, logoutAll, showSession } from './session.ts';
 import { BODY_TIMEOUT_MS, type SharedSteps } from './shared-steps.ts';
 
-/** The route of messages to the bots. */
-export function messageRoutes(app: Express, parts: Parts, steps: SharedSteps): void {
+/** The routes of messages and of other operations of the bot service. */
+export function botRoutes(app: Express, parts: Parts, shared: SharedSteps): void {
   const { config, sessions: store, budgets, bots, streams, upstreamUrl, open, logger, metrics } = parts;
-  const { upstream } = config;
+  const upstream = { ...config.upstream, baseUrl: upstreamUrl };
   const rate = { ...config.rate, limitOf: bots.limitOf };
+  const observer = metrics ? relayMetrics(metrics) : UNOBSERVED;
+  const steps = {
+    ...shared,
+    logger,
+    observer,
+    allowedBot: allowList(config.bots),
+    holdersOf: nameHolders({ realm: realmOf(config), guests: config.authMode === 'guest' }),
+    paceMessage: pacing(slotWaits(budgets, rate), rate),
+    keyRings: bots.keyRings,
+  };
   const message = messageRoute({
     ...steps,
     open,
     watch: watchSessions({ sessions: store, limits: config.session, endMessages: open.endSession }),
-    allowedBot: allowList(config.bots),
-    holdersOf: nameHolders({ realm: realmOf(config), guests: config.authMode === 'guest' }),
     takePlace: places(streams, config.maxStreams),
     body: { maxBytes: config.maxBodyBytes, timeoutMs: BODY_TIMEOUT_MS },
-    paceMessage: pacing(slotWaits(budgets, rate), rate),
-    upstreamRequest: upstreamRequests({ ...upstream, baseUrl: upstreamUrl }),
-    keyRings: bots.keyRings,
+    upstreamRequest: upstreamRequests(upstream),
     send: createUpstream(upstreamUrl).send,
     times: upstream,
     heartbeats: createHeartbeats(upstream.heartbeatMs),
-    observer: metrics ? relayMetrics(metrics) : UNOBSERVED,
-    logger,
   });
   route(app, config.basePath + MESSAGE_PATH, { post: message });
+  const suspend = suspendRoute({
+    ...steps,
+    operationRequest: operationRequests(upstream),
+    send: operationSender({ ...upstream, observer }),
+  });
+  for (const shape of PATH_SHAPES) {
+    route(app, config.basePath + suspendPath(shape), { post: suspend(shape) });
+  }
 }
 
 /** What a browser asks of its session, however its user signed in. */

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { Problem } from '../../src/errors.ts';
 import { call, expectProblem } from '../support/call.ts';
 import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../support/raw-upstream.ts';
@@ -85,9 +86,9 @@ describe('the log line', () => {
 
   test('of a session store that fails is a warning, with the stack in a line of its own', async () => {
     pair = await startPair(() => {});
-    jest.spyOn(pair.relay.sessions, 'get').mockImplementation((_id, callback) => {
-      callback(new Error('the store is away'));
-    });
+    const cause = new Error('the store is away');
+    const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1, cause });
+    jest.spyOn(pair.relay.sessions, 'get').mockRejectedValue(away);
     await call(pair.relay.port, '/auth/session', { headers: { Cookie: pair.cookie } });
     const line = await pair.relay.logLine(({ route }) => route === '/auth/session');
     expect(line).toMatchObject({ level: 'warn', status: 503, outcome: 'session_store_unavailable' });

@@ -1,13 +1,14 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { accountOf, login } from '../../src/authenticate/password/password-login.ts';
-import { attachSession } from '../../src/authenticate/sessions/attach-session.ts';
-import { MemorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
-import { clientAddress } from '../../src/http/client-address.ts';
-import { jsonBody } from '../../src/http/json-body.ts';
+import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
+import { sessionCookie } from '../../src/authenticate/sessions/session-cookie.ts';
+import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
+import { openSessions } from '../../src/authenticate/sessions/sessions.ts';
 import { createLogger } from '../../src/logger.ts';
 import { loginAttempts } from '../../src/pace/login-attempts.ts';
 import { memoryAttempts } from '../../src/pace/memory-attempts.ts';
 import { memoryCounts, requestLimits } from '../../src/pace/request-limits.ts';
+import { passwordLogin } from '../../src/routes/password.ts';
+import { route } from '../../src/routes/route.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
 import { until } from '../support/pair.ts';
@@ -15,14 +16,14 @@ import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { startStage, type TestStage } from '../support/stage.ts';
 
 let stage: TestStage;
-let sessions: MemorySessionStore;
+let store: SessionStore;
 /** The passwords that were verified, or are being. */
 let verified: string[];
 let arrived: number;
 let left: number;
 let finish: () => void;
 beforeEach(async () => {
-  sessions = new MemorySessionStore();
+  store = memorySessionStore();
   verified = [];
   arrived = 0;
   left = 0;
@@ -37,6 +38,18 @@ beforeEach(async () => {
     },
   };
   const secrets = [secret('0123456789abcdef0123456789abcdef')];
+  const cookie = sessionCookie({ secrets, sameSite: 'strict', https: false, realm: 'password' });
+  const limits = { idleMs: 60_000, absoluteMs: 60_000 };
+  const many = { maxFailures: 100, maxFailuresPerAddress: 100, windowMs: 60_000 };
+  const limit = requestLimits(memoryCounts, createLogger('silent'));
+  const login = passwordLogin({
+    limitByAddress: async () => {},
+    checkOrigin: () => {},
+    body: { maxBytes: 4096, timeoutMs: 1000 },
+    attempts: loginAttempts(limit, memoryAttempts, { ...many, checkedAtOnce: 2 }),
+    users,
+    sessions: openSessions({ store, cookie, limits }),
+  });
   stage = await startStage((app) => {
     app.use((_req, res, next) => {
       arrived += 1;
@@ -45,17 +58,11 @@ beforeEach(async () => {
       });
       next();
     });
-    app.use(jsonBody({ maxBytes: 4096, timeoutMs: 1000 }));
-    app.use(attachSession({ store: sessions, secrets, sameSite: 'strict', https: false, realm: 'password' }));
-    const limit = requestLimits(memoryCounts, createLogger('silent'));
-    const many = { maxFailures: 100, maxFailuresPerAddress: 100, windowMs: 60_000 };
-    const keys = { checkedAtOnce: 2, addressOf: clientAddress, accountOf };
-    const { attempt } = loginAttempts(limit, memoryAttempts, { ...many, ...keys });
-    app.post('/login', login(users, { idleMs: 60_000, absoluteMs: 60_000 }, attempt));
+    route(app, '/login', { post: login });
   });
 });
 afterEach(async () => {
-  sessions.close();
+  store.close();
   await stage.close();
 });
 

@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { Problem } from '../../src/errors.ts';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
@@ -81,7 +83,7 @@ describe('a session cookie', () => {
       status: 200,
     });
     expect(reads).toHaveBeenCalledTimes(1);
-    expect(reads.mock.calls[0]?.[0]).toBe(id);
+    expect(reads.mock.calls[0]?.[0]).toBe(sessionKey(id));
   });
 
   test('that is as long as can be is read (G9)', async () => {
@@ -120,7 +122,8 @@ describe('a session cookie', () => {
   });
 
   test('whose session cannot be read is 503, never anonymous', async () => {
-    reads.mockImplementation((_id, callback) => callback(new Error('the store is away')));
+    const cause = new Error('the store is away');
+    reads.mockRejectedValue(new Problem('session_store_unavailable', 'Try again.', { retryAfter: 1, cause }));
     const answer = await call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(answer.headers['retry-after']).toBe('1');

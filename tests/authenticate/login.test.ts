@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { Problem } from '../../src/errors.ts';
 import { call, expectProblem } from '../support/call.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
 import { idOf, stored } from '../support/sessions.ts';
@@ -58,9 +59,9 @@ describe('POST /auth/login', () => {
   });
 
   test('answers that all is well only once the session is saved', async () => {
-    const set = jest.spyOn(relay.sessions, 'set').mockImplementation((_id, _data, callback) => {
-      callback?.(new Error('the store is away'));
-    });
+    const cause = new Error('the store is away');
+    const away = new Problem('session_store_unavailable', 'Sessions are not available.', { cause });
+    const set = jest.spyOn(relay.sessions, 'set').mockRejectedValue(away);
     const { status, body } = await login(JSON.stringify({ username: USER.name, password: CANARY.password }));
     set.mockRestore();
     expect(status).toBe(503);

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, test } from '@jest/globals';
+import type { Session } from '../../src/authenticate/sessions/session.ts';
 import { call, expectProblem } from '../support/call.ts';
 import { CLIENT } from '../support/identity-provider.ts';
 import { NAVIGATION, type Oidc, type OidcOptions, startOidc } from '../support/oidc-relay.ts';
@@ -40,15 +41,15 @@ describe('a sign-in at the identity provider', () => {
     const browser = await start({ limits: { idleMs: 60_000, absoluteMs: 120_000 } });
     const before = Date.now();
     await browser.signIn();
-    const { cookie: _, ...held } = (await sessionHeld(browser.sessionId())) as object & { cookie: unknown };
+    const held = await sessionHeld(browser.sessionId());
     expect(held).toEqual({
       user: { id: 'ada', name: 'Ada' },
       providerSession: expect.stringMatching(/^[\w-]{10,}$/),
       idleExpiresAt: expect.any(Number),
       absoluteExpiresAt: expect.any(Number),
     });
-    const { idleExpiresAt, absoluteExpiresAt } = held as Record<string, number>;
-    expect((absoluteExpiresAt as number) - (idleExpiresAt as number)).toBe(60_000);
+    const { idleExpiresAt, absoluteExpiresAt } = held as Session;
+    expect(absoluteExpiresAt - idleExpiresAt).toBe(60_000);
     expect(idleExpiresAt).toBeGreaterThanOrEqual(before + 60_000);
   });
 

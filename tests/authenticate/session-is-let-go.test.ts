@@ -6,6 +6,7 @@ import { BOT_PATH, startRelay, type TestRelay, USER } from '../support/relay.ts'
 import { change, idOf } from '../support/sessions.ts';
 
 const ANSWER = wholeStream('data: 1\n\n');
+const AWAY = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1 });
 
 let upstream: RawUpstream;
 let relay: TestRelay;
@@ -23,18 +24,17 @@ afterEach(async () => {
 describe('a message', () => {
   test('extends its session once and writes it never, so that its end waits for no store', async () => {
     const extend = jest.spyOn(relay.sessions, 'extend');
-    const others = (['touch', 'set'] as const).map((method) => jest.spyOn(relay.sessions, method));
+    const set = jest.spyOn(relay.sessions, 'set');
     const response = await relay.send(cookie, { headers: { 'X-Request-Id': 'let-go-0001' } });
     expect(await response.text()).toBe('data: 1\n\n');
     await relay.logLine(({ requestId }) => requestId === 'let-go-0001');
     expect(extend).toHaveBeenCalledTimes(1);
-    for (const other of others) expect(other).not.toHaveBeenCalled();
+    expect(set).not.toHaveBeenCalled();
     expect(response.headers.getSetCookie()).toEqual([]);
   });
 
   test('whose session cannot be extended is 503, and goes nowhere', async () => {
-    const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1 });
-    jest.spyOn(relay.sessions, 'extend').mockRejectedValue(away);
+    jest.spyOn(relay.sessions, 'extend').mockRejectedValue(AWAY);
     expect(await relay.send(cookie)).toMatchObject({ status: 503 });
     expect(upstream.sockets).toHaveLength(0);
   });
@@ -62,9 +62,7 @@ describe('a request that is refused', () => {
     ['a message of a session that has run out', BOT_PATH, 401, '{}'],
   ])('writes nothing to the store at its end: %s', async (_what, path, status, body) => {
     if (path === BOT_PATH) await change(relay.sessions, idOf(cookie), { absoluteExpiresAt: 1 });
-    const writes = (['touch', 'set', 'destroy', 'extend'] as const).map((method) =>
-      jest.spyOn(relay.sessions, method),
-    );
+    const writes = (['set', 'extend', 'remove'] as const).map((method) => jest.spyOn(relay.sessions, method));
     expect((await post(path, body)).status).toBe(status);
     for (const write of writes) expect(write).not.toHaveBeenCalled();
   });
@@ -73,7 +71,7 @@ describe('a request that is refused', () => {
     await relay.close();
     relay = await startRelay(upstream.url, { CLIENT_LIMIT_PER_SESSION: '1' });
     cookie = await relay.signIn();
-    const writes = (['touch', 'set', 'destroy'] as const).map((method) => jest.spyOn(relay.sessions, method));
+    const writes = (['set', 'extend', 'remove'] as const).map((method) => jest.spyOn(relay.sessions, method));
     const ask = () => call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
     expect((await ask()).status).toBe(200);
     expectProblem(await ask(), 429, 'too_many_attempts');
@@ -83,9 +81,7 @@ describe('a request that is refused', () => {
 
   test('because the store fails at a sign-in writes nothing more, and sets no cookie', async () => {
     const set = jest.spyOn(relay.sessions, 'set');
-    jest.spyOn(relay.sessions, 'destroy').mockImplementation((_id, callback) => {
-      callback?.(new Error('away'));
-    });
+    jest.spyOn(relay.sessions, 'remove').mockRejectedValue(AWAY);
     const answer = await post(
       '/auth/login',
       JSON.stringify({ username: USER.name, password: USER.password }),
@@ -98,21 +94,17 @@ describe('a request that is refused', () => {
 
 describe('a logout that the store fails', () => {
   test.each([
-    ['/auth/logout', 'destroy'],
+    ['/auth/logout', 'remove'],
     ['/auth/logout-all', 'removeUser'],
   ] as const)('is 503 and asks the store for nothing more: %s', async (path, method) => {
     const { sessions } = relay;
-    const touch = jest.spyOn(sessions, 'touch');
-    const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1 });
-    if (method === 'destroy') {
-      jest.spyOn(sessions, method).mockImplementation((_id, callback) => callback?.(away));
-    } else {
-      jest.spyOn(sessions, method).mockRejectedValue(away);
-    }
+    const extend = jest.spyOn(sessions, 'extend');
+    const set = jest.spyOn(sessions, 'set');
+    jest.spyOn(sessions, method).mockRejectedValue(AWAY);
     const answer = await call(relay.port, path, { method: 'POST', headers: { Cookie: cookie } });
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(answer.headers).not.toHaveProperty('set-cookie');
-    expect(touch).not.toHaveBeenCalled();
+    for (const other of [extend, set]) expect(other).not.toHaveBeenCalled();
     jest.restoreAllMocks();
     expect((await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status).toBe(200);
   });
@@ -121,9 +113,9 @@ describe('a logout that the store fails', () => {
 describe('a sign-in', () => {
   test('writes its session once', async () => {
     const set = jest.spyOn(relay.sessions, 'set');
-    const touch = jest.spyOn(relay.sessions, 'touch');
+    const extend = jest.spyOn(relay.sessions, 'extend');
     await relay.signIn();
     expect(set).toHaveBeenCalledTimes(1);
-    expect(touch).not.toHaveBeenCalled();
+    expect(extend).not.toHaveBeenCalled();
   });
 });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { SessionData } from 'express-session';
+import type { Session } from '../../src/authenticate/sessions/session.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import { call } from '../support/call.ts';
 import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
 import { idOf, signedCookie, stored } from '../support/sessions.ts';
@@ -18,7 +19,8 @@ afterAll(() => before.close());
 /** The status of `/auth/session` on a relay with `secrets` that shares the first one's sessions. */
 async function statusWith(secrets: string): Promise<number> {
   const relay = await startRelay('http://127.0.0.1:9', { SESSION_SECRETS: secrets });
-  relay.sessions.set(idOf(cookie), (await stored(before.sessions, idOf(cookie))) as SessionData);
+  const session = await stored(before.sessions, idOf(cookie));
+  await relay.sessions.set(sessionKey(idOf(cookie)), session as Session);
   const { status } = await call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
   await relay.close();
   return status;

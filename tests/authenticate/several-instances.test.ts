@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { expectProblem } from '../support/call.ts';
+import { call, expectProblem } from '../support/call.ts';
 import { type Instances, startInstances } from '../support/instances.ts';
 import { type RawClient, rawClient } from '../support/raw-client.ts';
 import { LAST_CHUNK } from '../support/raw-upstream.ts';
 import { describeWithRedis, type RedisServer } from '../support/redis.ts';
-import { CANARY, type TestRelay } from '../support/relay.ts';
+import { CANARY, type TestRelay, USER } from '../support/relay.ts';
 import { idOf, signedCookie } from '../support/sessions.ts';
 
 const OLD = CANARY.sessionSecret;
@@ -107,7 +107,15 @@ describeWithRedis('what is asked of Redis for its session', () => {
     expect(await asked(() => get(0, '/auth/session', cookie))).toEqual(['GET']);
   });
 
-  test('is two things at a sign-in: the old one is removed, the new one set', async () => {
-    expect(await asked(() => signIn(0))).toEqual(['EVALSHA', 'EVALSHA']);
+  test('is one thing at a sign-in, and one more for the session that it replaces', async () => {
+    expect(await asked(() => signIn(0))).toEqual(['EVALSHA']);
+    const { port } = (all as Instances).relays[0] as TestRelay;
+    const again = () =>
+      call(port, '/auth/login', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', Cookie: cookie },
+        body: JSON.stringify({ username: USER.name, password: USER.password }),
+      });
+    expect((await asked(again)).slice(1)).toEqual(['EVALSHA', 'EVALSHA']);
   });
 });

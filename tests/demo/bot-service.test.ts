@@ -282,3 +282,30 @@ describe('a run of the demo bot service', () => {
     expect((await ask(ECHO)).status).toBe(200);
   });
 });
+
+describe('a suspend of the demo bot service', () => {
+  const SUSPEND = ECHO.replace('sse', 'suspend').replace('echo', 'slow');
+  const suspend = (query: string, path = SUSPEND) =>
+    call(port(), `${path}?${query}`, { method: 'POST', headers: { 'X-API-KEY': 'key-1' } });
+
+  test.each([SUSPEND, SUSPEND.replace('/generic', '')])('of %s ends the run of the channel', async (path) => {
+    await start();
+    const client = watch(SLOW, JSON.stringify({ customChannelId: 'c 1' }));
+    await client.waitFor('" that."');
+    expect((await suspend('custom_channel_id=another', path)).status).toBe(404);
+    expect((await suspend('custom_channel_id=c+1&request_id=another', path)).status).toBe(404);
+    const answer = await suspend('custom_channel_id=c+1', path);
+    expect([answer.status, answer.body]).toEqual([200, '{"suspended":true}']);
+    await client.closed;
+    expect(client.text()).toContain('run.done');
+    expect(client.text()).not.toMatch(/run\.error|Here is/);
+    const again = await suspend('custom_channel_id=c+1', path);
+    expect([again.status, JSON.parse(again.body)]).toEqual([404, refusal('NO_RUN')]);
+  });
+
+  test('needs a key and a channel', async () => {
+    await start();
+    expect((await suspend('')).status).toBe(400);
+    expect((await call(port(), SUSPEND, { method: 'POST' })).status).toBe(401);
+  });
+});

@@ -15,7 +15,7 @@ afterAll(() => pair.close());
 describe('a probe', () => {
   test('creates no session, reads and extends none, sets no cookie and spends no budget (O8)', async () => {
     const { sessions } = pair.relay;
-    const uses = (['get', 'set', 'touch', 'destroy', 'extend', 'state'] as const).map((method) =>
+    const uses = (['get', 'set', 'extend', 'remove', 'state'] as const).map((method) =>
       jest.spyOn(sessions, method),
     );
     for (const [path, body] of [

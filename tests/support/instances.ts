@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { SessionLimits } from '../../src/authenticate/sessions/session-data.ts';
+import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import { type Answer, call } from './call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from './raw-client.ts';
 import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from './raw-upstream.ts';

@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Configuration } from 'oidc-provider';
-import type { SessionLimits } from '../../src/authenticate/sessions/session-data.ts';
+import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import { type Answer, call } from './call.ts';
 import {
   CLIENT,

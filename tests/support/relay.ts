@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { usersOf } from '../../src/authenticate/password/users.ts';
-import type { SessionLimits } from '../../src/authenticate/sessions/session-data.ts';
+import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/logger.ts';
 import { type Instance, startInstance } from '../../src/process/instance.ts';

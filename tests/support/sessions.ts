@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
-import type { SessionData } from 'express-session';
+import type { Session } from '../../src/authenticate/sessions/session.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { CANARY } from './relay.ts';
 
@@ -10,21 +11,20 @@ export function idOf(cookie: string): string {
   return decodeURIComponent(value).slice('s:'.length, 's:'.length + 32);
 }
 
-/** A session cookie for `id` of a relay with AUTH_MODE `mode`, signed with `secret` as express-session signs it. */
+/** A session cookie for `id` of a relay with AUTH_MODE `mode`, signed with `secret` as version 0.1 signed it, too. */
 export function signedCookie(id: string, secret: string = CANARY.sessionSecret, mode = 'password'): string {
   const signature = createHmac('sha256', `${secret} ${mode}`).update(id).digest('base64').replace(/=+$/, '');
   return `bot_relay_session=${encodeURIComponent(`s:${id}.${signature}`)}`;
 }
 
 /** What `store` holds for `id`; null if nothing. */
-export function stored(store: SessionStore, id: string): Promise<SessionData | null> {
-  return new Promise((resolve, reject) =>
-    store.get(id, (error, data) => (error ? reject(error) : resolve(data ?? null))),
-  );
+export async function stored(store: SessionStore, id: string): Promise<Session | null> {
+  return (await store.get(sessionKey(id))) ?? null;
 }
 
 /** Changes what `store` holds for `id`, as if time had passed. */
-export async function change(store: SessionStore, id: string, changes: Partial<SessionData>) {
-  const changed = { ...(await stored(store, id)), ...changes } as SessionData;
-  await new Promise((resolve) => store.set(id, changed, resolve));
+export async function change(store: SessionStore, id: string, changes: Partial<Session>) {
+  const before = await stored(store, id);
+  if (!before) throw new Error('there is no such session');
+  await store.set(sessionKey(id), { ...before, ...changes });
 }

@@ -42,7 +42,7 @@ async function arrivals(relay: TestRelay, of: string): Promise<unknown> {
 describe('a probe of the check', () => {
   test('is told whom the relay takes the client for, and reaches no session, bot or key', async () => {
     const relay = await start({ TRUST_PROXY: '1', METRICS_PORT: '9090' });
-    const uses = (['get', 'state', 'set', 'extend', 'touch'] as const).map((name) =>
+    const uses = (['get', 'state', 'set', 'extend', 'remove'] as const).map((name) =>
       jest.spyOn(relay.sessions, name),
     );
     const headers = {

@@ -1,31 +1,36 @@
 import { describe, expect, test } from '@jest/globals';
-import express from 'express';
-import request from 'supertest';
-import { health, readiness } from '../../src/watch/health.ts';
+import { readiness } from '../../src/watch/health.ts';
+import { call } from '../support/call.ts';
+import { startRelay } from '../support/relay.ts';
 
 describe('the probes', () => {
-  test('say that the process lives', async () => {
-    const { status, body } = await request(express().use(health())).get('/');
-    expect({ status, body }).toEqual({ status: 200, body: { status: 'ok' } });
+  test('say that the process lives, and that it is ready while it takes requests', async () => {
+    const relay = await startRelay('http://127.0.0.1:9');
+    const probe = async (path: string) => {
+      const { status, body } = await call(relay.port, path);
+      return { answered: status, ...JSON.parse(body) };
+    };
+    expect(await probe('/healthz')).toEqual({ answered: 200, status: 'ok' });
+    expect(await probe('/readyz')).toEqual({
+      answered: 200,
+      status: 'ready',
+      checks: { accepting: 'ok' },
+    });
+    relay.lifecycle.enter('draining');
+    expect(await probe('/healthz')).toEqual({ answered: 200, status: 'ok' });
+    expect(await probe('/readyz')).toEqual({
+      answered: 503,
+      status: 'not ready',
+      checks: { accepting: 'failed' },
+    });
+    await relay.close();
   });
 
   test('say ready only while every check holds, and name each', async () => {
     let storeHolds = true;
-    const app = express().use(readiness({ accepting: () => true, store: async () => storeHolds }));
-    const probe = async () => {
-      const { status, body } = await request(app).get('/');
-      return { answered: status, ...body };
-    };
-    expect(await probe()).toEqual({
-      answered: 200,
-      status: 'ready',
-      checks: { accepting: 'ok', store: 'ok' },
-    });
+    const checks = { accepting: () => true, store: async () => storeHolds };
+    expect(await readiness(checks)).toEqual({ ready: true, results: { accepting: 'ok', store: 'ok' } });
     storeHolds = false;
-    expect(await probe()).toEqual({
-      answered: 503,
-      status: 'not ready',
-      checks: { accepting: 'ok', store: 'failed' },
-    });
+    expect(await readiness(checks)).toEqual({ ready: false, results: { accepting: 'ok', store: 'failed' } });
   });
 });

@@ -7,8 +7,8 @@ export interface Attempt extends SendOptions {
   readonly request: UpstreamRequest;
   /** Hides secrets in what the service says. */
   readonly mask: (text: string) => string;
-  /** Told the status of the answer. */
-  readonly onStatus: (status: number) => void;
+  /** Told the status of the answer; undefined as long as there is none, whatever an earlier attempt was answered. */
+  readonly onStatus: (status: number | undefined) => void;
 }
 
 /**
@@ -18,6 +18,7 @@ export interface Attempt extends SendOptions {
 export async function sendOnce(attempt: Attempt): Promise<Verdict & { readonly answer: UpstreamAnswer }> {
   const { send, request, mask, onStatus, ...options } = attempt;
   const { signal } = options;
+  onStatus(undefined);
   const answer = await send(request, options);
   onStatus(answer.status);
   const close = () => answer.close();

@@ -1,6 +1,7 @@
 import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { bodyOf } from '../upstream/answer-body.ts';
+import { keysRefused } from '../upstream/message-keys.ts';
 
 /** Statuses by which the bot service says that the message itself is at fault. */
 const REFUSALS = new Set([400, 404, 409, 413, 415, 422]);
@@ -39,8 +40,7 @@ export async function judgeResponse(
     });
   }
   response.close();
-  if (status === 401 || status === 403)
-    return { kind: 'key_refused', refusal: new Problem('upstream_key_rejected', NO_KEY) };
+  if (status === 401 || status === 403) return { kind: 'key_refused', refusal: keysRefused() };
   if (status === 429) {
     const retryAfter = retryAfterSeconds(response.headers['retry-after'], Date.now());
     const detail = 'The bot service takes no more messages right now; try again.';
@@ -50,8 +50,6 @@ export async function judgeResponse(
     cause: mask(describe(response)),
   });
 }
-
-const NO_KEY = 'The bot service did not accept the relay; tell its operator.';
 
 /** A 2xx answer whose body is plain `text/event-stream`, with whatever parameters (RFC 9110 §8.3.1), in no coding. */
 function isEventStream({ status, headers }: UpstreamAnswer): boolean {

@@ -1,3 +1,4 @@
+import { Problem } from '../../errors.ts';
 import type { Logger } from '../../logger.ts';
 import type { Secret } from '../../secret.ts';
 import type { KeyRing } from './key-ring.ts';
@@ -32,4 +33,9 @@ export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): M
       return untried.length > 0;
     },
   };
+}
+
+/** What a client is told when the service has refused every key. */
+export function keysRefused(): Problem {
+  return new Problem('upstream_key_rejected', 'The bot service did not accept the relay; tell its operator.');
 }

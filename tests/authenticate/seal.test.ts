@@ -1,0 +1,79 @@
+import { describe, expect, test } from '@jest/globals';
+import { sealer } from '../../src/authenticate/sessions/seal.ts';
+import { secret } from '../../src/secret.ts';
+
+const [FIRST, SECOND] = [secret('the first secret of this test'), secret('the second secret of this test')];
+const TEXT = '{"user":{"id":"ada","name":"ünï 🤖"}}';
+
+const one = sealer([FIRST], 'sessions');
+const bytesOf = (sealed: string) => Buffer.from(sealed, 'base64url');
+
+describe('a sealed text', () => {
+  test.each([TEXT, '', '\u0000', 'x'.repeat(100_000)])('is opened as it was', (text) => {
+    expect(one.open(one.seal(text, 'key'), 'key')).toBe(text);
+  });
+
+  test('shows nothing of itself, and differs each time', () => {
+    const sealed = Array.from({ length: 100 }, () => one.seal(TEXT, 'key'));
+    expect(new Set(sealed).size).toBe(100);
+    // The nonce, which must never come twice with one key.
+    expect(new Set(sealed.map((text) => text.slice(0, 16))).size).toBe(100);
+    for (const text of sealed) {
+      expect(text).toMatch(/^[\w-]+$/);
+      expect(bytesOf(text).toString('latin1')).not.toContain('ada');
+    }
+  });
+
+  test('is as long as its text, with 28 bytes for nonce and tag', () => {
+    expect(bytesOf(one.seal(TEXT, 'key'))).toHaveLength(Buffer.byteLength(TEXT) + 28);
+  });
+
+  test('opens under its own name only', () => {
+    const sealed = one.seal(TEXT, 'key');
+    for (const name of ['kex', 'ke', 'key ', '']) expect(one.open(sealed, name)).toBeUndefined();
+  });
+
+  test('opens no more once any bit of it is changed', () => {
+    const bytes = bytesOf(one.seal(TEXT, 'key'));
+    for (let at = 0; at < bytes.length; at += 1) {
+      for (const bit of [1, 128]) {
+        const changed = Buffer.from(bytes);
+        changed.writeUInt8((bytes[at] as number) ^ bit, at);
+        expect([at, one.open(changed.toString('base64url'), 'key')]).toEqual([at, undefined]);
+      }
+    }
+  });
+
+  test('opens no more once it is shorter or longer', () => {
+    const bytes = bytesOf(one.seal('text', 'key'));
+    for (let length = 0; length < bytes.length; length += 1)
+      expect(one.open(bytes.subarray(0, length).toString('base64url'), 'key')).toBeUndefined();
+    const longer = Buffer.concat([bytes, Buffer.from([0])]);
+    expect(one.open(longer.toString('base64url'), 'key')).toBeUndefined();
+  });
+
+  test.each(['', 'null', '{}', '🤖', '=', 'A'.repeat(1000)])('is none if it is %j', (text) => {
+    expect(one.open(text, 'key')).toBeUndefined();
+  });
+});
+
+describe('the secrets of a sealer', () => {
+  const [both, other] = [sealer([SECOND, FIRST], 'sessions'), sealer([SECOND], 'sessions')];
+
+  test('all open', () => {
+    expect(both.open(one.seal(TEXT, 'key'), 'key')).toBe(TEXT);
+    expect(both.open(other.seal(TEXT, 'key'), 'key')).toBe(TEXT);
+  });
+
+  test('seal with the first', () => {
+    const sealed = both.seal(TEXT, 'key');
+    expect(other.open(sealed, 'key')).toBe(TEXT);
+    expect(one.open(sealed, 'key')).toBeUndefined();
+  });
+
+  test('open nothing that was sealed for another purpose', () => {
+    const elsewhere = sealer([FIRST], 'something else');
+    expect(elsewhere.open(one.seal(TEXT, 'key'), 'key')).toBeUndefined();
+    expect(one.open(elsewhere.seal(TEXT, 'key'), 'key')).toBeUndefined();
+  });
+});
