@@ -22,7 +22,7 @@ describe('the way of a message', () => {
     const { nodes = [], textOf = () => '' } = sourceOf('app.ts') ?? {};
     const uses = nodes.filter((node) => member(node, 'callee') && /^app\.use\(/.test(textOf(node)));
     const stages = uses.flatMap((node) => textOf(node).match(/^app\.use\((\w+)\(/)?.[1] ?? []);
-    expect(namedIn('### Before every route')).toEqual(stages);
+    expect(namedIn('### Around every route')).toEqual(stages);
   });
 
   test('has the steps of the route, in the order of the document', () => {

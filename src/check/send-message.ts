@@ -67,7 +67,7 @@ export function testMessages({
       const judged = await judgeResponse(response, mask);
       clearTimeout(patience);
       if (judged.kind === 'key_refused') return { outcome: 'key_rejected' };
-      if (judged.kind === 'asked_to_wait') throw judged.refusal;
+      if (judged.kind === 'asked_to_wait') throw judged.problem;
       if (!message.whole) return { outcome: 'taken' };
       body = bodyOf(response);
       return { outcome: 'answered', seen: await observeStream(body, sentAt) };

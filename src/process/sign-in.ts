@@ -1,6 +1,6 @@
 import { providerOf } from '../authenticate/oidc/identity-provider.ts';
 import { hashPassword } from '../authenticate/password/password-hash.ts';
-import { type Users, usersFromFile, usersOf } from '../authenticate/password/users.ts';
+import { type Users, usersFromFile, usersOf as usersIn } from '../authenticate/password/users.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
 import type { SignIn } from '../routes/parts.ts';
@@ -11,10 +11,18 @@ import type { SignIn } from '../routes/parts.ts';
  */
 export async function signInOf(config: Config, logger: Logger, users?: Users): Promise<SignIn> {
   const { authMode: mode } = config;
-  if (mode === 'oidc') return { mode, provider: providerOf(config, logger) };
-  if (mode === 'guest') return { mode };
-  if (users) return { mode, users };
-  return { mode, users: config.demo ? await demoUsers() : await usersOfFile(config, logger) };
+  switch (mode) {
+    case 'oidc':
+      return { mode, provider: providerOf(config, logger) };
+    case 'guest':
+      return { mode };
+    case 'password':
+      return { mode, users: users ?? (await usersOf(config, logger)) };
+  }
+}
+
+function usersOf(config: Config, logger: Logger): Promise<Users> {
+  return config.demo ? demoUsers() : usersOfFile(config, logger);
 }
 
 async function usersOfFile({ usersFile }: Config, logger: Logger): Promise<Users> {
@@ -29,5 +37,5 @@ async function usersOfFile({ usersFile }: Config, logger: Logger): Promise<Users
 async function demoUsers(): Promise<Users> {
   const { DEMO_USER } = await import('../demo/start-demo.ts');
   const hash = await hashPassword(DEMO_USER.password);
-  return usersOf(() => new Map([[DEMO_USER.name, hash]]), hash);
+  return usersIn(() => new Map([[DEMO_USER.name, hash]]), hash);
 }

@@ -17,22 +17,21 @@ import type { Holders } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { TakePlace } from '../pace/places.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
-import { onceSent } from '../relay/message/answer-lost.ts';
-import { sendOnce } from '../relay/message/attempt.ts';
+import { asAnswerLost } from '../relay/message/answer-lost.ts';
 import { beginStream } from '../relay/message/begin-stream.ts';
 import { carryStream } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines, type TimeLimits } from '../relay/message/deadlines.ts';
 import type { Heartbeats } from '../relay/message/heartbeats.ts';
 import type { Refusal } from '../relay/message/judge-response.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
-import type { RelayObserver } from '../relay/message/relay-observer.ts';
+import { sendAndJudge } from '../relay/message/send-and-judge.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { messageKeys } from '../relay/upstream/message-keys.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
+import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
 import { maskKeys, type OutgoingMessage, withKey } from '../relay/upstream/upstream-request.ts';
-import type { Secret } from '../secret.ts';
 import type { Steps } from './route.ts';
 
 /** The path of a message, below the base path. */
@@ -159,21 +158,21 @@ interface Sending {
 }
 
 /** What a message waits for before it is sent once more. */
-type WaitToSendAgain = (refusal: Problem, sending: Sending, key: Secret) => Promise<void>;
+type WaitToSendAgain = (problem: Problem, sending: Sending) => Promise<void>;
 
-/** Why a message is sent once more: in no other case is it certain that the first sending did not begin to run. */
+/** The refusals after which a message may be sent again: the service has certainly not begun to run it. */
 const SENT_AGAIN: Readonly<Record<Refusal['kind'], WaitToSendAgain>> = {
-  async key_refused(refusal, { keys, pacing }, key) {
-    if (!keys.refused(key)) throw refusal;
+  async key_refused(problem, { keys, pacing }) {
+    if (!keys.refused()) throw problem;
     await pacing.oneMore();
   },
-  asked_to_wait: (refusal, { pacing }) => pacing.waitAgain(refusal),
+  asked_to_wait: (problem, { pacing }) => pacing.waitAgain(problem),
 };
 
 /** The one loop around the one place where a message is sent: slot, key, send, judge. */
 async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<UpstreamAnswer> {
   const { request, keys, pacing, mask, limits, onStatus, signal } = sending;
-  /** Whether a byte has left for the bot service, which has not refused it since. */
+  /** Whether the request has been handed to the network, and the service has not refused it since. */
   let maybeStarted = false;
   const onSent = () => {
     maybeStarted = true;
@@ -184,23 +183,23 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
       limits.start();
-      onStatus(undefined);
-      const verdict = await sendOnce({
+      const verdict = await sendAndJudge({
         ...{ send, request: withKey(request, key), mask, onStatus, signal, onSent },
         mayLeave: pacing.mayLeave,
       });
       if (verdict.kind === 'stream') {
         limits.answered();
-        keys.accepted(key);
+        keys.accepted();
         pacing.judged(true);
         return verdict.answer;
       }
       limits.clear();
       maybeStarted = false;
-      await SENT_AGAIN[verdict.kind](verdict.refusal, sending, key);
+      const waitToSendAgain = SENT_AGAIN[verdict.kind];
+      await waitToSendAgain(verdict.problem, sending);
     }
   } catch (error) {
     pacing.judged(false);
-    throw maybeStarted ? onceSent(error) : error;
+    throw maybeStarted ? asAnswerLost(error) : error;
   }
 }

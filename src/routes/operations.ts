@@ -65,7 +65,7 @@ export function suspendRoute(route: OperationRoute): (shape: PathShape) => Steps
         ...{ signal, log: res.locals },
       });
       setHeaders(res, await slots.start());
-      answer(res, await sendUntilTaken(route, { req, res, bot, request, slots, signal }));
+      answer(res, await sendOperationUntilTaken(route, { req, res, bot, request, slots, signal }));
     };
 }
 
@@ -80,7 +80,7 @@ interface Sending {
 }
 
 /** The one loop around the sending: a refused key is the only reason to go round again. */
-async function sendUntilTaken(route: OperationRoute, sending: Sending): Promise<OperationAnswer> {
+async function sendOperationUntilTaken(route: OperationRoute, sending: Sending): Promise<OperationAnswer> {
   const { req, res, bot, request, slots, signal } = sending;
   const ring = route.keyRings.ringOf(botName(bot));
   // The request keeps these until it is answered, whatever becomes of the configuration.
@@ -94,10 +94,10 @@ async function sendUntilTaken(route: OperationRoute, sending: Sending): Promise<
     const attempt = { request, key, mask, signal, onSent: slots.sent, onStatus };
     const verdict = await route.send(req, res, attempt);
     if (verdict !== 'key_refused') {
-      keys.accepted(key);
+      keys.accepted();
       return verdict;
     }
-    if (!keys.refused(key)) throw keysRefused();
+    if (!keys.refused()) throw keysRefused();
     await slots.oneMore();
   }
 }

@@ -22,9 +22,17 @@ const MAX_LOGOUT_TOKEN_BYTES = 16_384;
 /** The routes of the one way by which users sign in. */
 export function signInRoutes(app: Express, parts: Parts, steps: SharedSteps): void {
   const { signIn } = parts;
-  if (signIn.mode === 'password') passwordRoutes(app, { ...parts, users: signIn.users }, steps);
-  else if (signIn.mode === 'oidc') oidcRoutes(app, { ...parts, provider: signIn.provider }, steps);
-  else guestRoutes(app, parts, steps);
+  switch (signIn.mode) {
+    case 'password':
+      passwordRoutes(app, { ...parts, users: signIn.users }, steps);
+      break;
+    case 'oidc':
+      oidcRoutes(app, { ...parts, provider: signIn.provider }, steps);
+      break;
+    case 'guest':
+      guestRoutes(app, parts, steps);
+      break;
+  }
 }
 
 function passwordRoutes(app: Express, parts: Parts & { readonly users: Users }, steps: SharedSteps): void {

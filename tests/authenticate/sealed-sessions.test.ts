@@ -10,12 +10,17 @@ import { idOf } from '../support/sessions.ts';
 let all: Instances;
 let redis: RedisServer;
 let relay: TestRelay;
+let brief: TestRelay | undefined;
 beforeEach(async () => {
   all = await startInstances({ count: 1, shared: true });
   redis = all.redis as RedisServer;
   relay = all.relays[0] as TestRelay;
 });
-afterEach(() => all.close());
+afterEach(async () => {
+  await brief?.close();
+  brief = undefined;
+  await all.close();
+});
 
 const nameOf = (cookie: string) => `bot-relay:session:${sessionKey(idOf(cookie))}`;
 const textOf = async (cookie: string) => (await redis.command('GET', nameOf(cookie))) as string;
@@ -48,7 +53,7 @@ describeWithRedis('whoever can write to Redis', () => {
 
   test('lengthens a session at most to its absolute limit', async () => {
     const limits = { idleMs: 60_000, absoluteMs: 1_500 };
-    const brief = await startRelay(all.upstream.url, { REDIS_URL: redis.url }, limits);
+    brief = await startRelay(all.upstream.url, { REDIS_URL: redis.url }, limits);
     const cookie = await brief.signIn();
     const { absoluteExpiresAt } = JSON.parse((await shown(cookie)).body);
     const never = { idleExpiresAt: 9_000_000_000_000, absoluteExpiresAt: 9_000_000_000_000 };
@@ -57,6 +62,5 @@ describeWithRedis('whoever can write to Redis', () => {
     expect(JSON.parse((await shown(cookie)).body)).toMatchObject({ absoluteExpiresAt });
     await sleep(Date.parse(absoluteExpiresAt) - Date.now() + 5);
     await expectNone(cookie);
-    await brief.close();
   });
 });

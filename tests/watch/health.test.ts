@@ -1,14 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
+import request from 'supertest';
 import { readiness } from '../../src/watch/health.ts';
-import { call } from '../support/call.ts';
 import { startRelay } from '../support/relay.ts';
 
 describe('the probes', () => {
   test('say that the process lives, and that it is ready while it takes requests', async () => {
     const relay = await startRelay('http://127.0.0.1:9');
     const probe = async (path: string) => {
-      const { status, body } = await call(relay.port, path);
-      return { answered: status, ...JSON.parse(body) };
+      const { status, body } = await request(relay.url).get(path);
+      return { answered: status, ...body };
     };
     expect(await probe('/healthz')).toEqual({ answered: 200, status: 'ok' });
     expect(await probe('/readyz')).toEqual({

@@ -11,14 +11,14 @@ const MAX_RETRY_AFTER_S = 86_400;
 
 /**
  * What a response of the bot service is: a stream that can be carried to the client, or the refusal of a message that
- * has not begun to run, because of its key or because it has to wait. `refusal` is what the client is told if the
+ * has not begun to run, because of its key or because it has to wait. `problem` is what the client is told if the
  * message is not sent again.
  */
 export type Verdict = { readonly kind: 'stream' } | Refusal;
 
 export interface Refusal {
   readonly kind: 'key_refused' | 'asked_to_wait';
-  readonly refusal: Problem;
+  readonly problem: Problem;
 }
 
 /**
@@ -40,11 +40,11 @@ export async function judgeResponse(
     });
   }
   response.close();
-  if (status === 401 || status === 403) return { kind: 'key_refused', refusal: keysRefused() };
+  if (status === 401 || status === 403) return { kind: 'key_refused', problem: keysRefused() };
   if (status === 429) {
     const retryAfter = retryAfterSeconds(response.headers['retry-after'], Date.now());
     const detail = 'The bot service takes no more messages right now; try again.';
-    return { kind: 'asked_to_wait', refusal: new Problem('upstream_rate_limited', detail, { retryAfter }) };
+    return { kind: 'asked_to_wait', problem: new Problem('upstream_rate_limited', detail, { retryAfter }) };
   }
   throw new Problem('upstream_bad_response', 'The bot service did not answer with an event stream.', {
     cause: mask(describe(response)),

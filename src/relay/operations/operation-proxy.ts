@@ -2,6 +2,7 @@ import { Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'n
 import { Agent as HttpsAgent } from 'node:https';
 import { createProxyMiddleware, proxyEventsPlugin } from 'http-proxy-middleware';
 import type { Secret } from '../../secret.ts';
+import { keyHeader } from '../upstream/key-header.ts';
 import type { OperationRequest } from './operation-request.ts';
 
 /** One sending of a request. */
@@ -52,7 +53,7 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
       proxyReq(proxyReq, req) {
         const attempt = waiting.get(req);
         if (!attempt || attempt.signal.aborted) return void proxyReq.destroy();
-        proxyReq.setHeader('X-API-KEY', attempt.key.open());
+        proxyReq.setHeader(...keyHeader(attempt.key));
         proxyReq.once('finish', attempt.onSent);
         // Without an error, such as after 101: a request that is over and has brought no answer will bring none.
         proxyReq.once('close', () => attempt.reject(new Error('no answer came')));

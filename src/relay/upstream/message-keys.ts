@@ -7,29 +7,32 @@ import type { KeyRing } from './key-ring.ts';
 export interface MessageKeys {
   /** The key for the next attempt; to be asked while there is one to try. */
   next(): Secret;
-  /** The service has taken this key. */
-  accepted(key: Secret): void;
-  /** The service has refused this key. Returns whether there is another one to try. */
-  refused(key: Secret): boolean;
+  /** The service has taken that key. */
+  accepted(): void;
+  /** The service has refused that key. Returns whether there is another one to try. */
+  refused(): boolean;
 }
 
 /** Takes keys from `ring` and tells it what the service said to them; the log hears what is news. */
 export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): MessageKeys {
   const untried = [...ring.order()];
   const about = (key: Secret) => ({ keyRing: ring.name, keyFingerprint: key.fingerprint });
+  function next(): Secret {
+    const [key] = untried;
+    if (!key) throw new Error(`no key of ${ring.name} is left to try`);
+    return key;
+  }
   return {
-    next() {
-      const [key] = untried;
-      if (key) return key;
-      throw new Error(`no key of ${ring.name} is left to try`);
-    },
-    accepted(key) {
+    next,
+    accepted() {
+      const key = next();
       if (ring.worked(key)) logger.info(about(key), 'upstream key accepted');
     },
-    refused(key) {
+    refused() {
+      const key = next();
+      untried.shift();
       ring.refused(key);
       logger.warn({ requestId, ...about(key) }, 'upstream key rejected');
-      untried.splice(untried.indexOf(key), 1);
       return untried.length > 0;
     },
   };

@@ -1,4 +1,4 @@
-import type { RelayObserver } from '../message/relay-observer.ts';
+import type { RelayObserver } from './relay-observer.ts';
 import type { Upstream } from './send.ts';
 
 /** `send`, for requests that carry the key with this fingerprint; the observer hears how each was taken. */

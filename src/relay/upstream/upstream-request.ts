@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Bot } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
+import { keyHeader } from './key-header.ts';
 import type { UpstreamRequest } from './send.ts';
 
 export interface UpstreamRequestOptions {
@@ -55,9 +56,10 @@ export function upstreamRequests({ baseUrl, forwardQuery, userHeader }: Upstream
   };
 }
 
-/** The request with the server's key, the only place where a key is opened. */
+/** The request with the server's key. */
 export function withKey(request: UpstreamRequest, key: Secret): UpstreamRequest {
-  return { ...request, headers: { ...request.headers, 'X-API-KEY': key.open() } };
+  const [name, value] = keyHeader(key);
+  return { ...request, headers: { ...request.headers, [name]: value } };
 }
 
 /**

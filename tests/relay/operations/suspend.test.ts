@@ -1,4 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
+import { operationRequests } from '../../../src/relay/operations/operation-request.ts';
+import { SUSPEND } from '../../../src/relay/operations/suspend.ts';
 import { call, expectProblem } from '../../support/call.ts';
 import { type Pair, plainAnswer, startPair } from '../../support/pair.ts';
 import { CANARY } from '../../support/relay.ts';
@@ -28,9 +30,18 @@ describe('a suspend', () => {
     expect(keysThatCame()).toEqual([CANARY.key]);
   });
 
-  test('goes below the path of UPSTREAM_BASE_URL and of BASE_PATH', async () => {
-    const upstream = await startPair(() => {});
-    await upstream.close();
+  test('goes upstream without BASE_PATH, and below the path of UPSTREAM_BASE_URL', async () => {
+    const baseUrl = new URL('https://bots.example/v1/');
+    const accepted = {
+      operation: SUSPEND,
+      shape: '/ns' as const,
+      bot: { namespace: 'a b', botProviderName: 'c' },
+      query: new URLSearchParams('x=1'),
+      ...{ headers: {}, requestId: 'r', userId: 'u' },
+    };
+    expect(operationRequests({ baseUrl, userHeader: undefined })(accepted).path).toBe(
+      '/v1/ns/a%20b/bot-provider/c/message/suspend?x=1',
+    );
     await start(jsonAnswer('200 OK', {}), { BASE_PATH: '/relay' });
     expect((await suspend(pair, { path: `/relay${SUSPEND_PATH}` })).status).toBe(200);
     expect(pair.upstream.requests[0]?.requestLine).toBe(`POST ${SUSPEND_PATH}${CHANNEL} HTTP/1.1`);

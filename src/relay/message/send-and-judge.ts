@@ -2,7 +2,7 @@ import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { SendOptions, Upstream, UpstreamRequest } from '../upstream/send.ts';
 import { judgeResponse, type Verdict } from './judge-response.ts';
 
-export interface Attempt extends SendOptions {
+export interface Sending extends SendOptions {
   readonly send: Upstream['send'];
   readonly request: UpstreamRequest;
   /** Hides secrets in what the service says. */
@@ -15,8 +15,8 @@ export interface Attempt extends SendOptions {
  * Sends a request once and judges the answer. `answer` is a stream that waits to be read if the verdict says so.
  * @throws Problem of the upstream kinds, what `mayLeave` rejects with, or the signal's reason
  */
-export async function sendOnce(attempt: Attempt): Promise<Verdict & { readonly answer: UpstreamAnswer }> {
-  const { send, request, mask, onStatus, ...options } = attempt;
+export async function sendAndJudge(sending: Sending): Promise<Verdict & { readonly answer: UpstreamAnswer }> {
+  const { send, request, mask, onStatus, ...options } = sending;
   const { signal } = options;
   onStatus(undefined);
   const answer = await send(request, options);
