@@ -4,10 +4,10 @@
  */
 export const KNOWN = {
   /** Imports between rooms that the table does not allow. */
-  imports: ['relay/upstream → relay/message', 'routes → secret'] as readonly string[],
+  imports: [] as readonly string[],
   /** Rooms with a row and no file yet. */
-  roomsToCome: 'relay/operations',
-  roomsOnCircles: ['relay/message', 'relay/upstream'] as readonly string[],
+  roomsToCome: '',
+  roomsOnCircles: [] as readonly string[],
   longFunctions: [
     'arrive/connections.ts: serveConnections',
     'authenticate/oidc/identity-provider.ts: identityProvider',

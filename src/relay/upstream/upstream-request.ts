@@ -55,8 +55,8 @@ export function upstreamRequests({ baseUrl, forwardQuery, userHeader }: Upstream
   };
 }
 
-/** The request with the server's key, the only place where a key is opened. */
-export function withKey(request: UpstreamRequest, key: Secret): UpstreamRequest {
+/** The request with the server's key, in `X-API-KEY`: the only place where a key is opened in order to leave. */
+export function withKey<R extends Pick<UpstreamRequest, 'headers'>>(request: R, key: Secret): R {
   return { ...request, headers: { ...request.headers, 'X-API-KEY': key.open() } };
 }
 
