@@ -10,7 +10,6 @@ export const KNOWN = {
   roomsOnCircles: [] as readonly string[],
   longFunctions: [
     'arrive/connections.ts: serveConnections',
-    'authenticate/sessions/memory-session-store.ts: memorySessionStore',
     'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
