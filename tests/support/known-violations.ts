@@ -10,7 +10,6 @@ export const KNOWN = {
   roomsOnCircles: [] as readonly string[],
   longFunctions: [
     'arrive/connections.ts: serveConnections',
-    'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
     'pace/login-attempts.ts: loginAttempts',
