@@ -22,7 +22,6 @@ export const KNOWN = {
     'process/live-bots.ts: liveBots',
     'process/log-output.ts: logOutput',
     'process/workers.ts: filledPlaces',
-    'relay/upstream/connections.ts: connectionsTo',
     'storage/redis.ts: openRedis',
   ] as readonly string[],
   manyParameters: [
