@@ -26,7 +26,6 @@ export const KNOWN = {
   ] as readonly string[],
   manyParameters: [
     'arrive/connections.ts: refuseConnection',
-    'demo/bot-service.ts: refuse',
     'page/browser-modules.ts: a function without a name',
   ] as readonly string[],
 };
