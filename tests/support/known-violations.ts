@@ -26,6 +26,5 @@ export const KNOWN = {
   ] as readonly string[],
   manyParameters: [
     'arrive/connections.ts: refuseConnection',
-    'page/browser-modules.ts: a function without a name',
   ] as readonly string[],
 };
