@@ -10,7 +10,6 @@ export const KNOWN = {
   roomsOnCircles: [] as readonly string[],
   longFunctions: [
     'arrive/connections.ts: serveConnections',
-    'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
     'pace/login-attempts.ts: loginAttempts',
     'pace/memory-budgets.ts: memoryBudgets',
@@ -24,7 +23,5 @@ export const KNOWN = {
     'process/workers.ts: filledPlaces',
     'storage/redis.ts: openRedis',
   ] as readonly string[],
-  manyParameters: [
-    'arrive/connections.ts: refuseConnection',
-  ] as readonly string[],
+  manyParameters: ['arrive/connections.ts: refuseConnection'] as readonly string[],
 };
