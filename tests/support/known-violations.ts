@@ -21,7 +21,6 @@ export const KNOWN = {
     'pace/pacing.ts: paceMessage',
     'pace/redis-stream-leases.ts: redisStreamLeases',
     'pace/slot-waits.ts: slotWaits',
-    'process/workers.ts: filledPlaces',
     'relay/message/carry-stream.ts: carrier',
     'relay/upstream/answer-arrival.ts: answerArrival',
     'relay/upstream/connections.ts: connectionsTo',
