@@ -24,7 +24,6 @@ export const KNOWN = {
     'relay/message/carry-stream.ts: carrier',
     'relay/upstream/answer-arrival.ts: answerArrival',
     'relay/upstream/connections.ts: connectionsTo',
-    'storage/redis.ts: openRedis',
   ] as readonly string[],
   manyParameters: [
     'arrive/connections.ts: refuseConnection',
