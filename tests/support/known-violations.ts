@@ -14,7 +14,6 @@ export const KNOWN = {
     'authenticate/sessions/memory-session-store.ts: memorySessionStore',
     'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
-    'config/config.ts: assemble',
     'pace/login-attempts.ts: loginAttempts',
     'pace/memory-budgets.ts: memoryBudgets',
     'pace/pacing.ts: pacing',
