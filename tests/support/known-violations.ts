@@ -9,7 +9,6 @@ export const KNOWN = {
   roomsToCome: 'relay/operations',
   roomsOnCircles: ['relay/message', 'relay/upstream'] as readonly string[],
   longFunctions: [
-    'arrive/connections.ts: serveConnections',
     'authenticate/oidc/identity-provider.ts: identityProvider',
     'authenticate/sessions/memory-session-store.ts: memorySessionStore',
     'check/send-message.ts: testMessages',
@@ -25,7 +24,6 @@ export const KNOWN = {
     'relay/upstream/connections.ts: connectionsTo',
   ] as readonly string[],
   manyParameters: [
-    'arrive/connections.ts: refuseConnection',
     'demo/bot-service.ts: refuse',
     'page/browser-modules.ts: a function without a name',
   ] as readonly string[],
