@@ -32,7 +32,7 @@ export interface BoundedOutput {
   dropped(): number;
 }
 
-/** What an output is at. */
+/** The state of an output. */
 interface State {
   readonly options: BoundedOutputOptions;
   readonly output: NonBlocking;
@@ -40,7 +40,7 @@ interface State {
   /** Lines dropped so far, and those of them that `onDropped` has not been told of. */
   dropped: number;
   untold: number;
-  /** Set while a reader takes nothing. */
+  /** Set while something waits for the next attempt. */
   retry: NodeJS.Timeout | undefined;
 }
 
