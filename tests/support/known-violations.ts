@@ -16,7 +16,6 @@ export const KNOWN = {
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
     'pace/login-attempts.ts: loginAttempts',
-    'pace/memory-budgets.ts: memoryBudgets',
     'pace/pacing.ts: pacing',
     'pace/pacing.ts: paceMessage',
     'pace/redis-stream-leases.ts: redisStreamLeases',
