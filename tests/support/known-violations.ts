@@ -19,7 +19,6 @@ export const KNOWN = {
     'pace/pacing.ts: pacing',
     'pace/pacing.ts: paceMessage',
     'pace/redis-stream-leases.ts: redisStreamLeases',
-    'pace/slot-waits.ts: slotWaits',
     'process/bounded-output.ts: boundedOutput',
     'process/live-bots.ts: liveBots',
     'process/log-output.ts: logOutput',
