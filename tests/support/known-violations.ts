@@ -18,7 +18,6 @@ export const KNOWN = {
     'pace/login-attempts.ts: loginAttempts',
     'pace/pacing.ts: pacing',
     'pace/pacing.ts: paceMessage',
-    'pace/redis-stream-leases.ts: redisStreamLeases',
     'process/bounded-output.ts: boundedOutput',
     'process/live-bots.ts: liveBots',
     'process/log-output.ts: logOutput',
