@@ -15,7 +15,6 @@ export const KNOWN = {
     'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
-    'pace/login-attempts.ts: loginAttempts',
     'pace/pacing.ts: pacing',
     'pace/pacing.ts: paceMessage',
     'process/bounded-output.ts: boundedOutput',
