@@ -15,8 +15,6 @@ export const KNOWN = {
     'check/send-message.ts: testMessages',
     'client/bot-client.ts: createBotClient',
     'config/config.ts: assemble',
-    'pace/pacing.ts: pacing',
-    'pace/pacing.ts: paceMessage',
     'process/bounded-output.ts: boundedOutput',
     'process/live-bots.ts: liveBots',
     'process/log-output.ts: logOutput',
