@@ -15,6 +15,7 @@ const MAX_FROM_ONE_ADDRESS = 75;
 /** In about this time half of them are done. */
 const RETRY_AFTER_SECONDS = 10;
 
+/** Places in this process: so many in all, and so many of them from one address. */
 export function signInPlaces(): SignInPlaces {
   /** The address of each that waits or is checked. */
   const signIns: string[] = [];
