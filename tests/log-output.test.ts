@@ -10,7 +10,7 @@ import { type Kind, readableOutput, removeOutputs } from './support/readable-out
 
 /** Opens a log to standard output, as `logger`, in a process of its own. */
 const LOGGING = `
-  import { logOutput } from '${import.meta.resolve('../src/log-output.ts')}';
+  import { logOutput } from '${import.meta.resolve('../src/process/log-output.ts')}';
   import { createLogger } from '${import.meta.resolve('../src/logger.ts')}';
   const output = logOutput({ onDropped: (lines) => logger.error({ lines }, 'dropped') });
   process.on('exit', output.end);

@@ -1,5 +1,4 @@
 import { describe, expect, test } from '@jest/globals';
-import { KNOWN } from './support/known-violations.ts';
 import { functionsOf, member, readSources, type Source, type SyntaxNode } from './support/sources.ts';
 
 const MAX_LINES = 250;
@@ -50,7 +49,7 @@ describe('a function', () => {
   });
 
   test('has at most 50 lines, with the functions in it', () => {
-    expect(functionsWhere(({ lines }) => lines > MAX_FUNCTION_LINES)).toEqual(KNOWN.longFunctions);
+    expect(functionsWhere(({ lines }) => lines > MAX_FUNCTION_LINES)).toEqual([]);
   });
 
   test('has at most 3 parameters, unless Express knows it as an error handler by its 4', () => {
@@ -59,7 +58,7 @@ describe('a function', () => {
     const found = functionsWhere(
       ({ parameters }) => parameters.length > MAX_PARAMETERS && !isErrorHandler(parameters),
     );
-    expect(found).toEqual(KNOWN.manyParameters);
+    expect(found).toEqual([]);
   });
 });
 

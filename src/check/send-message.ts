@@ -6,7 +6,7 @@ import type { EndpointSlot, SlotWaits } from '../pace/slot-waits.ts';
 import { judgeResponse } from '../relay/message/judge-response.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import { bodyOf } from '../relay/upstream/answer-body.ts';
-import { createUpstream } from '../relay/upstream/send.ts';
+import { createUpstream, type Upstream } from '../relay/upstream/send.ts';
 import { messagePath, withKey } from '../relay/upstream/upstream-request.ts';
 import type { Secret } from '../secret.ts';
 import { type Observation, observeStream } from './observe-stream.ts';
@@ -39,46 +39,10 @@ export type Met =
  * Where the service asks to wait, the message waits and goes once more.
  * @throws Problem of the upstream kinds, or `rate_limited` if no slot comes in time
  */
-export function testMessages({
-  config,
-  slots,
-  mask,
-  onSend,
-}: TestMessageOptions): (message: TestMessage) => Promise<Met> {
-  const { baseUrl, responseTimeoutMs, maxExecutionMs } = config.upstream;
-  const { send } = createUpstream(baseUrl as Readonly<URL>);
-
-  async function attempt(message: TestMessage): Promise<Met> {
-    const stop = new AbortController();
-    const stopAfter = (ms: number, problem: Problem) => setTimeout(() => stop.abort(problem), ms);
-    const patience = stopAfter(responseTimeoutMs, NO_ANSWER);
-    const deadline = stopAfter(maxExecutionMs, TOO_LONG);
-    let response: UpstreamAnswer | undefined;
-    let body: Readable | undefined;
-    const close = () => (body ? body.destroy(stop.signal.reason) : response?.close());
-    stop.signal.addEventListener('abort', close);
-    try {
-      onSend();
-      const sentAt = performance.now();
-      // Its slot has come already.
-      const pacing = { mayLeave: async () => {}, onSent: () => {} };
-      const request = withKey(requestFor(message, config), message.key);
-      response = await send(request, { signal: stop.signal, ...pacing });
-      const judged = await judgeResponse(response, mask);
-      clearTimeout(patience);
-      if (judged.kind === 'key_refused') return { outcome: 'key_rejected' };
-      if (judged.kind === 'asked_to_wait') throw judged.problem;
-      if (!message.whole) return { outcome: 'taken' };
-      body = bodyOf(response);
-      return { outcome: 'answered', seen: await observeStream(body, sentAt) };
-    } finally {
-      clearTimeout(patience);
-      clearTimeout(deadline);
-      stop.signal.removeEventListener('abort', close);
-      response?.close();
-    }
-  }
-
+export function testMessages(options: TestMessageOptions): (message: TestMessage) => Promise<Met> {
+  const { config, slots } = options;
+  const { send } = createUpstream(config.upstream.baseUrl as Readonly<URL>);
+  const attempt = (message: TestMessage) => sendOnce(message, options, send);
   return async function sendTestMessage(message) {
     const never = new AbortController().signal;
     const { slot } = await slots.take({ endpoint: message.bot, holders: ['check'] }, never);
@@ -94,6 +58,42 @@ export function testMessages({
     }
     return met;
   };
+}
+
+/** Sends a message whose slot has come, and reads of its answer what is wanted. */
+async function sendOnce(
+  message: TestMessage,
+  { config, mask, onSend }: TestMessageOptions,
+  send: Upstream['send'],
+): Promise<Met> {
+  const { responseTimeoutMs, maxExecutionMs } = config.upstream;
+  const stop = new AbortController();
+  const stopAfter = (ms: number, problem: Problem) => setTimeout(() => stop.abort(problem), ms);
+  const patience = stopAfter(responseTimeoutMs, NO_ANSWER);
+  const deadline = stopAfter(maxExecutionMs, TOO_LONG);
+  let response: UpstreamAnswer | undefined;
+  let body: Readable | undefined;
+  const close = () => (body ? body.destroy(stop.signal.reason) : response?.close());
+  stop.signal.addEventListener('abort', close);
+  try {
+    onSend();
+    const sentAt = performance.now();
+    const pacing = { mayLeave: async () => {}, onSent: () => {} };
+    const request = withKey(requestFor(message, config), message.key);
+    response = await send(request, { signal: stop.signal, ...pacing });
+    const judged = await judgeResponse(response, mask);
+    clearTimeout(patience);
+    if (judged.kind === 'key_refused') return { outcome: 'key_rejected' };
+    if (judged.kind === 'asked_to_wait') throw judged.problem;
+    if (!message.whole) return { outcome: 'taken' };
+    body = bodyOf(response);
+    return { outcome: 'answered', seen: await observeStream(body, sentAt) };
+  } finally {
+    clearTimeout(patience);
+    clearTimeout(deadline);
+    stop.signal.removeEventListener('abort', close);
+    response?.close();
+  }
 }
 
 const NO_ANSWER = new Problem('upstream_timeout', 'The bot service did not begin to answer in time.');

@@ -1,6 +1,7 @@
-import { answerOf, baseOf, caller, streamOf } from './calls.ts';
+import { baseOf, caller, streamOf } from './calls.ts';
 import { type MessageState, type MessageStream, messageStream } from './message-stream.ts';
 import { RelayError } from './relay-error.ts';
+import { isSignedOut, sessionCalls } from './session-calls.ts';
 import { type Session, sessionEras } from './session-eras.ts';
 
 export type { MessageState, MessageStream } from './message-stream.ts';
@@ -53,15 +54,10 @@ export function createBotClient(options: BotClientOptions): BotClient {
   // With the era, so that who signs in next does not go on in the conversation of who was there before.
   const channel = randomId();
   const client = new EventTarget();
-  const { now, learn } = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
-  async function signInBy(way: string, body?: { body: string }): Promise<Session> {
-    const session = await answerOf<Session>(call(`/auth/${way}`, { method: 'POST', ...body }));
-    learn(session);
-    return session;
-  }
-  return Object.assign(client, {
+  const eras = sessionEras(() => client.dispatchEvent(new Event('signed-out')));
+  return Object.assign(client, sessionCalls(call, eras), {
     send(message: string | object, options: SendOptions = {}) {
-      const asked = now();
+      const asked = eras.now();
       // Now, since the caller may change the object later: a stream is resumed with the body that was sent.
       const body = JSON.stringify(
         typeof message === 'string'
@@ -78,46 +74,17 @@ export function createBotClient(options: BotClientOptions): BotClient {
         silenceMs,
         async post(signal, lastEventId) {
           // Nobody's message is sent, or resumed, in the name of who has signed in since.
-          if (asked !== now()) throw new RelayError('Signed out.', { code: 'session_ended', status: 401 });
+          if (asked !== eras.now())
+            throw new RelayError('Signed out.', { code: 'session_ended', status: 401 });
           const response = await streamOf(call(path, { method: 'POST', body, lastEventId, signal }));
-          learn(true, asked);
+          eras.learn(true, asked);
           return response;
         },
-        onError: (error) => isSignedOut(error) && learn(false, asked),
+        onError: (error) => isSignedOut(error) && eras.learn(false, asked),
       });
     },
-    signIn: (username: string, password: string) =>
-      signInBy('login', { body: JSON.stringify({ username, password }) }),
-    signInAsGuest: () => signInBy('guest'),
     signInUrl: (returnTo: string) => `${baseOf(options)}/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
-    async session() {
-      const asked = now();
-      const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
-      learn(session, asked);
-      return session;
-    },
-    async signOut() {
-      const asked = now();
-      const goodbye = await answerOf<Goodbye>(call('/auth/logout', { method: 'POST' })).catch(
-        unlessSignedOut,
-      );
-      learn(false, asked);
-      return { logoutUrl: goodbye?.logoutUrl ?? null };
-    },
   });
-}
-
-/** What a sign-out answers: nothing, but with `AUTH_MODE=oidc`. */
-type Goodbye = { readonly logoutUrl: string | null } | undefined;
-
-/** Whether the relay says that there is no session any more. */
-function isSignedOut(error: unknown): boolean {
-  return error instanceof RelayError && ['unauthenticated', 'session_ended'].includes(error.code);
-}
-
-/** Undefined for a call that says so. @throws all other errors */
-function unlessSignedOut(error: unknown): undefined {
-  if (!isSignedOut(error)) throw error;
 }
 
 /** 128 random bits; `crypto.randomUUID` is there on https pages only. */

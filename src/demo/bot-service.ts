@@ -81,17 +81,17 @@ async function answer(req: IncomingMessage, res: ServerResponse, service: Servic
   const { valid, admit, runs } = service;
   const suspend = SUSPEND.exec(req.url ?? '');
   const path = suspend ?? PATH.exec(req.url ?? '');
-  if (!path || req.method !== 'POST') return refuse(res, 404, 'NOT_FOUND');
+  if (!path || req.method !== 'POST') return refuse(res, 'NOT_FOUND');
   const key = req.headers['x-api-key'];
-  if (typeof key !== 'string' || !valid.has(key)) return refuse(res, 401, 'INVALID_API_KEY');
+  if (typeof key !== 'string' || !valid.has(key)) return refuse(res, 'INVALID_API_KEY');
   const [namespace = '', botProviderName = ''] = path.slice(1, 3).map(decoded);
   const endpoint = `${namespace}/${botProviderName}`;
-  if (!Object.hasOwn(ANSWERS, endpoint)) return refuse(res, 404, 'BOT_NOT_FOUND');
+  if (!Object.hasOwn(ANSWERS, endpoint)) return refuse(res, 'BOT_NOT_FOUND');
   const budget = suspend ? `${endpoint}/message/suspend` : endpoint;
-  if (!admit(budget)) return refuse(res, 429, 'RATE_LIMITED', { 'Retry-After': '1' });
+  if (!admit(budget)) return refuse(res, 'RATE_LIMITED', { 'Retry-After': '1' });
   if (suspend) return suspendRun(res, { runs, endpoint, query: new URLSearchParams(suspend[3]) });
   const message = await readMessage(req);
-  if (!message) return refuse(res, 400, 'INVALID_MESSAGE');
+  if (!message) return refuse(res, 'INVALID_MESSAGE');
   const lastEventId = RESUMABLE.has(endpoint) ? req.headers['last-event-id'] : undefined;
   await run(res, { namespace, botProviderName, message, seen: parseEventId(lastEventId), ...service });
 }
@@ -103,8 +103,8 @@ function suspendRun(
 ): void {
   const channelId = query.get('custom_channel_id');
   const runId = query.get('request_id') ?? undefined;
-  if (!channelId) refuse(res, 400, 'INVALID_CHANNEL');
-  else if (!runs.suspend({ endpoint, channelId, runId })) refuse(res, 404, 'NO_RUN');
+  if (!channelId) refuse(res, 'INVALID_CHANNEL');
+  else if (!runs.suspend({ endpoint, channelId, runId })) refuse(res, 'NO_RUN');
   else {
     res.writeHead(200, { 'Content-Type': 'application/json' });
     res.end('{"suspended":true}');
@@ -231,12 +231,18 @@ function runError(error: { code: string; message: string }, namespace: string) {
   return { runError: { error: { ...error, inner: '', location } } };
 }
 
-function refuse(
-  res: ServerResponse,
-  status: number,
-  code: string,
-  headers: Record<string, string> = {},
-): void {
-  res.writeHead(status, { 'Content-Type': 'application/json', ...headers });
+/** The statuses with which the service refuses, by the codes in its answers. */
+const REFUSALS = {
+  INVALID_MESSAGE: 400,
+  INVALID_CHANNEL: 400,
+  INVALID_API_KEY: 401,
+  NOT_FOUND: 404,
+  BOT_NOT_FOUND: 404,
+  NO_RUN: 404,
+  RATE_LIMITED: 429,
+} as const;
+
+function refuse(res: ServerResponse, code: keyof typeof REFUSALS, headers?: Record<string, string>): void {
+  res.writeHead(REFUSALS[code], { 'Content-Type': 'application/json', ...headers });
   res.end(JSON.stringify({ error: { code, message: `The bot service answered ${code}.` } }));
 }

@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os';
 import type { Request, Response } from 'express';
-import { Problem } from '../errors.ts';
 import type { Attempt, AttemptCounts } from './attempts.ts';
-import { failureLimit } from './failure-limit.ts';
+import { type FailureLimit, failureLimit } from './failure-limit.ts';
 import { fewAtOnce } from './few-at-once.ts';
 import type { RequestLimit, RequestLimitOptions } from './request-limits.ts';
+import { busy, signInPlaces } from './sign-in-places.ts';
 
 /**
  * How many passwords are checked at once. Each keeps a core busy for a fifth of a second, and one core is left for the
@@ -12,12 +12,6 @@ import type { RequestLimit, RequestLimitOptions } from './request-limits.ts';
  * are looked up and files are read.
  */
 const CHECKED_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1));
-/** How many sign-ins wait or are checked. */
-const MAX_SIGN_INS = 100;
-/** How many of them come from one address, so that others find a place. */
-const MAX_FROM_ONE_ADDRESS = 75;
-/** In about this time half of them are done. */
-const RETRY_AFTER_SECONDS = 10;
 /** Long enough for a machine that has more to do; shorter than load balancers wait for an answer. */
 const MAX_WAIT_MS = 30_000;
 
@@ -68,47 +62,60 @@ export function loginAttempts(
       windowMs,
       detail: 'Too many failed sign-ins; wait and try again.',
     });
-  const byAddress = failures('login-address', maxFailuresPerAddress);
-  const byAccount = failures('login-account', maxFailures);
-  const inTurn = fewAtOnce(checkedAtOnce);
-  /** The address of each that waits or is checked. */
-  const signIns: string[] = [];
-  const refuseIfFull = (address: string) => {
-    const fromThere = signIns.filter((other) => other === address).length;
-    if (signIns.length >= MAX_SIGN_INS || fromThere >= MAX_FROM_ONE_ADDRESS) throw busy();
+  const limits: Limits = {
+    byAddress: failures('login-address', maxFailuresPerAddress),
+    byAccount: failures('login-account', maxFailures),
   };
+  const places = signInPlaces();
+  const inTurn = fewAtOnce(checkedAtOnce);
 
   return {
     async refuse(req, res, { address, account }) {
-      refuseIfFull(address);
+      places.refuseIfFull(address);
       // The address first: it bounds how many account names one client can make this remember.
-      await byAddress.refuse(req, res, address);
-      await byAccount.refuse(req, res, account);
+      await limits.byAddress.refuse(req, res, address);
+      await limits.byAccount.refuse(req, res, account);
     },
-    async attempt({ address, account }, check, left) {
+    async attempt(by, check, left) {
       left.throwIfAborted();
-      refuseIfFull(address);
-      signIns.push(address);
+      const leave = places.take(by.address);
       const tooLong = new AbortController();
       const timer = setTimeout(() => tooLong.abort(busy()), maxWaitMs);
       const signal = AbortSignal.any([left, tooLong.signal]);
-      const attempts: Attempt[] = [];
       try {
-        attempts.push(await byAddress.begin(address, signal));
-        attempts.push(await byAccount.begin(account, signal));
-        const result = await inTurn(check, signal);
-        if (result === undefined) await Promise.all(attempts.map((attempt) => attempt.failed()));
-        return result;
+        return await counted(limits, { ...by, signal }, () => inTurn(check, signal));
       } finally {
-        for (const attempt of attempts) attempt.end();
         clearTimeout(timer);
-        signIns.splice(signIns.indexOf(address), 1);
+        leave();
       }
     },
   };
 }
 
-function busy(): Problem {
-  const detail = 'Too many people sign in at this moment; wait and try again.';
-  return new Problem('busy', detail, { retryAfter: RETRY_AFTER_SECONDS });
+interface Limits {
+  readonly byAddress: FailureLimit;
+  readonly byAccount: FailureLimit;
+}
+
+/** A sign-in, and what ends its waiting. */
+interface SignIn extends SignInBy {
+  readonly signal: AbortSignal;
+}
+
+/** Runs `check` as an attempt of both limits. It counts as failed if there is no result. */
+async function counted<T>(
+  { byAddress, byAccount }: Limits,
+  { address, account, signal }: SignIn,
+  check: () => Promise<T | undefined>,
+): Promise<T | undefined> {
+  const attempts: Attempt[] = [];
+  try {
+    attempts.push(await byAddress.begin(address, signal));
+    attempts.push(await byAccount.begin(account, signal));
+    const result = await check();
+    if (result === undefined) await Promise.all(attempts.map((attempt) => attempt.failed()));
+    return result;
+  } finally {
+    for (const attempt of attempts) attempt.end();
+  }
 }

@@ -1,6 +1,6 @@
 import { Problem } from '../errors.ts';
 import type { RequestLocals } from '../http/locals.ts';
-import { JITTER_MS, limitFor } from './budgets.ts';
+import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
 import type { Holders } from './holders.ts';
 import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
 
@@ -44,78 +44,96 @@ export interface Pacing {
 
 /** Makes the function that paces a message by the budget of its endpoint. */
 export function pacing(slots: SlotWaits, rate: PacedRate): (message: PacedMessage) => Pacing {
-  return function paceMessage({ endpoint, holders: { user, address }, signal, log }) {
-    let waitedMs = 0;
-    let askedAt: number | undefined;
-    const wait = {
-      outcome: 'given_up' as 'granted' | 'refused' | 'given_up',
-      /** Up to now: the log may tell of a client that has left before the wait learns of it. */
-      get ms() {
-        return waitedMs + (askedAt === undefined ? 0 : performance.now() - askedAt);
-      },
-    };
-    let slot: EndpointSlot | undefined;
+  return (message) =>
+    paceMessage({ slots, rate, message, wait: { ms: 0, outcome: 'given_up' }, slot: undefined });
+}
 
-    async function waiting<T>(work: Promise<T>): Promise<T> {
-      askedAt = performance.now();
-      log.slotWait = wait;
-      try {
-        return await work;
-      } finally {
-        waitedMs = wait.ms;
-        askedAt = undefined;
-      }
-    }
-    function refused(waitMs: number, headers: Record<string, string> = {}): Problem {
-      wait.outcome = 'refused';
-      const detail = 'This bot gets as many messages as it takes right now; try again.';
-      return new Problem('rate_limited', detail, { retryAfter: seconds(waitMs), headers });
-    }
-    function granted(): EndpointSlot {
-      if (!slot) throw new Error('a message without a slot is sent');
-      return slot;
-    }
+/** A message on its way through its waits. */
+interface Paced {
+  readonly slots: SlotWaits;
+  readonly rate: PacedRate;
+  readonly message: PacedMessage;
+  /** What its log is told. */
+  readonly wait: NonNullable<RequestLocals['slotWait']>;
+  /** The slot by which it was sent last, or will be. */
+  slot: EndpointSlot | undefined;
+}
 
-    return {
-      async start() {
-        const holders = address === undefined ? [user] : [user, address];
-        const turn = await waiting(slots.take({ endpoint, holders }, signal));
-        const { remaining, resetMs, waitMs } = turn.reservation;
-        // Without what the relay adds: a client is told of the service's own window.
-        const reset = seconds(Math.max(0, resetMs - JITTER_MS));
-        const headers = {
-          'RateLimit-Policy': `"endpoint";q=${limitFor(rate, endpoint)};w=${seconds(rate.windowMs)}`,
-          RateLimit: `"endpoint";r=${remaining};t=${reset}`,
-        };
-        if (!turn.slot) throw refused(waitMs, headers);
-        slot = turn.slot;
-        wait.outcome = 'granted';
-        return headers;
-      },
-      async waitAgain(refusal) {
-        const askedMs = (refusal.options.retryAfter ?? 1) * 1000;
-        const tooLongMs = await waiting(slots.takeAgain(granted(), askedMs, signal));
-        if (tooLongMs === 0) return;
-        const options = { ...refusal.options, retryAfter: seconds(tooLongMs) };
-        throw new Problem(refusal.code, refusal.message, options);
-      },
-      async mayLeave() {
-        const tooLongMs = await slots.leave(granted(), signal);
-        if (tooLongMs > 0) throw refused(tooLongMs);
-      },
-      sent() {
-        if (slot) slots.sent(slot);
-      },
-      judged(accepted) {
-        if (slot) slots.judged(slot, accepted);
-      },
-      async oneMore() {
-        const more = await waiting(slots.takeOneMore(granted(), signal));
-        if (typeof more === 'number') throw refused(more);
-        slot = more;
-      },
-    };
+function paceMessage(paced: Paced): Pacing {
+  const { slots, message } = paced;
+  const { signal } = message;
+  return {
+    start: () => start(paced),
+    async waitAgain(refusal) {
+      const askedMs = (refusal.options.retryAfter ?? 1) * 1000;
+      const tooLongMs = await waiting(paced, slots.takeAgain(granted(paced), askedMs, signal));
+      if (tooLongMs === 0) return;
+      const options = { ...refusal.options, retryAfter: seconds(tooLongMs) };
+      throw new Problem(refusal.code, refusal.message, options);
+    },
+    async mayLeave() {
+      const tooLongMs = await slots.leave(granted(paced), signal);
+      if (tooLongMs > 0) throw refused(paced, tooLongMs);
+    },
+    sent() {
+      if (paced.slot) slots.sent(paced.slot);
+    },
+    judged(accepted) {
+      if (paced.slot) slots.judged(paced.slot, accepted);
+    },
+    async oneMore() {
+      const more = await waiting(paced, slots.takeOneMore(granted(paced), signal));
+      if (typeof more === 'number') throw refused(paced, more);
+      paced.slot = more;
+    },
   };
+}
+
+/** Waits for the first slot; returns the headers that tell of the budget. */
+async function start(paced: Paced): Promise<Record<string, string>> {
+  const { slots, rate, message } = paced;
+  const { endpoint, signal } = message;
+  const { user, address } = message.holders;
+  const holders = address === undefined ? [user] : [user, address];
+  const turn = await waiting(paced, slots.take({ endpoint, holders }, signal));
+  const headers = rateHeaders(rate, endpoint, turn.reservation);
+  if (!turn.slot) throw refused(paced, turn.reservation.waitMs, headers);
+  paced.slot = turn.slot;
+  paced.wait.outcome = 'granted';
+  return headers;
+}
+
+function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: Reservation) {
+  // Without what the relay adds: a client is told of the service's own window.
+  const reset = seconds(Math.max(0, resetMs - JITTER_MS));
+  return {
+    'RateLimit-Policy': `"endpoint";q=${limitFor(rate, endpoint)};w=${seconds(rate.windowMs)}`,
+    RateLimit: `"endpoint";r=${remaining};t=${reset}`,
+  };
+}
+
+/** Counts the time that `work` takes as waiting. */
+async function waiting<T>({ message, wait }: Paced, work: Promise<T>): Promise<T> {
+  const waitedMs = wait.ms - performance.now();
+  /** Up to now: the log may tell of a client that has left before the wait learns of it. */
+  const soFar = () => waitedMs + performance.now();
+  message.log.slotWait = Object.defineProperty(wait, 'ms', { get: soFar, configurable: true });
+  try {
+    return await work;
+  } finally {
+    Object.defineProperty(wait, 'ms', { value: soFar(), configurable: true });
+  }
+}
+
+function refused({ wait }: Paced, waitMs: number, headers: Record<string, string> = {}): Problem {
+  wait.outcome = 'refused';
+  const detail = 'This bot gets as many messages as it takes right now; try again.';
+  return new Problem('rate_limited', detail, { retryAfter: seconds(waitMs), headers });
+}
+
+function granted({ slot }: Paced): EndpointSlot {
+  if (!slot) throw new Error('a message without a slot is sent');
+  return slot;
 }
 
 /** Whole seconds, rounded up: a client that waits so long is never too early. */

@@ -1,18 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { type EndpointBudgets, limitFor, type Rate, type Reservation, type Start } from './budgets.ts';
-import { waitingLines } from './waiting-lines.ts';
+import { type EndpointBudgets, limitFor, type Rate, type Reservation } from './budgets.ts';
+import { holderLines, type LinesWish, type StandInLines } from './holder-lines.ts';
+import { interruptible } from './interruptible.ts';
+import { answered, type EndpointSlot, startNow, toldMs, untilStart } from './slot-starts.ts';
 
-/** A slot of an endpoint's budget that a message has. */
-export interface EndpointSlot {
-  readonly endpoint: string;
-  readonly ticket: string;
-  /** When the budget was asked whether the message may start, by `performance.now()` in ms. */
-  startedAt: number;
-  /** How long the message may still wait for a slot, in ms. */
-  waitLeftMs: number;
-  /** Whether the message is the one that shows whether the service takes messages again. */
-  onTrial: boolean;
-}
+export type { EndpointSlot } from './slot-starts.ts';
 
 /** What clients are told of a budget, and how long a message may wait for its slots altogether, in ms. */
 export interface PacedRate extends Rate {
@@ -58,128 +49,30 @@ export interface SlotWaits {
   takeOneMore(slot: EndpointSlot, signal: AbortSignal): Promise<EndpointSlot | number>;
 }
 
-/** What timers and round trips may add to a wait before it counts as too long, in ms. */
-const LATE_MS = 100;
 /** A message that would leave later than this after its start was held up: by a new connection, or by a busy process. */
 const HELD_UP_MS = 5;
-/** How much longer than its wait a message may stand behind others for which the budget is asked, in ms. */
-const ANSWERS_MS = 500;
 /** A longer pause than this is not believed, in ms: a service that asks for a day is back long before. */
 const MAX_PAUSE_MS = 60_000;
 
+/** Waits for slots of `budgets`, which keep `rate`. */
 export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits {
-  const { windowMs, maxWaitMs } = rate;
-  const lines = waitingLines();
   // More messages than this cannot all start in time.
-  const longestLine = (endpoint: string) => limitFor(rate, endpoint) * (Math.floor(maxWaitMs / windowMs) + 1);
-
-  /** Stands in the lines of all holders, one after the other; returns what leaves them, or nothing if there is no place in time. */
-  async function standInLines(
-    { endpoint, holders }: Wanted,
-    deadline: number,
-    signal: AbortSignal,
-  ): Promise<(() => void) | undefined> {
-    const left: (() => void)[] = [];
-    const leave = () => {
-      for (const one of left) one();
-    };
-    try {
-      for (const [n, holder] of holders.entries()) {
-        const line = `${holder} ${endpoint}`;
-        if (lines.length(line) >= longestLine(endpoint)) return void leave();
-        left.push(await lines.enter(line, n > 0 ? until(deadline, signal) : signal));
-      }
-      return leave;
-    } catch (error) {
-      leave();
-      if (signal.aborted) throw error;
-      return undefined;
-    }
-  }
-
-  async function reserve(wanted: Wanted, signal: AbortSignal): Promise<Asked> {
-    const deadline = performance.now() + maxWaitMs;
-    const leave = await standInLines(wanted, deadline, signal);
-    if (!leave) return { askedAt: performance.now(), reservation: NO_PLACE(windowMs) };
-    try {
-      for (;;) {
-        const askedAt = performance.now();
-        const leftMs = Math.max(0, deadline - askedAt);
-        const reservation = await budgets.reserve({ ...wanted, maxWaitMs: leftMs });
-        if (reservation.state !== 'share_taken' || reservation.waitMs > leftMs)
-          return { askedAt, reservation };
-        await interruptible(reservation.waitMs, signal);
-      }
-    } finally {
-      leave();
-    }
-  }
-
-  /** Waits until the slot has come. Returns 0, or how long it would still have taken in ms if that is too long. */
-  async function untilStart(slot: EndpointSlot, first: Start, signal: AbortSignal): Promise<number> {
-    const deadline = performance.now() + slot.waitLeftMs;
-    let started = false;
-    try {
-      let start = first;
-      while (start.waitMs > 0) {
-        if (performance.now() + start.waitMs > deadline + LATE_MS) return toldMs(start);
-        await interruptible(start.waitMs, signal);
-        slot.startedAt = performance.now();
-        start = await budgets.start(slot.endpoint, slot.ticket);
-      }
-      signal.throwIfAborted();
-      started = true;
-      slot.onTrial = start.onTrial;
-      return 0;
-    } finally {
-      slot.waitLeftMs = Math.max(0, deadline - performance.now());
-      if (!started) giveBack(slot);
-    }
-  }
-
-  /** If nobody hears this, the slot passes unused. */
-  function giveBack({ endpoint, ticket }: EndpointSlot): void {
-    budgets.cancel(endpoint, ticket).catch(() => {});
-  }
-
-  /** What the budget answers; without an answer the slot is given back, since the budget may have heard the question. */
-  async function answered<T>(slot: EndpointSlot, answer: Promise<T>): Promise<T> {
-    try {
-      return await answer;
-    } catch (error) {
-      giveBack(slot);
-      throw error;
-    }
-  }
-
-  /** Starts a message that has a slot already, or waits until it can. Returns 0, or how long that takes if it is too long. */
-  async function startNow(slot: EndpointSlot, signal: AbortSignal): Promise<number> {
-    slot.startedAt = performance.now();
-    return untilStart(slot, await answered(slot, budgets.start(slot.endpoint, slot.ticket)), signal);
-  }
-
+  const windows = Math.floor(rate.maxWaitMs / rate.windowMs) + 1;
+  const standInLines = holderLines((endpoint) => limitFor(rate, endpoint) * windows);
+  const waits: Waits = { budgets, rate, standInLines };
   return {
     async take(wanted, signal) {
-      const cameAt = performance.now();
-      const { askedAt, reservation } = await reserve(wanted, signal);
-      if (reservation.state !== 'granted')
-        return { reservation: { ...reservation, waitMs: toldMs(reservation) } };
-      const waitLeftMs = Math.max(0, maxWaitMs - (performance.now() - cameAt));
-      const { endpoint } = wanted;
-      const slot = { endpoint, ticket: reservation.ticket, startedAt: askedAt, waitLeftMs, onTrial: false };
-      const tooLongMs = await untilStart(slot, reservation, signal);
-      const resetMs = Math.max(0, reservation.resetMs - (performance.now() - askedAt));
-      if (tooLongMs > 0) return { reservation: { ...reservation, waitMs: tooLongMs, resetMs } };
-      return { slot, reservation: { ...reservation, resetMs } };
+      return take(waits, wanted, signal);
     },
     async takeAgain(slot, askedMs, signal) {
       slot.onTrial = false;
       const pause = { believedMs: Math.min(askedMs, MAX_PAUSE_MS), askedMs };
-      await answered(slot, budgets.penalize(slot.endpoint, slot.ticket, pause));
-      return startNow(slot, signal);
+      const starting = { budgets, slot, signal };
+      await answered(starting, budgets.penalize(slot.endpoint, slot.ticket, pause));
+      return startNow(starting);
     },
     async leave(slot, signal) {
-      return isHeldUp(slot) ? startNow(slot, signal) : 0;
+      return isHeldUp(slot) ? startNow({ budgets, slot, signal }) : 0;
     },
     sent(slot) {
       // If nobody hears this, the message counts from its start.
@@ -192,17 +85,20 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
       budgets.judged(slot.endpoint, slot.ticket, accepted).catch(() => {});
     },
     async takeOneMore({ endpoint, ticket }, signal) {
-      const startedAt = performance.now();
-      const waitLeftMs = windowMs + maxWaitMs;
-      const more = { endpoint, ticket: `${ticket}+`, startedAt, waitLeftMs, onTrial: false };
-      const start = await answered(more, budgets.start(endpoint, more.ticket));
-      const tooLongMs = await untilStart(more, start, signal);
+      const waitLeftMs = rate.windowMs + rate.maxWaitMs;
+      const more = { endpoint, ticket: `${ticket}+`, startedAt: 0, waitLeftMs, onTrial: false };
+      const tooLongMs = await startNow({ budgets, slot: more, signal });
       return tooLongMs > 0 ? tooLongMs : more;
     },
   };
 }
 
-type Wanted = Parameters<SlotWaits['take']>[0];
+/** What all waits share. */
+interface Waits {
+  readonly budgets: EndpointBudgets;
+  readonly rate: PacedRate;
+  readonly standInLines: StandInLines;
+}
 
 interface Asked {
   readonly reservation: Reservation;
@@ -210,8 +106,40 @@ interface Asked {
   readonly askedAt: number;
 }
 
-/** When it is worth another try at the latest: while a message is on trial, when that is over. */
-const toldMs = ({ waitMs, judgedMs }: Start) => Math.max(waitMs, judgedMs);
+/** Reserves a slot and waits until it has come. */
+async function take(waits: Waits, wanted: LinesWish, signal: AbortSignal): Promise<Turn> {
+  const { budgets, rate } = waits;
+  const cameAt = performance.now();
+  const { askedAt, reservation } = await reserve(waits, wanted, signal);
+  if (reservation.state !== 'granted')
+    return { reservation: { ...reservation, waitMs: toldMs(reservation) } };
+  const waitLeftMs = Math.max(0, rate.maxWaitMs - (performance.now() - cameAt));
+  const { endpoint } = wanted;
+  const slot = { endpoint, ticket: reservation.ticket, startedAt: askedAt, waitLeftMs, onTrial: false };
+  const tooLongMs = await untilStart({ budgets, slot, signal }, reservation);
+  const resetMs = Math.max(0, reservation.resetMs - (performance.now() - askedAt));
+  if (tooLongMs > 0) return { reservation: { ...reservation, waitMs: tooLongMs, resetMs } };
+  return { slot, reservation: { ...reservation, resetMs } };
+}
+
+/** Stands in the holders' lines, and then asks the budget until it grants a slot or refuses one. */
+async function reserve(waits: Waits, wanted: LinesWish, signal: AbortSignal): Promise<Asked> {
+  const { budgets, rate, standInLines } = waits;
+  const deadline = performance.now() + rate.maxWaitMs;
+  const leave = await standInLines(wanted, deadline, signal);
+  if (!leave) return { askedAt: performance.now(), reservation: NO_PLACE(rate.windowMs) };
+  try {
+    for (;;) {
+      const askedAt = performance.now();
+      const leftMs = Math.max(0, deadline - askedAt);
+      const reservation = await budgets.reserve({ ...wanted, maxWaitMs: leftMs });
+      if (reservation.state !== 'share_taken' || reservation.waitMs > leftMs) return { askedAt, reservation };
+      await interruptible(reservation.waitMs, signal);
+    }
+  } finally {
+    leave();
+  }
+}
 
 function isHeldUp({ startedAt }: EndpointSlot): boolean {
   return performance.now() - startedAt > HELD_UP_MS;
@@ -227,21 +155,3 @@ const NO_PLACE = (windowMs: number): Reservation => ({
   remaining: 0,
   resetMs: windowMs,
 });
-
-/**
- * Aborts with `signal`, or soon after `deadline`: in a second line, those who came later and wait for longer may stand
- * in front. Where nobody waits, it is the budget's answers for those in front that take their time.
- */
-function until(deadline: number, signal: AbortSignal): AbortSignal {
-  const leftMs = Math.ceil(Math.max(0, deadline - performance.now()) + ANSWERS_MS);
-  return AbortSignal.any([signal, AbortSignal.timeout(leftMs)]);
-}
-
-/** Not a little less than `ms`: a timer counts in whole ms, and may come up to one early. */
-async function interruptible(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(Math.ceil(ms) + 1, undefined, { signal });
-  } catch (error) {
-    throw signal.aborted ? signal.reason : error;
-  }
-}

@@ -4,7 +4,7 @@ import { basename, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** What an import or export of another module begins with, at the start of a line: so none in a comment does. */
-const SPECIFIER = /^((?:import|export)\b[^'"`;]*?\bfrom\s*|import\s*)(["'])([^"'\n]+)\2/gm;
+const SPECIFIER = /^((?:import|export)\b[^'"`;]*?\bfrom\s*["']|import\s*["'])([^"'\n]+)(?=["'])/gm;
 /** A map would have to be served as well. */
 const SOURCE_MAP = /^\/\/# sourceMappingURL=.*$/gm;
 
@@ -37,10 +37,7 @@ export function browserModules(entry: URL, name: string): Map<string, string> {
       served,
       code
         .replace(SOURCE_MAP, '')
-        .replace(
-          SPECIFIER,
-          (_, before, quote, specifier) => `${before}${quote}./${nameOf(specifier, href)}${quote}`,
-        ),
+        .replace(SPECIFIER, (_, before, specifier) => `${before}./${nameOf(specifier, href)}`),
     );
   }
   return modules;

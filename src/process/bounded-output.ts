@@ -1,5 +1,5 @@
-import { writeSync } from 'node:fs';
-import { nonBlocking } from './non-blocking.ts';
+import { type Backlog, emptyBacklog, enqueue, type Piece, sendFirst } from './backlog.ts';
+import { type NonBlocking, nonBlocking } from './non-blocking.ts';
 
 /** How long to leave a reader alone that takes no more, in ms. */
 const RETRY_MS = 20;
@@ -13,13 +13,6 @@ const LONGEST_END_MS = 2_000;
 const END_RETRY_MS = 5;
 /** The space that must be free before a loss ends, in bytes, so that the line that tells of it is not lost. */
 const ROOM_BYTES = 16_384;
-
-/** Text that leaves in one write, if what is written to takes it whole. */
-export interface Piece {
-  readonly text: string;
-  readonly bytes: number;
-  readonly lines: number;
-}
 
 export interface BoundedOutputOptions {
   readonly fd: number;
@@ -39,92 +32,81 @@ export interface BoundedOutput {
   dropped(): number;
 }
 
+/** The state of an output. */
+interface State {
+  readonly options: BoundedOutputOptions;
+  readonly output: NonBlocking;
+  readonly backlog: Backlog;
+  /** Lines dropped so far, and those of them that `onDropped` has not been told of. */
+  dropped: number;
+  untold: number;
+  /** Set while something waits for the next attempt. */
+  retry: NodeJS.Timeout | undefined;
+}
+
 /**
  * Writes to `fd` at once and in order, and never waits for a reader: what it does not take is kept in memory, up to a
  * bound. An error such as a full disk or a reader that is gone is a reader that takes nothing.
  */
-export function boundedOutput({ fd, pieceBytes, maxBytes, onDropped }: BoundedOutputOptions): BoundedOutput {
-  const output = nonBlocking(fd);
-  const queue: Piece[] = [];
-  let queuedBytes = 0;
-  /** What has not left of the first piece, if a part of it has. */
-  let rest: Buffer | undefined;
-  let dropped = 0;
-  let untold = 0;
-  let retry: NodeJS.Timeout | undefined;
-
-  /** Writes what is left of the first piece. @throws the system's error if nothing is taken */
-  function sendFirst(piece: Piece): void {
-    const written = rest ? writeSync(output.fd, rest) : writeSync(output.fd, piece.text);
-    queuedBytes -= written;
-    const left = rest ?? (written < piece.bytes ? Buffer.from(piece.text) : undefined);
-    rest = left && written < left.length ? left.subarray(written) : undefined;
-    if (!rest) queue.shift();
-  }
-
-  function send(): void {
-    const before = queuedBytes;
-    const hasStalled = retry !== undefined;
-    clearTimeout(retry);
-    retry = undefined;
-    try {
-      output.ready(hasStalled);
-      for (let n = 0; n < PIECES_IN_A_ROW && queue[0]; n++) sendFirst(queue[0]);
-    } catch {
-      // It waits.
-    }
-    if (queue.length > 0) retry = setTimeout(send, RETRY_MS).unref();
-    if (queuedBytes < before) tellDropped();
-  }
-
-  /** Lines that came one by one leave together once they wait: the number of writes is what takes the time. */
-  function enqueue(piece: Piece): void {
-    const last = queue.at(-1);
-    const hasBegun = queue.length === 1 && rest !== undefined;
-    if (last && !hasBegun && last.bytes + piece.bytes <= pieceBytes) {
-      queue[queue.length - 1] = {
-        text: last.text + piece.text,
-        bytes: last.bytes + piece.bytes,
-        lines: last.lines + piece.lines,
-      };
-    } else {
-      queue.push(piece);
-    }
-    queuedBytes += piece.bytes;
-  }
-
-  function tellDropped(): void {
-    if (untold === 0 || queuedBytes + ROOM_BYTES > maxBytes) return;
-    const lines = untold;
-    untold = 0;
-    onDropped(lines);
-  }
-
+export function boundedOutput(options: BoundedOutputOptions): BoundedOutput {
+  const output = nonBlocking(options.fd);
+  const backlog = emptyBacklog();
+  const state: State = { options, output, backlog, dropped: 0, untold: 0, retry: undefined };
   return {
-    write(piece) {
-      tellDropped();
-      // What comes behind a loss waits for it to be told.
-      if (untold > 0 || queuedBytes + piece.bytes > maxBytes) {
-        dropped += piece.lines;
-        untold += piece.lines;
-        return;
-      }
-      enqueue(piece);
-      if (!retry) send();
-    },
-    end() {
-      const clock = new Int32Array(new SharedArrayBuffer(4));
-      const begun = performance.now();
-      let lastProgress = begun;
-      for (let now = begun; queue.length > 0; now = performance.now()) {
-        const before = queuedBytes;
-        send();
-        if (queuedBytes < before) lastProgress = now;
-        else if (now - lastProgress > STALLED_MS) break;
-        if (now - begun > LONGEST_END_MS) break;
-        if (queue.length > 0) Atomics.wait(clock, 0, 0, END_RETRY_MS);
-      }
-    },
-    dropped: () => dropped,
+    write: (piece) => write(state, piece),
+    end: () => end(state),
+    dropped: () => state.dropped,
   };
+}
+
+function write(state: State, piece: Piece): void {
+  const { options, backlog } = state;
+  tellDropped(state);
+  // What comes behind a loss waits for it to be told.
+  if (state.untold > 0 || backlog.bytes + piece.bytes > options.maxBytes) {
+    state.dropped += piece.lines;
+    state.untold += piece.lines;
+    return;
+  }
+  enqueue(backlog, piece, options.pieceBytes);
+  if (!state.retry) send(state);
+}
+
+function send(state: State): void {
+  const { output, backlog } = state;
+  const before = backlog.bytes;
+  const hasStalled = state.retry !== undefined;
+  clearTimeout(state.retry);
+  state.retry = undefined;
+  try {
+    output.ready(hasStalled);
+    for (let n = 0; n < PIECES_IN_A_ROW && backlog.pieces.length > 0; n++) sendFirst(backlog, output.fd);
+  } catch {
+    // It waits.
+  }
+  if (backlog.pieces.length > 0) state.retry = setTimeout(send, RETRY_MS, state).unref();
+  if (backlog.bytes < before) tellDropped(state);
+}
+
+function tellDropped(state: State): void {
+  const { options, backlog, untold } = state;
+  if (untold === 0 || backlog.bytes + ROOM_BYTES > options.maxBytes) return;
+  state.untold = 0;
+  options.onDropped(untold);
+}
+
+/** Waits between its attempts without the event loop, which has stopped at an exit. */
+function end(state: State): void {
+  const { backlog } = state;
+  const clock = new Int32Array(new SharedArrayBuffer(4));
+  const begun = performance.now();
+  let lastProgress = begun;
+  for (let now = begun; backlog.pieces.length > 0; now = performance.now()) {
+    const before = backlog.bytes;
+    send(state);
+    if (backlog.bytes < before) lastProgress = now;
+    else if (now - lastProgress > STALLED_MS) break;
+    if (now - begun > LONGEST_END_MS) break;
+    if (backlog.pieces.length > 0) Atomics.wait(clock, 0, 0, END_RETRY_MS);
+  }
 }

@@ -3,7 +3,7 @@ import { fileChanges } from '../bots/file-changes.ts';
 import { readBotSettings } from '../bots/read-bot-settings.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
-import { type KeyUse, keyRings } from '../relay/upstream/key-rings.ts';
+import { type KeyRings, type KeyUse, keyRings } from '../relay/upstream/key-rings.ts';
 import type { KnownBots } from '../routes/parts.ts';
 import type { Secret } from '../secret.ts';
 
@@ -36,62 +36,88 @@ export interface LiveBotsOptions {
   readonly lookEveryMs?: number;
 }
 
+/** What counts right now, and what was told of it. */
+interface State {
+  readonly options: LiveBotsOptions;
+  readonly rings: KeyRings;
+  settings: BotSettings;
+  files: readonly string[];
+  failure: ReloadFailure | undefined;
+  /** What was told last, so that nothing is told twice. */
+  told: string;
+}
+
 /**
  * Goes by the bots' settings of the configuration, and by those of its files whenever these change. Files that
  * cannot be used change nothing: what was good before stays, and the log says what is wrong.
  */
 export function liveBots(options: LiveBotsOptions): LiveBots {
-  const { config, logger, observeKey, observeReload = () => {}, lookEveryMs } = options;
-  const { apiKeys, own, keyFiles } = config.upstream;
-  let settings: BotSettings = { apiKeys, own };
-  let files = [keyFiles.apiKeys, keyFiles.bots].filter((path) => path !== undefined);
-  let failure: ReloadFailure | undefined;
-  /** What was told last, so that nothing is told twice. */
-  let told = shown(settings);
-  const rings = keyRings({ settings, bots: config.bots, ...(observeKey && { observe: observeKey }) });
-
-  function isNews(what: string): boolean {
-    const wasTold = told === what;
-    told = what;
-    return !wasTold;
-  }
-  function fail(problems: readonly string[]): void {
-    failure = { at: new Date(), problems };
-    if (!isNews(problems.join())) return;
-    observeReload(false, fingerprints(settings));
-    logger.error({ problems }, 'reload failed, the last good configuration stays');
-  }
-  function apply(next: BotSettings): void {
-    failure = undefined;
-    settings = next;
-    rings.use(next);
-    if (!isNews(shown(next))) return;
-    observeReload(true, fingerprints(next));
-    logger.info({ settings: JSON.parse(shown(next)) }, 'reloaded');
-  }
+  const { logger, lookEveryMs } = options;
+  const state = stateAtStart(options);
   const changes = fileChanges({
-    files: () => files,
-    onChange() {
-      const read = readBotSettings(config);
-      files = [...read.files];
-      if (read.problems.length > 0) fail(read.problems);
-      else apply(read.settings);
-    },
+    files: () => state.files,
+    onChange: () => readFiles(state),
     ...(lookEveryMs && { lookEveryMs }),
   });
   return {
-    keyRings: rings,
-    limitOf: (bot) => rateLimitOf(settings, bot),
-    lastFailure: () => failure,
+    keyRings: state.rings,
+    limitOf: (bot) => rateLimitOf(state.settings, bot),
+    lastFailure: () => state.failure,
     reload() {
-      logger.info({ files: files.length }, 'reading the files of keys and bots');
+      logger.info({ files: state.files.length }, 'reading the files of keys and bots');
       // Who asks gets an answer.
-      told = '';
-      if (files.length > 0) changes.readNow();
-      rings.retry();
+      state.told = '';
+      if (state.files.length > 0) changes.readNow();
+      state.rings.retry();
     },
     close: changes.close,
   };
+}
+
+function stateAtStart(options: LiveBotsOptions): State {
+  const { config, observeKey } = options;
+  const { apiKeys, own, keyFiles } = config.upstream;
+  const settings: BotSettings = { apiKeys, own };
+  return {
+    options,
+    rings: keyRings({ settings, bots: config.bots, ...(observeKey && { observe: observeKey }) }),
+    settings,
+    files: [keyFiles.apiKeys, keyFiles.bots].filter((path) => path !== undefined),
+    failure: undefined,
+    told: shown(settings),
+  };
+}
+
+function readFiles(state: State): void {
+  const read = readBotSettings(state.options.config);
+  state.files = read.files;
+  if (read.problems.length > 0) fail(state, read.problems);
+  else apply(state, read.settings);
+}
+
+function fail(state: State, problems: readonly string[]): void {
+  const { logger, observeReload } = state.options;
+  state.failure = { at: new Date(), problems };
+  if (!isNews(state, problems.join())) return;
+  observeReload?.(false, fingerprints(state.settings));
+  logger.error({ problems }, 'reload failed, the last good configuration stays');
+}
+
+function apply(state: State, settings: BotSettings): void {
+  const { logger, observeReload } = state.options;
+  state.failure = undefined;
+  state.settings = settings;
+  state.rings.use(settings);
+  if (!isNews(state, shown(settings))) return;
+  observeReload?.(true, fingerprints(settings));
+  logger.info({ settings: JSON.parse(shown(settings)) }, 'reloaded');
+}
+
+/** Notes `what` as told. */
+function isNews(state: State, what: string): boolean {
+  const wasTold = state.told === what;
+  state.told = what;
+  return !wasTold;
 }
 
 /** The settings as the log may show them, with fingerprints for keys. */

@@ -25,6 +25,18 @@ export interface LogOutput extends DestinationStream, Pick<BoundedOutput, 'dropp
   leave(): void;
 }
 
+/** The lines that wait to leave together. */
+interface Gathering {
+  readonly output: BoundedOutput;
+  text: string;
+  bytes: number;
+  lines: number;
+  /** The level of the line that comes next. */
+  lastLevel: number;
+  /** Set if a line has left so lately that calm ones wait. */
+  timer: NodeJS.Timeout | undefined;
+}
+
 /**
  * Where log lines leave the process. A line leaves at once, but for the calm ones that follow another within
  * `TOGETHER_MS`: those leave together, so that under load not each request pays for a system call. It never waits for
@@ -36,50 +48,47 @@ export function logOutput({ fd = 1, onDropped = () => {} }: LogOutputOptions = {
   // pino's own destination (sonic-boom) loses the piece under way at an exit if it is not synchronous, and overflows
   // the stack on its way through a long backlog if it is.
   const output = boundedOutput({ fd, pieceBytes: PIECE_BYTES, maxBytes: MAX_WAITING_BYTES, onDropped });
-  let lastLevel = 0;
-  /** Whether a line has left so lately that calm ones wait. */
-  let gathering: NodeJS.Timeout | undefined;
-  let text = '';
-  let bytes = 0;
-  let lines = 0;
-
-  function send(): void {
-    const piece = { text, bytes, lines };
-    text = '';
-    bytes = 0;
-    lines = 0;
-    if (piece.lines > 0) output.write(piece);
-  }
-
-  function leave(): void {
-    clearTimeout(gathering);
-    gathering = undefined;
-    send();
-  }
-
+  const gathering: Gathering = { output, text: '', bytes: 0, lines: 0, lastLevel: 0, timer: undefined };
   return Object.assign(
     {
-      leave,
+      leave: () => leave(gathering),
       dropped: output.dropped,
       end() {
-        leave();
+        leave(gathering);
         output.end();
       },
-      write(line: string) {
-        const length = Buffer.byteLength(line);
-        if (bytes + length > PIECE_BYTES) send();
-        text += line;
-        bytes += length;
-        lines++;
-        if (gathering && lastLevel < URGENT) return;
-        leave();
-        gathering = setTimeout(leave, TOGETHER_MS).unref();
-      },
+      write: (line: string) => gather(gathering, line),
       set lastLevel(level: number) {
-        lastLevel = level;
+        gathering.lastLevel = level;
       },
     },
     // Has pino tell the level of each line before it comes.
     { [Symbol.for('pino.metadata')]: true },
   );
+}
+
+function gather(gathering: Gathering, line: string): void {
+  const length = Buffer.byteLength(line);
+  if (gathering.bytes + length > PIECE_BYTES) send(gathering);
+  gathering.text += line;
+  gathering.bytes += length;
+  gathering.lines++;
+  if (gathering.timer && gathering.lastLevel < URGENT) return;
+  leave(gathering);
+  gathering.timer = setTimeout(leave, TOGETHER_MS, gathering).unref();
+}
+
+function leave(gathering: Gathering): void {
+  clearTimeout(gathering.timer);
+  gathering.timer = undefined;
+  send(gathering);
+}
+
+function send(gathering: Gathering): void {
+  const { output, text, bytes, lines } = gathering;
+  // Emptied first: the output may have a line written here, of what it has dropped.
+  gathering.text = '';
+  gathering.bytes = 0;
+  gathering.lines = 0;
+  if (lines > 0) output.write({ text, bytes, lines });
 }

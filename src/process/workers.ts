@@ -73,82 +73,95 @@ export function startWorkers(options: WorkersOptions): Workers {
   const { config, logger, onFailure } = options;
   // By default this process accepts, and a connection that is on its way to a worker hangs if that one dies or closes.
   cluster.schedulingPolicy = cluster.SCHED_NONE;
-  const { places, present, letGo } = filledPlaces(options);
+  const staff = filledPlaces(options);
   return {
     reload() {
-      for (const worker of present()) tell(worker, { kind: 'reload' });
+      for (const worker of present(staff)) tell(worker, { kind: 'reload' });
     },
     async stop(signal) {
       const withinMs = longestShutdownMs(config.shutdown);
       const late = setTimeout(() => {
-        killLate(places, { logger, withinMs });
+        killLate(staff.places, { logger, withinMs });
         onFailure(1);
       }, withinMs);
-      const gone = letGo();
-      for (const place of places) stopOne(place, signal);
+      const gone = letGo(staff);
+      for (const place of staff.places) stopOne(place, signal);
       const inOrder = await gone;
       clearTimeout(late);
       if (!inOrder) onFailure(1);
     },
     kill() {
-      for (const worker of present()) worker.kill('SIGKILL');
+      for (const worker of present(staff)) worker.kill('SIGKILL');
     },
-    metrics: () => metricsByNumber(places),
+    metrics: () => metricsByNumber(staff.places),
   };
 }
 
+/** All places, and how they end. */
+interface Staff {
+  readonly options: WorkersOptions;
+  /** The first of them is filled before the others. */
+  readonly places: readonly Place[];
+  /** Set once no worker is replaced any more: told when the last one has ended, whether all of them did so in order. */
+  onAllGone?: (inOrder: boolean) => void;
+  allInOrder: boolean;
+}
+
 /** Has a worker in each place, and keeps it so until `letGo` is called. */
-function filledPlaces(options: WorkersOptions) {
-  const { config, logger, onFailure } = options;
-  let onAllGone: ((inOrder: boolean) => void) | undefined;
-  let allInOrder = true;
-  const places = Array.from({ length: config.workers }, (_, at) => emptyPlace(at + 1));
-  const [first, ...others] = places as [Place, ...Place[]];
-  const present = () => places.flatMap(({ worker }) => worker ?? []);
+function filledPlaces(options: WorkersOptions): Staff {
+  const { workers } = options.config;
+  const first = emptyPlace(1);
+  const others = Array.from({ length: workers - 1 }, (_, at) => emptyPlace(at + 2));
+  const staff: Staff = { options, places: [first, ...others], allInOrder: true };
+  fill(staff, first);
+  return staff;
+}
 
-  function fill(place: Place): void {
-    Object.assign(place, { startedAt: performance.now(), listens: false, replacing: undefined });
-    place.worker = startWorker(options, place.number, {
-      listening() {
-        const isFirst = place === first && !place.hasListened;
-        Object.assign(place, { listens: true, hasListened: true });
-        if (isFirst && !onAllGone) for (const other of others) fill(other);
-      },
-      ended: (how) => ended(place, how),
-    });
+function present({ places }: Staff): Worker[] {
+  return places.flatMap(({ worker }) => worker ?? []);
+}
+
+function fill(staff: Staff, place: Place): void {
+  const [first, ...others] = staff.places;
+  Object.assign(place, { startedAt: performance.now(), listens: false, replacing: undefined });
+  place.worker = startWorker(staff.options, place.number, {
+    listening() {
+      const isFirst = place === first && !place.hasListened;
+      Object.assign(place, { listens: true, hasListened: true });
+      if (isFirst && !staff.onAllGone) for (const other of others) fill(staff, other);
+    },
+    ended: (how) => ended(staff, place, how),
+  });
+}
+
+function ended(staff: Staff, place: Place, how: Ending): void {
+  const { logger, onFailure } = staff.options;
+  const line = { worker: place.number, pid: place.worker?.process.pid, ...how };
+  place.worker = undefined;
+  if (staff.onAllGone) {
+    // Whatever kept it from the end of its shutdown broke its streams.
+    const inOrder = !place.listens || how.exitCode === 0;
+    if (!inOrder) logger.error(line, 'worker ended');
+    staff.allInOrder &&= inOrder;
+    if (present(staff).length === 0) staff.onAllGone(staff.allInOrder);
+  } else if (place.hasListened) {
+    const pause = pauseBefore(place);
+    const replacedInMs = present(staff).length === 0 ? Math.min(pause, FIRST_PAUSE_MS) : pause;
+    logger[how.exitCode === 0 ? 'warn' : 'error']({ ...line, replacedInMs }, 'worker ended');
+    place.replacing = setTimeout(fill, replacedInMs, staff, place);
+  } else {
+    // One that exits says itself why.
+    if (how.exitCode === null) logger.fatal(line, 'worker never listened');
+    onFailure(how.exitCode ?? 1);
   }
+}
 
-  function ended(place: Place, how: Ending): void {
-    const line = { worker: place.number, pid: place.worker?.process.pid, ...how };
-    place.worker = undefined;
-    if (onAllGone) {
-      // Whatever kept it from the end of its shutdown broke its streams.
-      const inOrder = !place.listens || how.exitCode === 0;
-      if (!inOrder) logger.error(line, 'worker ended');
-      allInOrder &&= inOrder;
-      if (present().length === 0) onAllGone(allInOrder);
-    } else if (place.hasListened) {
-      const pause = pauseBefore(place);
-      const replacedInMs = present().length === 0 ? Math.min(pause, FIRST_PAUSE_MS) : pause;
-      logger[how.exitCode === 0 ? 'warn' : 'error']({ ...line, replacedInMs }, 'worker ended');
-      place.replacing = setTimeout(() => fill(place), replacedInMs);
-    } else {
-      // One that exits says itself why.
-      if (how.exitCode === null) logger.fatal(line, 'worker never listened');
-      onFailure(how.exitCode ?? 1);
-    }
-  }
-
-  /** Replaces no worker any more; resolves when the last one has ended, with whether all of them did so in order. */
-  function letGo(): Promise<boolean> {
-    return new Promise((resolve) => {
-      onAllGone = resolve;
-      if (present().length === 0) resolve(true);
-    });
-  }
-
-  fill(first);
-  return { places, present, letGo };
+/** Replaces no worker any more; resolves when the last one has ended, with whether all of them did so in order. */
+function letGo(staff: Staff): Promise<boolean> {
+  return new Promise((resolve) => {
+    staff.onAllGone = resolve;
+    if (present(staff).length === 0) resolve(true);
+  });
 }
 
 interface Turns {

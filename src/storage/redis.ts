@@ -55,59 +55,76 @@ export interface RedisOptions {
   readonly observe?: (ms: number, ok: boolean) => void;
 }
 
+/** What every run of commands needs. */
+interface Connection {
+  readonly client: RedisClient;
+  readonly changes: Readonly<Changes>;
+  readonly observe: (ms: number, ok: boolean) => void;
+}
+
 /** Connects in the background, and again whenever the connection is lost, until `close`. */
 export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Redis {
   const client = clientFor(url);
   const changes = logChanges(client, logger);
   // Only `close` ends the attempts.
   client.connect().catch(() => {});
-  let ping: Promise<boolean> | undefined;
-
-  async function run<T>(commands: (client: RedisClient) => Promise<T>): Promise<T> {
-    const startedAt = performance.now();
-    let ok = false;
-    try {
-      const result = await withDeadline(commands(client));
-      ok = true;
-      return result;
-    } catch (error) {
-      throw unavailable(error instanceof ClientOfflineError ? changes.lastCause : causeOf(error));
-    } finally {
-      observe(performance.now() - startedAt, ok);
-    }
-  }
-
+  const connection: Connection = { client, changes, observe };
   return {
-    run,
-    script(lua) {
-      const sha = createHash('sha1').update(lua).digest('hex');
-      return (keys, args) =>
-        run(async (client) => {
-          try {
-            return await client.evalSha(sha, { keys, arguments: args });
-          } catch (error) {
-            if (!(error as Error).message.startsWith('NOSCRIPT')) throw error;
-            return client.eval(lua, { keys, arguments: args });
-          }
-        });
-    },
+    run: (commands) => run(connection, commands),
+    script: (lua) => scriptOn(connection, lua),
     ready: (withinMs) => firstReady(client, withinMs),
-    answers() {
-      ping ??= run((client) => client.ping())
-        .then(
-          () => true,
-          () => false,
-        )
-        .finally(() => {
-          ping = undefined;
-        });
-      return ping;
-    },
+    answers: sharedPing(connection),
     subscribe: (channel, listener, onListening) => subscribe(client, { channel, listener, onListening }),
     backAt: () => changes.backAt,
     close() {
       if (client.isOpen) client.destroy();
     },
+  };
+}
+
+async function run<T>(
+  { client, changes, observe }: Connection,
+  commands: (client: RedisClient) => Promise<T>,
+): Promise<T> {
+  const startedAt = performance.now();
+  let ok = false;
+  try {
+    const result = await withDeadline(commands(client));
+    ok = true;
+    return result;
+  } catch (error) {
+    throw unavailable(error instanceof ClientOfflineError ? changes.lastCause : causeOf(error));
+  } finally {
+    observe(performance.now() - startedAt, ok);
+  }
+}
+
+function scriptOn(connection: Connection, lua: string): RedisScript {
+  const sha = createHash('sha1').update(lua).digest('hex');
+  return (keys, args) =>
+    run(connection, async (client) => {
+      try {
+        return await client.evalSha(sha, { keys, arguments: args });
+      } catch (error) {
+        if (!(error as Error).message.startsWith('NOSCRIPT')) throw error;
+        return client.eval(lua, { keys, arguments: args });
+      }
+    });
+}
+
+/** Whoever asks while an answer is awaited gets the same one. */
+function sharedPing(connection: Connection): () => Promise<boolean> {
+  let asked: Promise<boolean> | undefined;
+  return function answers() {
+    asked ??= run(connection, (client) => client.ping())
+      .then(
+        () => true,
+        () => false,
+      )
+      .finally(() => {
+        asked = undefined;
+      });
+    return asked;
   };
 }
 

@@ -63,6 +63,8 @@ export async function startIdentityProvider(
     claims: { profile: ['name'], groups: ['groups'], openid: ['sub'] },
     scopes: ['openid', 'profile', 'groups'],
     features: { backchannelLogout: { enabled: true } },
+    // Its own dispatcher refuses loopback addresses, and is of the relay's undici, which Node's `fetch` cannot use.
+    fetch: (url, init) => fetch(url, Object.assign({}, init, { dispatcher: undefined })),
     findAccount: (_ctx, id) => ({ accountId: id, claims: () => claimsOf(id) }),
     ...options,
   });

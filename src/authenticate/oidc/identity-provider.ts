@@ -1,4 +1,4 @@
-import { errors, type JWTPayload, jwtVerify } from 'jose';
+import type { JWTPayload } from 'jose';
 import * as oidc from 'openid-client';
 import type { Config } from '../../config/config.ts';
 import { Problem } from '../../errors.ts';
@@ -6,8 +6,13 @@ import type { Logger } from '../../logger.ts';
 import type { ProviderSession, User } from '../sessions/session.ts';
 import { type Claims, type RequiredClaim, refusalOf, userOf } from './claims.ts';
 import { providerProblem } from './provider-errors.ts';
-import { CLOCK_TOLERANCE_S, type ProviderMetadataOptions, providerMetadata } from './provider-metadata.ts';
+import {
+  type ProviderMetadata,
+  type ProviderMetadataOptions,
+  providerMetadata,
+} from './provider-metadata.ts';
 import type { SignInFlow } from './sign-in-flows.ts';
+import { signedTokens, type VerifyToken } from './signed-tokens.ts';
 
 /** How old an ID token may be, in seconds. Its end usually comes first; some providers date it a few minutes back. */
 const ID_TOKEN_MAX_AGE_S = 3600;
@@ -68,91 +73,95 @@ export interface IdentityProvider {
 
 /** The OpenID Connect provider at `issuer` (OpenID Connect Core 1.0). */
 export function identityProvider(options: IdentityProviderOptions): IdentityProvider {
-  const { clientId, scopes, callbackUrl, signedOutUrl, requiredClaim, keepIdToken } = options;
   const discovered = providerMetadata(options);
-
-  async function verify(token: string, maxAgeS: number): Promise<JWTPayload> {
-    const { configuration, keys } = await discovered();
-    const { issuer, id_token_signing_alg_values_supported } = configuration.serverMetadata();
-    const { payload } = await jwtVerify(token, keys, {
-      issuer,
-      audience: clientId,
-      algorithms: id_token_signing_alg_values_supported ?? ['RS256'],
-      clockTolerance: CLOCK_TOLERANCE_S,
-      maxTokenAge: maxAgeS,
-    });
-    checkParties(payload, clientId);
-    return payload;
-  }
-
-  /** The ID token's claims, and the user's from where the provider keeps them if it keeps them there (Core §5.3). */
-  async function claimsOf(
-    tokens: oidc.TokenEndpointResponse,
-    configuration: oidc.Configuration,
-  ): Promise<Claims> {
-    const claims = (await verify(tokens.id_token as string, ID_TOKEN_MAX_AGE_S)) as Claims;
-    const wanted = ['name', ...(requiredClaim ? [requiredClaim.name] : [])];
-    if (wanted.every((name) => claims[name] !== undefined)) return claims;
-    if (configuration.serverMetadata().userinfo_endpoint === undefined) return claims;
-    return { ...(await oidc.fetchUserInfo(configuration, tokens.access_token, claims.sub)), ...claims };
-  }
-
+  const verify = signedTokens({ clientId: options.clientId, discovered });
+  const provider: Provider = { options, discovered, verify };
   return {
     discover: () => discovered().then(noop, noop),
     verify,
-    signInUrl: (flow, again) =>
-      orProblem(async () => {
-        const { configuration } = await discovered();
-        const url = oidc.buildAuthorizationUrl(configuration, {
-          redirect_uri: callbackUrl,
-          scope: scopes,
-          state: flow.state,
-          nonce: flow.nonce,
-          code_challenge: await oidc.calculatePKCECodeChallenge(flow.verifier),
-          code_challenge_method: 'S256',
-          ...(again && { prompt: 'login' }),
-        });
-        return url.href;
-      }),
-    arrive: (query, flow) =>
-      orProblem(async () => {
-        const { configuration } = await discovered();
-        const tokens = await oidc.authorizationCodeGrant(configuration, new URL(callbackUrl + query), {
-          expectedState: flow.state,
-          expectedNonce: flow.nonce,
-          pkceCodeVerifier: flow.verifier,
-        });
-        const claims = await claimsOf(tokens, configuration);
-        const user = userOf(claims);
-        const cause = refusalOf(claims, requiredClaim);
-        if (cause !== undefined) {
-          const detail = 'The identity provider knows you, but your account may not use this.';
-          throw new Problem('not_allowed', detail, { cause, userId: user.id });
-        }
-        const { sid } = claims;
-        const provider = {
-          ...(typeof sid === 'string' && { providerSession: sid }),
-          ...(keepIdToken && { idToken: tokens.id_token as string }),
-        };
-        return { user, provider };
-      }),
-    async signOutUrl({ idToken }) {
-      try {
-        const { configuration } = await discovered();
-        if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
-        return oidc.buildEndSessionUrl(configuration, {
-          post_logout_redirect_uri: signedOutUrl,
-          ...(idToken !== undefined && { id_token_hint: idToken }),
-        }).href;
-      } catch {
-        // Signed out here they are all the same.
-        return undefined;
-      }
+    signInUrl: (flow, again) => orProblem(() => signInUrl(provider, flow, again)),
+    arrive: (query, flow) => orProblem(() => arrive(provider, query, flow)),
+    // A user for whom this fails is signed out here all the same.
+    signOutUrl: (session) => signOutUrl(provider, session).catch(noop),
+  };
+}
+
+/** What the calls to one provider share. */
+interface Provider {
+  readonly options: IdentityProviderOptions;
+  readonly discovered: () => Promise<ProviderMetadata>;
+  readonly verify: VerifyToken;
+}
+
+async function signInUrl(
+  { options, discovered }: Provider,
+  flow: SignInFlow,
+  again: boolean,
+): Promise<string> {
+  const { configuration } = await discovered();
+  const url = oidc.buildAuthorizationUrl(configuration, {
+    redirect_uri: options.callbackUrl,
+    scope: options.scopes,
+    state: flow.state,
+    nonce: flow.nonce,
+    code_challenge: await oidc.calculatePKCECodeChallenge(flow.verifier),
+    code_challenge_method: 'S256',
+    ...(again && { prompt: 'login' }),
+  });
+  return url.href;
+}
+
+async function arrive(provider: Provider, query: string, flow: SignInFlow): Promise<Arrival> {
+  const { callbackUrl, requiredClaim, keepIdToken } = provider.options;
+  const { configuration } = await provider.discovered();
+  const tokens = await oidc.authorizationCodeGrant(configuration, new URL(callbackUrl + query), {
+    expectedState: flow.state,
+    expectedNonce: flow.nonce,
+    pkceCodeVerifier: flow.verifier,
+  });
+  const claims = await claimsOf(provider, tokens, configuration);
+  const user = userOf(claims);
+  const cause = refusalOf(claims, requiredClaim);
+  if (cause !== undefined) {
+    const detail = 'The identity provider knows you, but your account may not use this.';
+    throw new Problem('not_allowed', detail, { cause, userId: user.id });
+  }
+  const { sid } = claims;
+  return {
+    user,
+    provider: {
+      ...(typeof sid === 'string' && { providerSession: sid }),
+      ...(keepIdToken && { idToken: tokens.id_token as string }),
     },
   };
 }
 
-const noop = () => {};
+/** The ID token's claims, and the user's from where the provider keeps them if it keeps them there (Core §5.3). */
+async function claimsOf(
+  { options: { requiredClaim }, verify }: Provider,
+  tokens: oidc.TokenEndpointResponse,
+  configuration: oidc.Configuration,
+): Promise<Claims> {
+  const claims = (await verify(tokens.id_token as string, ID_TOKEN_MAX_AGE_S)) as Claims;
+  const wanted = ['name', ...(requiredClaim ? [requiredClaim.name] : [])];
+  if (wanted.every((name) => claims[name] !== undefined)) return claims;
+  if (configuration.serverMetadata().userinfo_endpoint === undefined) return claims;
+  return { ...(await oidc.fetchUserInfo(configuration, tokens.access_token, claims.sub)), ...claims };
+}
+
+async function signOutUrl(
+  { options, discovered }: Provider,
+  { idToken }: ProviderSession,
+): Promise<string | undefined> {
+  const { configuration } = await discovered();
+  if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
+  return oidc.buildEndSessionUrl(configuration, {
+    post_logout_redirect_uri: options.signedOutUrl,
+    ...(idToken !== undefined && { id_token_hint: idToken }),
+  }).href;
+}
+
+const noop = () => undefined;
 
 async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   try {
@@ -160,11 +169,4 @@ async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     throw providerProblem(error);
   }
-}
-
-/** A token for several is one for this relay only if it was issued to it (OpenID Connect Core §3.1.3.7, 4 and 5). */
-function checkParties(claims: JWTPayload, clientId: string): void {
-  const { aud, azp } = claims;
-  if (azp === undefined ? [aud].flat().length === 1 : azp === clientId) return;
-  throw new errors.JWTClaimValidationFailed('unexpected "azp" claim value', claims, 'azp', 'check_failed');
 }

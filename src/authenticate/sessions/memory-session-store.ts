@@ -15,47 +15,27 @@ interface Entry {
   readonly idleExpiresAt: number;
 }
 
+/** What a store holds. */
+interface Memory {
+  readonly entries: Map<string, Entry>;
+  /** When all sessions of a user, or of a session of the provider, were last removed. */
+  readonly removals: {
+    readonly users: Map<string, number>;
+    readonly providerSessions: Map<string, number>;
+  };
+  readonly listeners: SessionEnds[];
+  readonly now: () => number;
+}
+
 /**
  * Sessions in this process's memory: for one instance. Removed sessions are remembered for as long as they would have
  * lived, so that a request that outlives a logout cannot bring one back. `now` is a clock in ms since the epoch.
  */
 export function memorySessionStore(now: () => number = Date.now): SessionStore {
-  const entries = new Map<string, Entry>();
-  /** When all sessions of a user, or of a session of the provider, were last removed. */
   const removals = { users: new Map<string, number>(), providerSessions: new Map<string, number>() };
-  const listeners: SessionEnds[] = [];
-  const sweep = setInterval(forgetDead, SWEEP_MS).unref();
-
-  function forgetDead(): void {
-    for (const [key, { idleExpiresAt }] of entries) if (idleExpiresAt <= now()) entries.delete(key);
-    for (const times of Object.values(removals))
-      for (const [name, at] of times) if (at + REMOVAL_MEMORY_MS <= now()) times.delete(name);
-  }
-
-  function remove(keys: readonly string[]): number {
-    const live = keys.filter((key) => entries.get(key)?.session !== undefined);
-    for (const key of live) {
-      const { idleExpiresAt } = entries.get(key) as Entry;
-      entries.set(key, { session: undefined, idleExpiresAt });
-    }
-    if (live.length > 0) for (const { removed } of listeners) removed(live);
-    return live.length;
-  }
-
-  function removeWhere(isMeant: (session: Session) => boolean): number {
-    const meant = [...entries].filter(([, { session }]) => session && isMeant(session));
-    return remove(meant.map(([key]) => key));
-  }
-
-  function extend(key: string, idleExpiresAt: number): SessionState {
-    const entry = entries.get(key);
-    if (!entry || entry.idleExpiresAt <= now()) return 'missing';
-    if (entry.session === undefined) return 'removed';
-    if (idleExpiresAt <= entry.idleExpiresAt) return entry.idleExpiresAt;
-    entries.set(key, { ...entry, idleExpiresAt });
-    return idleExpiresAt;
-  }
-
+  const memory: Memory = { entries: new Map(), removals, listeners: [], now };
+  const { entries } = memory;
+  const sweep = setInterval(() => forgetDead(memory), SWEEP_MS).unref();
   return {
     async get(key) {
       const { session, idleExpiresAt = 0 } = entries.get(key) ?? {};
@@ -65,29 +45,61 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
       const isRemoved = entries.has(key) && entries.get(key)?.session === undefined;
       if (!isRemoved) entries.set(key, { session: { ...session }, idleExpiresAt: session.idleExpiresAt });
     },
-    extend: async (key, idleExpiresAt) => extend(key, idleExpiresAt),
+    extend: async (key, idleExpiresAt) => extend(memory, key, idleExpiresAt),
     async state(key) {
       const entry = entries.get(key);
       if (entry === undefined) return 'missing';
       return entry.session === undefined ? 'removed' : entry.idleExpiresAt;
     },
     async remove(key) {
-      remove([key]);
+      remove(memory, [key]);
     },
     async removeProviderSession(providerSession) {
       removals.providerSessions.set(providerSession, now());
-      return removeWhere((session) => session.providerSession === providerSession);
+      return removeWhere(memory, (session) => session.providerSession === providerSession);
     },
     async removeUser(userId) {
       removals.users.set(userId, now());
-      return removeWhere(({ user }) => user.id === userId);
+      return removeWhere(memory, ({ user }) => user.id === userId);
     },
     async removedSince({ userId, providerSession }, since) {
       const { users, providerSessions } = removals;
       const removedAt = [users.get(userId), providerSessions.get(providerSession ?? '')];
       return removedAt.some((at) => at !== undefined && at >= since);
     },
-    listen: (ends) => void listeners.push(ends),
+    listen: (ends) => void memory.listeners.push(ends),
     close: () => clearInterval(sweep),
   };
+}
+
+function forgetDead({ entries, removals, now }: Memory): void {
+  for (const [key, { idleExpiresAt }] of entries) if (idleExpiresAt <= now()) entries.delete(key);
+  for (const times of Object.values(removals))
+    for (const [name, at] of times) if (at + REMOVAL_MEMORY_MS <= now()) times.delete(name);
+}
+
+/** Removes those of `keys` that are live; returns how many they were. */
+function remove({ entries, listeners }: Memory, keys: readonly string[]): number {
+  const live = keys.filter((key) => entries.get(key)?.session !== undefined);
+  for (const key of live) {
+    const { idleExpiresAt } = entries.get(key) as Entry;
+    entries.set(key, { session: undefined, idleExpiresAt });
+  }
+  if (live.length > 0) for (const { removed } of listeners) removed(live);
+  return live.length;
+}
+
+function removeWhere(memory: Memory, isMeant: (session: Session) => boolean): number {
+  const meant = [...memory.entries].filter(([, { session }]) => session && isMeant(session));
+  const keys = meant.map(([key]) => key);
+  return remove(memory, keys);
+}
+
+function extend({ entries, now }: Memory, key: string, idleExpiresAt: number): SessionState {
+  const entry = entries.get(key);
+  if (!entry || entry.idleExpiresAt <= now()) return 'missing';
+  if (entry.session === undefined) return 'removed';
+  if (idleExpiresAt <= entry.idleExpiresAt) return entry.idleExpiresAt;
+  entries.set(key, { ...entry, idleExpiresAt });
+  return idleExpiresAt;
 }

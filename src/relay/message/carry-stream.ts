@@ -6,7 +6,7 @@ import type { Heartbeats, Silence } from './heartbeats.ts';
 import { dropLateBom } from './late-bom.ts';
 import { cutWhenStalled, endTruthfully, type StreamOf } from './stream-ending.ts';
 import { type StreamPosition, streamPosition } from './stream-position.ts';
-import { streamWriter } from './stream-writer.ts';
+import { type StreamWriter, streamWriter } from './stream-writer.ts';
 
 /** A comment line without an empty line: every parser passes over it, and none takes it for an event. */
 const HEARTBEAT = ':\n';
@@ -31,6 +31,18 @@ export interface CarryOptions {
 
 const STALLED_MS = 60_000;
 
+/** A stream on its way, and how far it has come. */
+interface Carriage extends CarryOptions {
+  readonly stalledMs: number;
+  readonly position: StreamPosition;
+  readonly silence: Silence;
+  readonly writer: StreamWriter;
+  /** Nothing more of the stream goes to the client. */
+  over: boolean;
+  /** Set as soon as a heartbeat went down before the first byte. */
+  lateBom: ReturnType<typeof dropLateBom> | undefined;
+}
+
 /**
  * Carries the bot service's stream to the client, byte for byte and chunk by chunk as it comes, reading no
  * faster than the client does, with a heartbeat where it is silent. Resolves when the answer is over, however
@@ -38,79 +50,93 @@ const STALLED_MS = 60_000;
  */
 export function carryStream(options: CarryOptions): Promise<void> {
   const { upstream, res, signal, heartbeats } = options;
-  const { silence, onData, onDrain, onEnd, beat, stop, broken, leave } = carrier(options);
-  const onAbort = () => signal.reason instanceof Problem && stop(signal.reason);
+  const carriage = carriageOf(options);
+  const { silence } = carriage;
+  const onAbort = () => signal.reason instanceof Problem && stop(carriage, signal.reason);
   return new Promise((resolve) => {
-    res.on('drain', onDrain);
+    res.on('drain', () => goOn(carriage));
     res.on('close', () => {
-      leave();
+      leave(carriage);
       heartbeats.unwatch(silence);
       signal.removeEventListener('abort', onAbort);
       resolve();
     });
     signal.addEventListener('abort', onAbort);
-    heartbeats.watch(silence, beat);
+    heartbeats.watch(silence, () => beat(carriage));
     if (signal.aborted) onAbort();
-    upstream.read({ data: onData, end: onEnd, broken });
+    upstream.read({
+      data: (chunk) => carry(carriage, chunk),
+      end: () => end(carriage),
+      broken: (cause) => breakOff(carriage, cause),
+    });
   });
 }
 
-/** What one stream does at each thing that can happen to it; `over` is the state that they share. */
-function carrier({ upstream, res, of, stream, log, onHeartbeat, stalledMs = STALLED_MS }: CarryOptions) {
-  const position = streamPosition();
-  const silence: Silence = { ticks: 0 };
-  const writer = streamWriter(res, waitForClient);
-  let over = false;
-  let lateBom: ReturnType<typeof dropLateBom> | undefined;
-
-  function stop(problem: Problem): void {
-    if (over) return;
-    writer.flush();
-    leave();
-    endTruthfully(res, { problem, position, of, log });
-  }
-  function broken(cause: string): void {
-    if (!over) stop(brokenStream(cause));
-  }
-  function leave(): void {
-    over = true;
-    upstream.close();
-  }
-  function onData(chunk: Buffer): void {
-    if (over) return;
-    stream.firstByteAt ??= performance.now();
-    stream.bytes += chunk.length;
-    silence.ticks = 0;
-    position.push(chunk);
-    writer.write(lateBom ? lateBom.without(chunk) : chunk);
-  }
-  function waitForClient(): void {
+function carriageOf(options: CarryOptions): Carriage {
+  const { upstream, res, log, stalledMs = STALLED_MS } = options;
+  const writer = streamWriter(res, () => {
     upstream.pause();
     cutWhenStalled(res, stalledMs, log);
+  });
+  const position = streamPosition();
+  return { ...options, stalledMs, position, silence: { ticks: 0 }, writer, over: false, lateBom: undefined };
+}
+
+function carry(carriage: Carriage, chunk: Buffer): void {
+  const { over, stream, silence, position, writer, lateBom } = carriage;
+  if (over) return;
+  stream.firstByteAt ??= performance.now();
+  stream.bytes += chunk.length;
+  silence.ticks = 0;
+  position.push(chunk);
+  writer.write(lateBom ? lateBom.without(chunk) : chunk);
+}
+
+/** There is room for more on the way to the client. */
+function goOn({ res, upstream }: Carriage): void {
+  res.setTimeout(0);
+  upstream.resume();
+}
+
+function beat(carriage: Carriage): void {
+  const { res, stream, position, writer, onHeartbeat } = carriage;
+  writer.flush();
+  if (carriage.over || res.writableNeedDrain || !position.atEventBoundary() || !position.endsWithLf()) return;
+  if (stream.firstByteAt === undefined) carriage.lateBom ??= dropLateBom();
+  res.write(HEARTBEAT);
+  onHeartbeat?.();
+}
+
+/** The service's answer has come to its end. */
+function end(carriage: Carriage): void {
+  const { upstream, res, position, writer, log, stalledMs, lateBom } = carriage;
+  if (carriage.over) return;
+  if (isCloseDelimited(upstream) && !endedWell(upstream, position)) {
+    breakOff(carriage, 'closed');
+    return;
   }
-  function onDrain(): void {
-    res.setTimeout(0);
-    upstream.resume();
-  }
-  function onEnd(): void {
-    if (over) return;
-    if (isCloseDelimited(upstream) && !endedWell(upstream, position)) {
-      broken('closed');
-      return;
-    }
-    over = true;
-    writer.flush();
-    cutWhenStalled(res, stalledMs, log);
-    res.end(lateBom?.rest());
-  }
-  function beat(): void {
-    writer.flush();
-    if (over || res.writableNeedDrain || !position.atEventBoundary() || !position.endsWithLf()) return;
-    if (stream.firstByteAt === undefined) lateBom ??= dropLateBom();
-    res.write(HEARTBEAT);
-    onHeartbeat?.();
-  }
-  return { silence, onData, onDrain, onEnd, beat, stop, broken, leave };
+  carriage.over = true;
+  writer.flush();
+  cutWhenStalled(res, stalledMs, log);
+  res.end(lateBom?.rest());
+}
+
+function breakOff(carriage: Carriage, cause: string): void {
+  if (!carriage.over) stop(carriage, brokenStream(cause));
+}
+
+/** Ends the stream before its time, with `problem`. */
+function stop(carriage: Carriage, problem: Problem): void {
+  const { res, position, of, log, writer } = carriage;
+  if (carriage.over) return;
+  writer.flush();
+  leave(carriage);
+  endTruthfully(res, { problem, position, of, log });
+}
+
+function leave(carriage: Carriage): void {
+  carriage.over = true;
+  carriage.upstream.close();
 }
 
 function brokenStream(cause: string): Problem {

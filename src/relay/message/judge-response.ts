@@ -1,13 +1,13 @@
 import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { bodyOf } from '../upstream/answer-body.ts';
+import { maskStrings } from '../upstream/mask-json.ts';
 import { keysRefused } from '../upstream/message-keys.ts';
+import { retryAfterSeconds } from '../upstream/retry-after.ts';
 
 /** Statuses by which the bot service says that the message itself is at fault. */
 const REFUSALS = new Set([400, 404, 409, 413, 415, 422]);
 const MAX_REFUSAL_BYTES = 8192;
-/** A day. */
-const MAX_RETRY_AFTER_S = 86_400;
 
 /**
  * What a response of the bot service is: a stream that can be carried to the client, or the refusal of a message that
@@ -81,21 +81,4 @@ async function readJson(response: UpstreamAnswer, mask: (text: string) => string
   } catch {
     return undefined;
   }
-}
-
-/** Masks after parsing, so that an escape sequence cannot hide a secret. */
-function maskStrings(value: unknown, mask: (text: string) => string): unknown {
-  if (typeof value === 'string') return mask(value);
-  if (Array.isArray(value)) return value.map((item) => maskStrings(item, mask));
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [mask(name), maskStrings(inner, mask)]),
-  );
-}
-
-/** `Retry-After` as whole seconds from now, whether it came as seconds or as a date (RFC 9110 §10.2.3); 1 by default. */
-function retryAfterSeconds(header: string | undefined, now: number): number {
-  const text = header?.trim() ?? '';
-  const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1000);
-  return Math.min(Math.max(Number.isNaN(seconds) ? 1 : seconds, 1), MAX_RETRY_AFTER_S);
 }

@@ -1,8 +1,8 @@
-import { Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { createProxyMiddleware, proxyEventsPlugin } from 'http-proxy-middleware';
 import type { Secret } from '../../secret.ts';
-import { keyHeader } from '../upstream/key-header.ts';
+import { withKey } from '../upstream/upstream-request.ts';
 import type { OperationRequest } from './operation-request.ts';
 
 /** One sending of a request. */
@@ -35,9 +35,12 @@ interface Waiting extends Attempt {
   readonly reject: (error: unknown) => void;
 }
 
+/** The attempts that are under way, by the request of the client. */
+type AllWaiting = WeakMap<IncomingMessage, Waiting>;
+
 /** The way to the bot service at the origin of `url`. It may be run again for the same request, which has no body. */
 export function operationProxy({ origin, protocol }: Readonly<URL>): OperationProxy {
-  const waiting = new WeakMap<IncomingMessage, Waiting>();
+  const waiting: AllWaiting = new WeakMap();
   const Agent = protocol === 'https:' ? HttpsAgent : HttpAgent;
   const proxy = createProxyMiddleware({
     target: origin,
@@ -50,31 +53,16 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
     plugins: [proxyEventsPlugin],
     pathRewrite: (_path, req) => waiting.get(req)?.request.path,
     on: {
-      proxyReq(proxyReq, req) {
-        const attempt = waiting.get(req);
-        if (!attempt || attempt.signal.aborted) return void proxyReq.destroy();
-        proxyReq.setHeader(...keyHeader(attempt.key));
-        proxyReq.once('finish', attempt.onSent);
-        // Without an error, such as after 101: a request that is over and has brought no answer will bring none.
-        proxyReq.once('close', () => attempt.reject(new Error('no answer came')));
-        attempt.signal.addEventListener('abort', () => proxyReq.destroy(), { once: true });
-      },
-      proxyRes(answer, req) {
-        // Right after this, httpxy has the client's response destroyed if the answer breaks off. It is ours to answer.
-        process.nextTick(() => {
-          answer.removeAllListeners('close').removeAllListeners('error');
-          answer.on('error', () => {});
-          waiting.get(req)?.resolve(answer);
-        });
-      },
+      proxyReq: (proxyReq, req) => prepare(proxyReq, waiting.get(req)),
+      proxyRes: (answer, req) => handOver(answer, () => waiting.get(req)),
       error: (error, req) => waiting.get(req)?.reject(error),
     },
   });
 
-  return async function sendOperation(req, res, attempt) {
+  return async function proxyOperation(req, res, attempt) {
     attempt.signal.throwIfAborted();
     const { url } = req;
-    // The whole of what leaves, but for the key: so there is no `Expect`, with which `proxyReq` would be skipped.
+    // All that leaves, but for the key: so there is no `Expect`, with which `proxyReq` would be skipped.
     req.headers = { ...attempt.request.headers };
     for (const emitter of [req, res]) emitter.setMaxListeners(emitter.getMaxListeners() + LISTENERS);
     try {
@@ -88,4 +76,25 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
       req.url = url;
     }
   };
+}
+
+/** Readies a request that is about to leave: with the key, which the client's own request never holds. */
+function prepare(proxyReq: ClientRequest, attempt: Waiting | undefined): void {
+  if (!attempt || attempt.signal.aborted) return void proxyReq.destroy();
+  const { headers } = withKey(attempt.request, attempt.key);
+  for (const [name, value] of Object.entries(headers)) proxyReq.setHeader(name, value);
+  proxyReq.once('finish', attempt.onSent);
+  // Without an error, such as after 101: a request that is over and has brought no answer will bring none.
+  proxyReq.once('close', () => attempt.reject(new Error('no answer came')));
+  attempt.signal.addEventListener('abort', () => proxyReq.destroy(), { once: true });
+}
+
+/** Hands the answer to the attempt that waits for it. */
+function handOver(answer: IncomingMessage, attempt: () => Waiting | undefined): void {
+  // Right after this, httpxy has the client's response destroyed if the answer breaks off. It is ours to answer.
+  process.nextTick(() => {
+    answer.removeAllListeners('close').removeAllListeners('error');
+    answer.on('error', () => {});
+    attempt()?.resolve(answer);
+  });
 }

@@ -28,70 +28,78 @@ export interface UpstreamAnswer {
 
 type Fields = Readonly<Record<string, string | string[] | undefined>>;
 
+/** How far an answer has come, and who reads it. */
+interface Arrival {
+  readonly connection: Connection;
+  state: 'awaited' | 'started' | 'head';
+  over: boolean;
+  reader: AnswerReader | undefined;
+  /** What came before there was a reader: undici does not hold the body of a connection that the service has closed. */
+  readonly early: Told[];
+}
+
+/** Something that a reader is told. */
+type Told = (reader: AnswerReader) => void;
+
 /** Makes an answer of what undici says about the request that is under way on `connection`. */
 export function answerArrival(connection: Connection) {
-  let state: 'awaited' | 'started' | 'head' = 'awaited';
-  let over = false;
-  let reader: AnswerReader | undefined;
-  /** What came before there was a reader: undici does not hold the body of a connection that the service has closed. */
-  const early: ((reader: AnswerReader) => void)[] = [];
-
-  function tell(what: (reader: AnswerReader) => void): void {
-    if (over) return;
-    if (reader) what(reader);
-    else early.push(what);
-  }
-  function finish(what: (reader: AnswerReader) => void): void {
-    tell(what);
-    over = true;
-  }
-
-  function answerOf(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    fields: Fields,
-  ): UpstreamAnswer {
-    return {
-      status,
-      headers: joined(fields),
-      read(by) {
-        reader = by;
-        for (const what of early.splice(0)) what(by);
-        controller.resume();
-      },
-      pause: () => controller.pause(),
-      resume: () => controller.resume(),
-      close() {
-        if (over) return;
-        connection.close();
-        finish((by) => by.broken('closed'));
-      },
-      hasError: connection.hasError,
-    };
-  }
-
+  const arrival: Arrival = { connection, state: 'awaited', over: false, reader: undefined, early: [] };
   return {
     begin(controller: Dispatcher.DispatchController, status: number, fields: Fields): UpstreamAnswer {
-      state = 'head';
+      arrival.state = 'head';
       controller.pause();
-      return answerOf(controller, status, fields);
+      return { status, headers: joined(fields), ...bodyControls(arrival, controller) };
     },
     /** A byte of the answer has come. */
     start() {
-      if (state === 'awaited') state = 'started';
+      if (arrival.state === 'awaited') arrival.state = 'started';
     },
-    isStarted: () => state !== 'awaited',
-    hasHead: () => state === 'head',
-    data: (chunk: Buffer) => tell((by) => by.data(chunk)),
+    isStarted: () => arrival.state !== 'awaited',
+    hasHead: () => arrival.state === 'head',
+    data: (chunk: Buffer) => tell(arrival, (by) => by.data(chunk)),
     end() {
       connection.release();
-      finish((by) => by.end());
+      finish(arrival, (by) => by.end());
     },
     broken(cause: string) {
       connection.close();
-      finish((by) => by.broken(cause));
+      finish(arrival, (by) => by.broken(cause));
     },
   };
+}
+
+/** What may be done with the body of an answer whose head has come. */
+function bodyControls(
+  arrival: Arrival,
+  controller: Dispatcher.DispatchController,
+): Omit<UpstreamAnswer, 'status' | 'headers'> {
+  const { connection, early } = arrival;
+  return {
+    read(by) {
+      arrival.reader = by;
+      for (const told of early.splice(0)) told(by);
+      controller.resume();
+    },
+    pause: () => controller.pause(),
+    resume: () => controller.resume(),
+    close() {
+      if (arrival.over) return;
+      connection.close();
+      finish(arrival, (by) => by.broken('closed'));
+    },
+    hasError: connection.hasError,
+  };
+}
+
+function tell({ over, reader, early }: Arrival, told: Told): void {
+  if (over) return;
+  if (reader) told(reader);
+  else early.push(told);
+}
+
+function finish(arrival: Arrival, told: Told): void {
+  tell(arrival, told);
+  arrival.over = true;
 }
 
 function joined(fields: Fields): Record<string, string> {

@@ -1,3 +1,5 @@
+import { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
 import { Problem } from '../../errors.ts';
 import { answerArrival, type UpstreamAnswer } from './answer-arrival.ts';
 import { type Connection, connectionsTo } from './connections.ts';
@@ -17,7 +19,7 @@ export interface SendOptions {
    * leaves. The request leaves as soon as this resolves.
    */
   readonly mayLeave: () => Promise<void>;
-  /** Called when the whole request has been handed to the system's network. */
+  /** Called when the first bytes of the request have been handed to the system's network, its body among them. */
   readonly onSent: () => void;
 }
 
@@ -48,7 +50,7 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
       let allowedOn: ReturnType<Connection['socket']>;
       const isHeldUp = (ms: number) => ms > HELD_UP_MS && connection.socket() !== allowedOn;
       for (;;) {
-        const answer = await exchange(connection, request, { ...options, isHeldUp });
+        const answer = await exchange(connection, dispatchOf(request), { ...options, isHeldUp });
         if (!(answer instanceof HeldUp)) return answer;
         // On this one it leaves next time, however late: `onSent` tells when it left.
         allowedOn = connection.socket();
@@ -73,10 +75,29 @@ interface ExchangeOptions extends Omit<SendOptions, 'mayLeave'> {
   readonly isHeldUp: (ms: number) => boolean;
 }
 
-/** Sends `request` over `connection`; resolves with `HeldUp` if it was held up, and then no byte of it has left. */
+/** The connection keeps what it was given to send until the answer is over: a larger body than this, in bytes, is not left to it. */
+const KEPT_BODY_BYTES = 16_384;
+
+/** A body of which nothing is kept once it has been read, for a request that may have a stream of minutes as its answer. */
+function forgottenOnceSent(body: Buffer): Readable {
+  const chunks = [body];
+  return new Readable({
+    read() {
+      this.push(chunks.pop() ?? null);
+    },
+  });
+}
+
+/** What the connection is given to send. A function of its own, so that nothing else refers to the body. */
+function dispatchOf({ path, headers, body }: UpstreamRequest): Dispatcher.DispatchOptions {
+  const sent = body.length > KEPT_BODY_BYTES ? forgottenOnceSent(body) : body;
+  return { path, method: 'POST', headers, body: sent };
+}
+
+/** Sends what `outgoing` says over `connection`; resolves with `HeldUp` if it was held up, and then no byte of it has left. */
 function exchange(
   connection: Connection,
-  { path, headers, body }: UpstreamRequest,
+  outgoing: Dispatcher.DispatchOptions,
   { signal, onSent, isHeldUp }: ExchangeOptions,
 ): Promise<UpstreamAnswer | HeldUp> {
   return new Promise((resolve, reject) => {
@@ -93,26 +114,23 @@ function exchange(
     };
     signal.addEventListener('abort', abort, { once: true });
     const arrival = answerArrival(connection);
-    connection.dispatch(
-      { path, method: 'POST', headers, body },
-      {
-        onRequestStart() {
-          if (isHeldUp(performance.now() - handedOverAt)) throw new HeldUp();
-        },
-        onRequestSent: onSent,
-        onResponseStarted: arrival.start,
-        onResponseStart(controller, status, fields) {
-          // An interim answer says nothing of the message (RFC 9110 §15.2).
-          if (status < 200) return;
-          signal.removeEventListener('abort', abort);
-          resolve(arrival.begin(controller, status, fields));
-        },
-        onResponseData: (_controller, chunk) => arrival.data(chunk),
-        onResponseEnd: () => arrival.end(),
-        onResponseError: (_controller, error) =>
-          arrival.hasHead() ? arrival.broken(codeOf(error)) : fail(error),
+    connection.dispatch(outgoing, {
+      onRequestStart() {
+        if (isHeldUp(performance.now() - handedOverAt)) throw new HeldUp();
       },
-    );
+      onBodySent: onSent,
+      onResponseStarted: arrival.start,
+      onResponseStart(controller, status, fields) {
+        // An interim answer says nothing of the message (RFC 9110 §15.2).
+        if (status < 200) return;
+        signal.removeEventListener('abort', abort);
+        resolve(arrival.begin(controller, status, fields));
+      },
+      onResponseData: (_controller, chunk) => arrival.data(chunk),
+      onResponseEnd: () => arrival.end(),
+      onResponseError: (_controller, error) =>
+        arrival.hasHead() ? arrival.broken(codeOf(error)) : fail(error),
+    });
   });
 }
 

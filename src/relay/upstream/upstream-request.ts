@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Bot } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
-import { keyHeader } from './key-header.ts';
 import type { UpstreamRequest } from './send.ts';
 
 export interface UpstreamRequestOptions {
@@ -56,10 +55,9 @@ export function upstreamRequests({ baseUrl, forwardQuery, userHeader }: Upstream
   };
 }
 
-/** The request with the server's key. */
-export function withKey(request: UpstreamRequest, key: Secret): UpstreamRequest {
-  const [name, value] = keyHeader(key);
-  return { ...request, headers: { ...request.headers, [name]: value } };
+/** The request with the server's key, in `X-API-KEY`: the only place where a key is opened in order to leave. */
+export function withKey<R extends Pick<UpstreamRequest, 'headers'>>(request: R, key: Secret): R {
+  return { ...request, headers: { ...request.headers, 'X-API-KEY': key.open() } };
 }
 
 /**

@@ -1,0 +1,67 @@
+import type { Redis } from '../storage/redis.ts';
+
+/** A lease: its id, and the key of its holder's sorted set. */
+export type Lease = readonly [id: string, key: string];
+
+/** What is done to leases in Redis. All reject if Redis does not do it, or does not say so. */
+export interface LeaseScripts {
+  /** Adds a lease unless its holder has `max` already; returns whether it was added. */
+  add(lease: Lease, max: number): Promise<boolean>;
+  /** Moves the ends of leases; what Redis has lost is there again. */
+  renew(leases: readonly Lease[]): Promise<unknown>;
+  /** Takes leases out. */
+  forget(leases: readonly Lease[]): Promise<unknown>;
+}
+
+/** Leases that one run of a script changes: Redis does nothing else meanwhile. */
+const BATCH = 500;
+
+/** The scripts for leases that end `leaseMs` after they were added or renewed, on Redis's own clock. */
+export function leaseScripts(redis: Redis, leaseMs: number): LeaseScripts {
+  const add = redis.script(ADD);
+  const renew = redis.script(RENEW);
+  const forget = redis.script(FORGET);
+  return {
+    add: async ([id, key], max) => (await add([key], [String(leaseMs), id, String(max)])) === 1,
+    renew: (leases) => renew(keysOf(leases), [String(leaseMs), ...idsOf(leases)]),
+    forget: (leases) => forget(keysOf(leases), idsOf(leases)),
+  };
+}
+
+/** Leases by their ids, as they are now, in parts that one run of a script may change. */
+export function batches(leases: ReadonlyMap<string, string>): Lease[][] {
+  const all = [...leases];
+  return Array.from({ length: Math.ceil(all.length / BATCH) }, (_, n) =>
+    all.slice(n * BATCH, (n + 1) * BATCH),
+  );
+}
+
+const idsOf = (leases: readonly Lease[]) => leases.map(([id]) => id);
+const keysOf = (leases: readonly Lease[]) => leases.map(([, key]) => key);
+
+const NOW = `
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+`;
+
+/** Adds the lease ARGV[2] for ARGV[1] ms unless there are ARGV[3] already; returns how many were added. */
+const ADD = `${NOW}
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return 1
+`;
+
+/** Moves the end of each lease ARGV[i + 1] of KEYS[i]; what Redis has lost is there again. */
+const RENEW = `${NOW}
+for i, key in ipairs(KEYS) do
+  redis.call('ZADD', key, now + ARGV[1], ARGV[i + 1])
+  redis.call('PEXPIRE', key, ARGV[1])
+end
+`;
+
+/** Takes each lease ARGV[i] out of KEYS[i]. */
+const FORGET = `
+for i, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[i]) end
+`;
