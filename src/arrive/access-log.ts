@@ -1,6 +1,7 @@
 import type { RequestHandler } from 'express';
 import { PROBLEMS, type ProblemCode } from '../errors.ts';
 import { type Ending, endingOf } from '../http/ending.ts';
+import { waitedMs } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 
 /**
@@ -30,7 +31,7 @@ export function accessLog(logger: Logger): RequestHandler {
           upstreamStatus: locals.upstreamStatus,
           durationMs: sinceMs(startedAt, performance.now()),
           firstByteMs: locals.stream?.firstByteAt && sinceMs(startedAt, locals.stream.firstByteAt),
-          slotWaitMs: locals.slotWait && sinceMs(0, locals.slotWait.ms),
+          slotWaitMs: locals.slotWait && sinceMs(0, waitedMs(locals.slotWait)),
           bytes: locals.stream?.bytes ?? Number(res.getHeader('content-length') ?? 0),
           userId: locals.userId,
           sessionsEnded: locals.sessionsEnded?.count,

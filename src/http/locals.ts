@@ -21,8 +21,22 @@ export interface RequestLocals {
   stream?: CarriedStream;
   /** How many sessions the identity provider has ended, and what it named them by. */
   sessionsEnded?: { readonly by: 'sid' | 'sub'; readonly count: number };
-  /** How long the message waited for its slots, in ms, and what came of it. */
-  slotWait?: { ms: number; outcome: 'granted' | 'refused' | 'given_up' };
+  /** How the message waited for its slots. */
+  slotWait?: SlotWait;
+}
+
+/** The waits of a message for its slots. */
+export interface SlotWait {
+  /** How long those that are over took, in ms. */
+  ms: number;
+  /** When the one that is not over began, by `performance.now()` in ms. */
+  since?: number | undefined;
+  outcome: 'granted' | 'refused' | 'given_up';
+}
+
+/** How long a message has waited so far, in ms: its client may leave before the wait learns of it. */
+export function waitedMs({ ms, since }: SlotWait): number {
+  return since === undefined ? ms : ms + performance.now() - since;
 }
 
 /** How much of a stream has been carried to its client. */

@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import type { RequestLocals } from '../http/locals.ts';
+import { type RequestLocals, type SlotWait, waitedMs } from '../http/locals.ts';
 import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
 import type { Holders } from './holders.ts';
 import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
@@ -54,7 +54,7 @@ interface Paced {
   readonly rate: PacedRate;
   readonly message: PacedMessage;
   /** What its log is told. */
-  readonly wait: NonNullable<RequestLocals['slotWait']>;
+  readonly wait: SlotWait;
   /** The slot by which it was sent last, or will be. */
   slot: EndpointSlot | undefined;
 }
@@ -114,14 +114,13 @@ function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: 
 
 /** Counts the time that `work` takes as waiting. */
 async function waiting<T>({ message, wait }: Paced, work: Promise<T>): Promise<T> {
-  const waitedMs = wait.ms - performance.now();
-  /** Up to now: the log may tell of a client that has left before the wait learns of it. */
-  const soFar = () => waitedMs + performance.now();
-  message.log.slotWait = Object.defineProperty(wait, 'ms', { get: soFar, configurable: true });
+  message.log.slotWait = wait;
+  wait.since = performance.now();
   try {
     return await work;
   } finally {
-    Object.defineProperty(wait, 'ms', { value: soFar(), configurable: true });
+    wait.ms = waitedMs(wait);
+    wait.since = undefined;
   }
 }
 

@@ -1,6 +1,7 @@
 import type { RequestHandler, Response } from 'express';
 import { PROBLEMS } from '../errors.ts';
 import { endingOf } from '../http/ending.ts';
+import { waitedMs } from '../http/locals.ts';
 import type { Metrics } from './metrics.ts';
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -32,5 +33,5 @@ function count(res: Response, startedAt: number, { requests, firstByte, slotWait
     code: CODES.has(outcome) ? outcome : 'other',
   });
   if (stream?.firstByteAt !== undefined) firstByte.observe((stream.firstByteAt - startedAt) / 1000);
-  if (wait) slotWait.observe({ outcome: wait.outcome }, wait.ms / 1000);
+  if (wait) slotWait.observe({ outcome: wait.outcome }, waitedMs(wait) / 1000);
 }
