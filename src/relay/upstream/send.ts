@@ -75,11 +75,11 @@ interface ExchangeOptions extends Omit<SendOptions, 'mayLeave'> {
   readonly isHeldUp: (ms: number) => boolean;
 }
 
-/** The connection keeps what it was given to send until the answer is over: a larger body than this, in bytes, is not left to it. */
+/** undici keeps a request's body until its answer is over. A body larger than this, in bytes, is sent as a stream instead. */
 const KEPT_BODY_BYTES = 16_384;
 
-/** A body of which nothing is kept once it has been read, for a request that may have a stream of minutes as its answer. */
-function forgottenOnceSent(body: Buffer): Readable {
+/** A body as a stream that keeps nothing of it once it is sent: the answer may be a stream that lasts minutes. */
+function streamOf(body: Buffer): Readable {
   const chunks = [body];
   return new Readable({
     read() {
@@ -90,7 +90,7 @@ function forgottenOnceSent(body: Buffer): Readable {
 
 /** What the connection is given to send. A function of its own, so that nothing else refers to the body. */
 function dispatchOf({ path, headers, body }: UpstreamRequest): Dispatcher.DispatchOptions {
-  const sent = body.length > KEPT_BODY_BYTES ? forgottenOnceSent(body) : body;
+  const sent = body.length > KEPT_BODY_BYTES ? streamOf(body) : body;
   return { path, method: 'POST', headers, body: sent };
 }
 
