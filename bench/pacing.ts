@@ -1,6 +1,6 @@
 /**
- * How exactly the budget of a bot is kept by three instances with one Redis, and what that costs: 10,000 messages
- * of 200 users to 40 bots, some in bursts of 19 and some one by one. The bot service counts what arrives.
+ * Measures how exactly three instances with one Redis keep the budget of a bot, and what it costs: 10,000 messages of
+ * 200 users to 40 bots, some in bursts of 19 and some one by one. The bot service counts what arrives.
  */
 import { request } from 'node:http';
 import { createLogger } from '../src/logger.ts';
@@ -9,7 +9,7 @@ import { redisBudgets } from '../src/pace/redis-budgets.ts';
 import { secret } from '../src/secret.ts';
 import { openRedis } from '../src/storage/redis.ts';
 import { startRedis, stopRedis } from '../tests/support/redis-server.ts';
-import { MESSAGE_BODY } from './support/message.ts';
+import { messageBody } from './support/message.ts';
 import { type RelayProcess, startRelay } from './support/relay-process.ts';
 import { quantile } from './support/statistics.ts';
 import { startUpstream } from './support/upstream-process.ts';
@@ -22,7 +22,7 @@ const LIGHT_USERS = 4;
 const BURSTS = 10;
 const BURST = 19;
 const LIGHT_MESSAGES = 15;
-/** Between two messages of a light user, and before the first of a heavy one. */
+/** The pause between two messages of a light user, and before the first message of a heavy one, in ms. */
 const LONGEST_PAUSE_MS = 5_000;
 const LIMIT = 5;
 const WINDOW_MS = 1_000;
@@ -31,7 +31,7 @@ const RESERVATIONS = 20_000;
 interface Sent {
   readonly bot: string;
   readonly heavy: boolean;
-  /** By the monotonic clock, in ms. */
+  /** Times of the monotonic clock, in ms. */
   readonly sentAt: number;
   readonly firstByteAt: number;
 }
@@ -56,19 +56,19 @@ await upstream.close();
 await measureReservations();
 stopRedis();
 
-/** One after the other: sign-ins that are under way count as failed until they are over. */
+/** Signs users in one after the other, since unfinished sign-ins count as failed. */
 async function signIn(count: number): Promise<string[]> {
   const cookies: string[] = [];
   for (let n = 0; n < count; n++) cookies.push(await anyRelay().signIn());
   return cookies;
 }
 
-/** One heavy user who always has messages waiting, and light ones who send one now and then meanwhile. */
+/** Sends the messages of one heavy user, who always has some waiting, and of light users, who send one now and then. */
 async function useBot(bot: string, [heavy = '', ...light]: string[]): Promise<Sent[]> {
   const sent: Sent[] = [];
   let over = false;
   async function sendBursts() {
-    // Nobody begins in the same instant as 39 others.
+    // The light users of all bots do not begin at the same time.
     await sleep(Math.random() * LONGEST_PAUSE_MS);
     for (let burst = 0; burst < BURSTS; burst++) {
       const messages = Array.from({ length: BURST }, () => send(bot, heavy, true));
@@ -109,7 +109,7 @@ function send(bot: string, cookie: string, heavy: boolean): Promise<Sent> {
       response.on('error', reject).on('end', () => resolve({ bot, heavy, sentAt, firstByteAt }));
       response.resume();
     });
-    outgoing.end(MESSAGE_BODY);
+    outgoing.end(messageBody());
   });
 }
 
@@ -143,8 +143,8 @@ function largestInWindow(times: readonly number[]): number {
 }
 
 /**
- * A slot is free again a window after it was last used. Of all slots for which a message waited from then until the
- * slot was used: the window over the time from use to use.
+ * The share of the budget that was used while messages waited. A slot is free again one window after its last use. The
+ * share is the window divided by the time between two uses, over all slots for which a message was waiting.
  */
 function shareUsed(sent: readonly Sent[], arrivals: Readonly<Record<string, number[]>>): number {
   let slots = 0;
@@ -162,7 +162,7 @@ function shareUsed(sent: readonly Sent[], arrivals: Readonly<Record<string, numb
   return (slots * WINDOW_MS) / taken;
 }
 
-/** The time of one reservation, one after the other, of endpoints whose budget is used up as in a burst. */
+/** Measures one reservation at a time, for endpoints whose budget is used up as in a burst. */
 async function measureReservations(): Promise<void> {
   const connection = openRedis({ url: secret(redis.url), logger: createLogger('silent') });
   await connection.subscribe('ready', () => {});

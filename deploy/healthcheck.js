@@ -1,4 +1,4 @@
-// Exits with 0 if the relay in this container is alive: what the image's HEALTHCHECK runs.
+// Exits with 0 if the relay in this container is alive. The image's HEALTHCHECK runs it.
 const { PORT, BASE_PATH = '' } = process.env;
 const answer = await fetch(`http://localhost:${PORT || 3000}${BASE_PATH}/healthz`, {
   signal: AbortSignal.timeout(3000),

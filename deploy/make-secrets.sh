@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes what docker-compose.yml mounts as secrets, in deploy/secrets: a key for the demo's bot service, a secret
-# that signs cookies, a certificate for localhost, and a user whose password it prints. Keeps what is there.
-# The files can be read by everybody, because each container has a user of its own, but the folder only by you.
+# Makes the secrets that docker-compose.yml mounts, in deploy/secrets: a key for the demo's bot service, a session
+# secret, the secret of conversations, a certificate for localhost, and a user whose password it prints. Existing files
+# stay as they are.
+# Each container has a user of its own, so everybody can read the files. Only you can read the folder.
 set -eu
 cd "$(dirname "$0")/.."
 folder=deploy/secrets
@@ -10,6 +11,7 @@ chmod 700 "$folder"
 
 [ -e "$folder/bot_api_keys" ] || openssl rand -hex 24 >"$folder/bot_api_keys"
 [ -e "$folder/session_secrets" ] || openssl rand -base64 48 >"$folder/session_secrets"
+[ -e "$folder/channel_secret" ] || openssl rand -base64 48 >"$folder/channel_secret"
 [ -e "$folder/tls_key" ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 \
   -subj /CN=localhost -addext subjectAltName=DNS:localhost \
   -keyout "$folder/tls_key" -out "$folder/tls_certificate" 2>/dev/null

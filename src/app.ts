@@ -1,13 +1,14 @@
 import express, { type Express } from 'express';
 import { accessLog } from './arrive/access-log.ts';
-import { inTurns } from './arrive/in-turns.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
 import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
 import { requestId } from './arrive/request-id.ts';
 import { requestTarget } from './arrive/request-target.ts';
 import { securityHeaders } from './arrive/security-headers.ts';
+import { spreadRequests } from './arrive/spread-requests.ts';
 import { cors } from './guard/cors.ts';
 import { knownHost } from './guard/known-host.ts';
+import { METHODS } from './routes/bot-operations.ts';
 import { checkProbeRoute } from './routes/check-probe.ts';
 import { botRoutes, pageRoutes, sessionRoutes } from './routes/mount.ts';
 import type { Parts } from './routes/parts.ts';
@@ -25,19 +26,19 @@ export function createApp(parts: Parts): Express {
   app.enable('case sensitive routing').enable('strict routing');
   app.disable('x-powered-by').disable('etag');
 
-  app.use(inTurns());
+  app.use(spreadRequests());
   app.use(requestId());
   app.use(accessLog(logger));
   if (metrics) app.use(requestMetrics(metrics));
   app.use(securityHeaders({ https: isHttps(config) }));
   app.use(requestTarget());
   if (config.hosts) app.use(knownHost({ ...config.hosts, exceptPaths: probePaths(config) }));
-  app.use(cors(config.allowedOrigins));
+  app.use(cors(config.allowedOrigins, METHODS));
 
   probeRoutes(app, parts);
   app.use(refuseWhileDraining(lifecycle.isDraining));
   const steps = sharedSteps(parts);
-  // First, so that no message has to pass the others.
+  // First, since messages are the most frequent: Express tries its routes in order.
   botRoutes(app, parts, steps);
   signInRoutes(app, parts, steps);
   sessionRoutes(app, parts, steps);

@@ -1,50 +1,80 @@
 /**
- * Every code that an answer, an error event or a log line can carry, with its HTTP status and title.
- * `upstream_refused` keeps the status of the bot service; the last group ends streams.
+ * Whether a client may send again what failed. `new message`: nothing of it has run, and another try can help.
+ * `same message`: sending it again joins its run. false: it may have run, is over, or would fail again.
+ */
+export type Retryable = false | 'new message' | 'same message';
+
+/**
+ * Every code of an answer, an error event or a log line, with its HTTP status and title. `upstream_refused` keeps the
+ * status of the bot service; the codes of the last group end streams, `stopped` one that has not begun.
  */
 export const PROBLEMS = {
-  bad_request: { status: 400, title: 'The request is not valid HTTP' },
+  bad_request: { status: 400, title: 'The request is not valid' },
   invalid_json: { status: 400, title: 'The body is not JSON' },
-  invalid_query: { status: 400, title: 'The query is not what this path takes' },
-  sign_in_failed: { status: 400, title: 'The sign-in did not come to its end' },
+  invalid_query: { status: 400, title: 'The query is not valid for this path' },
+  invalid_form: { status: 400, title: 'The form is not one with a file that can be used' },
+  invalid_conversation: { status: 400, title: 'The conversation is not named as it must be' },
+  sign_in_failed: { status: 400, title: 'The sign-in was not completed' },
   invalid_logout_token: { status: 400, title: 'The logout token is not valid' },
-  upstream_refused: { status: 400, title: 'The bot service refused the message' },
+  upstream_refused: { status: 400, title: 'The bot service refused the request' },
   unauthenticated: { status: 401, title: 'Sign in first' },
   invalid_credentials: { status: 401, title: 'Wrong user name or password' },
+  not_your_conversation: { status: 403, title: 'This is not your conversation' },
   not_allowed: { status: 403, title: 'Not allowed to use this' },
   cross_site_request: { status: 403, title: 'Requests from this site are not allowed' },
   not_found: { status: 404, title: 'There is nothing at this path' },
   unknown_bot: { status: 404, title: 'There is no such bot' },
   method_not_allowed: { status: 405, title: 'This path does not take that method' },
+  run_over: { status: 410, title: 'The run of this message is over' },
+  run_not_kept: { status: 410, title: 'The beginning of this run is not kept' },
   request_timeout: { status: 408, title: 'The request took too long to arrive' },
   body_too_large: { status: 413, title: 'The body is too large' },
-  unsupported_media_type: { status: 415, title: 'The body is not of the type that this path takes' },
+  unsupported_media_type: { status: 415, title: 'This path does not take a body of this type' },
   unknown_host: { status: 421, title: 'This host name is not served here' },
-  rate_limited: { status: 429, title: 'Too many messages to this bot' },
+  rate_limited: { status: 429, title: 'Too many requests to this path of the bot' },
   too_many_streams: { status: 429, title: 'Too many open streams' },
-  too_many_attempts: { status: 429, title: 'Too many attempts' },
+  too_many_attempts: { status: 429, title: 'Too many requests or sign-in attempts' },
   upstream_rate_limited: { status: 429, title: 'The bot service is busy' },
   headers_too_large: { status: 431, title: 'The request headers are too large' },
   internal_error: { status: 500, title: 'Something went wrong in the relay' },
+  operation_not_enabled: { status: 501, title: 'This operation is not enabled for this bot' },
   upstream_unreachable: { status: 502, title: 'The bot service could not be reached' },
   upstream_key_rejected: { status: 502, title: 'The bot service rejected the relay' },
   upstream_bad_response: {
     status: 502,
-    title: 'The bot service answered with something that cannot be passed on',
+    title: 'The answer of the bot service cannot be passed on',
   },
-  answer_lost: { status: 502, title: 'The bot may have run, but its answer is lost' },
+  answer_lost: { status: 502, title: 'The request was sent, but its answer is lost' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
-  identity_provider_unavailable: { status: 503, title: 'Nobody can sign in right now' },
-  busy: { status: 503, title: 'Too many people sign in at this moment' },
+  identity_provider_unavailable: { status: 503, title: 'Sign-in is not available right now' },
+  busy: { status: 503, title: 'Too many people are signing in right now' },
   draining: { status: 503, title: 'The relay is shutting down' },
   upstream_timeout: { status: 504, title: 'The bot service did not answer in time' },
 
   upstream_stream_broken: { status: 502, title: 'The stream of the bot service broke off' },
   deadline_exceeded: { status: 504, title: 'The answer took longer than allowed' },
   session_ended: { status: 401, title: 'The session has ended' },
+  stopped: { status: 409, title: 'The message was stopped before it was sent' },
+  reader_too_slow: { status: 408, title: 'The answer was read too slowly' },
 } as const satisfies Record<string, { status: number; title: string }>;
 
 export type ProblemCode = keyof typeof PROBLEMS;
+
+/** The codes after which another try can help; nothing has run if the problem does not say `maybeStarted`. */
+const WORTH_ANOTHER_TRY: ReadonlySet<ProblemCode> = new Set([
+  'request_timeout',
+  'rate_limited',
+  'too_many_streams',
+  'too_many_attempts',
+  'upstream_rate_limited',
+  'upstream_unreachable',
+  'upstream_key_rejected',
+  'session_store_unavailable',
+  'identity_provider_unavailable',
+  'busy',
+  'draining',
+  'upstream_timeout',
+] as const);
 
 export interface ProblemOptions {
   /** Replaces the code's status; for `upstream_refused`. */
@@ -55,29 +85,40 @@ export interface ProblemOptions {
   headers?: Record<string, string>;
   /** The bot service's own JSON error body, with secrets masked. */
   upstream?: unknown;
-  /** What went wrong underneath: an error, or the error code of a system or parser. Logged, never sent. */
+  /** The cause: an error, or the error code of the system or a parser. Logged, never sent. */
   cause?: unknown;
-  /** How the log tells of it, where its status does not say: `warn` for what only the operator can mend. */
+  /** Why a stream that broke off was not resumed. Logged, never sent. */
+  notResumed?: string;
+  /** The log level, if the status does not determine it: `warn` for problems that only the operator can solve. */
   level?: 'warn';
-  /** Whom it refuses, where no session says so. Logged, never sent. */
+  /** The refused user, if there is no session. Logged, never sent. */
   userId?: string;
+  /** `namespace/bot` that was asked for and does not exist here. Logged, never sent. */
+  bot?: string;
+  /** At least one byte of the message has left for the bot service, so that it may have run. */
+  maybeStarted?: true;
+  /** Replaces what the code and `maybeStarted` say. */
+  retryable?: Retryable;
 }
 
-/** What the log tells of a request that has failed. */
+/** The log fields of a failed request. */
 export interface FailureNotes {
   outcome?: string;
   cause?: string;
+  /** Why a stream that broke off was not resumed. */
+  notResumed?: string;
   level?: 'warn';
   userId?: string;
+  bot?: string;
 }
 
-/** A refusal or failure with a code of the table; what every stage throws or passes on. */
+/** A refusal or failure with a code of the table. Every stage throws it or passes it on. */
 export class Problem extends Error {
   readonly code: ProblemCode;
   readonly status: number;
   readonly options: ProblemOptions;
 
-  /** `detail` is one sentence for the person who reads it; it must name no host and no secret. */
+  /** `detail` is one or two short sentences for the user; it must name no host and no secret. */
   constructor(code: ProblemCode, detail: string, options: ProblemOptions = {}) {
     super(detail, options.cause === undefined ? {} : { cause: options.cause });
     this.name = 'Problem';
@@ -87,22 +128,51 @@ export class Problem extends Error {
   }
 }
 
-/** The response headers that go with a problem. */
+/**
+ * Why something failed, in one word for the log: the cause or the code of a problem, or the name of another error. What
+ * was thrown need not be an `Error` of this realm.
+ */
+export function causeOf(error: unknown): string {
+  if (error instanceof Problem) return typeof error.cause === 'string' ? error.cause : error.code;
+  const isObject = typeof error === 'object' && error !== null;
+  return isObject && 'name' in error && typeof error.name === 'string' ? error.name : 'unknown';
+}
+
+/** The same problem of a message that may have started. */
+export function asMaybeStarted({ code, message, status, options }: Problem): Problem {
+  return new Problem(code, message, { ...options, status, maybeStarted: true });
+}
+
+/** What a request fails with: `error` if it is a Problem, else `internal_error`, whose `cause` it is. */
+export function asProblem(error: unknown, options: ProblemOptions = {}): Problem {
+  if (error instanceof Problem) return error;
+  const detail = 'The relay failed. Its log says more about this request id.';
+  return new Problem('internal_error', detail, { cause: error, ...options });
+}
+
+/** Whether a problem is a fault of the relay, which the log tells with its `cause`. */
+export function isFault({ code, cause }: Problem): boolean {
+  return code === 'internal_error' || cause instanceof Error;
+}
+
+/** The response headers of a problem. */
 export function problemHeaders({ options }: Problem): Record<string, string> {
   const { retryAfter, headers } = options;
   return { ...(retryAfter !== undefined && { 'Retry-After': String(retryAfter) }), ...headers };
 }
 
-/** Notes on the request's locals how it ended, for the log. */
+/** Records on the request's locals how it ended, for the log. */
 export function recordOutcome(locals: FailureNotes, problem: Problem): void {
-  const { level, userId } = problem.options;
+  const { notResumed, level, userId, bot } = problem.options;
   locals.outcome = problem.code;
   if (typeof problem.cause === 'string') locals.cause = problem.cause;
+  if (notResumed !== undefined) locals.notResumed = notResumed;
   if (level !== undefined) locals.level = level;
   if (userId !== undefined) locals.userId = userId;
+  if (bot !== undefined) locals.bot = bot;
 }
 
-/** What a client reads: a problem details document (RFC 9457 §3) with the members `code` and `requestId`. */
+/** The body of an error answer: a problem details document (RFC 9457 §3) with members of the relay's own. */
 export interface ProblemDocument {
   type: 'about:blank';
   title: string;
@@ -110,19 +180,28 @@ export interface ProblemDocument {
   code: ProblemCode;
   detail: string;
   requestId: string;
+  retryable: Retryable;
+  maybeStarted?: true;
   upstream?: unknown;
 }
 
 /** The document of a problem, for the answer to the request `requestId`. */
 export function problemDocument(problem: Problem, requestId: string): ProblemDocument {
-  const { upstream } = problem.options;
+  const { upstream, maybeStarted } = problem.options;
   return {
     type: 'about:blank',
     title: PROBLEMS[problem.code].title,
     status: problem.status,
     code: problem.code,
     detail: problem.message,
+    retryable: retryableOf(problem),
+    ...(maybeStarted && { maybeStarted }),
     requestId,
     ...(upstream === undefined ? {} : { upstream }),
   };
+}
+
+function retryableOf({ code, options: { retryable, maybeStarted } }: Problem): Retryable {
+  if (retryable !== undefined) return retryable;
+  return WORTH_ANOTHER_TRY.has(code) && !maybeStarted ? 'new message' : false;
 }

@@ -3,8 +3,8 @@ import { type DestinationStream, type Logger, type LoggerOptions, pino } from 'p
 export type { Logger };
 
 /**
- * Where a secret could hide if somebody logged a whole object. The log lines themselves are built from
- * named fields (see `arrive/access-log.ts`); this is the net below.
+ * Fields that could hold a secret if a whole object was logged by mistake. Log lines are built from named fields (see
+ * `arrive/access-log.ts`); this list is a second protection.
  */
 const REDACTED = [
   'headers',

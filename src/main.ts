@@ -1,21 +1,23 @@
 import { readFileSync } from 'node:fs';
 
-/** Exit codes of sysexits.h: wrong arguments, and something set up so that starting again mends nothing. */
+/** Exit codes of sysexits.h: wrong arguments; a wrong setup, which another start would not mend. */
 const EX_USAGE = 64;
 const EX_CONFIG = 78;
 
 interface Command {
-  /** How to use it, if it takes arguments of its own. */
+  /** Its own usage text, if it takes arguments. */
   readonly USAGE?: string;
-  /** Returns the exit code; nothing if what it has started goes on. */
+  /** Returns the exit code, or nothing if the command goes on running. */
   run(args: readonly string[]): Promise<number | undefined>;
 }
 
-/** Where each command is. All are loaded late: an older Node.js fails in one in a way that says nothing of its age. */
+/** Loads each command. This is done after the check of the version: an older Node.js would fail without naming the reason. */
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   '--check-config': () => import('./process/check-config.ts'),
   user: () => import('./commands/user.ts'),
   keys: () => import('./commands/keys.ts'),
+  'channel-id': () => import('./commands/channel-id.ts'),
+  channels: () => import('./commands/channels.ts'),
   check: () => import('./check/check-command.ts'),
   'demo-bot': () => import('./process/demo-bot.ts'),
   worker: () => import('./process/worker.ts'),
@@ -48,19 +50,19 @@ async function runCommand(args: readonly string[]): Promise<number | undefined> 
   }
   const command = await load?.();
   const exitCode = command ? await command.run(rest) : EX_USAGE;
-  // One that has a usage of its own has said it.
+  // A command with its own usage has printed it.
   if (exitCode === EX_USAGE && !command?.USAGE) process.stderr.write(await usage());
   return exitCode;
 }
 
-/** Whether a version is in a range of npm that consists of `>=` and `^`, joined by `||`. */
+/** Whether a version is in an npm range that consists of `>=` and `^`, joined by `||`. */
 function meets(version: string, range: string): boolean {
-  const is = numbers(version);
+  const actual = numbers(version);
   return range.split('||').some((part) => {
     const least = numbers(part);
-    if (part.includes('^') && is[0] !== least[0]) return false;
-    const at = least.findIndex((number, index) => number !== is[index]);
-    return at < 0 || (is[at] ?? 0) > (least[at] ?? 0);
+    if (part.includes('^') && actual[0] !== least[0]) return false;
+    const different = least.findIndex((number, index) => number !== actual[index]);
+    return different < 0 || (actual[different] ?? 0) > (least[different] ?? 0);
   });
 }
 

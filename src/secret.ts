@@ -4,23 +4,23 @@ import { inspect } from 'node:util';
 const MASK = '[secret]';
 
 /**
- * A value that must never be printed. It shows as `[secret]` in template strings, `JSON.stringify`,
- * `util.inspect`, errors and logs; only `open()` gives the value itself.
+ * A value that must never be printed. Template strings, `JSON.stringify`, `util.inspect`, errors and logs show it as
+ * `[secret]`; only `open()` returns the value.
  */
 export interface Secret {
-  /** The value. Call it where the value is used, and keep no copy. */
+  /** Returns the value. Call it where the value is used, and keep no copy. */
   open(): string;
-  /** The first 8 hex digits of the value's SHA-256: tells secrets apart in logs and metrics. */
+  /** The first 8 hex digits of the value's SHA-256, to distinguish secrets in logs and metrics. */
   readonly fingerprint: string;
 }
 
 /** Wraps `value` so that only `open()` shows it. */
 export function secret(value: string): Secret {
   const mask = () => MASK;
-  const sealed = {
+  const masked = {
     fingerprint: createHash('sha256').update(value).digest('hex').slice(0, 8),
   };
-  // Not enumerable, so that no serializer walks into them.
+  // Not enumerable, so that no serializer visits them.
   for (const [name, method] of [
     ['open', () => value],
     ['toString', mask],
@@ -28,7 +28,7 @@ export function secret(value: string): Secret {
     [Symbol.toPrimitive, mask],
     [inspect.custom, mask],
   ] as const) {
-    Object.defineProperty(sealed, name, { value: method });
+    Object.defineProperty(masked, name, { value: method });
   }
-  return Object.freeze(sealed) as Secret;
+  return Object.freeze(masked) as Secret;
 }

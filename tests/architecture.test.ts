@@ -3,18 +3,18 @@ import { dirname, join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import { type Import, member, packageOf, ROOT, readSources, type Source } from './support/sources.ts';
 
-/** What nearly every room stands on. */
+/** The files that nearly every room may import. */
 const BASE = 'errors logger secret';
-/** What the stages stand on. */
+/** What every stage may import. */
 const SHARED = `bots config:types http storage ${BASE}`;
-/** The same without Redis. */
+/** `SHARED` without Redis. */
 const SHARED_BY_RELAY = `bots config:types http ${BASE}`;
 /** The stages, in the order in which a request meets them. */
-const STAGES = 'arrive authenticate guard pace relay watch';
+const STAGES = 'arrive authenticate guard pace relay join watch';
 
 /**
- * The rooms, and what each may import: `a` stands for `a/b`, too, and `a:types` for types of it only. A folder without
- * a row fails. `docs/architecture.md` has the same table, with what each room is for.
+ * The rooms, and what each may import. `a` includes `a/b`; `a:types` allows only its types. A folder without a row
+ * fails. `docs/architecture.md` has the same table, with the purpose of each room.
  */
 const ROOMS: Readonly<Record<string, string>> = {
   main: 'process commands check demo',
@@ -34,23 +34,26 @@ const ROOMS: Readonly<Record<string, string>> = {
   'relay/message': `relay/upstream ${SHARED_BY_RELAY}`,
   'relay/operations': `relay/upstream ${SHARED_BY_RELAY}`,
   'relay/upstream': SHARED_BY_RELAY,
+  join: SHARED,
   watch: SHARED,
 
   bots: BASE,
   config: `bots http storage ${BASE}`,
   http: BASE,
   storage: BASE,
-  process: `app routes:types arrive authenticate pace relay watch bots config storage page demo ${BASE}`,
+  process: `app routes:types arrive authenticate guard pace relay join watch bots config storage page demo ${BASE}`,
 
-  check: `authenticate pace relay watch bots config http storage ${BASE}`,
-  commands: `authenticate/password relay/upstream watch config storage ${BASE}`,
+  check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
+  commands: `authenticate/password authenticate/sessions guard relay/upstream watch config storage ${BASE}`,
   client: '',
   demo: `config:types http ${BASE}`,
   page: `config:types http ${BASE}`,
 };
 
-/** The rooms that load a library; types may be used anywhere that `relay/` is not. */
+/** The rooms that may load a library. Outside `relay/`, its types may be used everywhere. */
 const LIBRARIES: Readonly<Record<string, string>> = {
+  '@fastify/busboy': 'relay/operations',
+  '@redis/client': 'storage',
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
   'eventsource-parser': 'check client',
@@ -64,12 +67,11 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   'prom-client': 'watch',
   'rate-limit-redis': 'pace',
   react: 'client',
-  redis: 'storage',
   undici: 'relay/upstream',
   zod: 'authenticate bots check config watch',
 };
 
-/** Who opens a value that masks itself, and what it is. */
+/** The files that open a secret, and which secret it is. */
 const SECRETS_OPENED = {
   'authenticate/oidc/provider-metadata.ts': 'OIDC_CLIENT_SECRET, for the identity provider',
   'authenticate/oidc/sign-in-flows.ts': 'SESSION_SECRETS, for sign-ins that are under way',
@@ -77,20 +79,21 @@ const SECRETS_OPENED = {
   'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
   'check/through-client.ts': 'the password of the user that a check signs in',
   'demo/start-demo.ts': 'API keys, for the embedded bot service that takes them',
+  'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis.ts': 'REDIS_URL, for Redis',
   'watch/probe-tokens.ts': 'SESSION_SECRETS, for the probes of a check',
 };
 
-/** What of `process` starts, stops or tells of the whole program. */
+/** The members of `process` that concern signals and the exit. */
 const SIGNALS_AND_EXITS =
   /^(on|once|off|emit|addListener|prependListener|exit|exitCode|kill|abort|send|disconnect)$/;
 
 const sources = readSources('src');
 const paths = new Set(sources.map(({ path }) => path));
 
-/** The room of a file: its row in the table, or its folder where there is none. */
+/** The room of a file: its row in the table, or its folder if there is no row. */
 function roomOf(path: string): string {
   const rows = Object.keys(ROOMS).filter((room) => path === `${room}.ts` || path.startsWith(`${room}/`));
   return rows[0] ?? dirname(path);
@@ -104,20 +107,20 @@ function mayImport(room: string, { target, typesOnly }: Import): boolean {
   return roomOf(target) === room || isIn(roomOf(target), names.join(' ').replaceAll(':types', ''));
 }
 
-/** Imports between files of our own. */
+/** Imports between files of the project. */
 const imports = sources.flatMap(({ path, imports }) =>
   imports.filter(({ target }) => paths.has(target)).map((one) => ({ path, room: roomOf(path), ...one })),
 );
 
 const sortedOnce = (texts: readonly string[]) => [...new Set(texts)].sort();
 const pathsWhere = (holds: (source: Source) => boolean) => sources.filter(holds).map(({ path }) => path);
-/** The members of the process's object that a file names. */
+/** The members of `process` that a file uses. */
 const ofProcess = ({ nodes }: Source) =>
   nodes
     .filter(({ type }) => type === 'MemberExpression')
     .filter((node) => member(node, 'object')?.value === 'process')
     .map((node) => String(member(node, 'property')?.value));
-/** The methods that a file calls, each with its arguments where they are strings. */
+/** The methods that a file calls, with those arguments that are strings. */
 const methodCalls = ({ nodes }: Source) =>
   nodes
     .filter((node) => member(node, 'callee')?.type === 'MemberExpression')
@@ -128,7 +131,7 @@ const methodCalls = ({ nodes }: Source) =>
       return `${member(member(node, 'callee'), 'property')?.value}(${values.join()})`;
     });
 
-/** All that is loaded together with a file. */
+/** All modules that are loaded together with a file. */
 function loadedWith(path: string): Set<string> {
   const loaded = new Set([path]);
   for (const one of loaded) {
@@ -138,7 +141,7 @@ function loadedWith(path: string): Set<string> {
   return loaded;
 }
 
-/** What lies on a circle of `edges`. */
+/** The nodes that lie on a cycle of `edges`. */
 function onCircles(edges: readonly (readonly [string, string])[]): string[] {
   const next = new Map<string, Set<string>>();
   for (const [from, to] of edges) next.set(from, (next.get(from) ?? new Set()).add(to));
@@ -156,7 +159,7 @@ function onCircles(edges: readonly (readonly [string, string])[]): string[] {
 }
 
 describe('the reading of the sources', () => {
-  test('finds files, what they import and in which way', () => {
+  test('finds files, and what they import and how', () => {
     expect(sources.length).toBeGreaterThan(100);
     const of = (path: string) => sources.find((source) => source.path === path)?.imports;
     expect(of('arrive/problem-response.ts')).toEqual(
@@ -173,31 +176,31 @@ describe('the reading of the sources', () => {
 });
 
 describe('a room', () => {
-  test('imports nothing but what the table allows', () => {
+  test('imports only what the table allows', () => {
     const found = imports
       .filter(({ room, ...one }) => !mayImport(room, one))
       .map(({ path, target }) => `${roomOf(path)} → ${roomOf(target)}`);
     expect(sortedOnce(found)).toEqual([]);
   });
 
-  test('has a row in the table, and no row is of a room that is gone', () => {
+  test('has a row in the table, and every row has a room', () => {
     const rooms = sortedOnce(sources.map(({ path }) => roomOf(path)));
     expect(rooms).toEqual(Object.keys(ROOMS).sort());
   });
 
-  test('is on no circle of imports, nor is any file', () => {
+  test('is in no cycle of imports, nor is any file', () => {
     const between = imports.map(({ room, target }) => [room, roomOf(target)] as const);
     expect(onCircles(between.filter(([from, to]) => from !== to))).toEqual([]);
     const files = imports.map(({ path, target }) => [path, target] as const);
     expect(onCircles(files)).toEqual([]);
   });
 
-  test('is every folder: only what all rooms share is loose in src/', () => {
+  test('is every folder: only files that all rooms share are directly in src/', () => {
     const loose = pathsWhere(({ path }) => !path.includes('/'));
     expect(loose).toEqual(['app.ts', 'errors.ts', 'logger.ts', 'main.ts', 'secret.ts']);
   });
 
-  test('loads a library only where the list says so', () => {
+  test('loads a library only if the list allows it', () => {
     const found = sources.flatMap(({ path, imports }) =>
       imports
         .filter(
@@ -210,19 +213,19 @@ describe('a room', () => {
     expect(sortedOnce(found)).toEqual([]);
   });
 
-  test('of the relay knows no Express, no session and no Redis', () => {
-    const barred = /^(express|express-session|redis|connect-redis|rate-limit-redis|cookie)$/;
+  test('of the relay loads no Express, no session and no Redis', () => {
+    const barred = /^(express|express-session|redis|@redis\/client|connect-redis|rate-limit-redis|cookie)$/;
     const relay = sources.filter(({ path }) => path.startsWith('relay/'));
     const named = relay.flatMap(({ imports }) => imports.map(({ target }) => target));
     expect(named.filter((target) => barred.test(target))).toEqual([]);
-    // Nor by way of another room.
+    // Also not through another room.
     const loaded = relay.flatMap(({ path }) => [...loadedWith(path)]);
     expect(loaded).toContain('undici');
     expect(loaded.filter((target) => barred.test(target))).toEqual([]);
   });
 });
 
-describe('one place alone', () => {
+describe('only one place', () => {
   test('reads the environment: config/environment.ts', () => {
     const found = pathsWhere((source) => ofProcess(source).includes('env'));
     expect(found).toEqual(['config/environment.ts']);
@@ -240,14 +243,14 @@ describe('one place alone', () => {
     expect(pathsWhere((source) => ofProcess(source).includes('argv'))).toEqual(['main.ts']);
   });
 
-  test('has the process: it is reached by its name only', () => {
+  test('has the global `process`: nothing else gives access to it', () => {
     expect(
       pathsWhere(({ imports }) => imports.some(({ target }) => /^(node:)?process$/.test(target))),
     ).toEqual([]);
     const named = ({ nodes }: Source, name: string) =>
       nodes.filter(({ type, value }) => type === 'Identifier' && value === name).length -
       nodes.filter((node) => member(node, 'object') && member(node, 'property')?.value === name).length;
-    // A member by its name is the only way in: not `process[name]`, nor `const { env } = process`, nor `of(process)`.
+    // Only `process.name` is allowed: not `process[name]`, `const { env } = process` or `of(process)`.
     const hidden = (source: Source) =>
       named(source, 'globalThis') > 0 ||
       ofProcess(source).includes('undefined') ||
@@ -266,10 +269,10 @@ describe('one place alone', () => {
     expect(importers.map(({ path }) => path)).toEqual(['process/instance.ts']);
   });
 
-  test('takes connections from a server: arrive/connections.ts', () => {
+  test('takes connections from a server: arrive/serve-connections.ts', () => {
     const event = /^on\((connection|clientError)\b/;
     const found = pathsWhere((source) => methodCalls(source).some((call) => event.test(call)));
-    expect(found).toEqual(['arrive/connections.ts']);
+    expect(found).toEqual(['arrive/serve-connections.ts']);
   });
 
   test('has the problems, as the only list: errors.ts', () => {
@@ -284,7 +287,7 @@ describe('one place alone', () => {
 });
 
 describe('what is loaded', () => {
-  test('by main.ts is nothing that another Node.js could fail to load', () => {
+  test('by main.ts is nothing that an older Node.js could fail to load', () => {
     expect([...loadedWith('main.ts')]).toEqual(['main.ts', 'node:fs']);
   });
 
@@ -296,15 +299,15 @@ describe('what is loaded', () => {
   });
 });
 
-describe('a script of Redis', () => {
-  test('stands beside its twin in memory', () => {
-    /** What keys are doing is told to the `keys` command through Redis, or to nobody. */
+describe('a Redis script', () => {
+  test('is in the folder of its counterpart in memory', () => {
+    /** Reports of keys have no counterpart: only the `keys` command reads them, from Redis. */
     const withoutTwin = ['watch/key-reports.ts'];
     const scripts = pathsWhere(({ text }) => text.includes('redis.call('));
     expect(scripts.length).toBeGreaterThan(3);
     const hasTwin = (path: string) =>
       path.includes('/redis-') && paths.has(path.replace('/redis-', '/memory-'));
-    /** The file of the script, or one beside it that loads the script. */
+    /** The file of the script, or a file in its folder that loads the script. */
     const users = (script: string) => [
       script,
       ...imports
@@ -317,7 +320,7 @@ describe('a script of Redis', () => {
 });
 
 describe('docs/architecture.md', () => {
-  /** The words that its table uses for more than one room. */
+  /** The words in its table that stand for several rooms. */
   const WORDS: Readonly<Record<string, string>> = {
     base: BASE,
     shared: SHARED,

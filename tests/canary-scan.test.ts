@@ -1,18 +1,18 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { call } from './support/call.ts';
-import { type Pair, startPair, until } from './support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
 import { CANARY, MESSAGE } from './support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
 
-let pair: Pair;
-// A relay whose scan finds something fails to close in the end.
+let pair: RelayAndUpstream;
+// The `close` of a relay fails if its scan finds a secret.
 afterEach(() => pair.upstream.close());
 
-/** A relay whose bot service writes `parts` into its stream, which passes unchanged whatever it holds. */
+/** Starts a relay whose bot service writes `parts` into its stream, which is carried unchanged. */
 async function stream(...parts: string[]): Promise<void> {
-  pair = await startPair((socket) => {
+  pair = await startRelayAndUpstream((socket) => {
     socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(parts[0] ?? '')]));
-    // The rest follows on its own, so that it is another write of the relay.
+    // The rest is sent separately, so that the relay writes it separately.
     setTimeout(() => {
       socket.write(Buffer.concat([...parts.slice(1).map(chunk), Buffer.from(LAST_CHUNK)]));
     }, 100);
@@ -21,7 +21,7 @@ async function stream(...parts: string[]): Promise<void> {
   await client.closed;
 }
 
-describe('the scan of what test relays answer', () => {
+describe('the scan of the answers of test relays', () => {
   test.each([
     ['in one piece', [`data: ${CANARY.key}\n\n`]],
     ['behind much else', [`data: ${'x'.repeat(100_000)}\n\n`, `data: ${CANARY.sessionSecret}\n\n`]],
@@ -30,10 +30,10 @@ describe('the scan of what test relays answer', () => {
     await expect(pair.close()).rejects.toThrow('a secret has shown in an answer');
   });
 
-  test('finds one that is split over two reads of the client', async () => {
+  test('finds a secret that is split over two reads of the client', async () => {
     const [head, tail] = [`data: ${CANARY.key.slice(0, 9)}`, `${CANARY.key.slice(9)}\n\n`];
-    pair = await startPair((socket) => {
-      // With no chunks, nothing stands between the two halves.
+    pair = await startRelayAndUpstream((socket) => {
+      // Without chunked coding, nothing is between the two halves.
       socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n${head}`);
       setTimeout(() => socket.end(tail), 100);
     });
@@ -42,14 +42,14 @@ describe('the scan of what test relays answer', () => {
     await expect(pair.close()).rejects.toThrow('a secret has shown in an answer');
   });
 
-  test('passes what holds none, also the text of the message', async () => {
+  test('accepts answers without a secret, also the text of the message', async () => {
     await stream(`data: ${CANARY.text}\n\n`, 'data: b\n\n');
     await pair.close();
   });
 });
 
-test('a call whose answer holds a secret fails', async () => {
-  pair = await startPair((socket) => {
+test('a call whose answer contains a secret fails', async () => {
+  pair = await startRelayAndUpstream((socket) => {
     const body = `{"key":"${CANARY.key}"}`;
     socket.end(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   });

@@ -10,7 +10,7 @@ const SERVICE = {
   BOTS: 'acme/helper',
 };
 
-/** The configuration, or the names of the variables that are at fault. */
+/** The configuration, or the names of the invalid variables. */
 function load(environment: Record<string, string>): Config | string[] {
   try {
     return loadConfig({ ...SERVICE, ...environment });
@@ -20,7 +20,7 @@ function load(environment: Record<string, string>): Config | string[] {
 }
 
 describe('a variable of the version before', () => {
-  test('is refused with the name that it has now, unless it is empty', () => {
+  test('is refused with its new name, unless it is empty', () => {
     const environment = { ...SERVICE, MAX_STREAMS_PER_SESSION: '4' };
     expect(() => loadConfig(environment)).toThrow(
       'MAX_STREAMS_PER_SESSION is not a variable of the relay: it is now MAX_STREAMS_PER_USER, which counts the messages of a user in all sessions together',
@@ -38,6 +38,7 @@ describe('guests', () => {
         NODE_ENV: 'production',
         PUBLIC_URL: 'https://chat.example.com',
         SESSION_SECRETS: randomBytes(32).toString('base64'),
+        CHANNEL_SECRET: randomBytes(32).toString('base64'),
         AUTH_MODE: 'guest',
         ...environment,
       }),
@@ -83,7 +84,7 @@ describe('a session secret', () => {
     expect(load({ SESSION_SECRETS: filled(word) })).toEqual(['SESSION_SECRETS']);
   });
 
-  test('has eight different characters at least', () => {
+  test('has at least eight different characters', () => {
     expect(load({ SESSION_SECRETS: '1234567'.repeat(6) })).toEqual(['SESSION_SECRETS']);
     expect(load({ SESSION_SECRETS: '12345678'.repeat(6) })).toMatchObject({ session: { idleMs: 1_800_000 } });
   });
@@ -102,11 +103,12 @@ test.each(['acme/he\\lper', 'acme/he lper', 'ac\tme/helper'])('BOTS cannot hold 
   expect(load({ BOTS: bot })).toEqual(['BOTS']);
 });
 
-test('REDIS_URL can be one with TLS', () => {
-  const SESSION_SECRETS = '0123456789abcdefghijklmnopqrstuv';
+test('REDIS_URL can use TLS', () => {
+  const SECRET = '0123456789abcdefghijklmnopqrstuv';
   const config = load({
     REDIS_URL: 'rediss://user:word@cache.example.com:6380/1',
-    SESSION_SECRETS,
+    SESSION_SECRETS: SECRET,
+    CHANNEL_SECRET: `${SECRET}-other`,
   }) as Config;
   expect(config.redisUrl?.open()).toBe('rediss://user:word@cache.example.com:6380/1');
 });

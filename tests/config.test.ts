@@ -9,7 +9,7 @@ import { VARIABLES } from '../src/config/variables.ts';
 const SECRET_A = 'Canary-0123456789-abcdefghij-ABCDEF';
 const SECRET_B = 'Canary-zyxwvutsrq-9876543210-FEDCBA';
 
-/** What is required to sign in at an identity provider. */
+/** The variables required with AUTH_MODE=oidc. */
 const OIDC = {
   AUTH_MODE: 'oidc',
   OIDC_ISSUER: 'https://id.example.com/realms/staff',
@@ -17,7 +17,7 @@ const OIDC = {
   OIDC_CLIENT_SECRET: 'canary-client-secret',
 } as const;
 
-/** Everything that production asks for. */
+/** The variables required in production. */
 const PRODUCTION = {
   NODE_ENV: 'production',
   PUBLIC_URL: 'https://chat.example.com',
@@ -25,7 +25,12 @@ const PRODUCTION = {
   UPSTREAM_API_KEYS: 'canary-key-1',
   BOTS: 'acme/helper',
   SESSION_SECRETS: SECRET_A,
+  CHANNEL_SECRET: SECRET_B,
 } as const;
+
+/** The problem of a variable that production requires. */
+const missingInProduction = (name: string) =>
+  `${name} must be set in production${name === 'CHANNEL_SECRET' ? ', unless CHANNELS is owned or shared' : ''}`;
 
 const folder = mkdtempSync(join(tmpdir(), 'bot-relay-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -36,7 +41,7 @@ function file(name: string, content: string): string {
   return path;
 }
 
-/** The problems of an environment; none if it is good. */
+/** The problems of an environment; none if it is valid. */
 function problemsOf(environment: Environment): readonly string[] {
   try {
     loadConfig(environment);
@@ -58,12 +63,19 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
   ['UPSTREAM_RESPONSE_TIMEOUT_MS', 1, 2147483647],
   ['MAX_EXECUTION_MS', 1, 2147483647],
   ['HEARTBEAT_MS', 0, 2147483647],
+  ['MAX_HELD_EVENT_BYTES', 1024, 16777216],
+  ['JOIN_KEEP_MS', 0, 3600000],
+  ['JOIN_REMEMBER_MS', 0, 2147483647],
+  ['JOIN_GRACE_MS', 0, 3600000],
+  ['JOIN_MAX_BYTES', 65536, 67108864],
   ['MAX_BODY_BYTES', 1, 268435456],
+  ['MAX_UPLOAD_BYTES', 1, 1073741824],
   ['RATE_LIMIT', 1, 1000000],
   ['RATE_WINDOW_MS', 1, 3600000],
   ['RATE_MAX_WAIT_MS', 0, 600000],
   ['MAX_STREAMS_PER_USER', 1, 1000000],
   ['MAX_STREAMS_PER_ADDRESS', 1, 1000000],
+  ['MAX_LIVE_STREAMS_PER_USER', 1, 1000000],
   ['CLIENT_LIMIT_PER_ADDRESS', 0, 1000000000],
   ['CLIENT_LIMIT_PER_SESSION', 0, 1000000000],
   ['CLIENT_WINDOW_MS', 1, 86400000],
@@ -76,14 +88,14 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
 ];
 
 describe('the delay of a shutdown', () => {
-  test('is 5 seconds in production, and as it is set if it is set', () => {
+  test('is 5 seconds in production, unless it is set', () => {
     expect(loadConfig(PRODUCTION).shutdown.delayMs).toBe(5_000);
     expect(loadConfig({ ...PRODUCTION, SHUTDOWN_DELAY_MS: '0' }).shutdown.delayMs).toBe(0);
   });
 });
 
-describe('what is not set', () => {
-  test('has the default of the design', () => {
+describe('a variable that is not set', () => {
+  test('has its documented default', () => {
     const fallbacks = Object.entries(VARIABLES).map(([name, { fallback }]) => [name, fallback]);
     expect(Object.fromEntries(fallbacks.filter(([, fallback]) => fallback !== undefined))).toEqual({
       PORT: '3000',
@@ -93,12 +105,25 @@ describe('what is not set', () => {
       UPSTREAM_RESPONSE_TIMEOUT_MS: '60000',
       MAX_EXECUTION_MS: '180000',
       HEARTBEAT_MS: '15000',
+      MAX_HELD_EVENT_BYTES: '65536',
+      RESUME_UPSTREAM: 'on',
+      END_EVENTS: 'on',
+      FAILURES: 'status',
+      SUSPEND_ON_LEAVE: 'off',
+      JOIN: 'on',
+      JOIN_KEEP_MS: '60000',
+      JOIN_REMEMBER_MS: '86400000',
+      JOIN_GRACE_MS: '10000',
+      JOIN_MAX_BYTES: '1048576',
       MAX_BODY_BYTES: '1048576',
+      MAX_UPLOAD_BYTES: '20971520',
+      UPLOADS: 'stream',
       RATE_LIMIT: '5',
       RATE_WINDOW_MS: '1000',
       RATE_MAX_WAIT_MS: '2000',
       MAX_STREAMS_PER_USER: '8',
       MAX_STREAMS_PER_ADDRESS: '64',
+      MAX_LIVE_STREAMS_PER_USER: '8',
       CLIENT_LIMIT_PER_ADDRESS: '3000',
       CLIENT_LIMIT_PER_SESSION: '300',
       CLIENT_WINDOW_MS: '60000',
@@ -110,13 +135,15 @@ describe('what is not set', () => {
       COOKIE_SAME_SITE: 'strict',
       AUTH_MODE: 'password',
       USERS_FILE: 'users.json',
+      OPERATIONS: 'message,chat',
+      CHANNELS: 'scoped',
       OIDC_SCOPES: 'openid profile',
       OIDC_KEEP_ID_TOKEN: 'false',
       GUESTS_PER_ADDRESS: '100',
     });
   });
 
-  test('makes the demo, on loopback, with secrets of its own', () => {
+  test('makes the relay a demo on loopback with random secrets, if it is UPSTREAM_BASE_URL', () => {
     const { publicUrl, ...config } = loadConfig({});
     const someSecret = { fingerprint: expect.stringMatching(/^[0-9a-f]{8}$/) };
     expect(publicUrl.href).toBe('http://localhost:3000/');
@@ -141,13 +168,24 @@ describe('what is not set', () => {
         responseTimeoutMs: 60_000,
         maxExecutionMs: 180_000,
         heartbeatMs: 15_000,
+        maxHeldEventBytes: 65_536,
+        resume: true,
+        endEvents: true,
+        uploads: 'stream',
         forwardQuery: [],
         userHeader: undefined,
       },
+      failures: 'status',
+      suspendOnLeave: false,
+      join: { isOn: true, keepMs: 60_000, rememberMs: 86_400_000, graceMs: 10_000, maxBytes: 1_048_576 },
       bots: ['demo/echo'],
+      operations: ['message', 'chat'],
+      channels: { mode: 'scoped', secret: someSecret, secretIsSet: false, realm: undefined },
       maxBodyBytes: 1_048_576,
+      maxUploadBytes: 20_971_520,
       rate: { limit: 5, windowMs: 1000, maxWaitMs: 2000, trialMs: 60_000 },
       maxStreams: { perUser: 8, perAddress: 64 },
+      maxLiveStreams: { perUser: 8, perAddress: 64 },
       clientLimits: { perAddress: 3000, perSession: 300, windowMs: 60_000 },
       login: { maxFailures: 10, maxFailuresPerAddress: 100, windowMs: 600_000 },
       session: { secrets: [someSecret], idleMs: 1_800_000, absoluteMs: 28_800_000, sameSite: 'strict' },
@@ -166,18 +204,21 @@ describe('what is not set', () => {
     });
   });
 
-  test('gets new random secrets at every start', () => {
+  test('gets a new random value at every start, if it is a secret', () => {
     const [one, other] = [loadConfig({}), loadConfig({})];
     expect(opened(one.session.secrets)).not.toEqual(opened(other.session.secrets));
     expect(opened(one.upstream.apiKeys)).not.toEqual(opened(other.upstream.apiKeys));
     expect(one.session.secrets[0]?.open()).toMatch(/^.{64}$/);
+    expect(one.channels.secret.open()).toMatch(/^.{64}$/);
+    const all = [one, other].flatMap(({ channels, session }) => [channels.secret, ...session.secrets]);
+    expect(new Set(opened(all)).size).toBe(4);
   });
 
-  test('listens on every address once there is a bot service', () => {
+  test('makes the relay listen on every address, if it is HOST and there is a bot service', () => {
     expect(loadConfig(PRODUCTION)).toMatchObject({ demo: false, host: '0.0.0.0' });
   });
 
-  test('is also what is set to nothing', () => {
+  test('has the same default as one that is empty', () => {
     const empty = Object.fromEntries(
       Object.keys(VARIABLES).flatMap((name) => [
         [name, ''],
@@ -192,7 +233,7 @@ describe('what is not set', () => {
 });
 
 describe('the hosts that the relay answers to', () => {
-  test('are all before a bot service, until ALLOWED_HOSTS is set', () => {
+  test('are all hosts, if there is a bot service and ALLOWED_HOSTS is not set', () => {
     expect(loadConfig(PRODUCTION).hosts).toBeUndefined();
     expect(loadConfig({ ...PRODUCTION, ALLOWED_HOSTS: 'a.example.com' }).hosts).toEqual({
       names: ['chat.example.com', 'a.example.com'],
@@ -201,7 +242,7 @@ describe('the hosts that the relay answers to', () => {
   });
 });
 
-describe('what is set', () => {
+describe('a variable that is set', () => {
   const cases: [environment: Environment, expected: object][] = [
     [{ HOST: '::1' }, { host: '::1' }],
     [{ HOST: 'relay-1.internal.example' }, { host: 'relay-1.internal.example' }],
@@ -228,6 +269,17 @@ describe('what is set', () => {
     [{ LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
     [{ BOTS: 'acme/helper, */echo ,acme/*,*/*,' }, { bots: ['acme/helper', '*/echo', 'acme/*', '*/*'] }],
     [{ FORWARD_QUERY: 'is_debug,a.b-c' }, { upstream: { forwardQuery: ['is_debug', 'a.b-c'] } }],
+    [
+      { FORWARD_QUERY: 'channel_id,custom_channel,xcustom_channel_id' },
+      { upstream: { forwardQuery: ['channel_id', 'custom_channel', 'xcustom_channel_id'] } },
+    ],
+    [{ OPERATIONS: 'chat, message' }, { operations: ['chat', 'message'] }],
+    [{ CHANNELS: 'shared' }, { channels: { mode: 'shared', secretIsSet: false } }],
+    [{ CHANNELS: 'owned' }, { channels: { mode: 'owned', secretIsSet: false } }],
+    [
+      { CHANNEL_SECRET: SECRET_A, CHANNEL_REALM: 'our staff' },
+      { channels: { mode: 'scoped', secretIsSet: true, realm: 'our staff' } },
+    ],
     [{ USER_HEADER: 'X-User-Id' }, { upstream: { userHeader: 'X-User-Id' } }],
     [{ COOKIE_SAME_SITE: 'lax' }, { session: { sameSite: 'lax' } }],
     [{ COOKIE_SAME_SITE: 'none', PUBLIC_URL: 'https://chat.example.com' }, { session: { sameSite: 'none' } }],
@@ -239,6 +291,7 @@ describe('what is set', () => {
       { MAX_STREAMS_PER_USER: '3', MAX_STREAMS_PER_ADDRESS: '4' },
       { maxStreams: { perUser: 3, perAddress: 4 } },
     ],
+    [{ MAX_LIVE_STREAMS_PER_USER: '3' }, { maxLiveStreams: { perUser: 3, perAddress: 24 } }],
     [{ SHUTDOWN_DELAY_MS: '1', SHUTDOWN_GRACE_MS: '2' }, { shutdown: { delayMs: 1, graceMs: 2 } }],
     [
       { RATE_LIMIT: '1', RATE_WINDOW_MS: '2', RATE_MAX_WAIT_MS: '3' },
@@ -248,28 +301,41 @@ describe('what is set', () => {
       { UPSTREAM_RESPONSE_TIMEOUT_MS: '1', MAX_EXECUTION_MS: '2', HEARTBEAT_MS: '0' },
       { upstream: { responseTimeoutMs: 1, maxExecutionMs: 2, heartbeatMs: 0 }, rate: { trialMs: 1 } },
     ],
+    [{ SUSPEND_ON_LEAVE: 'on' }, { suspendOnLeave: true }],
+    [{ UPLOADS: 'spool' }, { upstream: { uploads: 'spool' } }],
+    [
+      { JOIN: 'off', JOIN_KEEP_MS: '1', JOIN_REMEMBER_MS: '2', JOIN_GRACE_MS: '3', JOIN_MAX_BYTES: '65536' },
+      { join: { isOn: false, keepMs: 1, rememberMs: 2, graceMs: 3, maxBytes: 65_536 } },
+    ],
+    [
+      { MAX_HELD_EVENT_BYTES: '1024', RESUME_UPSTREAM: 'off', END_EVENTS: 'off', FAILURES: 'stream' },
+      { upstream: { maxHeldEventBytes: 1024, resume: false, endEvents: false }, failures: 'stream' },
+    ],
   ];
-  test.each(cases)('%j is what the relay goes by', (environment, expected) => {
+  test.each(cases)('is used: %j', (environment, expected) => {
     expect(loadConfig(environment)).toMatchObject(expected);
   });
 
-  test('gives URLs as they are', () => {
+  test('keeps a URL unchanged', () => {
     const { publicUrl, upstream } = loadConfig(PRODUCTION);
     expect(publicUrl.href).toBe('https://chat.example.com/');
     expect(upstream.baseUrl?.href).toBe('https://bots.example.com/v1');
     expect(loadConfig({ PORT: '8080' }).publicUrl.href).toBe('http://localhost:8080/');
   });
 
-  test.each(WHOLE_NUMBERS)('%s goes from %i to %i', (name, min, max) => {
-    for (const value of [min, max]) expect(problemsOf({ [name]: String(value) })).toEqual([]);
-    for (const value of [min - 1, max + 1]) {
-      expect(problemsOf({ [name]: String(value) })).toEqual([
-        expect.stringMatching(`^${name} must be a whole number.* from ${min} to ${max}$`),
-      ]);
-    }
-  });
+  test.each(WHOLE_NUMBERS)(
+    'can have every whole number in its range: %s, from %i to %i',
+    (name, min, max) => {
+      for (const value of [min, max]) expect(problemsOf({ [name]: String(value) })).toEqual([]);
+      for (const value of [min - 1, max + 1]) {
+        expect(problemsOf({ [name]: String(value) })).toEqual([
+          expect.stringMatching(`^${name} must be a whole number.* from ${min} to ${max}$`),
+        ]);
+      }
+    },
+  );
 
-  test('cannot be changed any more', () => {
+  test('cannot be changed later', () => {
     const config = loadConfig({ ...PRODUCTION, TRUST_PROXY: '::1', FORWARD_QUERY: 'a' });
     const visited: string[] = [];
     const visit = (value: unknown, path: string) => {
@@ -285,7 +351,7 @@ describe('what is set', () => {
   });
 });
 
-describe('what cannot be used is refused, naming the variable and never its value (O6)', () => {
+describe('an invalid value is refused with the name of the variable and without the value', () => {
   const wrong: Record<string, string[]> = {
     NODE_ENV: ['canary-env', 'Production', 'prod'],
     BASE_PATH: [
@@ -363,7 +429,20 @@ describe('what cannot be used is refused, naming the variable and never its valu
       '**/canary',
       ',',
     ],
-    FORWARD_QUERY: ['canary=1', 'canary&x', ','],
+    FORWARD_QUERY: [
+      'canary=1',
+      'canary&x',
+      ',',
+      ...['custom_channel_id', 'customChannelId', 'CUSTOM-CHANNEL.ID', '_custom_channel_id_'],
+      ...['custom_channel_id.x', 'customChannelId.', 'is_debug,custom_channel_id'],
+      ...['bypass_tool_call_consent', 'bypassToolCallConsent', 'Bypass-Tool-Call-Consent.x'],
+    ],
+    CHANNELS: ['canary', 'Scoped', 'Owned', 'scoped,shared'],
+    CHANNEL_SECRET: [
+      'canary-too-short-0123456789',
+      'canary-please-change-me-0123456789-abcdefghij',
+      'ab'.repeat(20),
+    ],
     USER_HEADER: [
       'canary header',
       'canary:',
@@ -373,6 +452,12 @@ describe('what cannot be used is refused, naming the variable and never its valu
       'Content-Length',
       'Host',
     ],
+    RESUME_UPSTREAM: ['canary', 'On', 'true', '1'],
+    END_EVENTS: ['canary', 'On', 'true', '1'],
+    FAILURES: ['canary', 'Stream', '200'],
+    SUSPEND_ON_LEAVE: ['canary', 'On', 'true'],
+    UPLOADS: ['canary', 'Spool', 'disk'],
+    JOIN: ['canary', 'On', 'true'],
     SESSION_SECRETS: ['canary-too-short-0123456789', `${SECRET_A},canary-too-short`, ','],
     COOKIE_SAME_SITE: ['canary', 'Strict'],
     REDIS_URL: [
@@ -396,6 +481,7 @@ describe('what cannot be used is refused, naming the variable and never its valu
     ],
     OIDC_CLIENT_ID: ['canary client', 'canary-ü', `canary${'x'.repeat(256)}`],
     OIDC_CLIENT_SECRET: ['canary secret', 'canary-ü'],
+    OPERATIONS: ['canary', 'message,canary', 'message chat'],
     OIDC_SCOPES: ['canary', 'profile canary', 'openid,canary', 'openidcanary', 'openid  canary', ' openid'],
     OIDC_REQUIRED_CLAIM: ['canary', ':canary', 'canary:', 'canary: ', ' :canary', 'canary:value '],
     OIDC_KEEP_ID_TOKEN: ['canary', 'True', 'yes', '1'],
@@ -422,18 +508,18 @@ describe('what cannot be used is refused, naming the variable and never its valu
     }
   });
 
-  test('every variable with a form of its own is in this table', () => {
-    const free = ['BOTS_FILE', 'USERS_FILE'];
+  test('every variable with its own format is in this table', () => {
+    const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM'];
     expect(Object.keys(VARIABLES).sort()).toEqual([...Object.keys(wrong), ...free].sort());
   });
 
-  test('a limit of "five" is never the default (O6)', () => {
+  test('a limit of "five" is refused and does not become the default', () => {
     expect(problemsOf({ RATE_LIMIT: 'five' })).toEqual([
       'RATE_LIMIT must be a whole number from 1 to 1000000',
     ]);
   });
 
-  test('all problems come at once, each of them once (O6)', () => {
+  test('all problems are reported at once, each of them once', () => {
     expect(
       problemsOf({
         PORT: 'canary',
@@ -454,7 +540,15 @@ describe('what cannot be used is refused, naming the variable and never its valu
     ]);
   });
 
-  test('metrics never share the public port', () => {
+  test('CHANNEL_SECRET cannot be one of SESSION_SECRETS', () => {
+    const problem =
+      'CHANNEL_SECRET must not be one of SESSION_SECRETS: those are replaced from time to time, and it never is';
+    for (const SESSION_SECRETS of [SECRET_A, `${SECRET_B},${SECRET_A}`])
+      expect(problemsOf({ SESSION_SECRETS, CHANNEL_SECRET: SECRET_A })).toEqual([problem]);
+    expect(problemsOf({ SESSION_SECRETS: SECRET_B, CHANNEL_SECRET: SECRET_A })).toEqual([]);
+  });
+
+  test('METRICS_PORT cannot be the public port', () => {
     expect(problemsOf({ METRICS_PORT: '3000' })).toEqual([
       'METRICS_PORT must not be PORT: metrics are not for the public',
     ]);
@@ -478,7 +572,7 @@ describe('what cannot be used is refused, naming the variable and never its valu
       'https://canary.example.com',
       'OIDC_ISSUER is set, but AUTH_MODE is not oidc: nobody would be sent there to sign in',
     ],
-  ])('%s=%s without AUTH_MODE=oidc is not taken as if it did something', (name, value, problem) => {
+  ])('%s=%s without AUTH_MODE=oidc is refused, since it would have no effect', (name, value, problem) => {
     for (const mode of [{}, { AUTH_MODE: 'password' }, { AUTH_MODE: 'guest' }]) {
       for (const others of [{}, PRODUCTION]) {
         const problems = problemsOf({ ...others, ...mode, [name]: value });
@@ -487,12 +581,12 @@ describe('what cannot be used is refused, naming the variable and never its valu
       }
     }
     expect(problemsOf({ ...PRODUCTION, ...OIDC, [name]: value })).not.toContain(problem);
-    // What is wrong is the mode, and that is said already.
+    // The mode is wrong, which has its own problem.
     expect(problemsOf({ ...PRODUCTION, AUTH_MODE: 'odic', [name]: value })).not.toContain(problem);
   });
 
   test.each([[{}], [{ PUBLIC_URL: 'http://chat.example.com' }]])(
-    'COOKIE_SAME_SITE=none without https (%j)',
+    'COOKIE_SAME_SITE=none without https is refused (%j)',
     (environment) => {
       expect(problemsOf({ ...environment, COOKIE_SAME_SITE: 'none' })).toEqual([
         'COOKIE_SAME_SITE=none needs an https PUBLIC_URL',
@@ -501,27 +595,45 @@ describe('what cannot be used is refused, naming the variable and never its valu
   );
 });
 
-describe('what is missing', () => {
-  test('SESSION_SECRETS with REDIS_URL: a secret of one instance is of no use to the others', () => {
+describe('a required variable that is missing', () => {
+  test('is a problem: a secret that all instances need, with REDIS_URL', () => {
     expect(problemsOf({ REDIS_URL: 'redis://redis' })).toEqual([
       'SESSION_SECRETS must be set with REDIS_URL',
+      'CHANNEL_SECRET must be set with REDIS_URL, unless CHANNELS is owned or shared',
     ]);
+  });
+
+  test('is not CHANNEL_SECRET, with CHANNELS=shared', () => {
+    const { CHANNEL_SECRET: _left, ...others } = PRODUCTION;
+    const shared = { ...others, CHANNELS: 'shared', REDIS_URL: 'redis://redis', WORKERS: '2' };
+    expect(problemsOf(shared)).toEqual([]);
+    expect(problemsOf({ ...shared, CHANNELS: 'scoped' })).toEqual([missingInProduction('CHANNEL_SECRET')]);
+    // The mode is wrong, which has its own problem.
+    expect(problemsOf({ ...shared, CHANNELS: 'canary' })).toEqual([
+      'CHANNELS must be scoped or owned or shared',
+    ]);
+  });
+
+  test('is REDIS_URL in production, and not CHANNEL_SECRET, with CHANNELS=owned', () => {
+    const { CHANNEL_SECRET: _left, ...others } = PRODUCTION;
+    const owned = { ...others, CHANNELS: 'owned' };
+    expect(problemsOf(owned)).toEqual(['REDIS_URL must be set in production with CHANNELS=owned']);
+    expect(problemsOf({ ...owned, REDIS_URL: 'redis://redis', WORKERS: '2' })).toEqual([]);
+    expect(problemsOf({ CHANNELS: 'owned' })).toEqual([]);
   });
 
   const required = Object.keys(PRODUCTION).filter((name) => name !== 'NODE_ENV');
 
-  test.each(required)('%s in production is one problem (O6)', (name) => {
+  test.each(required)('is one problem: %s in production', (name) => {
     expect(problemsOf(PRODUCTION)).toEqual([]);
-    expect(problemsOf({ ...PRODUCTION, [name]: undefined })).toEqual([`${name} must be set in production`]);
+    expect(problemsOf({ ...PRODUCTION, [name]: undefined })).toEqual([missingInProduction(name)]);
   });
 
-  test('is named all at once, so production never becomes the demo (O6)', () => {
-    expect(problemsOf({ NODE_ENV: 'production' })).toEqual(
-      required.map((name) => `${name} must be set in production`),
-    );
+  test('is reported with all others, so production never becomes the demo', () => {
+    expect(problemsOf({ NODE_ENV: 'production' })).toEqual(required.map(missingInProduction));
   });
 
-  test('is what a bot service needs, once one is named (O6)', () => {
+  test('is a problem: a variable that a bot service needs, if one of them is set', () => {
     expect(problemsOf({ UPSTREAM_BASE_URL: 'http://localhost:1' })).toEqual([
       'UPSTREAM_API_KEYS must be set with UPSTREAM_BASE_URL',
       'BOTS must be set with UPSTREAM_BASE_URL',
@@ -533,7 +645,7 @@ describe('what is missing', () => {
     expect(problemsOf({ UPSTREAM_BASE_URL, UPSTREAM_API_KEYS, BOTS })).toEqual([]);
   });
 
-  test('is not what is there but wrong: that has one problem only (O6)', () => {
+  test('is not a variable with an invalid value, which has only one problem', () => {
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_API_KEYS: 'canary key' })).toHaveLength(1);
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_BASE_URL: 'canary' })).toHaveLength(1);
   });
@@ -550,14 +662,18 @@ describe('WORKERS', () => {
     expect(loadConfig({ ...SHARED, WORKERS: 'auto' }).workers).toBe(availableParallelism());
   });
 
-  test.each(['2', 'auto'])('%s needs what workers share, and is no demo', (WORKERS) => {
+  test.each(['2', 'auto'])('%s needs the variables that workers share, and a bot service', (WORKERS) => {
     const needed = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'];
     const problem = (name: string) => `${name} must be set with WORKERS other than 1`;
-    expect(problemsOf({ WORKERS })).toEqual(needed.map(problem));
+    expect(problemsOf({ WORKERS })).toEqual([
+      ...needed.map(problem),
+      `${problem('CHANNEL_SECRET')}, unless CHANNELS is owned or shared`,
+    ]);
+    expect(problemsOf({ WORKERS, CHANNELS: 'shared' })).toEqual(needed.map(problem));
     const { NODE_ENV: _any, ...some } = SHARED;
     expect(problemsOf({ ...some, WORKERS })).toEqual([]);
     expect(problemsOf({ ...PRODUCTION, WORKERS })).toEqual([problem('REDIS_URL')]);
-    // What is missing for two reasons is missing once, and what is there but wrong has one problem only.
+    // A variable that is missing for two reasons, or is invalid, has only one problem.
     expect(problemsOf({ ...SHARED, SESSION_SECRETS: '', WORKERS })).toEqual([
       'SESSION_SECRETS must be set in production',
     ]);
@@ -568,7 +684,7 @@ describe('WORKERS', () => {
 describe('AUTH_MODE=oidc', () => {
   const required = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'];
 
-  test.each([[{}], [PRODUCTION]])('is all that it needs, in the demo too: %j', (others) => {
+  test.each([[{}], [PRODUCTION]])('needs only these variables, also in the demo: %j', (others) => {
     const { demo, authMode, oidc } = loadConfig({ ...others, ...OIDC });
     expect({ demo, authMode }).toEqual({ demo: !('BOTS' in others), authMode: 'oidc' });
     expect(oidc.issuer.href).toBe(OIDC.OIDC_ISSUER);
@@ -577,17 +693,17 @@ describe('AUTH_MODE=oidc', () => {
     expect(oidc.requiredClaim).toBeUndefined();
   });
 
-  test.each(required)('needs %s, which is one problem (O6)', (name) => {
+  test.each(required)('needs %s, which is one problem', (name) => {
     const problem = `${name} must be set with AUTH_MODE=oidc`;
     expect(problemsOf({ ...OIDC, [name]: undefined })).toEqual([problem]);
     expect(problemsOf({ ...PRODUCTION, ...OIDC, [name]: '' })).toEqual([problem]);
-    // What is there but wrong has one problem only.
+    // A variable with an invalid value has only one problem.
     expect(problemsOf({ ...OIDC, [name]: 'canary wrong' })).toEqual([
       expect.stringMatching(new RegExp(`^${name} (?!must be set)`)),
     ]);
   });
 
-  test('names all that is wrong at once, and no value (O6)', () => {
+  test('reports all problems at once, and no value', () => {
     const problems = problemsOf({
       NODE_ENV: 'production',
       AUTH_MODE: 'oidc',
@@ -602,6 +718,7 @@ describe('AUTH_MODE=oidc', () => {
       ...['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
       ...['OIDC_SCOPES', 'OIDC_REQUIRED_CLAIM', 'OIDC_KEEP_ID_TOKEN'],
       ...['PUBLIC_URL', 'UPSTREAM_BASE_URL', 'UPSTREAM_API_KEYS', 'BOTS', 'SESSION_SECRETS'],
+      'CHANNEL_SECRET',
     ]);
     expect(problems.join()).not.toMatch(/canary/i);
   });
@@ -611,7 +728,7 @@ describe('AUTH_MODE=oidc', () => {
     ['https://example.com/claims/role:editor', 'https://example.com/claims/role', 'editor'],
     ['urn:example:groups:42', 'urn:example:groups', '42'],
     ['groups:chat users', 'groups', 'chat users'],
-  ])('OIDC_REQUIRED_CLAIM=%s: the last colon counts', (text, name, value) => {
+  ])('splits OIDC_REQUIRED_CLAIM=%s at the last colon', (text, name, value) => {
     expect(loadConfig({ ...OIDC, OIDC_REQUIRED_CLAIM: text }).oidc.requiredClaim).toEqual({ name, value });
   });
 
@@ -622,7 +739,7 @@ describe('AUTH_MODE=oidc', () => {
     },
   );
 
-  test('OIDC_KEEP_ID_TOKEN, OIDC_SCOPES and the secret in a file are what the relay goes by', () => {
+  test('uses OIDC_KEEP_ID_TOKEN, OIDC_SCOPES and a secret in a file', () => {
     const { oidc } = loadConfig({
       ...OIDC,
       OIDC_CLIENT_SECRET: '',
@@ -635,7 +752,7 @@ describe('AUTH_MODE=oidc', () => {
     expect(JSON.stringify(oidc)).not.toMatch(/canary/);
   });
 
-  test('knows where browsers come back to: a port that is not known yet is no address', () => {
+  test('needs an address for the callback, which PORT=0 without PUBLIC_URL is not', () => {
     expect(problemsOf({ ...OIDC, PORT: '0' })).toEqual([
       'PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there',
     ]);
@@ -645,7 +762,7 @@ describe('AUTH_MODE=oidc', () => {
 });
 
 describe('AUTH_MODE=guest', () => {
-  test('needs nothing, in the demo or not', () => {
+  test('needs no other variable, in the demo or not', () => {
     expect(loadConfig({ AUTH_MODE: 'guest' })).toMatchObject({ demo: true, authMode: 'guest' });
     expect(loadConfig({ ...PRODUCTION, AUTH_MODE: 'guest', GUESTS_PER_ADDRESS: '0' })).toMatchObject({
       authMode: 'guest',
@@ -658,7 +775,8 @@ describe('secrets', () => {
   test('are separated by commas or new lines and keep their order', () => {
     const UPSTREAM_API_KEYS = ' key-c,key-a\n\nkey-b ,\r\n';
     const SESSION_SECRETS = `${SECRET_B}\n${SECRET_A}`;
-    const config = loadConfig({ ...PRODUCTION, UPSTREAM_API_KEYS, SESSION_SECRETS });
+    const CHANNEL_SECRET = `${SECRET_A}${SECRET_B}`;
+    const config = loadConfig({ ...PRODUCTION, UPSTREAM_API_KEYS, SESSION_SECRETS, CHANNEL_SECRET });
     expect(opened(config.upstream.apiKeys)).toEqual(['key-c', 'key-a', 'key-b']);
     expect(opened(config.session.secrets)).toEqual([SECRET_B, SECRET_A]);
   });
@@ -668,13 +786,13 @@ describe('secrets', () => {
     ['few different characters', 'abababababababababababababababababab', /easily guessed/],
     ['the words of a sample', 'please-change-me-0123456789-abcdefghij', /easily guessed/],
     ['the words of an example', 'an-EXAMPLE-secret-0123456789-abcdefgh', /easily guessed/],
-  ])('of sessions are refused with %s (G11)', (_why, value, expected) => {
+  ])('of sessions are refused with %s', (_why, value, expected) => {
     const problems = problemsOf({ SESSION_SECRETS: `${SECRET_A},${value}` });
     expect(problems).toEqual([expect.stringMatching(expected)]);
     expect(problems[0]).not.toContain(value);
   });
 
-  test('of sessions are good from 32 characters on', () => {
+  test('of sessions need at least 32 characters', () => {
     expect(problemsOf({ SESSION_SECRETS: 'abcdefgh-0123456789-ABCDEFGH-012' })).toEqual([]);
   });
 
@@ -685,14 +803,18 @@ describe('secrets', () => {
       UPSTREAM_API_KEYS_FILE: file('keys', 'key-1\nkey-2\r\n'),
       SESSION_SECRETS: undefined,
       SESSION_SECRETS_FILE: file('secret', `${SECRET_A}\n`),
+      CHANNEL_SECRET: undefined,
+      CHANNEL_SECRET_FILE: file('channel', `${SECRET_B},${SECRET_A}\r\n`),
     });
     expect(opened(config.upstream.apiKeys)).toEqual(['key-1', 'key-2']);
     expect(opened(config.session.secrets)).toEqual([SECRET_A]);
-    // Here a new line separates nothing.
+    // It is one secret, also with a comma in it.
+    expect(config.channels.secret.open()).toBe(`${SECRET_B},${SECRET_A}`);
+    // A new line is no separator in this variable.
     expect(problemsOf({ OIDC_CLIENT_SECRET_FILE: file('client', 'canary-client\n') })).toEqual([]);
   });
 
-  test('from a file count as set, and are checked the same (O6)', () => {
+  test('from a file count as set, and are checked in the same way', () => {
     const bad = problemsOf({
       ...PRODUCTION,
       SESSION_SECRETS: '',
@@ -701,8 +823,8 @@ describe('secrets', () => {
     expect(bad).toEqual([expect.stringMatching(/^SESSION_SECRETS holds a secret of fewer than 32/)]);
   });
 
-  test.each(['UPSTREAM_API_KEYS', 'SESSION_SECRETS', 'OIDC_CLIENT_SECRET'])(
-    '%s and %s_FILE cannot be set both, nor name a file that is missing or empty (O6)',
+  test.each(['UPSTREAM_API_KEYS', 'SESSION_SECRETS', 'CHANNEL_SECRET', 'OIDC_CLIENT_SECRET'])(
+    '%s and %s_FILE cannot be set both, nor name a file that is missing or empty',
     (name) => {
       const withFile = (path: string, value?: string) =>
         problemsOf({ ...PRODUCTION, [name]: value, [`${name}_FILE`]: path });
@@ -721,6 +843,7 @@ describe('secrets', () => {
     const secrets = Object.entries(VARIABLES).filter(([, { secret }]) => secret);
     expect(secrets.map(([name]) => name)).toEqual([
       'UPSTREAM_API_KEYS',
+      'CHANNEL_SECRET',
       'SESSION_SECRETS',
       'REDIS_URL',
       'OIDC_CLIENT_SECRET',
@@ -730,7 +853,7 @@ describe('secrets', () => {
     ]);
   });
 
-  test('do not show when the configuration is printed (O4)', () => {
+  test('do not show when the configuration is printed', () => {
     expect(JSON.stringify(loadConfig(PRODUCTION))).not.toMatch(/canary/i);
   });
 });

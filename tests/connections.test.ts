@@ -1,29 +1,31 @@
 import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, describe, expect, jest, test } from '@jest/globals';
 import express from 'express';
-import { serveConnections } from '../src/arrive/connections.ts';
+import { serveConnections } from '../src/arrive/serve-connections.ts';
 import { createLogger } from '../src/logger.ts';
 import { createLifecycle, startServer } from '../src/process/server.ts';
 import { openMessages } from '../src/relay/message/open-messages.ts';
+import { countAwakeMs } from './support/awake.ts';
 import { call, expectProblem, parseAnswer } from './support/call.ts';
-import { type Pair, startPair, until } from './support/pair.ts';
 import { dechunk, type RawClient, rawClient } from './support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
+import { sleep } from './support/sleep.ts';
 
 const LONG_GRACE = { SHUTDOWN_GRACE_MS: '60000' };
-/** Several times as long as any of this should take. */
+/** Several times as long as anything here should take, in ms. */
 const SOON_MS = 4000;
-/** How long a connection may stay that was refused. */
+/** How long a refused connection may stay open, in ms. */
 const LINGER_MS = 1000;
 
 const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
+afterAll(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
 });
 
-async function start(environment: Record<string, string> = LONG_GRACE): Promise<Pair> {
-  const pair = await startPair((socket) => socket.write(STREAM_HEAD), environment);
+async function start(environment: Record<string, string> = LONG_GRACE): Promise<RelayAndUpstream> {
+  const pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), environment);
   let closing: Promise<void> | undefined;
   const close = pair.relay.close;
   pair.relay.close = () => {
@@ -34,7 +36,7 @@ async function start(environment: Record<string, string> = LONG_GRACE): Promise<
   return pair;
 }
 
-/** A bare connection that does not answer the end of the other side with its own. */
+/** Opens a raw connection that stays half open when the other side ends. */
 function stubborn(port: number, bytes: string): RawClient {
   const client = rawClient(port, bytes, { allowHalfOpen: true });
   cleanUps.push(() => client.socket.destroy());
@@ -47,138 +49,17 @@ function drip({ socket }: RawClient): void {
 }
 
 async function expectSoon(what: Promise<unknown>): Promise<void> {
-  const startedAt = performance.now();
+  const awakeMs = countAwakeMs();
   await what;
-  expect(performance.now() - startedAt).toBeLessThan(SOON_MS);
+  expect(awakeMs()).toBeLessThan(SOON_MS);
 }
 
-const REFUSED: [name: string, bytes: string][] = [
-  ['a CONNECT', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n'],
-  ['a malformed request', 'GARBAGE\r\n\r\n'],
-];
-
-describe.each(REFUSED)('a connection that drips on behind %s', (_name, bytes) => {
-  test('is told why and closed within a bounded time', async () => {
-    const { relay } = await start();
-    const client = stubborn(relay.port, bytes);
-    drip(client);
-    const startedAt = performance.now();
-    await expectSoon(client.closed);
-    // Long enough to read why.
-    expect(performance.now() - startedAt).toBeGreaterThan(LINGER_MS / 2);
-    const { requestId } = expectProblem(parseAnswer(client.text()), 400, 'bad_request');
-    expect(parseAnswer(client.text()).headers).toMatchObject({
-      connection: 'close',
-      'x-content-type-options': 'nosniff',
-    });
-    expect(relay.logs.filter(({ msg }) => msg === 'not a request')).toEqual([
-      {
-        level: 'info',
-        time: expect.any(String),
-        msg: 'not a request',
-        requestId,
-        status: 400,
-        outcome: 'bad_request',
-      },
-    ]);
-  });
-
-  test('reads what comes behind, so that nothing resets the answer', async () => {
-    const { relay } = await start();
-    const client = stubborn(relay.port, bytes + 'x'.repeat(2_000_000));
-    // By then the relay has let go of the connection; a reset would show here.
-    setTimeout(() => client.socket.end('x'), LINGER_MS * 1.5);
-    expect(await client.closed).toEqual({ error: undefined });
-    expectProblem(parseAnswer(client.text()), 400, 'bad_request');
-  });
-
-  test('does not hold up the shutdown', async () => {
-    const { relay } = await start();
-    const client = stubborn(relay.port, bytes);
-    drip(client);
-    await client.waitFor('"}');
-    await expectSoon(relay.close());
-  });
-});
-
-describe('a connection that has not made a request', () => {
-  test.each([
-    ['is silent', ''],
-    ['has sent half of a head', 'GET /healthz HTTP/1.1\r\nHost:'],
-  ])('and %s does not hold up the shutdown', async (_name, bytes) => {
-    const { relay } = await start();
-    const client = stubborn(relay.port, bytes);
-    client.socket.once('end', () => client.socket.destroy());
-    // Connections are accepted in their order: once a later one is served, so is this.
-    await call(relay.port, '/healthz');
-    await expectSoon(relay.close());
-    await client.closed;
-    expect(client.text()).toBe('');
-  });
-
-  test('closes in the shutdown, but a connection with an open stream does not', async () => {
-    const pair = await start();
-    const stream = pair.ask();
-    await stream.waitFor('\r\n\r\n');
-    const silent = stubborn(pair.relay.port, '');
-    silent.socket.once('end', () => silent.socket.destroy());
-    await call(pair.relay.port, '/healthz');
-    const closing = pair.relay.close();
-    await silent.closed;
-    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
-    await closing;
-    await stream.closed;
-    expect(dechunk(stream.text())).toMatchObject({ body: 'data: 1\n\n', complete: true });
-  });
-});
-
-describe('a client that resets its connection in the middle of a head', () => {
-  test('is not refused, which nobody would read', async () => {
-    const { relay } = await start();
-    const client = stubborn(relay.port, 'GET /healthz HTTP/1.1\r\nHost:');
-    await call(relay.port, '/healthz');
-    client.socket.resetAndDestroy();
-    await client.closed;
-    await call(relay.port, '/healthz');
-    await expectSoon(relay.close());
-    expect(relay.logs.filter(({ msg }) => msg === 'not a request')).toEqual([]);
-  });
-});
-
-test('a body that breaks off behind its whole answer gets no second one', async () => {
-  const { relay } = await start();
-  const head = 'GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
-  const client = stubborn(relay.port, `${head}8\r\n{"text":\r\n`);
-  await client.waitFor('"}');
-  // Once a later request is answered, that answer is over for the relay as well.
-  await call(relay.port, '/healthz');
-  client.socket.write('no size\r\n');
-  client.socket.once('end', () => client.socket.end());
-  await client.closed;
-  expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
-});
-
-test('a connection that is over is forgotten', async () => {
-  const server = createServer();
-  const logger = createLogger('silent');
-  const connections = serveConnections(server, express(), { logger });
-  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  cleanUps.push(() => new Promise((resolve) => server.close(resolve)));
-  const client = stubborn((server.address() as AddressInfo).port, '');
-  const socket = await accepted;
-  client.socket.destroy();
-  await new Promise((resolve) => socket.once('close', resolve));
-  const destroy = jest.spyOn(socket, 'destroy');
-  connections.closeUnanswering();
-  expect(destroy).not.toHaveBeenCalled();
-});
-
+// These tests take longest, and only five run at once, so they are first.
 describe('a client that does not read', () => {
   const STALLED_MS = 500;
   const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 
-  /** A server whose every answer is more than the buffers of a connection hold. */
+  /** Starts a server whose answers are larger than the buffers of a connection. */
   async function startTalker(stalledMs = STALLED_MS) {
     const sockets = new Set<Socket>();
     const app = express();
@@ -201,7 +82,7 @@ describe('a client that does not read', () => {
     return { port, sockets, length: answer.length };
   }
 
-  test.each([1, 3])('its %i answers is let go of, and the answers with it', async (count) => {
+  test.concurrent.each([1, 3])('its %i answers is closed, and the answers are released', async (count) => {
     const { port, sockets } = await startTalker();
     const { socket } = stubborn(port, GET.repeat(count));
     socket.pause();
@@ -210,7 +91,7 @@ describe('a client that does not read', () => {
     await expectSoon(new Promise((resolve) => served.once('close', resolve)));
   });
 
-  test('for a moment gets the whole answer', async () => {
+  test.concurrent('for a moment gets the whole answer', async () => {
     // Client and server share one busy event loop: a stall must be out of reach of its delays.
     const { port, sockets, length } = await startTalker(SOON_MS * 2);
     const client = stubborn(port, GET);
@@ -221,25 +102,25 @@ describe('a client that does not read', () => {
     expect(parseAnswer(client.text()).body).toHaveLength(length);
   });
 
-  test('in time leaves the answer behind it all the time that it needs', async () => {
+  test.concurrent('until later does not shorten the time of the next answer', async () => {
     const { port, sockets } = await startTalker(STALLED_MS * 3);
     const client = stubborn(port, GET + GET.replace('/', '/late'));
     client.socket.pause();
     await until(() => sockets.size > 0);
-    // The first answer waits for its client now, and its time runs.
-    await new Promise((resolve) => setTimeout(resolve, STALLED_MS / 10));
+    // The first answer waits for its client now, so its timeout runs.
+    await sleep(STALLED_MS / 10);
     client.socket.resume();
     const last = () => client.reads.at(-1)?.bytes.toString('latin1') ?? '';
     await until(() => client.socket.destroyed || last().includes('the late answer'));
     expect(last()).toContain('the late answer');
   });
 
-  test('is not read from meanwhile, and what it has sent is served once it reads', async () => {
+  test.concurrent('is not read from meanwhile, and its requests are served when it reads', async () => {
     const { port, sockets, length } = await startTalker(SOON_MS * 2);
     const client = stubborn(port, GET);
     client.socket.pause();
     await until(() => sockets.size > 0);
-    // The second one is put to the parser before the third, whose head is long, and finds that the first one waits.
+    // The second request is parsed before the third one, whose head is long, and finds that the first one waits.
     client.socket.write(GET + GET.replace('Host', `X-Long: ${'x'.repeat(3000)}\r\nHost`));
     const [served] = [...sockets] as [Socket];
     await until(() => served.isPaused());
@@ -249,7 +130,7 @@ describe('a client that does not read', () => {
     expect(received()).toBeGreaterThan(3 * length);
   });
 
-  test('in time leaves its connection the time of an idle one', async () => {
+  test.concurrent('until later leaves its connection the timeout of an idle one', async () => {
     const { port, sockets, length } = await startTalker(SOON_MS * 2);
     const client = stubborn(port, GET);
     await until(() => client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0) > length);
@@ -257,4 +138,126 @@ describe('a client that does not read', () => {
     await until(() => served.timeout !== SOON_MS * 2);
     expect(served.timeout).toBeGreaterThan(SOON_MS * 2);
   });
+});
+
+const REFUSED: [name: string, bytes: string][] = [
+  ['a CONNECT', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ['a malformed request', 'GARBAGE\r\n\r\n'],
+];
+
+describe.each(REFUSED)('a connection that keeps sending after %s', (_name, bytes) => {
+  test.concurrent('gets an answer and is closed within a bounded time', async () => {
+    const { relay } = await start();
+    const client = stubborn(relay.port, bytes);
+    drip(client);
+    const startedAt = performance.now();
+    await expectSoon(client.closed);
+    // Long enough for a client to read the answer.
+    expect(performance.now() - startedAt).toBeGreaterThan(LINGER_MS / 2);
+    const { requestId } = expectProblem(parseAnswer(client.text()), 400, 'bad_request');
+    expect(parseAnswer(client.text()).headers).toMatchObject({
+      connection: 'close',
+      'x-content-type-options': 'nosniff',
+    });
+    expect(relay.logs.filter(({ msg }) => msg === 'not a request')).toEqual([
+      {
+        level: 'info',
+        time: expect.any(String),
+        msg: 'not a request',
+        requestId,
+        status: 400,
+        outcome: 'bad_request',
+      },
+    ]);
+  });
+
+  test.concurrent('is read further, so that no reset destroys the answer', async () => {
+    const { relay } = await start();
+    const client = stubborn(relay.port, bytes + 'x'.repeat(2_000_000));
+    // By now the relay has closed the connection; a reset would show here.
+    setTimeout(() => client.socket.end('x'), LINGER_MS * 1.5);
+    expect(await client.closed).toEqual({ error: undefined });
+    expectProblem(parseAnswer(client.text()), 400, 'bad_request');
+  });
+
+  test.concurrent('does not delay the shutdown', async () => {
+    const { relay } = await start();
+    const client = stubborn(relay.port, bytes);
+    drip(client);
+    await client.waitFor('"}');
+    await expectSoon(relay.close());
+  });
+});
+
+describe('a connection that has not made a request', () => {
+  test.concurrent.each([
+    ['is silent', ''],
+    ['has sent half of a head', 'GET /healthz HTTP/1.1\r\nHost:'],
+  ])('and %s does not delay the shutdown', async (_name, bytes) => {
+    const { relay } = await start();
+    const client = stubborn(relay.port, bytes);
+    client.socket.once('end', () => client.socket.destroy());
+    // Connections are accepted in order: when a later one is served, this one was accepted.
+    await call(relay.port, '/healthz');
+    await expectSoon(relay.close());
+    await client.closed;
+    expect(client.text()).toBe('');
+  });
+
+  test.concurrent('is closed by the shutdown, but a connection with an open stream is not', async () => {
+    const pair = await start();
+    const stream = pair.ask();
+    await stream.waitFor('\r\n\r\n');
+    const silent = stubborn(pair.relay.port, '');
+    silent.socket.once('end', () => silent.socket.destroy());
+    await call(pair.relay.port, '/healthz');
+    const closing = pair.relay.close();
+    await silent.closed;
+    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
+    await closing;
+    await stream.closed;
+    expect(dechunk(stream.text())).toMatchObject({ body: 'data: 1\n\n', complete: true });
+  });
+});
+
+describe('a client that resets its connection in the middle of a head', () => {
+  test.concurrent('gets no answer, since nobody would read it', async () => {
+    const { relay } = await start();
+    const client = stubborn(relay.port, 'GET /healthz HTTP/1.1\r\nHost:');
+    await call(relay.port, '/healthz');
+    client.socket.resetAndDestroy();
+    await client.closed;
+    await call(relay.port, '/healthz');
+    await expectSoon(relay.close());
+    expect(relay.logs.filter(({ msg }) => msg === 'not a request')).toEqual([]);
+  });
+});
+
+test.concurrent('a body that breaks off after its answer was complete gets no second answer', async () => {
+  const { relay } = await start();
+  const head = 'GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
+  const client = stubborn(relay.port, `${head}8\r\n{"text":\r\n`);
+  await client.waitFor('"}');
+  // When a later request is answered, the first answer is over for the relay, too.
+  await call(relay.port, '/healthz');
+  client.socket.write('no size\r\n');
+  client.socket.once('end', () => client.socket.end());
+  await client.closed;
+  expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
+});
+
+test('a connection that is over is forgotten', async () => {
+  const server = createServer();
+  const logger = createLogger('silent');
+  const connections = serveConnections(server, express(), { logger });
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanUps.push(() => new Promise((resolve) => server.close(resolve)));
+  const client = stubborn((server.address() as AddressInfo).port, '');
+  const socket = await accepted;
+  client.socket.destroy();
+  await new Promise((resolve) => socket.once('close', resolve));
+  const destroy = jest.spyOn(socket, 'destroy');
+  connections.closeUnlessAnswering();
+  expect(destroy).not.toHaveBeenCalled();
 });

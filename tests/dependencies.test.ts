@@ -5,7 +5,7 @@ import { packageOf, ROOT, readSources, type Source } from './support/sources.ts'
 
 const sources = readSources('src');
 
-/** The lowest version in a range of npm that consists of `>=` and `^`, joined by `||`. */
+/** The lowest version in an npm range that consists of `>=` and `^`, joined by `||`. */
 function least(range: string): number[] {
   const parts = range.split('||').map((part) => {
     if (!/^\s*(>=|\^)\s*\d+(\.(\d+|x)){0,2}\s*$/.test(part)) throw new Error(`not understood: ${range}`);
@@ -42,17 +42,27 @@ describe('the dependencies', () => {
         .map(({ target }) => (target.endsWith('.ts') ? target : packageOf(target))),
     );
 
-  test('of the relay are all imported by it, and what it imports is among them', () => {
+  test('of production are exactly the packages that src/ imports', () => {
     const dependencies = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies });
     expect(dependencies.filter((name) => !used(sources, false).has(name))).toEqual([]);
     const packages = [...used(sources, true)].filter((name) => !/^node:|\.ts$/.test(name));
     expect(packages.filter((name) => !dependencies.includes(name))).toEqual([]);
   });
 
-  test('of its making are tools, types of packages that are there, or imported by tests or benchmarks', () => {
-    /** What runs from the command line, or is loaded by such a tool. */
-    const tools = ['@biomejs/biome', '@swc/core', '@swc/jest', 'jest', 'node', 'typescript', '@types/node'];
-    /** What is bundled into the pages of tests, or read by the compiler there. */
+  test('of development are tools, types, or imported by tests or benchmarks', () => {
+    /** Tools of the command line, and packages that they load. */
+    const tools = [
+      '@biomejs/biome',
+      '@jest/test-sequencer',
+      '@swc/core',
+      '@swc/jest',
+      'jest',
+      'jest-environment-node',
+      'node',
+      'typescript',
+      '@types/node',
+    ];
+    /** Packages that are bundled into the pages of tests, or read by the compiler there. */
     const ofPages = ['react', 'react-18', 'react-dom', 'react-dom-18', 'types-react-18'];
     const inTests = new Set([...used(readSources('tests'), true), ...used(readSources('bench'), true)]);
     const names = Object.keys(manifest.devDependencies);
@@ -64,7 +74,7 @@ describe('the dependencies', () => {
     ).toEqual([]);
   });
 
-  test('ask for the Node.js that the relay asks for: no older one, and none that they leave out', () => {
+  test('run on every Node.js of `engines`, whose lowest version they need', () => {
     const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
       packages: Record<string, { dev?: boolean }>;
     };
@@ -77,7 +87,7 @@ describe('the dependencies', () => {
     expect(ranges.length).toBeGreaterThan(50);
     const lowest = ranges.map(least).sort(order).at(-1) as number[];
     expect(order(least(manifest.engines.node), lowest)).toBe(0);
-    // Each of the lines of Node.js that it lets in is one for all, and no dependency names a line beside them.
+    // Every line of Node.js in `engines` is allowed by all dependencies, and they name no other line.
     const lines = (range: string) => range.split('||').map(least);
     for (const line of lines(manifest.engines.node))
       expect(ranges.filter((range) => !accepts(range, line))).toEqual([]);

@@ -5,30 +5,45 @@ import { loadConfig } from '../src/config/config.ts';
 import { isVariable, VARIABLES } from '../src/config/variables.ts';
 import { demoBanner } from '../src/demo/start-demo.ts';
 import { PROBLEMS } from '../src/errors.ts';
-import { anchorsOf, linksOf } from './support/markdown.ts';
+import { BREAK_CAUSES, NOT_RESUMED } from '../src/relay/message/break-causes.ts';
+import { createMetrics } from '../src/watch/metrics.ts';
+import { logged } from './support/log-calls.ts';
+import { anchorsOf, linksOf, sectionOf, sentencesOf, tablesOf } from './support/markdown.ts';
 import { ROOT } from './support/sources.ts';
 
-const read = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
-const readme = read('README.md');
+const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
 const variables = Object.entries(VARIABLES).map(([name, { fallback = '' }]) => ({ name, fallback }));
 
-/** What stands below the heading `section` of the second level. */
-function textOf(section: string): string {
-  const start = readme.indexOf(`\n## ${section}\n`);
-  return readme.slice(start, readme.indexOf('\n## ', start + 1));
+const markdownIn = (folder: string) => readdirSync(join(ROOT, folder)).filter((name) => name.endsWith('.md'));
+const documents = [
+  ...markdownIn('.'),
+  'bench/README.md',
+  ...markdownIn('docs').map((name) => `docs/${name}`),
+];
+
+/** All rows of all tables, with the document and the first cell of the header. */
+const rows = documents.flatMap((path) =>
+  tablesOf(read(path)).flatMap(({ header, rows }) => rows.map((cells) => ({ path, of: header[0], cells }))),
+);
+
+/** The name that a cell such as `NAME` or `NAME` * holds and nothing else. */
+const nameIn = (cell = '') => /^`([^`]+)`(?: \*)?$/.exec(cell)?.[1];
+
+/**
+ * The documents that have a row for `name`, once for each row. A row of problems begins with the status. A message of
+ * the log may be called like a problem.
+ */
+function placesOf(name: string): string[] {
+  return rows.flatMap(({ path, of, cells: [first, second] }) =>
+    (of !== 'message' && nameIn(first) === name) || (/^\d{3}$/.test(first ?? '') && nameIn(second) === name)
+      ? [path]
+      : [],
+  );
 }
 
-/** The cells of the table rows whose first cell, or second if `column` is 1, is code. */
-function rows(section: string): string[][] {
-  return textOf(section)
-    .split('\n')
-    .filter((line) => /^\| (\d|`)/.test(line))
-    .map((line) =>
-      line
-        .slice(1, -1)
-        .split('|')
-        .map((cell) => cell.trim()),
-    );
+/** The rows below a header that begins with `of`, in the one document that has them. */
+function rowsOf(of: string, path: string): (readonly string[])[] {
+  return rows.flatMap((row) => (row.of === of && row.path === path ? [row.cells] : []));
 }
 
 describe('the documentation is the code', () => {
@@ -37,69 +52,129 @@ describe('the documentation is the code', () => {
     expect(lines).toEqual(variables.map(({ name, fallback }) => `#${name}=${fallback}`));
   });
 
-  test("the README's table lists every variable with its default, in the order of the schema", () => {
+  test('docs/configuration.md lists every variable with its default, in the order of the schema', () => {
     const code = (text: string) => (text ? `\`${text}\`` : '');
-    const listed = rows('Configuration').map(([name = '', fallback]) => [name.replace(' *', ''), fallback]);
-    expect(listed).toEqual(variables.map(({ name, fallback }) => [code(name), code(fallback)]));
+    const listed = rowsOf('variable', 'docs/configuration.md').map(([name, fallback]) => [
+      nameIn(name),
+      fallback,
+    ]);
+    expect(listed).toEqual(variables.map(({ name, fallback }) => [name, code(fallback)]));
   });
 
-  test('the README marks what production requires', () => {
-    const marked = rows('Configuration').flatMap(([name = '']) => (name.endsWith(' *') ? [name] : []));
-    expect(marked).toEqual([
+  test('docs/configuration.md marks what production requires', () => {
+    const cells = rowsOf('variable', 'docs/configuration.md').map(([name = '']) => name);
+    expect(cells.filter((name) => name.endsWith(' *'))).toEqual([
       '`PUBLIC_URL` *',
       '`UPSTREAM_BASE_URL` *',
       '`UPSTREAM_API_KEYS` *',
       '`BOTS` *',
+      '`CHANNEL_SECRET` *',
       '`SESSION_SECRETS` *',
     ]);
   });
 
-  test("the README's table of errors is the table of codes", () => {
-    const listed = rows('Errors').map(([status, code]) => `${status} ${code}`);
+  test('docs/http.md lists every problem code with its status', () => {
+    const [table] = tablesOf(sectionOf(read('docs/http.md'), '## Problems'));
+    const listed = table?.rows.map(([status, code]) => `${status} ${code}`);
     const codes = Object.entries(PROBLEMS).map(([code, { status }]) => `${status} \`${code}\``);
-    expect(listed.sort()).toEqual(codes.sort());
+    expect(listed?.sort()).toEqual(codes.sort());
+  });
+
+  test('docs/operate.md lists every field and every message of the log, and no others', () => {
+    const listed = (of: string) => rowsOf(of, 'docs/operate.md').map(([name]) => nameIn(name));
+    const { fields, messages } = logged();
+    expect(listed('log field').sort()).toEqual([...fields].sort());
+    expect(listed('message').sort()).toEqual([...messages].sort());
+  });
+
+  test('docs/operate.md lists why streams break and why they are not resumed, in the order of the code', () => {
+    const listed = (of: string) => rowsOf(of, 'docs/operate.md').map(([name]) => nameIn(name));
+    expect(listed('cause of a break')).toEqual(BREAK_CAUSES);
+    expect(listed('reason not to resume')).toEqual(NOT_RESUMED);
   });
 
   test("the README's curl commands are those of the start banner", () => {
     const commands = (text: string) => text.match(/curl -[cN].*$/gm);
-    expect(commands(textOf('Try it'))).toEqual(commands(demoBanner('http://localhost:3000', loadConfig({}))));
-    expect(commands(textOf('Try it'))).toHaveLength(2);
+    const tried = commands(sectionOf(read('README.md'), '## Try it'));
+    expect(tried).toEqual(commands(demoBanner('http://localhost:3000', loadConfig({}))));
+    expect(tried).toHaveLength(2);
   });
 
   test('the settings to paste for each way to sign in are good, and those of that way', () => {
-    const blocks = [...textOf('How users sign in').matchAll(/```ini\n([\s\S]*?)```/g)];
-    const modes = blocks.map(([, settings = '']) => {
-      const environment = Object.fromEntries(
-        settings
-          .trim()
-          .split('\n')
-          .map((line) => line.split(/=(.*)/s).slice(0, 2)),
-      );
-      for (const name of Object.keys(environment)) expect(isVariable(name)).toBe(true);
-      return loadConfig(environment).authMode;
-    });
+    const blocks = [...read('docs/sign-in.md').matchAll(/```ini\n([\s\S]*?)```/g)];
+    const modes = blocks.map(([, settings = '']) => loadConfig(settingsIn(settings)).authMode);
     expect(modes).toEqual(['password', 'oidc', 'guest']);
   });
 
-  test('every npm script that the README names exists', () => {
+  test.each(['README.md', 'docs/deploy.md'])(
+    'the settings to paste for production in %s are good once the secrets are replaced',
+    (path) => {
+      const [, block = ''] = /```ini\n([\s\S]*?)```/.exec(read(path)) ?? [];
+      const settings = settingsIn(block.replace(/^ +/gm, ''));
+      expect(() => loadConfig(settings)).toThrow(
+        /CHANNEL_SECRET holds a sample[\s\S]*SESSION_SECRETS holds a sample/,
+      );
+      const secret = '0a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p';
+      const replaced = { ...settings, SESSION_SECRETS: secret, CHANNEL_SECRET: `${secret}-other` };
+      expect(loadConfig(replaced).production).toBe(true);
+    },
+  );
+
+  test('every npm script that a document names exists', () => {
     const scripts = (JSON.parse(read('package.json')) as { scripts: Record<string, string> }).scripts;
-    const named = [...readme.matchAll(/(?:`|^|&& )npm (?:run )?([a-z]+)/gm)].map(([, name]) => name);
+    const named = documents.flatMap((path) =>
+      [...read(path).matchAll(/(?:`|^|&& )npm (?:run )?([a-z]+(?:-[a-z]+)*)/gm)].map(([, name]) => name),
+    );
     expect(named).toContain('start');
-    for (const name of new Set(named)) {
-      // These are npm's own.
-      if (name !== 'install' && name !== 'pack') expect(Object.keys(scripts)).toContain(name);
-    }
+    // These are npm's own.
+    const missing = named.filter((name = '') => !(name in scripts) && !/^(install|ci|pack)$/.test(name));
+    expect(missing).toEqual([]);
   });
 });
 
-const documents = [
-  'README.md',
-  'bench/README.md',
-  ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
-];
+function settingsIn(block: string): Record<string, string> {
+  const settings = Object.fromEntries(
+    block
+      .trim()
+      .split('\n')
+      .map((line) => line.split(/=(.*)/s).slice(0, 2)),
+  );
+  for (const name of Object.keys(settings)) expect(isVariable(name)).toBe(true);
+  return settings;
+}
+
+describe('each thing is described once', () => {
+  const metrics = createMetrics([]).registry.getMetricsAsArray() as unknown as { name: string }[];
+  const own = metrics.map(({ name }) => name).filter((name) => name.startsWith('bot_relay_'));
+  const described = [
+    ['docs/configuration.md', variables.map(({ name }) => name)],
+    ['docs/http.md', Object.keys(PROBLEMS)],
+    ['docs/operate.md', own],
+  ] as const;
+
+  test.each(described)('%s alone has a row for each name, and one only', (path, names) => {
+    expect(names.length).toBeGreaterThan(10);
+    expect(names.map((name) => [name, placesOf(name)])).toEqual(names.map((name) => [name, [path]]));
+  });
+
+  test('the fields and messages of the log have one table each, in docs/operate.md', () => {
+    const paths = rows.filter(({ of }) => of === 'log field' || of === 'message').map(({ path }) => path);
+    expect(new Set(paths)).toEqual(new Set(['docs/operate.md']));
+  });
+
+  test('no sentence of eight words or more stands twice, in one document or in two', () => {
+    const places = new Map<string, string[]>();
+    for (const path of documents) {
+      for (const sentence of sentencesOf(read(path)).filter((one) => one.split(' ').length >= 8))
+        places.set(sentence, [...(places.get(sentence) ?? []), path]);
+    }
+    expect(places.size).toBeGreaterThan(200);
+    expect([...places].filter(([, paths]) => paths.length > 1)).toEqual([]);
+  });
+});
 
 describe('the documents', () => {
-  test.each(documents)('%s leads nowhere that is not there', (name) => {
+  test.each(documents)('%s has only links whose targets exist', (name) => {
     const broken = linksOf(read(name)).filter((link) => {
       if (/^https?:/.test(link)) return false;
       const [path = '', anchor] = link.split('#');
@@ -110,12 +185,18 @@ describe('the documents', () => {
     expect(broken).toEqual([]);
   });
 
-  test('are read from the README', () => {
+  test('are all linked from the README, with the licence', () => {
     const links = linksOf(read('README.md'));
-    expect(documents.filter((name) => name !== 'README.md' && !links.includes(name))).toEqual([]);
+    const others = [...documents.filter((name) => name !== 'README.md'), 'LICENSE'];
+    expect(others).toEqual(expect.arrayContaining(['CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md']));
+    expect(others.filter((name) => !links.includes(name))).toEqual([]);
   });
 
-  test('name no file that is not there', () => {
+  test('begin with a README of at most 200 lines', () => {
+    expect(read('README.md').trimEnd().split('\n').length).toBeLessThanOrEqual(200);
+  });
+
+  test('name no file that does not exist', () => {
     const named = documents.flatMap((name) =>
       [...read(name).matchAll(/`((?:src|tests|bench|deploy(?!\/secrets))\/[^`*…]+)`/g)].map(
         ([, path = '']) => path,

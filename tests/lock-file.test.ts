@@ -24,7 +24,7 @@ function isFound(name: string, path: string): boolean {
 }
 
 describe('package-lock.json', () => {
-  test('has an entry for every optional dependency, on whichever platform it was made', () => {
+  test('has an entry for every optional dependency of every platform', () => {
     const wanted = entries.flatMap(([path, { optionalDependencies = {} }]) =>
       Object.keys(optionalDependencies).map((name) => ({ path, name })),
     );
@@ -32,7 +32,7 @@ describe('package-lock.json', () => {
     expect(wanted.filter(({ path, name }) => !isFound(name, path))).toEqual([]);
   });
 
-  test('holds the checksum of every package', () => {
+  test('has the checksum of every package', () => {
     const unchecked = entries.filter(
       ([, { link, inBundle, integrity }]) => !link && !inBundle && !/^sha512-/.test(integrity ?? ''),
     );

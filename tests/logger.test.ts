@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { createLogger, type Logger } from '../src/logger.ts';
 
-/** Every line that `write` logs at `level` and above, as it was printed. */
+/** The lines that `write` logs at `level` and above, as text. */
 function printed(write: (logger: Logger) => void, level = 'trace'): string[] {
   const lines: string[] = [];
   write(createLogger(level, { write: (line) => void lines.push(line) }));
@@ -9,7 +9,7 @@ function printed(write: (logger: Logger) => void, level = 'trace'): string[] {
 }
 
 describe('a log line', () => {
-  test('is one line of JSON with level, time and message, and nothing of the machine', () => {
+  test('is one line of JSON with level, time and message, and nothing about the machine', () => {
     const before = Date.now();
     const [line = '', ...others] = printed((logger) => logger.info({ status: 200 }, 'with\na new line'));
     expect(others).toEqual([]);
@@ -21,11 +21,14 @@ describe('a log line', () => {
     expect(Date.parse(time)).toBeLessThanOrEqual(Date.now());
   });
 
-  test.each(['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const)('has the name of %s', (level) => {
-    expect(JSON.parse(printed((logger) => logger[level]('x'))[0] ?? '')).toMatchObject({ level });
-  });
+  test.each(['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const)(
+    'has the level as a name: %s',
+    (level) => {
+      expect(JSON.parse(printed((logger) => logger[level]('x'))[0] ?? '')).toMatchObject({ level });
+    },
+  );
 
-  test('is printed from the chosen level up only', () => {
+  test('is printed only at the chosen level and above', () => {
     const all = (logger: Logger) => {
       for (const level of ['debug', 'info', 'warn', 'error'] as const) logger[level](level);
     };
@@ -34,7 +37,7 @@ describe('a log line', () => {
   });
 });
 
-describe('the net below the log', () => {
+describe('the redaction of the log', () => {
   const CANARY = 'canary-value';
   const { headers, ...whole }: Record<string, unknown> = {
     headers: { 'x-api-key': CANARY, 'x-session': CANARY },
@@ -59,13 +62,13 @@ describe('the net below the log', () => {
     ...Object.entries(deep),
   ] as [string, object][];
 
-  test.each(cases)('redacts %s (O4)', (_name, fields) => {
+  test.each(cases)('redacts %s', (_name, fields) => {
     const [line = ''] = printed((logger) => logger.info(fields, 'x'));
     expect(line).toContain('[redacted]');
     expect(line).not.toContain(CANARY);
   });
 
-  test('keeps what is an error, with its stack', () => {
+  test('keeps an error with its stack', () => {
     const [line = ''] = printed((logger) => logger.error({ err: new Error('broken') }, 'fault'));
     expect(JSON.parse(line)).toMatchObject({
       err: { type: 'Error', message: 'broken', stack: expect.stringContaining('logger.test') },

@@ -14,50 +14,56 @@ function namedIn(heading: string): string[] {
   );
 }
 
-describe('the way of a message', () => {
+describe('docs/architecture.md', () => {
   const sources = readSources('src');
   const sourceOf = (path: string) => sources.find((source) => source.path === path);
 
-  test('passes what the application has for every route, in the order of the document', () => {
+  test('lists the stages of every route in the order of src/app.ts', () => {
     const { nodes = [], textOf = () => '' } = sourceOf('app.ts') ?? {};
     const uses = nodes.filter((node) => member(node, 'callee') && /^app\.use\(/.test(textOf(node)));
     const stages = uses.flatMap((node) => textOf(node).match(/^app\.use\((\w+)\(/)?.[1] ?? []);
     expect(namedIn('### Around every route')).toEqual(stages);
   });
 
-  test('has the steps of the route, in the order of the document', () => {
+  test('lists the steps of a message in the order of src/routes/message.ts', () => {
     const route = sourceOf('routes/message.ts');
     if (!route) throw new Error('there is no route of a message');
-    expect(namedIn('### In the route')).toEqual(stepsOf(route.nodes));
+    expect(namedIn('### In the route')).toEqual(stepsOf(route.nodes, 'message'));
+  });
+
+  test('lists the steps of an ordinary operation in the order of src/routes/operations.ts', () => {
+    const route = sourceOf('routes/operations.ts');
+    if (!route) throw new Error('there is no route of operations');
+    expect(namedIn('### An ordinary operation')).toEqual(stepsOf(route.nodes, 'operate'));
   });
 });
 
-/** Values of the route itself, of the language and of Node.js: calls of their methods are no steps. */
-const NO_STEPS = /^(stop|signal|releases|release|res|Object)\b/;
-/** What only names something. */
-const NAMES = ['botName', 'clientAddress'];
+/** Values of the route itself, of the language and of Node.js. Calls of their methods are no steps. */
+const NO_STEPS = /^(stop|signal|releases|release|res|Object|input)\b|^\.finally$/;
+/** Functions that only make or read a name. */
+const NAMES = ['botName', 'clientAddress', 'conversation'];
 
 /**
- * The calls of the function `message` in the order in which they are made, and those of the file's own functions in
- * place of their calls. What a callback calls is left out: its time comes later.
+ * The calls of the function `route` in the order in which they are made. A call of a function of the same file is
+ * replaced by the calls in it. Calls in callbacks are left out, since they are made later.
  */
-function stepsOf(nodes: readonly SyntaxNode[]): string[] {
+function stepsOf(nodes: readonly SyntaxNode[], route: string): string[] {
   const own = new Map(
     nodes
       .filter((node) => node.type === 'FunctionDeclaration')
       .map((node) => [nameOf(member(node, 'identifier')), node]),
   );
-  const message = nodes.find(
-    (node) => node.type === 'FunctionExpression' && nameOf(member(node, 'identifier')) === 'message',
+  const top = nodes.find(
+    (node) => node.type === 'FunctionExpression' && nameOf(member(node, 'identifier')) === route,
   );
   const steps = (node: SyntaxNode | undefined): string[] =>
     callsIn(member(node, 'body')).flatMap((name) => (own.has(name) ? steps(own.get(name)) : [name]));
-  return steps(message)
+  return steps(top)
     .filter((name) => !NO_STEPS.test(name) && !NAMES.includes(name))
     .map((name) => name.replace(/^route\./, ''));
 }
 
-/** The names of what a function calls. A call within another one's arguments is made before it. */
+/** The names of the functions that a function calls. A call in the arguments of another call comes first. */
 function callsIn(body: unknown): string[] {
   if (Array.isArray(body)) return body.flatMap(callsIn);
   if (typeof body !== 'object' || body === null) return [];
@@ -68,7 +74,7 @@ function callsIn(body: unknown): string[] {
   return callee ? [...below, nameOf(callee)] : below;
 }
 
-/** `a.b.c` of an expression that is written so. */
+/** The text `a.b.c` of such an expression. */
 function nameOf(node: SyntaxNode | undefined): string {
   if (node?.type === 'Identifier') return String(node.value);
   if (node?.type !== 'MemberExpression') return '';

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { checkConfiguration } from '../src/check/check-configuration.ts';
 import type { Report } from '../src/check/findings.ts';
@@ -6,7 +9,7 @@ import { risksOf } from '../src/config/risks.ts';
 import { startProcess, stopProcesses } from './support/process.ts';
 import { CANARY } from './support/relay.ts';
 
-/** Nothing in it is a risk. */
+/** An environment without risks. */
 const CAREFUL = {
   NODE_ENV: 'production',
   PUBLIC_URL: 'https://chat.example.com',
@@ -15,6 +18,7 @@ const CAREFUL = {
   UPSTREAM_API_KEYS: CANARY.key,
   BOTS: 'acme/helper',
   SESSION_SECRETS: CANARY.sessionSecret,
+  CHANNEL_SECRET: CANARY.channelSecret,
   REDIS_URL: 'rediss://:canary-word@redis.example.com',
 };
 const GUEST = { AUTH_MODE: 'guest' };
@@ -33,14 +37,19 @@ describe('a careful configuration', () => {
     [{ ALLOWED_ORIGINS: 'https://www.example.com' }],
     [{ COOKIE_SAME_SITE: 'none' }],
     [{ ...GUEST, GUESTS_PER_ADDRESS: '1', CLIENT_LIMIT_PER_ADDRESS: '1', CLIENT_LIMIT_PER_SESSION: '1' }],
-    // What bounds guests bounds nobody else.
+    // Limits of guests do not matter without guests.
     [{ GUESTS_PER_ADDRESS: '0', CLIENT_LIMIT_PER_ADDRESS: '0', CLIENT_LIMIT_PER_SESSION: '0' }],
+    [{ UPSTREAM_BASE_URL: 'http://localhost:1' }],
+    [{ UPSTREAM_BASE_URL: 'http://127.0.0.1:1' }],
+    [{ UPSTREAM_BASE_URL: 'http://[::1]:1' }],
     [{ REDIS_URL: 'redis://localhost' }],
     [{ REDIS_URL: 'redis://127.0.0.1:6379/1' }],
     [{ REDIS_URL: 'redis://[::1]' }],
     [{ REDIS_URL: 'rediss://user:canary-word@[2001:db8::1]' }],
     [{ MAX_EXECUTION_MS: '180000', SHUTDOWN_GRACE_MS: '180000' }],
     [{ MAX_EXECUTION_MS: '1000', SHUTDOWN_GRACE_MS: '1000' }],
+    [{ CHANNELS: 'scoped', CHANNEL_REALM: 'staff' }],
+    [{ CHANNELS: 'owned', REDIS_URL: 'redis://localhost' }],
   ])('with %j has no risk', (environment) => {
     expect(risks(environment)).toEqual([]);
   });
@@ -73,6 +82,17 @@ const CASES: [environment: Record<string, string>, ...risks: RegExp[]][] = [
     /^MAX_EXECUTION_MS is above 180000: .*; set it to /,
   ],
   [{ SHUTDOWN_GRACE_MS: '179999' }, /^SHUTDOWN_GRACE_MS is less than MAX_EXECUTION_MS: .*; set it to /],
+  [{ NODE_ENV: '', REDIS_URL: '', CHANNEL_SECRET: '' }, /^CHANNEL_SECRET is not set: .*; set it$/],
+  [{ CHANNELS: 'shared' }, /^CHANNELS is shared: .*; set it to scoped$/],
+  [
+    { NODE_ENV: '', REDIS_URL: '', CHANNELS: 'owned' },
+    /^CHANNELS is owned without REDIS_URL: .*; set REDIS_URL$/,
+  ],
+  [{ ...GUEST, CHANNELS: 'owned' }, /^CHANNELS is owned with AUTH_MODE=guest: .*; set it to scoped$/],
+  [{ OPERATIONS: 'files' }, /^OPERATIONS without message: .*; add message$/],
+  [{ OPERATIONS: 'message,metadata' }, /^OPERATIONS with metadata: every user .*; take it out /],
+  // A secret that is set, or not, changes nothing of the risk.
+  [{ CHANNELS: 'shared', CHANNEL_SECRET: '' }, /^CHANNELS is shared: /],
 ];
 
 describe('a configuration', () => {
@@ -80,11 +100,22 @@ describe('a configuration', () => {
     expect(risks(environment)).toEqual(expected.map((risk) => expect.stringMatching(risk)));
   });
 
-  test('of the demo has none of these', () => {
+  test('of the demo has no risks', () => {
     const { COOKIE_SAME_SITE: _needsHttps, ...all } = Object.assign({}, ...CASES.map(([one]) => one));
     const demo = { ...all, ...GUEST, REDIS_URL: 'redis://redis', SESSION_SECRETS: CANARY.sessionSecret };
     expect(risksOf(loadConfig({ ...demo, UPSTREAM_BASE_URL: '' }))).toEqual([]);
   });
+});
+
+test('the operations of one bot have the same risks', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'risks-'));
+  const BOTS_FILE = join(folder, 'bots.json');
+  writeFileSync(BOTS_FILE, JSON.stringify({ 'acme/helper': { operations: ['files', 'metadata'] } }));
+  expect(risks({ BOTS_FILE })).toEqual([
+    expect.stringMatching(/^operations of acme\/helper in BOTS_FILE without message: /),
+    expect.stringMatching(/^operations of acme\/helper in BOTS_FILE with metadata: /),
+  ]);
+  rmSync(folder, { recursive: true });
 });
 
 const dangerous = {
@@ -96,6 +127,7 @@ const dangerous = {
   GUESTS_PER_ADDRESS: '0',
   REDIS_URL: 'redis://user@redis.example.com',
   MAX_EXECUTION_MS: '200000',
+  CHANNELS: 'shared',
 };
 
 describe('--check-config', () => {
@@ -103,7 +135,7 @@ describe('--check-config', () => {
     const relay = startProcess({ args: ['--check-config'], environment: dangerous });
     expect(await relay.exited).toEqual({ code: 0, signal: null });
     const expected = risksOf(loadConfig(dangerous));
-    expect(expected).toHaveLength(8);
+    expect(expected).toHaveLength(9);
     expect(relay.stdout().split('\n')).toEqual([
       'The configuration is good.',
       ...expected.map((risk) => `Risk: ${risk}`),
@@ -114,7 +146,7 @@ describe('--check-config', () => {
 });
 
 describe('the check of a deployment', () => {
-  test('notes every risk, but for whether there is a Redis, which it says elsewhere', () => {
+  test('notes every risk, except a missing Redis, which another row reports', () => {
     const notesOf = (environment: Record<string, string>) => {
       const notes: string[] = [];
       const report: Report = ({ state, says }) => void (state === 'note' && notes.push(says));

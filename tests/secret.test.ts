@@ -30,7 +30,7 @@ describe('a secret', () => {
     ['a template string', () => `${hidden}`],
     ['String()', () => String(hidden)],
     ['toString()', () => hidden.toString()],
-    // biome-ignore lint/style/useTemplate: the operator is what is tested
+    // biome-ignore lint/style/useTemplate: the operator is tested
     ['the operator +', () => '' + hidden],
     ['join()', () => [hidden].join()],
     ['JSON.stringify', () => JSON.parse(JSON.stringify(hidden))],
@@ -44,7 +44,7 @@ describe('a secret', () => {
     ['console.log', () => format(hidden)],
     ['the message of an error', () => new Error(`${hidden}`).message],
   ];
-  test.each(asText)('is masked by %s (O4)', (_way, text) => {
+  test.each(asText)('is masked by %s', (_way, text) => {
     expect(text()).toBe(MASK);
   });
 
@@ -63,19 +63,19 @@ describe('a secret', () => {
       () => logged((logger) => logger.error({ err: Object.assign(new Error(`${hidden}`), { hidden }) })),
     ],
   ];
-  test.each(asPart)('is masked %s (O4)', (_way, text) => {
+  test.each(asPart)('is masked %s', (_way, text) => {
     expect(text()).not.toContain(VALUE);
     expect(text()).toContain(MASK);
   });
 
-  test('is in no enumerable property and in no copy (O4)', () => {
+  test('is in no enumerable property and in no copy', () => {
     expect(Object.keys(hidden)).toEqual(['fingerprint']);
     expect(Object.entries({ ...hidden })).toEqual([['fingerprint', hidden.fingerprint]]);
     expect(structuredClone({ hidden })).toEqual({ hidden: { fingerprint: hidden.fingerprint } });
     expect(inspect({ ...hidden }, { showHidden: true })).not.toContain(VALUE);
   });
 
-  test('is in no property at all, and cannot be made to show itself (O4)', () => {
+  test('is in no property at all, and cannot be made to show itself', () => {
     const held = Reflect.ownKeys(hidden).map(
       (name) => (hidden as unknown as Record<PropertyKey, unknown>)[name],
     );

@@ -4,19 +4,19 @@ import { loadConfig } from '../src/config/config.ts';
 import { longestShutdownMs } from '../src/process/shutdown-times.ts';
 import { CANARY } from './support/relay.ts';
 
-test('the longest shutdown has the delay, the grace, the last words and something more', () => {
+test('the longest shutdown is the delay, the grace, the time for final events and a margin', () => {
   expect(longestShutdownMs({ delayMs: 5_000, graceMs: 185_000 })).toBe(199_000);
 });
 
-test('with the longest times that can be set, it is still a time that a timer can wait for', () => {
+test('the longest shutdown fits into a timer, whatever is set', () => {
   const longest = 2 ** 31 - 1;
   expect(longestShutdownMs({ delayMs: longest, graceMs: longest })).toBe(longest);
 });
 
 test.each(['terminationGracePeriodSeconds: ', 'TimeoutStopSec=', 'stop_grace_period: '])(
-  'the README leaves a relay in production its longest shutdown with %s',
+  'docs/deploy.md leaves a relay in production its longest shutdown with %s',
   (name) => {
-    const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+    const text = readFileSync(new URL('../docs/deploy.md', import.meta.url), 'utf8');
     const { shutdown } = loadConfig({
       NODE_ENV: 'production',
       PUBLIC_URL: 'https://chat.example.com',
@@ -24,8 +24,9 @@ test.each(['terminationGracePeriodSeconds: ', 'TimeoutStopSec=', 'stop_grace_per
       UPSTREAM_API_KEYS: CANARY.key,
       BOTS: 'acme/helper',
       SESSION_SECRETS: CANARY.sessionSecret,
+      CHANNEL_SECRET: CANARY.channelSecret,
     });
-    const [, seconds] = new RegExp(`\`${name}(\\d+)`).exec(readme) ?? [];
+    const [, seconds] = new RegExp(`\`${name}(\\d+)`).exec(text) ?? [];
     expect(Number(seconds) * 1000).toBeGreaterThan(longestShutdownMs(shutdown));
   },
 );

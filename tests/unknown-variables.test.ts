@@ -1,12 +1,14 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
 import type { Environment } from '../src/config/environment.ts';
 import { risksOf } from '../src/config/risks.ts';
 import { isVariable, secretVariables, VARIABLES } from '../src/config/variables.ts';
+import { runCommand, stopCommands } from './support/commands.ts';
 import { freshFolder, startProcess, stopProcesses } from './support/process.ts';
 import { CANARY } from './support/relay.ts';
+import { testSideBySide } from './support/side-by-side.ts';
 
-/** The configuration, or what is wrong with it. */
+/** The configuration, or its problems. */
 function load(environment: Environment, inFile: readonly string[] = []): Config | readonly string[] {
   try {
     return loadConfig(environment, inFile);
@@ -18,7 +20,7 @@ function load(environment: Environment, inFile: readonly string[] = []): Config 
 
 const unknown = (name: string, says: string) => [`${name} is not a variable of the relay: ${says}`];
 
-/** Variables that others set, as they are found on real machines. */
+/** Variables of other programs, as they are found on real machines. */
 const PLATFORMS: Record<string, Record<string, string>> = {
   'a Kubernetes pod beside services named redis, bots, metrics and nearly so': {
     HOSTNAME: 'relay-6d4b75cb6d-hx2lv',
@@ -84,7 +86,7 @@ const PLATFORMS: Record<string, Record<string, string>> = {
   },
 };
 
-/** What Kubernetes sets in every container for a service of its namespace. */
+/** The variables that Kubernetes sets in every container for a service of its namespace. */
 function serviceLinks(service: string, port: number): Record<string, string> {
   const url = `tcp://10.96.12.7:${port}`;
   const link = `${service}_PORT_${port}_TCP`;
@@ -100,7 +102,7 @@ function serviceLinks(service: string, port: number): Record<string, string> {
   };
 }
 
-describe('a mistyped variable in the environment', () => {
+describe('a misspelt variable in the environment', () => {
   test.each([
     ['OIDC_REQUIRED_CLAIMS', 'OIDC_REQUIRED_CLAIM'],
     ['OIDC_REQUIRD_CLAIM', 'OIDC_REQUIRED_CLAIM'],
@@ -116,11 +118,11 @@ describe('a mistyped variable in the environment', () => {
     ['REDIS_URI', 'REDIS_URL'],
   ])('%s is an error that names %s', (name, right) => {
     expect(load({ [name]: 'canary' })).toEqual(unknown(name, `did you mean ${right}?`));
-    // It is no excuse that the right one is there as well.
+    // Also if the right one is set as well.
     expect(load({ LOG_LEVEL: 'info', [name]: 'canary' })).toHaveLength(1);
   });
 
-  test('is one wherever a letter or two are added, missing or changed', () => {
+  test('is found wherever one or two letters are added, missing or changed', () => {
     const files = secretVariables().map((name) => `${name}_FILE`);
     for (const name of [...Object.keys(VARIABLES), ...files].filter(({ length }) => length >= 6)) {
       const wrong = [...name].flatMap((_letter, at) => {
@@ -143,7 +145,7 @@ describe('a mistyped variable in the environment', () => {
     ['HOSTS'],
     ['BOT'],
     ['MY_OIDC_REQUIRED_CLAIM'],
-  ])('is not %s, which may be somebody else', (name) => {
+  ])('is not %s, which may belong to another program', (name) => {
     expect(load({ [name]: 'x' })).toMatchObject({ demo: true });
   });
 
@@ -156,11 +158,11 @@ describe('a mistyped variable in the environment', () => {
     },
   );
 
-  test('is none if it is empty', () => {
+  test('is no error if it is empty', () => {
     expect(load({ OIDC_REQUIRED_CLAIMS: '', PORT_FILE: '' })).toMatchObject({ demo: true });
   });
 
-  test('comes with what else is wrong', () => {
+  test('is reported together with other problems', () => {
     expect(load({ AUTH_MODES: 'oidc', PORT: 'five', LOG_LEVELS: 'info' })).toEqual([
       ...unknown('AUTH_MODES', 'did you mean AUTH_MODE?'),
       ...unknown('LOG_LEVELS', 'did you mean LOG_LEVEL?'),
@@ -172,7 +174,7 @@ describe('a mistyped variable in the environment', () => {
 describe('an unknown name in .env', () => {
   const inFile = (...names: string[]) => load(Object.fromEntries(names.map((name) => [name, 'x'])), names);
 
-  test('is an error, also where it is near to none of ours, or empty', () => {
+  test('is an error, also if it is close to no variable, or empty', () => {
     expect(inFile('OIDC_REQUIRED_CLAIMS', 'DATABASE_URL', 'PORT_FILE')).toEqual([
       '.env sets OIDC_REQUIRED_CLAIMS, which is not a variable of the relay: did you mean OIDC_REQUIRED_CLAIM?',
       '.env sets DATABASE_URL, which is not a variable of the relay',
@@ -181,28 +183,28 @@ describe('an unknown name in .env', () => {
     expect(load({ DATABASE_URL: '' }, ['DATABASE_URL'])).toHaveLength(1);
   });
 
-  test('is not shown where it may be the second line of a secret', () => {
+  test('is not shown if it may be the second line of a secret', () => {
     expect(inFile('c2VjcmV0LXR3bw', 'Canary', 'CANARY')).toEqual([
       '.env holds a line that sets something which the relay does not know; quote values of several lines',
     ]);
   });
 
-  test("is none of Docker Compose's", () => {
+  test('is no error if it belongs to Docker Compose', () => {
     expect(inFile('COMPOSE_PROJECT_NAME', 'COMPOSE_PROFILES')).toMatchObject({ demo: true });
     expect(inFile('COMPOSER')).toHaveLength(1);
   });
 });
 
-describe('what has a prefix of ours and is no variable of ours', () => {
+describe('an unknown name with a prefix of the relay', () => {
   const risks = (environment: Environment) => risksOf(loadConfig(environment));
 
-  test('stands in one risk together, and the demo says so too', () => {
+  test('is in one risk with the others, also in the demo', () => {
     expect(risks({ SESSION_MANAGER: 'canary', REDIS_TLS_URL: 'canary', OIDC_GROUPS: 'canary' })).toEqual([
       'SESSION_MANAGER, REDIS_TLS_URL, OIDC_GROUPS: not variables of the relay, which does nothing with them; look whether one is misspelt',
     ]);
   });
 
-  test('is nothing of Node.js, nothing empty and nothing that only begins like ours', () => {
+  test('is no risk if it belongs to Node.js, is empty or has only a similar prefix', () => {
     expect(
       risks({ NODE_OPTIONS: '', NODE_PATH: 'x', REDIS_X: '', LOGNAME: 'x', PORTS: 'x', 'LOG_\n': 'x' }),
     ).toEqual([]);
@@ -220,67 +222,84 @@ describe('METRICS_PORT as Kubernetes sets it', () => {
     },
   );
 
-  test('is nothing else', () => {
+  test('has no other form: another value is refused', () => {
     expect(load({ METRICS_PORT: 'http://10.96.12.7' })).toEqual([
       'METRICS_PORT must be a whole number from 1 to 65535',
     ]);
   });
 });
 
-describe('a process', () => {
-  afterEach(() => stopProcesses());
-
-  test.each(Object.entries(PLATFORMS))('starts in %s', async (_where, environment) => {
-    const relay = startProcess({ environment: { ...environment, PORT: '0' } });
-    await relay.listening();
-    expect(relay.stderr()).toBe('');
+describe('the environment of another program', () => {
+  test.each(Object.entries(PLATFORMS))('is no problem: %s', (_where, environment) => {
+    expect(load(environment)).toMatchObject({ demo: true });
   });
 
-  test('starts in the environment of this test', () => {
+  test('is no problem: that of this test', () => {
     const others = Object.fromEntries(Object.entries(process.env).filter(([name]) => !isVariable(name)));
     expect(load(others)).toMatchObject({ demo: true });
   });
+});
 
-  test('says at its start, and to --check-config, what it does not know', async () => {
-    const environment = { ...serviceLinks('METRICS', 9464), PORT: '0' };
-    const names = Object.keys(serviceLinks('METRICS', 9464)).filter((name) => name !== 'METRICS_PORT');
-    const checked = startProcess({ args: ['--check-config'], environment });
-    expect(await checked.exited).toEqual({ code: 0, signal: null });
-    expect(checked.stdout().split('\n')).toEqual([
-      'The configuration is good.',
-      expect.stringMatching(/^Risk: METRICS_PORT /),
-      `Risk: ${names.join(', ')}: not variables of the relay, which does nothing with them; look whether one is misspelt`,
-      '',
-    ]);
-    const started = startProcess({ environment });
-    await started.waitFor(/"level":"warn".*METRICS_SERVICE_HOST, /);
+async function startsAnywhere(): Promise<void> {
+  const relay = startProcess({
+    environment: { ...Object.assign({}, ...Object.values(PLATFORMS)), PORT: '0' },
+  });
+  await relay.listening();
+  expect(relay.stderr()).toBe('');
+  await relay.waitFor(/"level":"warn".*METRICS_SERVICE_HOST, /);
+}
+
+async function reportsUnknownNames(): Promise<void> {
+  const environment = { ...serviceLinks('METRICS', 9464), PORT: '0' };
+  const names = Object.keys(serviceLinks('METRICS', 9464)).filter((name) => name !== 'METRICS_PORT');
+  const { stdout, ...others } = await runCommand({ args: ['--check-config'], environment });
+  expect(others).toEqual({ code: 0, stderr: '' });
+  expect(stdout.split('\n')).toEqual([
+    'The configuration is good.',
+    expect.stringMatching(/^Risk: METRICS_PORT /),
+    `Risk: ${names.join(', ')}: not variables of the relay, which does nothing with them; look whether one is misspelt`,
+    '',
+  ]);
+}
+
+const FILE = `OIDC_REQUIRED_CLAIMS=groups:x\nc2VjcmV0LXR3bw==\nSESSION_SECRETS_FILE=\nLOG_LEVEL=warn\nCOMPOSE_FILE=x\nCHECK_PASSWORD=${CANARY.password}\nCHECK_OTHER_PASSWORD=${CANARY.password}\n`;
+
+async function namesWhatIsMistyped(args: string[]): Promise<void> {
+  const folder = freshFolder({ '.env': FILE });
+  const { stderr, ...others } = await runCommand({ folder, args, environment: { RATE_LIMITS: '5' } });
+  expect(others).toEqual({ code: 78, stdout: '' });
+  expect(stderr.split('\n')).toEqual([
+    'The configuration has 3 problem(s):',
+    '  - .env sets OIDC_REQUIRED_CLAIMS, which is not a variable of the relay: did you mean OIDC_REQUIRED_CLAIM?',
+    '  - .env holds a line that sets something which the relay does not know; quote values of several lines',
+    '  - RATE_LIMITS is not a variable of the relay: did you mean RATE_LIMIT?',
+    '',
+  ]);
+}
+
+async function isProblemOfTheCheck(): Promise<void> {
+  const folder = freshFolder({ '.env': 'RATE_LIMITS=5\n' });
+  const { code, stdout } = await runCommand({ folder, args: ['check'] });
+  expect(code).toBe(78);
+  expect(stdout).toContain('.env sets RATE_LIMITS, which is not a variable of the relay');
+}
+
+describe('a process', () => {
+  afterAll(async () => {
+    await stopCommands();
+    await stopProcesses();
   });
 
-  const FILE = `OIDC_REQUIRED_CLAIMS=groups:x\nc2VjcmV0LXR3bw==\nSESSION_SECRETS_FILE=\nLOG_LEVEL=warn\nCOMPOSE_FILE=x\nCHECK_PASSWORD=${CANARY.password}\n`;
-  test.each([[[]], [['--check-config']], [['keys']], [['user', 'list']]])(
-    'exits 78 and names what .env mistypes, but nothing that could be a secret: %j',
-    async (args) => {
-      const relay = startProcess({
-        folder: freshFolder({ '.env': FILE }),
-        args,
-        environment: { RATE_LIMITS: '5' },
-      });
-      expect(await relay.exited).toEqual({ code: 78, signal: null });
-      expect(relay.stdout()).toBe('');
-      expect(relay.stderr().split('\n')).toEqual([
-        'The configuration has 3 problem(s):',
-        '  - .env sets OIDC_REQUIRED_CLAIMS, which is not a variable of the relay: did you mean OIDC_REQUIRED_CLAIM?',
-        '  - .env holds a line that sets something which the relay does not know; quote values of several lines',
-        '  - RATE_LIMITS is not a variable of the relay: did you mean RATE_LIMIT?',
-        '',
-      ]);
-    },
+  testSideBySide(
+    [
+      ['starts with the variables of many other programs, and reports their names', startsAnywhere],
+      ['reports unknown names with --check-config', reportsUnknownNames],
+      ...[[], ['--check-config'], ['keys'], ['user', 'list']].map((args): [string, () => Promise<void>] => [
+        `exits 78 and names what .env mistypes, but nothing that could be a secret: ${JSON.stringify(args)}`,
+        () => namesWhatIsMistyped(args),
+      ]),
+      ['reports a misspelt name in .env as a problem of the check', isProblemOfTheCheck],
+    ],
+    3,
   );
-
-  test('reports what .env mistypes as a problem of the check', async () => {
-    const folder = freshFolder({ '.env': 'RATE_LIMITS=5\n' });
-    const relay = startProcess({ folder, args: ['check'] });
-    expect(await relay.exited).toEqual({ code: 78, signal: null });
-    expect(relay.stdout()).toContain('.env sets RATE_LIMITS, which is not a variable of the relay');
-  });
 });

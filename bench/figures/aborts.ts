@@ -7,11 +7,11 @@ const CLIENTS = 100;
 const TIMEOUT_MS = 5_000;
 
 /**
- * 100 clients of silent streams leave in the same instant: how long it takes until the upstream has seen the last
- * of them go, in ms. @throws Error if it does not within 5 s
+ * 100 clients of silent streams leave at the same time. Returns how long it takes until the last stream at the upstream
+ * is closed, in ms. @throws Error if it takes more than 5 s
  */
 export async function aborts({ port, headers }: RunningPeer, { open }: UpstreamProcess): Promise<number> {
-  // Another one each time: a peer that never tells the upstream leaves streams open.
+  // A new name each time, since a peer that never aborts leaves its streams open.
   const bot = `silent-${process.hrtime.bigint()}`;
   const clients = await openStreams({ port, headers, count: CLIENTS, bot, bytes: 100 });
   const leftAt = clients.leave();

@@ -4,7 +4,7 @@ import { quantile } from '../support/statistics.ts';
 import { openStreams } from '../support/stream-clients.ts';
 import { sleep } from '../support/wait.ts';
 
-/** Streams of tokens: far enough apart that the events of one do not merge on their way. */
+/** Streams like those of an LLM, with events so far apart that they do not merge on their way. */
 const STREAMS = 50;
 const BYTES = 100;
 const EVERY_MS = 20;
@@ -19,14 +19,14 @@ export interface EventFigures {
 }
 
 /**
- * Watches 50 streams of an event of 100 bytes every 20 ms each, for `watchMs`, once all of them are under way.
+ * Measures 50 streams for `watchMs` after all of them have begun. Each has an event of 100 bytes every 20 ms.
  * @throws Error if an event is missing, changed or out of order
  */
 export async function eventFigures(
   { port, pid, headers }: RunningPeer,
   watchMs: number,
 ): Promise<EventFigures> {
-  // More than anybody looks at, but not for ever: not every peer tells the upstream that its clients have left.
+  // Longer than the measurement, but not endless, since not every peer aborts when its clients leave.
   const bot = `drip-${Math.ceil((2 * (SETTLE_MS + watchMs)) / EVERY_MS)}-${BYTES}-${EVERY_MS}`;
   const clients = await openStreams({ port, headers, count: STREAMS, bot, bytes: BYTES });
   await sleep(SETTLE_MS);

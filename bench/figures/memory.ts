@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { messageText } from '../support/message.ts';
 import type { RunningPeer } from '../support/peers.ts';
-import { forgetPeak, peakRssBytes, rssBytes, settledRssBytes } from '../support/process-usage.ts';
+import { peakRssBytes, resetPeak, rssBytes, settledRssBytes } from '../support/process-usage.ts';
 import { openStreams, type StreamClients } from '../support/stream-clients.ts';
 import { sleep } from '../support/wait.ts';
 
@@ -9,17 +9,16 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 const STALLED_EVENT_BYTES = 65_536;
 const STALLED_EVENTS = 3_200;
-const STALLED_MS = 3_000;
 
 /**
- * Memory per open silent stream in KiB, at each of `sizes` (growing), by the resident set once it has settled.
- * Nobody asks the peer to collect garbage. @throws Error if a stream does not start
+ * Memory per open silent stream in KiB, at each of `sizes` (ascending), from the resident set when it no longer changes,
+ * measured every `measureEveryMs`. The peer is not asked to collect garbage. @throws Error if a stream does not start
  */
 export async function memoryPerStream(
   { port, pid, headers }: RunningPeer,
-  sizes: readonly number[],
+  { sizes, measureEveryMs }: { readonly sizes: readonly number[]; readonly measureEveryMs: number },
 ): Promise<number[]> {
-  const before = await settledRssBytes(pid);
+  const before = await settledRssBytes(pid, measureEveryMs);
   const opened: StreamClients[] = [];
   const figures: number[] = [];
   let open = 0;
@@ -27,7 +26,7 @@ export async function memoryPerStream(
     for (const size of sizes) {
       opened.push(await openStreams({ port, headers, count: size - open, bot: 'silent-memory', bytes: 100 }));
       open = size;
-      figures.push(((await settledRssBytes(pid)) - before) / size / KIB);
+      figures.push(((await settledRssBytes(pid, measureEveryMs)) - before) / size / KIB);
     }
     const [failure] = opened.flatMap(({ failures }) => [...failures]);
     if (failure !== undefined) throw new Error(failure);
@@ -37,14 +36,14 @@ export async function memoryPerStream(
   }
 }
 
-/** How much more memory the peer holds at the most, in MiB, while one client reads nothing of a stream of 200 MB. */
-export async function stalledPeak({ port, pid, headers }: RunningPeer): Promise<number> {
+/** How much the memory of the peer grows at most, in MiB, while one client reads nothing of a stream of 200 MB for `stalledMs`. */
+export async function stalledPeak({ port, pid, headers }: RunningPeer, stalledMs: number): Promise<number> {
   const before = rssBytes(pid);
-  forgetPeak(pid);
-  // A socket that nobody listens to reads nothing.
+  resetPeak(pid);
+  // A socket without a listener for data reads nothing.
   const socket = connect({ port, host: '127.0.0.1' }).on('error', () => {});
   socket.write(messageText(`flood-${STALLED_EVENTS}-${STALLED_EVENT_BYTES}`, headers));
-  await sleep(STALLED_MS);
+  await sleep(stalledMs);
   const peak = peakRssBytes(pid);
   socket.destroy();
   return (peak - before) / MIB;

@@ -5,15 +5,15 @@ import { quantile } from '../support/statistics.ts';
 
 const CONNECTIONS = 4;
 
-/** Has the runtime compile what messages need, and connections be there. */
+/** Sends messages so that code is compiled and upstream connections are open. */
 export async function warmUp({ port, headers }: RunningPeer, count: number): Promise<void> {
   await withConnections(port, headers, (connections) => sendMessages(connections, count));
 }
 
-/** CPU of a message of three events in µs: `count` of them over four kept connections, each of which is never idle. */
+/** CPU of a message of three events, in µs, measured over `count` messages on four kept connections without pauses. */
 export async function cpuPerMessage({ port, pid, headers }: RunningPeer, count: number): Promise<number> {
   return withConnections(port, headers, async (connections) => {
-    // Connecting is no part of a message.
+    // Connections are opened before the measurement.
     await sendMessages(connections, CONNECTIONS * 5);
     const before = cpuUs(pid);
     await sendMessages(connections, count);
@@ -41,8 +41,8 @@ export interface FirstEvents {
 }
 
 /**
- * One message at a time, over kept connections. Every message through the peer has a twin that goes straight to
- * the upstream, in alternating order, so that what else the machine does hits both.
+ * Sends one message at a time over kept connections: one through the peer and one directly to the upstream, in
+ * alternating order, so that other load of the machine affects both.
  */
 export async function firstEvents(
   peer: RunningPeer,

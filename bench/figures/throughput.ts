@@ -5,10 +5,7 @@ import { openStreams } from '../support/stream-clients.ts';
 const STREAMS = 2;
 const EVENT_BYTES = 65_536;
 
-/**
- * How much a CPU second of the peer carries, in MB: two streams of events of 64 KiB, `bytes` in all, as fast as
- * they go.
- */
+/** How many MB the peer carries per CPU second: two streams of 64 KiB events at full speed, `bytes` in all. */
 export async function throughput({ port, pid, headers }: RunningPeer, bytes: number): Promise<number> {
   const count = Math.ceil(bytes / STREAMS / EVENT_BYTES);
   const bot = `flood-${count}-${EVENT_BYTES}`;

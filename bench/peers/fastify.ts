@@ -1,4 +1,4 @@
-/** @fastify/http-proxy, with as many connections as it takes. */
+/** @fastify/http-proxy, with as many connections as needed. */
 import proxy from '@fastify/http-proxy';
 import fastify from 'fastify';
 import { API_KEY } from '../support/message.ts';

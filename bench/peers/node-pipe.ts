@@ -1,4 +1,4 @@
-/** A proxy as one writes it by hand: `node:http` on both sides and a pipe. */
+/** A simple proxy: `node:http` on both sides and a pipe. */
 import { Agent, createServer, request } from 'node:http';
 import { API_KEY } from '../support/message.ts';
 import { listening, UPSTREAM_PORT } from '../support/script-peer.ts';

@@ -1,5 +1,5 @@
 /**
- * A bot service that costs next to nothing, as a process of its own: HTTP/1.1 with keep-alive over bare TCP.
+ * A very cheap bot service as a process: HTTP/1.1 with keep-alive over plain TCP.
  * Without the key it answers 401. The bot's name says how it answers:
  *
  * - `three-N`: three events of 100 bytes and the end of the answer, all in one write;
@@ -51,7 +51,7 @@ function lengthOfFirst(received: string): number {
   if (headEnd < 0) return 0;
   const head = received.slice(0, headEnd);
   if (/\r\ntransfer-encoding: *chunked/i.test(head)) {
-    // The body is JSON: it holds no line ends of its own.
+    // The body is JSON without line ends.
     const last = received.indexOf(`\r\n${LAST_CHUNK}`, headEnd);
     return last < 0 ? 0 : last + 2 + LAST_CHUNK.length;
   }
@@ -119,7 +119,7 @@ function drip(socket: Socket, { count, bytes, everyMs }: Shape): void {
   socket.write(STREAM_HEAD);
   tick();
   if (sent === count) return;
-  // Streams that opened together must not tick together.
+  // Streams that open together must not send at the same times.
   const starting = setTimeout(() => {
     ticking = setInterval(tick, everyMs);
   }, Math.random() * everyMs);

@@ -2,16 +2,16 @@ import { isOwn, MISSING, numberText } from './format.ts';
 import { FIGURES, type FigureName, type PeerResults } from './results.ts';
 import { escapeXml } from './xml.ts';
 
-/** From one peer to the next, in px. */
+/** The distance from one peer to the next, in px. */
 export const ROW_HEIGHT = 24;
 const BAR_HEIGHT = 14;
 const WHISKER_HEIGHT = 8;
 export const LABEL_GAP = 10;
-/** From the end of a whisker to the value beside it. */
+/** The distance from the end of a whisker to its value. */
 const VALUE_GAP = 7;
-/** Kept free for the value of the longest bar. */
+/** The space for the value of the longest bar. */
 const VALUE_WIDTH = 52;
-/** From the lower edge of letters of 12 px, in the middle of a row, to that middle. */
+/** The distance from the middle of a row to the baseline of its text of 12 px. */
 const BASELINE = 4;
 
 /** Where a panel stands in the picture, in px. */
@@ -19,13 +19,13 @@ export interface Place {
   readonly x: number;
   readonly y: number;
   readonly width: number;
-  /** From `y` to the first row. */
+  /** The distance from `y` to the first row. */
   readonly titleHeight: number;
-  /** True if the names of the peers are to stand left of `x`. */
+  /** Whether the names of the peers are left of `x`. */
   readonly labels: boolean;
 }
 
-/** One figure of all peers: a bar, a whisker and the median of each, on a scale of its own that begins at 0. */
+/** One figure of all peers: a bar, a whisker and the median of each, on its own scale from 0. */
 export function chartPanel(peers: readonly PeerResults[], name: FigureName, place: Place): string {
   const { title, unit } = FIGURES[name];
   const taken = peers.flatMap(({ figures }) => figures[name] ?? []);
@@ -79,7 +79,7 @@ function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Tenths of a px are finer than any screen. */
+/** Rounds to tenths of a px, which is exact enough for every screen. */
 function round(px: number): number {
   return Math.round(px * 10) / 10;
 }

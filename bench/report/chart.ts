@@ -17,8 +17,8 @@ const FOOTER_LINE = 18;
 const LETTER = 6.4;
 
 /**
- * Drawn on a background of its own: a page's may be light or dark whatever its reader's system says, and text
- * that fits neither can't be read. The colours keep a contrast of 4.5:1 for text in both.
+ * The chart has its own background, since the page around it may be light or dark, whatever the reader's system prefers.
+ * Texts have a contrast of 4.5:1 in both schemes.
  */
 const STYLE = `
 text { font: 12px system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Helvetica, Arial, sans-serif; fill: #1f2328; }
@@ -77,7 +77,7 @@ function picture(height: number, description: string, parts: readonly string[]):
   ].join('\n');
 }
 
-/** What the picture shows, for who can't see it. */
+/** The content of the picture as text, for people who cannot see it. */
 function description({ peers, rounds }: Results): string {
   const panels = SUMMARY.map((name) => {
     const { title, unit, digits } = FIGURES[name];

@@ -1,6 +1,6 @@
 import { FIGURES, type Figure, type FigureName } from './results.ts';
 
-/** Stands where there is no figure. */
+/** Shown if there is no figure. */
 export const MISSING = '–';
 
 /** `value` with `digits` after the point and commas between thousands: `1,234.5`. Never a minus before zero. */
@@ -20,8 +20,8 @@ export function spreadText(figure: Figure | undefined, digits: number): string {
 }
 
 /**
- * The median of `figure` as a multiple of that of `reference`; about three digits that count. Added times can
- * come out at or below zero, which is noise: then there is no ratio to tell.
+ * The median of `figure` as a multiple of that of `reference`, with about three significant digits. Added times can be
+ * zero or negative by noise; then there is no ratio.
  */
 export function ratioText(figure: Figure | undefined, reference: Figure | undefined): string {
   if (!figure || !reference || reference.median <= 0 || figure.median < 0) return MISSING;

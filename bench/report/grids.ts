@@ -1,9 +1,9 @@
 import { headingOf, isOwn, MISSING, numberText, ratioText, spreadText } from './format.ts';
 import { FIGURES, type FigureName, type PeerResults, REFERENCES, type Results } from './results.ts';
 
-/** A table before it is written out: a row per peer. */
+/** A table before it is formatted, with a row per peer. */
 export interface Grid {
-  /** Empty for one that goes on with what the one before it tells. */
+  /** Empty if the table continues the one before it. */
   readonly title: string;
   readonly headings: readonly string[];
   readonly rows: readonly GridRow[];
@@ -11,7 +11,7 @@ export interface Grid {
 
 export interface GridRow {
   readonly name: string;
-  /** True for this project's own. */
+  /** True for the peers that are this project. */
   readonly own: boolean;
   readonly cells: readonly string[];
 }
@@ -30,7 +30,7 @@ const RATIO_COLUMNS: readonly (readonly FigureName[])[] = [THEMES.slice(0, 3), T
   (themes) => themes.flatMap(({ figures }) => figures),
 );
 
-/** What the README tells, in the table and in the chart. */
+/** What docs/performance.md tells, in the table and in the chart. */
 export const SUMMARY: readonly FigureName[] = ['cpuPerEvent', 'cpuPerMessage', 'memory5000', 'addedDelayP50'];
 
 /** `median (min–max)` of every peer: of `figures` in one grid, or of all of them in one for each theme. */
@@ -60,7 +60,7 @@ export function ratioGrids(results: Results, figures?: readonly FigureName[]): G
   });
 }
 
-/** The medians of what `SUMMARY` names, each with its ratio to the first of the references. */
+/** The medians of the figures in `SUMMARY`, each with its ratio to the first reference. */
 export function summaryGrid(results: Results): Grid {
   const reference = peerNamed(results, REFERENCES[0]);
   return {

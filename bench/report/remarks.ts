@@ -25,7 +25,7 @@ export function takenText({ takenAt, machine, node }: Results): string {
   return `Taken on ${takenAt.slice(0, 10)}: ${machine}, Node ${node.replace(/^v/, '')}.`;
 }
 
-/** When and where the figures were taken, of what, and what the added times are added to. */
+/** When and where the figures were taken, of which versions, and the times without a peer. */
 export function circumstances(results: Results): string[] {
   const { direct } = results;
   const versions = results.peers.flatMap(({ name, version }) => (version ? [`${name} (${version})`] : []));
@@ -38,14 +38,14 @@ export function circumstances(results: Results): string[] {
   ];
 }
 
-/** The notes of every peer; of the tables of a few figures only those of peers that lack one of them. */
+/** The notes of every peer; with `figures`, only those of peers that lack one of them. */
 export function notes({ peers }: Results, figures?: readonly FigureName[]): string[] {
   return peers
     .filter((peer) => !figures || figures.some((name) => !peer.figures[name]))
     .flatMap((peer) => peer.notes.map((note) => `${peer.name}: ${note}`));
 }
 
-/** The figures that were not taken in every round, whose spread tells less than that of the others. */
+/** The figures that were not taken in every round, so that their spread is less certain. */
 export function fewerRounds({ peers, rounds }: Results): string[] {
   return (Object.keys(FIGURES) as FigureName[]).flatMap((name) => {
     const taken = peers.flatMap((peer) => {

@@ -1,4 +1,4 @@
-/** Every figure of the comparison: its name in the file of results, and how it is told. */
+/** Every figure of the comparison: its name in the file of results, and how it is shown. */
 export const FIGURES = {
   cpuPerEvent: { title: 'CPU per event', unit: 'µs', digits: 1, better: 'lower' },
   cpuPerMessage: { title: 'CPU per message', unit: 'µs', digits: 0, better: 'lower' },
@@ -21,28 +21,28 @@ export interface Figure {
   readonly median: number;
   readonly min: number;
   readonly max: number;
-  /** What each round gave, in order. */
+  /** The value of each round, in order. */
   readonly rounds: readonly number[];
 }
 
 export interface PeerResults {
-  /** Names the peer in tables, such as `nginx` or `bot-relay with Redis`. */
+  /** The name of the peer in tables, such as `nginx` or `bot-relay with Redis`. */
   readonly name: string;
-  /** Of the peer's package or program; empty for what has none. */
+  /** The version of the package or program; empty if it has none. */
   readonly version: string;
   readonly figures: Readonly<Partial<Record<FigureName, Figure>>>;
   /** Why figures are missing, if any are. */
   readonly notes: readonly string[];
 }
 
-/** What one run of the comparison found; the file of results holds this as JSON. */
+/** The results of one run of the comparison, which are stored as JSON. */
 export interface Results {
   /** When the run ended (ISO 8601). */
   readonly takenAt: string;
   readonly machine: string;
   readonly node: string;
   readonly rounds: number;
-  /** Without anything between client and upstream, in ms: what the added times are added to. */
+  /** The times without a peer between client and upstream, in ms. Added times are relative to them. */
   readonly direct: {
     readonly delayP50: Figure;
     readonly delayP99: Figure;

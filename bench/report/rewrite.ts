@@ -1,4 +1,4 @@
-/** Brings the chart and the tables up to the results that are kept, such as after a change of their form. */
+/** Writes the chart and the tables again from the stored results, for example after a change of their form. */
 import { readResults, writeReport } from './write.ts';
 
 const results = readResults();

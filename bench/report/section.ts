@@ -1,7 +1,7 @@
 /**
- * `text` with `content` in place of what stands between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`,
- * which stay. Empty lines part it from them, without which Markdown would not see a table.
- * @throws Error if the two are not there, are there more than once, or are in the wrong order.
+ * Replaces the text between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` by `content`. Markdown needs the empty
+ * lines around a table.
+ * @throws Error if one of the two marks is missing, is there more than once, or is in the wrong order.
  */
 export function withSection(text: string, name: string, content: string): string {
   const [begin, end] = [`<!-- bench:${name} -->`, `<!-- /bench:${name} -->`];

@@ -21,8 +21,8 @@ export function markdownTable(results: Results, figures?: readonly FigureName[])
 }
 
 /**
- * The few figures that tell most, in Markdown: medians, and ratios to the first of the references. The spread
- * is in the chart and in the tables of all figures.
+ * The most important figures in Markdown: medians, and ratios to the first reference. The spread is in the chart and in
+ * the tables of all figures.
  */
 export function summaryTable(results: Results): string {
   const absent = absentReferences(results).filter((remark) => remark.startsWith(REFERENCES[0]));
@@ -33,7 +33,7 @@ export function summaryTable(results: Results): string {
   );
 }
 
-/** What `markdownTable` tells of all figures, for a terminal of 100 columns. */
+/** The content of `markdownTable` with all figures, for a terminal of 100 columns. */
 export function consoleTable(results: Results): string {
   const grids = [...spreadGrids(results), ...ratioGrids(results)].map(consoleGrid);
   const remarks = [...legend(results), ...fewerRounds(results), ...circumstances(results)];

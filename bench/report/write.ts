@@ -6,22 +6,21 @@ import type { Results } from './results.ts';
 import { withSection } from './section.ts';
 import { markdownTable, summaryTable } from './table.ts';
 
-/** Where the project lies that this file is part of. */
+/** The folder of this project. */
 export const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 
 const RESULTS = 'bench/results.json';
 
-/** What is made of the results: each file's path, and what it should hold, given what it holds now. */
+/** The files that are made from the results: the path, and a function that makes the new text from the old one. */
 const MADE: readonly (readonly [path: string, make: (results: Results, now: string) => string])[] = [
   ['bench/results.svg', chart],
   ['bench/README.md', (results, now) => withSection(now, 'tables', markdownTable(results))],
-  ['README.md', (results, now) => withSection(now, 'summary', summaryTable(results))],
+  ['docs/performance.md', (results, now) => withSection(now, 'summary', summaryTable(results))],
 ];
 
 /**
- * Keeps `results` in the project at `root`, and brings its chart and the tables of its documents up to them.
- * @throws Error that names every document without a place for its tables. By then the results are written,
- * and whatever else could be.
+ * Stores `results` in the project at `root`, and updates its chart and the tables of its documents.
+ * @throws Error that names every document without a section for its tables, after all other files are written
  */
 export function writeReport(results: Results, root = PROJECT): void {
   writeFileSync(join(root, RESULTS), resultsText(results));
@@ -32,20 +31,20 @@ export function writeReport(results: Results, root = PROJECT): void {
   if (failed.length > 0) throw new Error(failed.join('\n'));
 }
 
-/** Writes `results` and their chart into `folder`, which is made if it is not there, and nothing else. */
+/** Writes `results` and their chart into `folder`, which is created if needed. */
 export function saveReport(results: Results, folder: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'results.json'), resultsText(results));
   writeFileSync(join(folder, 'results.svg'), chart(results));
 }
 
-/** The results that the project at `root` keeps, or undefined if there are none. */
+/** The stored results of the project at `root`, or undefined if there are none. */
 export function readResults(root = PROJECT): Results | undefined {
   const path = join(root, RESULTS);
   return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Results) : undefined;
 }
 
-/** What in the project at `root` is not what its results give, a sentence each; nothing without results. */
+/** The files of the project at `root` that differ from its results, a sentence each; none without results. */
 export function driftOf(root = PROJECT): string[] {
   const results = readResults(root);
   if (!results) return [];
@@ -61,7 +60,7 @@ interface Made {
   /** Empty if there is no such file. */
   readonly now: string;
   readonly should?: string;
-  /** Why there is nothing that it should hold. */
+  /** Why its text cannot be made. */
   readonly fault?: string;
 }
 
@@ -77,7 +76,7 @@ function made(root: string, results: Results): Made[] {
   });
 }
 
-/** As JSON to be read by people, too: the rounds of a figure in one line. */
+/** JSON that people can read, too: the rounds of a figure are in one line. */
 function resultsText(results: Results): string {
   const text = JSON.stringify(results, null, 2).replace(/\[\n[^[\]{}"]+\]/g, (numbers) =>
     numbers.replace(/\s+/g, ' ').replace('[ ', '[').replace(' ]', ']'),

@@ -5,14 +5,14 @@ const CR = 0x0d;
 export interface AnswerHandlers {
   /** Called with the body, without its framing, as it comes. */
   readonly onBody: (bytes: Buffer) => void;
-  /** Called when an answer is whole. */
+  /** Called when an answer is complete. */
   readonly onEnd: () => void;
 }
 
 /**
- * Reads one answer after the other from what comes on a connection: 200 with a chunked body (RFC 9112 §7.1),
- * which is what every peer makes of a stream. Cheap, so that it is not the reader that is measured.
- * The returned function takes the connection's bytes. @throws Error from it, if an answer is anything else
+ * Makes a function that takes the bytes of a connection and reads one answer after the other. All answers must be 200
+ * with a chunked body (RFC 9112 §7.1), as every peer sends a stream. The function is cheap, since its own cost must not
+ * be measured; it throws an Error at any other answer.
  */
 export function answerReader({ onBody, onEnd }: AnswerHandlers): (data: Buffer) => void {
   let state: 'head' | 'size' | 'data' | 'data-end' | 'last' = 'head';
@@ -20,7 +20,7 @@ export function answerReader({ onBody, onEnd }: AnswerHandlers): (data: Buffer) 
   let size = '';
   let left = 0;
 
-  /** Takes the head, or what there is of it; returns where the body starts. */
+  /** Takes the head or a part of it; returns where the body starts. */
   function takeHead(data: Buffer, at: number): number {
     const before = head.length;
     head += data.toString('latin1', at);
@@ -48,7 +48,7 @@ export function answerReader({ onBody, onEnd }: AnswerHandlers): (data: Buffer) 
     state = left === 0 ? 'last' : 'data';
   }
 
-  /** Takes what there is of a chunk's data; returns where it ends. */
+  /** Takes the data of a chunk or a part of it; returns where it ends. */
   function takeData(data: Buffer, at: number): number {
     const end = Math.min(data.length, at + left);
     left -= end - at;
@@ -64,7 +64,7 @@ export function answerReader({ onBody, onEnd }: AnswerHandlers): (data: Buffer) 
       else if (state === 'size') takeSize(data[at++] as number);
       else if (state === 'data') at = takeData(data, at);
       else if (data[at++] === LF) {
-        // Behind the last chunk comes an empty line: none of the peers sends trailers.
+        // After the last chunk comes an empty line, since no peer sends trailers.
         const isOver = state === 'last';
         state = isOver ? 'head' : 'size';
         if (isOver) onEnd();

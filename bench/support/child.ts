@@ -7,7 +7,7 @@ process.on('exit', () => {
 });
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 
-/** Starts a program that does not outlive this process, however that ends short of SIGKILL. */
+/** Starts a program that ends with this process, unless SIGKILL ends this process. */
 export function startChild(program: string, args: readonly string[], options: SpawnOptions): ChildProcess {
   const child = spawn(program, args, options);
   children.add(child);

@@ -1,6 +1,6 @@
 import { cpus, release, totalmem } from 'node:os';
 
-/** What a figure depends on, in one line: processor, cores, memory, kernel. */
+/** The machine in one line: processor, cores, memory, kernel. */
 export function machine(): string {
   const model = cpus()[0]?.model.trim() ?? 'unknown processor';
   const gib = Math.round(totalmem() / 2 ** 30);

@@ -6,15 +6,15 @@ import { type EventReader, eventReader } from './timed-event.ts';
 /** As the bots `three-N` of `../peers/upstream.ts` answer. */
 const EVENT_BYTES = 100;
 const EVENTS = 3;
-/** A bot takes 5 messages a second: so many messages as are sent here must go to many. */
+/** A bot takes 5 messages a second, so the messages are sent to many bots. */
 const BOTS = 500;
 let sent = 0;
 
-/** A kept connection that takes one message after the other. */
+/** A kept connection for one message after the other. */
 export interface MessageConnection {
   /**
-   * Sends a message to the next one of many bots; resolves when its answer is over, with the time from sending to the first
-   * event, in ms. Rejects if the answer is not the three events, or breaks off.
+   * Sends a message to the next bot. Resolves when its answer is over, with the time from sending to the first event,
+   * in ms. Rejects if the answer is not three events, or breaks off.
    */
   send(): Promise<number>;
   close(): void;
@@ -22,7 +22,6 @@ export interface MessageConnection {
 
 /** Connects to `port` of this machine; `headers` go with every message, as whole lines. */
 export function messageConnection(port: number, headers: readonly string[] = []): MessageConnection {
-  const messages = Array.from({ length: BOTS }, (_, n) => messageText(`three-${n}`, headers));
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
   let settle: { resolve: (ms: number) => void; reject: (error: unknown) => void } | undefined;
   let broken: unknown;
@@ -57,19 +56,20 @@ export function messageConnection(port: number, headers: readonly string[] = [])
   return {
     send: () =>
       new Promise((resolve, reject) => {
-        // One that stays unused for long is closed by the other side.
+        // The other side closes a connection that is unused for long.
         if (broken !== undefined) return reject(broken);
         settle = { resolve, reject };
         events = eventReader(EVENT_BYTES, onEvent);
         seen = 0;
+        const message = messageText(`three-${sent++ % BOTS}`, headers);
         sentAt = performance.now();
-        socket.write(messages[sent++ % BOTS] as string);
+        socket.write(message);
       }),
     close: () => socket.destroy(),
   };
 }
 
-/** Sends `count` messages over `connections`, each of which sends its next one when the last is answered. */
+/** Sends `count` messages over `connections`. Each sends its next message when the last one is answered. */
 export async function sendMessages(connections: readonly MessageConnection[], count: number): Promise<void> {
   let left = count;
   const work = async ({ send }: MessageConnection) => {

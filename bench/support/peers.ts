@@ -16,18 +16,18 @@ import { waitUntil } from './wait.ts';
 const START_TIMEOUT_MS = 10_000;
 const { resolve: resolveModule } = createRequire(import.meta.url);
 
-/** Something that stands between a page and a bot service, as a process of its own. */
+/** A running process between a page and a bot service. */
 export interface RunningPeer {
   readonly port: number;
   readonly pid: number;
-  /** Whole header lines that go with each message to it. */
+  /** Whole header lines for each message to it. */
   readonly headers: readonly string[];
   close(): Promise<void>;
 }
 
 export interface Peer {
   readonly name: string;
-  /** Empty if there is none, undefined if the peer is not installed. */
+  /** Empty if it has no version, undefined if the peer is not installed. */
   readonly version: () => string | undefined;
   /** @throws Error if it does not start */
   readonly start: (upstreamPort: number) => Promise<RunningPeer>;
@@ -36,7 +36,7 @@ export interface Peer {
 /** As long as a session cookie of the relay, so that all peers get messages of the same length. */
 const COOKIE = `Cookie: __Host-bot_relay_session=${'s'.repeat(82)}`;
 
-/** Everything that is compared, in the order of the tables. */
+/** All peers, in the order of the tables. */
 export const PEERS: readonly Peer[] = [
   { name: 'nginx', version: programVersion('nginx', '-v'), start: startNginx },
   { name: 'HAProxy', version: programVersion('haproxy', '-v'), start: startHaproxy },
@@ -70,7 +70,7 @@ async function relay(
   return { port, pid, headers: [`Cookie: ${cookie}`], close };
 }
 
-/** The Redis is its own, and no part of its figures: it stands for one that the instances share. */
+/** Starts the relay with its own Redis, which is not measured: in production it is a shared server. */
 async function relayWithRedis(upstreamPort: number): Promise<RunningPeer> {
   const redis = await startRedis();
   const running = await relay(upstreamPort, { REDIS_URL: redis.url });
@@ -88,7 +88,7 @@ function script(name: string): Peer['start'] {
   const file = fileURLToPath(new URL(`../peers/${name}.ts`, import.meta.url));
   return async (upstreamPort) => {
     const child = startChild(process.execPath, [file, String(upstreamPort)], {
-      // What they say of clients that leave is no news here.
+      // Their errors about clients that leave are expected.
       stdio: ['ignore', 'pipe', 'ignore'],
       env: { NODE_ENV: 'production' },
     });
@@ -116,7 +116,7 @@ async function startHaproxy(upstreamPort: number): Promise<RunningPeer> {
   );
 }
 
-/** Starts a program with the template of a configuration file from `../peers/`, filled in. */
+/** Starts a program with a configuration file that is made from a template of `../peers/`. */
 async function startProgram(
   template: string,
   upstreamPort: number,
@@ -171,11 +171,11 @@ function packageVersion(name: string): Peer['version'] {
   };
 }
 
-/** The first number with dots that the program prints of itself. */
+/** The first number with dots that the program prints. */
 function programVersion(program: string, flag: string): Peer['version'] {
   return () => {
     try {
-      // Of the two, nginx prints it on standard error.
+      // nginx prints its version on standard error.
       const printed = execFileSync('sh', ['-c', `${program} ${flag} 2>&1`], { encoding: 'utf8' });
       return /\d+\.\d+(\.\d+)*/.exec(printed)?.[0] ?? '';
     } catch {

@@ -1,15 +1,14 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { sleep } from './wait.ts';
 
-/** Memory has settled when it has moved by less than this share over the last few looks. */
+/** Memory has settled when it changed by less than this share in the last few measurements. */
 const SETTLED_SHARE = 0.01;
-const LOOKS = 5;
-const LOOK_EVERY_MS = 400;
-const SETTLE_TIMEOUT_MS = 20_000;
-/** Has the kernel forget the peak of a process's memory so far (proc(5), `clear_refs`). */
-const FORGET_PEAK = '5';
+const SETTLED_MEASUREMENTS = 5;
+const MAX_MEASUREMENTS = 50;
+/** Resets the peak of a process's memory (proc(5), `clear_refs`). */
+const RESET_PEAK = '5';
 
-/** All of this file is for Linux, and counts a process together with the processes that it has started. */
+/** A process and all processes that it has started. This file needs Linux. */
 function tree(pid: number): number[] {
   const children = new Map<number, number[]>();
   for (const name of readdirSync('/proc')) {
@@ -25,7 +24,7 @@ function tree(pid: number): number[] {
 function parentOf(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name before it may hold spaces.
+    // The name before it may contain spaces.
     return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
   } catch {
     // It has ended since it was listed.
@@ -44,18 +43,18 @@ export function cpuUs(pid: number): number {
   return ns / 1000;
 }
 
-/** Memory that is held (resident set, as `ps` and `top` show it), in bytes. */
+/** The resident memory, as `ps` and `top` show it, in bytes. */
 export function rssBytes(pid: number): number {
   return sumOfStatus(pid, 'VmRSS');
 }
 
-/** The most memory that was held since `forgetPeak`, in bytes. */
+/** The peak of the resident memory since `resetPeak`, in bytes. */
 export function peakRssBytes(pid: number): number {
   return sumOfStatus(pid, 'VmHWM');
 }
 
-export function forgetPeak(pid: number): void {
-  for (const one of tree(pid)) writeFileSync(`/proc/${one}/clear_refs`, FORGET_PEAK);
+export function resetPeak(pid: number): void {
+  for (const one of tree(pid)) writeFileSync(`/proc/${one}/clear_refs`, RESET_PEAK);
 }
 
 function sumOfStatus(pid: number, field: string): number {
@@ -65,22 +64,22 @@ function sumOfStatus(pid: number, field: string): number {
     .reduce((sum, bytes) => sum + bytes, 0);
 }
 
-/** How many files and sockets a process may open: Node lifts its soft limit to the hard one. */
+/** How many files and sockets a process may open. Node.js raises its soft limit to the hard one. */
 export function openFilesLimit(): number {
   const limits = readFileSync('/proc/self/limits', 'latin1');
   const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(limits)?.[1];
   return hard === 'unlimited' ? Number.POSITIVE_INFINITY : Number(hard);
 }
 
-/** The resident set once it has stood still for 2 s, or after 20 s, in bytes. */
-export async function settledRssBytes(pid: number): Promise<number> {
-  const looks: number[] = [];
-  for (let waitedMs = 0; waitedMs < SETTLE_TIMEOUT_MS; waitedMs += LOOK_EVERY_MS) {
-    looks.push(rssBytes(pid));
-    const last = looks.slice(-LOOKS);
+/** The resident memory when it has not changed for five measurements, or after fifty, in bytes. */
+export async function settledRssBytes(pid: number, measureEveryMs: number): Promise<number> {
+  const measured: number[] = [];
+  while (measured.length < MAX_MEASUREMENTS) {
+    measured.push(rssBytes(pid));
+    const last = measured.slice(-SETTLED_MEASUREMENTS);
     const settled = Math.max(...last) - Math.min(...last) <= SETTLED_SHARE * Math.max(...last);
-    if (last.length === LOOKS && settled) break;
-    await sleep(LOOK_EVERY_MS);
+    if (last.length === SETTLED_MEASUREMENTS && settled) break;
+    await sleep(measureEveryMs);
   }
-  return looks.at(-1) as number;
+  return measured.at(-1) as number;
 }

@@ -12,7 +12,7 @@ const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 const USER = { username: 'bench', password: 'bench-password-0f3a' };
 const START_TIMEOUT_MS = 10_000;
 
-/** As in production, but for the limits, which must not bind: it is the relay that is measured. */
+/** As in production, but with limits so high that they do not matter, and no run without its client. */
 const ENVIRONMENT = {
   NODE_ENV: 'production',
   PORT: '0',
@@ -21,11 +21,15 @@ const ENVIRONMENT = {
   UPSTREAM_API_KEYS: API_KEY,
   BOTS: 'bench/*',
   SESSION_SECRETS: 'bench-session-secret-7c1e09d4b2f85a36',
+  CHANNEL_SECRET: 'bench-channel-secret-63a85f2b4d90e1c7',
   USERS_FILE: 'users.json',
   RATE_LIMIT: '1000000',
   MAX_STREAMS_PER_USER: '1000000',
   CLIENT_LIMIT_PER_ADDRESS: '1000000000',
   CLIENT_LIMIT_PER_SESSION: '1000000000',
+  // The others abort a run with its client, too.
+  JOIN_GRACE_MS: '0',
+  SHUTDOWN_DELAY_MS: '0',
   SHUTDOWN_GRACE_MS: '0',
 };
 
@@ -41,9 +45,9 @@ export interface RelayProcess {
 }
 
 /**
- * Starts the built relay in front of the bot service at `upstreamPort`, with its log in a file, and signs a
- * user in. It sees nothing of this process's environment nor of a `.env` file.
- * `environment` goes over what is lifted for the benchmark; RELAY_NODE_OPTIONS holds flags for its runtime.
+ * Starts the built relay in front of the bot service at `upstreamPort`, with its log in a file, and signs a user in. It
+ * does not get the environment of this process or a `.env` file. `environment` adds to its variables;
+ * RELAY_NODE_OPTIONS of this process holds flags for its Node.js.
  * @throws Error if it has not been built or does not start
  */
 export async function startRelay(
@@ -82,7 +86,7 @@ export async function startRelay(
   }
 }
 
-/** The port of the log's line `listening`, once that is written. */
+/** The port in the log line `listening`; undefined before it is written. */
 function portIn(log: string): number | undefined {
   const port = /"port":(\d+).*"msg":"listening"/.exec(readFileSync(log, 'utf8'))?.[1];
   return port === undefined ? undefined : Number(port);

@@ -9,19 +9,16 @@ const USAGE = `Usage: npm run bench -- [--rounds N] [--scale X] [--only NAME,NAM
 `;
 const EX_USAGE = 64;
 
-/** What one run of the comparison is to do. */
+/** The settings of one run of the comparison. */
 export interface Settings {
   readonly rounds: number;
   readonly scale: number;
   readonly only: readonly string[] | undefined;
-  /** A folder; undefined for the project's own results and documents. */
+  /** A folder; if undefined, the results and documents of the project are updated. */
   readonly out: string | undefined;
 }
 
-/**
- * Reads the command line; says what it takes, and ends the process, if it holds anything else. `names` are those of
- * the peers.
- */
+/** Reads the command line. If it is wrong, prints the usage and ends the process. `names` are the names of the peers. */
 export function settingsFrom(args: readonly string[], names: readonly string[]): Settings {
   try {
     const { values } = parseArgs({

@@ -1,16 +1,14 @@
 import type { Figure } from '../report/results.ts';
 
-/** The value below which the share `q` of `values` lies (nearest rank); `values` must not be empty. */
+/** The value below which the share `q` of `values` is (nearest rank); `values` must not be empty. */
 export function quantile(values: readonly number[], q: number): number {
   const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] as number;
 }
 
 /**
- * What one figure came to over the rounds in which it was taken. The median of an even number of rounds is
- * the mean of the two in the middle: with few rounds, either of them alone would lean to one side.
- * @throws RangeError if there are no rounds, or if one of them is not a finite number: a file of results
- * could not hold it.
+ * Summarizes one figure over its rounds. The median of an even number of rounds is the mean of the two in the middle.
+ * @throws RangeError if there are no rounds, or if one of them is not a finite number, which JSON cannot hold
  */
 export function figureOf(rounds: readonly number[]): Figure {
   if (rounds.length === 0 || !rounds.every(Number.isFinite))
@@ -22,7 +20,7 @@ export function figureOf(rounds: readonly number[]): Figure {
   return { median, min: at(0), max: at(sorted.length - 1), rounds: [...rounds] };
 }
 
-/** What one figure came to over several rounds, with `digits` after the point: `median (min–max)`. */
+/** One figure over several rounds as `median (min–max)`, with `digits` after the point. */
 export function overRounds(figures: readonly number[], digits: number): string {
   const { median, min, max } = figureOf(figures);
   return `${median.toFixed(digits)} (${min.toFixed(digits)}–${max.toFixed(digits)})`;

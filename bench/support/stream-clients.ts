@@ -3,13 +3,13 @@ import { answerReader } from './answer-reader.ts';
 import { messageText } from './message.ts';
 import { eventReader } from './timed-event.ts';
 
-/** Below the length of the queue of connections that are not accepted yet. */
-const AT_A_TIME = 100;
+/** How many streams are opened at once: fewer than a listener queues. */
+const MAX_OPENING = 100;
 const FIRST_EVENT_TIMEOUT_MS = 30_000;
 
 export interface StreamsWanted {
   readonly port: number;
-  /** Whole header lines that go with each message. */
+  /** Whole header lines for each message. */
   readonly headers: readonly string[];
   readonly count: number;
   /** See `../peers/upstream.ts` for the names. */
@@ -19,19 +19,19 @@ export interface StreamsWanted {
 }
 
 export interface StreamClients {
-  /** How long each event took to arrive, in ms; whoever reads it may empty it. */
+  /** The delay of each event, in ms. The caller may empty it. */
   readonly delaysMs: number[];
-  /** Resolves when all streams have come to their end. */
+  /** Resolves when all streams have ended. */
   readonly ended: Promise<unknown>;
-  /** Why streams broke or were not what was sent, each reason once. */
+  /** Why streams broke or differed from what was sent, each reason once. */
   readonly failures: ReadonlySet<string>;
-  /** Drops all connections; returns when, in ns (`process.hrtime.bigint()`). */
+  /** Closes all connections; returns the time, in ns (`process.hrtime.bigint()`). */
   leave(): bigint;
 }
 
 /**
- * Opens streams, each over a bare connection of its own, some at a time; resolves when each has its first event.
- * @throws Error if one does not get it
+ * Opens streams, each over its own TCP connection, some at a time; resolves when each has its first event.
+ * @throws Error if a stream gets none
  */
 export async function openStreams(wanted: StreamsWanted): Promise<StreamClients> {
   const sockets: Socket[] = [];
@@ -41,7 +41,7 @@ export async function openStreams(wanted: StreamsWanted): Promise<StreamClients>
   let leaving = false;
   while (sockets.length < wanted.count) {
     const opening: Promise<void>[] = [];
-    while (opening.length < AT_A_TIME && sockets.length < wanted.count) {
+    while (opening.length < MAX_OPENING && sockets.length < wanted.count) {
       const stream = openStream(wanted, delaysMs, (error) => {
         if (!leaving) failures.add(error.message);
       });

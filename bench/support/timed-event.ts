@@ -8,7 +8,7 @@ const FILL_STARTS = START.length + NUMBER_DIGITS + AT.length + TIME_DIGITS + FIL
 const COLON = 0x3a;
 const LF = 0x0a;
 
-/** The shortest event there is, in bytes. */
+/** The length of the shortest event, in bytes. */
 export const MIN_EVENT_BYTES = FILL_STARTS + END.length;
 
 /** The time by a clock that all processes of a machine share, in ms. */
@@ -16,28 +16,28 @@ export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
-/** What changes from event to event: its number in its stream and the time now; what follows it is `restOfEvent`. */
+/** The first part of an event: its number in the stream, and the current time. `restOfEvent` is the second part. */
 export function startOfEvent(n: number): string {
   const [number, time] = [String(n), String(process.hrtime.bigint())];
   return START + number.padStart(NUMBER_DIGITS, '0') + AT + time.padStart(TIME_DIGITS, '0');
 }
 
-/** The rest of an event of `bytes` bytes in all, which is the same for each. */
+/** The second part of an event of `bytes` bytes in all; it is the same for all events. */
 export function restOfEvent(bytes: number): string {
   if (bytes < MIN_EVENT_BYTES) throw new RangeError(`an event has at least ${MIN_EVENT_BYTES} bytes`);
   return FILL + 'x'.repeat(bytes - MIN_EVENT_BYTES) + END;
 }
 
 export interface EventReader {
-  /** Takes the next bytes of the stream. @throws Error at the first byte that does not belong there */
+  /** Takes the next bytes of the stream. @throws Error if an event differs from what was sent */
   push(body: Buffer): void;
   /** @throws Error if the stream ends inside an event */
   end(): void;
 }
 
 /**
- * Reads a stream of events of `bytes` bytes each, and proves that each of them comes whole, unchanged and in
- * order. Comment lines between events (heartbeats) are passed over. `onEvent` gets the delay of each in ms.
+ * Reads a stream of events of `bytes` bytes each, and checks that each of them comes whole, unchanged and in
+ * order. Comment lines between events (heartbeats) are skipped. `onEvent` gets the delay of each event, in ms.
  */
 export function eventReader(bytes: number, onEvent: (delayMs: number) => void): EventReader {
   const event = Buffer.alloc(bytes);
@@ -46,7 +46,7 @@ export function eventReader(bytes: number, onEvent: (delayMs: number) => void): 
   let next = 0;
   let inComment = false;
 
-  function take(): void {
+  function checkEvent(): void {
     const digits = event.toString('latin1', START.length, START.length + NUMBER_DIGITS);
     const timeStarts = FILL_STARTS - FILL.length - TIME_DIGITS;
     const sentAt = Number(event.toString('latin1', timeStarts, timeStarts + TIME_DIGITS)) / 1e6;
@@ -75,7 +75,7 @@ export function eventReader(bytes: number, onEvent: (delayMs: number) => void): 
         at += length;
         if (filled < bytes) continue;
         filled = 0;
-        take();
+        checkEvent();
       }
     },
     end() {

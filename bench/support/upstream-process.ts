@@ -7,7 +7,7 @@ export interface UpstreamProcess {
   readonly pid: number;
   /** How many streams of a bot `silent-NAME` are open, and when the last one closed (`process.hrtime.bigint()`, ns). */
   open(bot: string): Promise<{ count: number; lastClosedAt: bigint }>;
-  /** When the messages to each bot of the name `paced-N` arrived, in ms of the monotonic clock. */
+  /** When the messages to each bot `paced-N` arrived, in ms of the monotonic clock. */
   arrivals(): Promise<Record<string, number[]>>;
   close(): Promise<void>;
 }

@@ -1,17 +1,14 @@
 import type { RequestHandler } from 'express';
-import { PROBLEMS, type ProblemCode } from '../errors.ts';
-import { type Ending, endingOf } from '../http/ending.ts';
+import { endingOf, levelOf } from '../http/ending.ts';
 import { waitedMs } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 
 /**
- * One line per request, when it is over; a probe that went well is told of at `debug` only. Fields: `requestId`, `method`, `route`, `status`, `outcome`,
- * `cause`, `upstreamStatus`, `durationMs`, `firstByteMs`, `slotWaitMs`, `bytes`, `userId`,
- * `sessionsEnded`, `sessionsEndedBy`, `bot`.
- * Never a path, query, header or body that came.
+ * Writes one line per request when the request is over; a probe that succeeded is logged at `debug` only.
+ * The line never holds the path, query, headers or body of the request.
  */
 export function accessLog(logger: Logger): RequestHandler {
-  // Of these fields none can hold what would be redacted, and looking for it costs more than the line itself.
+  // None of these fields can hold a secret, and the search for values to redact costs more than the line itself.
   const lines = logger.child({}, { redact: [] });
   return function accessLog(req, res, next) {
     const startedAt = performance.now();
@@ -32,6 +29,9 @@ export function accessLog(logger: Logger): RequestHandler {
           durationMs: sinceMs(startedAt, performance.now()),
           firstByteMs: locals.stream?.firstByteAt && sinceMs(startedAt, locals.stream.firstByteAt),
           slotWaitMs: locals.slotWait && sinceMs(0, waitedMs(locals.slotWait)),
+          stoppedMessages: locals.stoppedMessages,
+          resumptions: locals.resumptions,
+          notResumed: locals.notResumed,
           bytes: locals.stream?.bytes ?? Number(res.getHeader('content-length') ?? 0),
           userId: locals.userId,
           sessionsEnded: locals.sessionsEnded?.count,
@@ -43,13 +43,6 @@ export function accessLog(logger: Logger): RequestHandler {
     });
     next();
   };
-}
-
-/** A stream that fails has begun with 200: what ended it counts. */
-function levelOf({ status, outcome }: Ending): 'info' | 'warn' | 'error' {
-  const ending = Object.hasOwn(PROBLEMS, outcome) ? PROBLEMS[outcome as ProblemCode].status : status;
-  if (ending === 500) return 'error';
-  return ending > 500 ? 'warn' : 'info';
 }
 
 function sinceMs(from: number, to: number): number {

@@ -1,19 +1,20 @@
 import type { ErrorRequestHandler, Response } from 'express';
-import { Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
+import { asProblem, isFault, Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 
 /** How long the rest of a refused request's body is read and dropped, in ms. */
-const LINGER_MS = 2_000;
+const READ_REST_MS = 2_000;
 
 /**
- * Answers with a problem details document (RFC 9457): the last stage of every request that failed.
- * What is not a Problem is a fault of ours: logged with its stack and the request id, and answered as
- * `internal_error` with nothing of it. After the headers went, the connection is cut.
+ * The last stage of every request that failed: answers with a problem details document (RFC 9457). An error that is not
+ * a Problem is a fault of the relay. It is logged with its stack and the request id, and answered as `internal_error`,
+ * which tells nothing of it. If the headers were sent already, the connection is cut.
  */
 export function problemResponse(logger: Logger): ErrorRequestHandler {
   return function problemResponse(error: unknown, _req, res, _next) {
-    const problem = asProblem(error);
-    if (problem.code === 'internal_error' || problem.cause instanceof Error) {
+    // The router throws a URIError for a path with a broken percent-encoding, which matches no route.
+    const problem = error instanceof URIError ? notFound() : asProblem(error);
+    if (isFault(problem)) {
       logger.error({ requestId: res.locals.requestId, err: problem.cause }, 'fault');
     }
     recordOutcome(res.locals, problem);
@@ -27,20 +28,11 @@ export function notFound(): Problem {
   return new Problem('not_found', 'There is nothing at this path.');
 }
 
-/** Refuses every method that the path's routes did not take; `allow` is what they do take (RFC 9110 §15.5.6). */
+/** Refuses every method that the path does not take; `allow` lists those that it takes (RFC 9110 §15.5.6). */
 export function methodNotAllowed(allow: string): () => never {
   return function methodNotAllowed() {
     throw new Problem('method_not_allowed', `This path takes ${allow}.`, { headers: { Allow: allow } });
   };
-}
-
-function asProblem(error: unknown): Problem {
-  if (error instanceof Problem) return error;
-  // The router throws this for a path with a broken percent-encoding: no route can be meant by it.
-  if (error instanceof URIError) return notFound();
-  return new Problem('internal_error', 'The relay failed; its log says more under this request id.', {
-    cause: error,
-  });
 }
 
 function sendProblem(problem: Problem, res: Response): void {
@@ -50,19 +42,19 @@ function sendProblem(problem: Problem, res: Response): void {
   res.setHeader('Content-Type', 'application/problem+json');
   res.setHeader('Content-Length', body.length);
   if (res.req.complete) res.end(body);
-  else endBehindRequest(res, body);
+  else endAfterRequest(res, body);
 }
 
 /**
- * Writes the answer to a client that still sends its body, and ends it only when the body is over: ending would
- * close some connections at once, and a client that is still sending could lose the answer to a reset. After
- * a moment the connection is closed all the same, so that nobody can make us read on and on.
+ * Writes the answer to a client that still sends its body, and ends the answer only after the body. An earlier end can
+ * close the connection, and the client, which still sends, could lose the answer by a reset. After `READ_REST_MS` the
+ * connection is closed, so that no client can make the relay read for ever.
  */
-function endBehindRequest(res: Response, body: Buffer): void {
+function endAfterRequest(res: Response, body: Buffer): void {
   const { req } = res;
-  const timer = setTimeout(() => req.socket.destroy(), LINGER_MS).unref();
+  const timer = setTimeout(() => req.socket.destroy(), READ_REST_MS).unref();
   res.write(body);
-  // Closed is a request once all of it has come, too.
+  // A request also emits `close` when all of it has arrived.
   req.once('close', () => {
     clearTimeout(timer);
     res.end();

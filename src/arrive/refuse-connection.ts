@@ -4,10 +4,10 @@ import type { Socket } from 'node:net';
 import { type Problem, problemDocument } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 
-/** How long a refused connection may stay, so that the client can read why, in ms. */
+/** How long a refused connection stays open, so that the client can read the answer, in ms. */
 const LINGER_MS = 1_000;
 
-/** Answers what is not a request with `problem`, and closes the connection. */
+/** Answers with `problem` where no request could be read, and closes the connection. */
 export function refuseConnection(socket: Socket, problem: Problem, logger: Logger): void {
   const requestId = randomUUID();
   logger.info({ requestId, status: problem.status, outcome: problem.code }, 'not a request');

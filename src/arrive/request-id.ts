@@ -3,7 +3,7 @@ import type { RequestHandler } from 'express';
 
 const WELL_FORMED = /^[A-Za-z0-9._-]{8,128}$/;
 
-/** The caller's `X-Request-Id` where it is 8 to 128 letters, digits, `.`, `_` or `-`; else a new UUID. */
+/** The caller's `X-Request-Id` if it consists of 8 to 128 letters, digits, `.`, `_` or `-`; else a new UUID. */
 export function requestIdFrom(header: string | string[] | undefined): string {
   return typeof header === 'string' && WELL_FORMED.test(header) ? header : randomUUID();
 }

@@ -5,9 +5,9 @@ import { Problem } from '../errors.ts';
 const ORIGIN_FORM = /^\/[\x21\x22\x24-\x5b\x5d-\x7e]*$/;
 
 /**
- * Lets only requests of HTTP/1.1 and 1.0 pass (Node's parser takes 0.9 and 2.0 as well), with origin-form targets
- * (RFC 9112 §3.2.1) and one Host (RFC 9112 §3.2; HTTP/1.0 may have none), so that what the router matches is what
- * came, and no proxy before the relay can have read another host.
+ * Lets only requests of HTTP/1.1 and 1.0 pass (Node's parser takes 0.9 and 2.0 as well) whose target is in origin form
+ * (RFC 9112 §3.2.1) and that have one Host (RFC 9112 §3.2; HTTP/1.0 may have none). So the router and every proxy before
+ * the relay read the same path and the same host.
  * @throws Problem `bad_request`
  */
 export function requestTarget(): RequestHandler {
@@ -18,7 +18,7 @@ export function requestTarget(): RequestHandler {
     if (!ORIGIN_FORM.test(url)) {
       throw new Problem('bad_request', 'The request target must be a plain path.');
     }
-    const hosts = hostLines(rawHeaders);
+    const hosts = countHosts(rawHeaders);
     if (hosts > 1) throw new Problem('bad_request', 'The request has more than one Host header.');
     if (hosts === 0 && httpVersion === '1.1') {
       throw new Problem('bad_request', 'The request has no Host header.');
@@ -27,8 +27,8 @@ export function requestTarget(): RequestHandler {
   };
 }
 
-/** How often Host stands in a head; `headers.host` is the first of them. */
-function hostLines(rawHeaders: readonly string[]): number {
+/** The number of Host headers; `headers.host` is only the first of them. */
+function countHosts(rawHeaders: readonly string[]): number {
   return rawHeaders.filter((name, at) => at % 2 === 0 && name.length === 4 && name.toLowerCase() === 'host')
     .length;
 }

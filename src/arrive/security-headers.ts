@@ -16,7 +16,7 @@ export function securityHeaders({ https }: { https: boolean }): RequestHandler {
         formAction: ["'none'"],
       },
     },
-    // The relay shares the page's host: what goes for its subdomains is not the relay's to say.
+    // The relay shares its host with other pages, and does not decide for their subdomains.
     strictTransportSecurity: https && { includeSubDomains: false },
     xFrameOptions: { action: 'deny' },
   });

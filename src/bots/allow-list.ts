@@ -1,16 +1,18 @@
 import { Problem } from '../errors.ts';
 import type { Bot } from './bot.ts';
 
-/** A decoded path segment that means the same to everybody: no slash, escape, control or format character, no dot segment. */
+/** A decoded path segment that every parser reads the same: no slash, escape, control or format character, no dot segment. */
 const PLAIN_SEGMENT = /^(?!\.{1,2}$)[^/\\%\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,256}$/u;
+
+/** What is logged of a bot that is not on the list: only what looks like a name, since the path may hold anything. */
+const NAME = /^[\p{L}\p{N}._-]{1,64}$/u;
 
 /** A route's decoded path parameters. */
 export type PathParameters = Readonly<Record<string, string | string[] | undefined>>;
 
 /**
  * Makes the function that finds the bot of a path. `patterns` are `namespace/bot` pairs; `*` stands for one whole
- * segment. A bot that is not on the list gets the same answer whether it exists or not.
- * It throws Problem `unknown_bot`.
+ * segment. The function throws Problem `unknown_bot` for a bot that is not on the list, whether it exists or not.
  */
 export function allowList(patterns: readonly string[]): (parameters: PathParameters) => Bot {
   const exact = new Set(patterns);
@@ -22,9 +24,14 @@ export function allowList(patterns: readonly string[]): (parameters: PathParamet
         exact.has(`${namespace}/*`) ||
         exact.has(`*/${botProviderName}`) ||
         exact.has('*/*'));
-    if (!allowed) throw new Problem('unknown_bot', 'There is no such bot here.');
+    if (!allowed) throw unknownBot([namespace, botProviderName]);
     return { namespace, botProviderName };
   };
+}
+
+function unknownBot(segments: readonly PathParameters[string][]): Problem {
+  const isName = segments.every((segment) => typeof segment === 'string' && NAME.test(segment));
+  return new Problem('unknown_bot', 'There is no such bot here.', isName ? { bot: segments.join('/') } : {});
 }
 
 function isPlain(segment: string | string[] | undefined): segment is string {

@@ -1,16 +1,19 @@
 import type { Secret } from '../secret.ts';
+import type { OperationGroup } from './operation-groups.ts';
 
 /** What can be set for one bot, or for all bots of a pattern. */
 export interface OwnSettings {
-  /** Tried in order; these bots never see a key that is not theirs. */
+  /** The keys of these bots, in the order in which they are tried; no other key is used for them. */
   readonly keys?: readonly Secret[];
   /** Messages in one `RATE_WINDOW_MS`. */
   readonly rateLimit?: number;
+  /** The groups of operations that are enabled. */
+  readonly operations?: readonly OperationGroup[];
 }
 
-/** What is set for bots, and may change while the relay runs. */
+/** The settings of bots that may change while the relay runs. */
 export interface BotSettings {
-  /** The keys of all bots that have none of their own, in the order in which they are tried. */
+  /** The keys of all bots without keys of their own, in the order in which they are tried. */
   readonly apiKeys: readonly Secret[];
   /** By `namespace/bot`, where `*` may stand for one whole segment. */
   readonly own: Readonly<Record<string, OwnSettings>>;
@@ -22,15 +25,15 @@ export function fingerprints({ apiKeys, own }: BotSettings): readonly string[] {
   return [...new Set(keys.map(({ fingerprint }) => fingerprint))];
 }
 
-/** The patterns that fit a bot, the most specific first; of a pattern, those that fit whatever fits it. */
+/** The patterns that match a bot, the most specific first. For a pattern: those that match all that it matches. */
 export function patternsFor(bot: string): readonly string[] {
   const [namespace = '', name = ''] = bot.split('/');
   const patterns = [bot, `${namespace}/*`, `*/${name}`, '*/*'];
-  // Asked several times for each message, of which none goes to a pattern.
+  // Only patterns need the Set. Bots do without it, since this runs several times for each message.
   return bot.includes('*') ? [...new Set(patterns)] : patterns;
 }
 
-/** Whether there can be a bot that fits both patterns. */
+/** Whether some bot can match both patterns. */
 export function overlap(one: string, other: string): boolean {
   const segments = other.split('/');
   return one
@@ -38,18 +41,23 @@ export function overlap(one: string, other: string): boolean {
     .every((segment, i) => segment === '*' || segments[i] === '*' || segment === segments[i]);
 }
 
-/** The keys of a bot: its own, by the most specific pattern that has keys, or else those of all. */
+/** The keys of a bot: those of the most specific pattern that has keys, or else `apiKeys`. */
 export function keysOf({ apiKeys, own }: BotSettings, bot: string): readonly Secret[] {
   return firstOf(bot, (pattern) => own[pattern]?.keys) ?? apiKeys;
 }
 
 /**
- * The rate limit of an endpoint of a bot, named `namespace/bot` for its messages and `namespace/bot/operation` for
- * another: the bot's own, by the most specific pattern that has one; `undefined` if there is none.
+ * The rate limit of an endpoint, which is named `namespace/bot` for messages and `namespace/bot/operation` for other
+ * operations: that of the most specific pattern that has one; `undefined` if there is none.
  */
 export function rateLimitOf({ own }: BotSettings, endpoint: string): number | undefined {
   const bot = endpoint.split('/', 2).join('/');
   return firstOf(bot, (pattern) => own[pattern]?.rateLimit);
+}
+
+/** The groups of operations of a bot: those of the most specific pattern that has some; `undefined` if none has. */
+export function groupsOf({ own }: BotSettings, bot: string): readonly OperationGroup[] | undefined {
+  return firstOf(bot, (pattern) => own[pattern]?.operations);
 }
 
 function firstOf<T>(bot: string, setting: (pattern: string) => T | undefined): T | undefined {

@@ -3,38 +3,44 @@ import { z } from 'zod';
 import { type Secret, secret } from '../secret.ts';
 import { type OwnSettings, overlap } from './bot-settings.ts';
 import { readKeysFile } from './keys-file.ts';
+import { OPERATION_GROUPS } from './operation-groups.ts';
 import { botPattern, headerText, MAX_RATE_LIMIT } from './schemas.ts';
 import { readSecretFile } from './secret-file.ts';
 
-/** What `BOTS_FILE` says, with every problem in plain words; no problem holds a value that was set. */
+/** The content of `BOTS_FILE`, and its problems, which contain no configured value. */
 export interface BotsFile {
   readonly own: Readonly<Record<string, OwnSettings>>;
   readonly problems: readonly string[];
-  /** The files whose keys it names. */
+  /** The key files that it names. */
   readonly keyFiles: readonly string[];
 }
 
+const groupsMessage = `must be a list of ${OPERATION_GROUPS.join(' or ')}`;
 const limitMessage = `must be a whole number from 1 to ${MAX_RATE_LIMIT}`;
 
 const entrySchema = z
   .strictObject(
     {
       keys: z
-        .array(z.string('must hold texts').pipe(headerText), 'must be a list')
+        .array(z.string('must hold strings').pipe(headerText), 'must be a list')
         .min(1, 'must not be an empty list')
         .transform((keys) => [...new Set(keys)].map(secret))
         .optional(),
       keysFile: z.string('must be a path').min(1, 'must be a path').optional(),
+      operations: z
+        .array(z.enum(OPERATION_GROUPS, groupsMessage), groupsMessage)
+        .min(1, groupsMessage)
+        .optional(),
       rateLimit: z.int(limitMessage).min(1, limitMessage).max(MAX_RATE_LIMIT, limitMessage).optional(),
     },
-    'must be an object with no more than keys or keysFile, and rateLimit',
+    'must be an object with no more than keys or keysFile, rateLimit and operations',
   )
   .refine(({ keys, keysFile }) => !keys || keysFile === undefined, 'has both keys and keysFile')
   .refine((entry) => Object.values(entry).some((value) => value !== undefined), 'sets nothing');
 
 /**
- * Reads the file at `path`: JSON with an entry per bot, whose `keysFile` is a path from the file's own folder.
- * `bots` is the allow-list: an entry that fits none of its bots is a problem, since it is a bot misspelled.
+ * Reads the file at `path`: JSON with an entry for each bot. Its `keysFile` is relative to the folder of the file.
+ * `bots` is the allow-list: an entry that matches none of its bots is a problem, since it is probably misspelled.
  */
 export function readBotsFile(path: string, bots: readonly string[] | undefined): BotsFile {
   const read = readSecretFile(path);
@@ -45,11 +51,11 @@ export function readBotsFile(path: string, bots: readonly string[] | undefined):
   const problems: string[] = [];
   const keyFiles: string[] = [];
   for (const [index, [pattern, value]] of Object.entries(entries).entries()) {
-    // A name that is no bot may be a key in the wrong place.
+    // Do not print an unknown name: it may be a key in the wrong place.
     const place = isAllowed(pattern, bots) ? pattern : `entry ${index + 1}`;
     const report = (problem: string) => problems.push(`BOTS_FILE: ${place} ${problem}`);
     if (!botPattern.safeParse(pattern).success) report('is not named namespace/bot');
-    else if (place !== pattern) report('is a bot that BOTS does not let through');
+    else if (place !== pattern) report('is a bot that BOTS does not allow');
     own[pattern] = readEntry(value, { folder: dirname(path), report, keyFiles });
   }
   return { own, problems, keyFiles };
@@ -70,11 +76,15 @@ function readEntry(value: unknown, { folder, report, keyFiles }: EntryContext): 
     new Set(words).forEach(report);
     return {};
   }
-  const { keysFile, keys, rateLimit } = data;
+  const { keysFile, keys, rateLimit, operations } = data;
   const path = keysFile && resolve(folder, keysFile);
   if (path) keyFiles.push(path);
   const allKeys = path ? keysOfFile(path, report) : keys;
-  return { ...(allKeys && { keys: allKeys }), ...(rateLimit !== undefined && { rateLimit }) };
+  return {
+    ...(allKeys && { keys: allKeys }),
+    ...(rateLimit !== undefined && { rateLimit }),
+    ...(operations && { operations }),
+  };
 }
 
 function keysOfFile(path: string, report: EntryContext['report']): readonly Secret[] {
@@ -88,7 +98,7 @@ function isAllowed(pattern: string, bots: readonly string[] | undefined): boolea
   return wellFormed && (bots === undefined || bots.some((bot) => overlap(bot, pattern)));
 }
 
-/** The object of a JSON text; the parser's own words would quote what is in it. */
+/** Parses a JSON object. The parser's error is not used, since it quotes the text, which may hold keys. */
 function parseObject(text: string): object | undefined {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,15 +1,15 @@
 import { statSync } from 'node:fs';
 
-/** How often the files are looked at, in ms. */
-const LOOK_EVERY_MS = 1_000;
+/** How often the files are checked, in ms. */
+const POLL_EVERY_MS = 1_000;
 
 export interface FileChangesOptions {
-  /** The files to look at; asked every time. Those that are not there may come. */
+  /** The files to check; called every time. They need not exist. */
   readonly files: () => readonly string[];
-  /** Reads the files. */
+  /** Called to read the files. */
   readonly onChange: () => void;
-  /** In ms. */
-  readonly lookEveryMs?: number;
+  /** How often the files are checked, in ms. */
+  readonly pollEveryMs?: number;
 }
 
 export interface FileChanges {
@@ -19,38 +19,37 @@ export interface FileChanges {
 }
 
 /**
- * Calls `onChange` when files have changed, by whatever means: written in place, renamed over, or behind a
- * symbolic link that now points elsewhere. A file that was changed is read once it has been still from one
- * look to the next, so that none is read while it is being written.
+ * Calls `onChange` when files have changed: written in place, replaced by a rename, or behind a symbolic link that now
+ * points elsewhere. Changed files are read after one check interval without further change, so that no file is read
+ * while it is being written.
  *
- * It looks at the files rather than have the system tell: `fs.watch` loses a file that is renamed over, and
- * never sees what happens behind a symbolic link.
+ * It polls, since `fs.watch` loses a file that is replaced by a rename, and does not see changes behind a symbolic link.
  */
 export function fileChanges(options: FileChangesOptions): FileChanges {
-  const { files, onChange, lookEveryMs = LOOK_EVERY_MS } = options;
-  // What was read at the start may have changed since: the first look takes nothing for granted.
-  let known = '';
-  let changing: string | undefined;
+  const { files, onChange, pollEveryMs = POLL_EVERY_MS } = options;
+  // Empty at first, since the files may have changed after they were read at the start.
+  let readStamp = '';
+  let changedStamp: string | undefined;
 
   function read(): void {
-    changing = undefined;
+    changedStamp = undefined;
     const before = stampOf(files());
     onChange();
-    // What was written meanwhile, or is only now among the files, is looked at again.
-    known = before;
+    // Take the stamp from before, so that files that changed or were added during `onChange` are read again.
+    readStamp = before;
   }
-  function look(): void {
+  function poll(): void {
     const stamp = stampOf(files());
-    if (stamp === known) changing = undefined;
-    else if (stamp === changing) read();
-    else changing = stamp;
+    if (stamp === readStamp) changedStamp = undefined;
+    else if (stamp === changedStamp) read();
+    else changedStamp = stamp;
   }
-  const timer = setInterval(look, lookEveryMs);
+  const timer = setInterval(poll, pollEveryMs);
   timer.unref();
   return { readNow: read, close: () => clearInterval(timer) };
 }
 
-/** What differs whenever one of the files is another one, or was written. */
+/** A text that changes when one of the files is replaced or written. */
 function stampOf(paths: readonly string[]): string {
   return paths.map((path) => `${path} ${fileStamp(path)}`).join('\n');
 }

@@ -2,7 +2,7 @@ import type { Secret } from '../secret.ts';
 import { apiKeyList } from './schemas.ts';
 import { readSecretFile } from './secret-file.ts';
 
-/** Keys of a file, or what is wrong with it in words that follow the file's name. */
+/** The keys of a file, or its problems, as texts that follow the file's name. */
 export interface KeysFile {
   readonly keys: readonly Secret[];
   readonly problems: readonly string[];

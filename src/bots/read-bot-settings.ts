@@ -2,7 +2,7 @@ import type { BotSettings } from './bot-settings.ts';
 import { readBotsFile } from './bots-file.ts';
 import { readKeysFile } from './keys-file.ts';
 
-/** What a configuration says of bots. */
+/** The part of the configuration that is about bots. */
 export interface ConfiguredBots {
   /** The allow-list. */
   readonly bots: readonly string[];
@@ -15,13 +15,13 @@ export interface ConfiguredBots {
 
 export interface ReadBotSettings {
   readonly settings: BotSettings;
-  /** In plain words, with no value that was set; the settings are good if there are none. */
+  /** What is wrong, without configured values; if there are problems, the settings must not be used. */
   readonly problems: readonly string[];
-  /** Every file that was read or asked for. */
+  /** Every file that was read or should exist. */
   readonly files: readonly string[];
 }
 
-/** Reads again what the files of the configuration say; what did not come from a file stays as it is. */
+/** Reads the files of the configuration again; settings that are not from a file stay the same. */
 export function readBotSettings({ upstream, bots }: ConfiguredBots): ReadBotSettings {
   const { apiKeys: keysPath, bots: botsPath } = upstream.keyFiles;
   const keysFile = keysPath ? readKeysFile(keysPath) : { keys: upstream.apiKeys, problems: [] };

@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { secret } from '../secret.ts';
 
 /**
- * What the texts of bots and keys look like, in variables and in files alike. No message holds a value that was set.
+ * Schemas of bots and keys, for variables and files. No message contains a configured value.
  */
 
-/** The most messages that a bot can be allowed in one window. */
+/** The highest number of messages in one window that can be configured for a bot. */
 export const MAX_RATE_LIMIT = 1_000_000;
 
-/** A list without empty items and without an item twice; at least one must be left. */
+/** A list of at least one item; empty and duplicate items are removed. */
 export function listOf<T>(item: z.ZodType<T, string>, separator: RegExp = /,/) {
   return z
     .string()
@@ -18,7 +18,7 @@ export function listOf<T>(item: z.ZodType<T, string>, separator: RegExp = /,/) {
     .pipe(z.array(item).min(1, { message: 'must not be an empty list' }));
 }
 
-/** A secret that can stand in a header, as its text. */
+/** The text of a secret that can be sent in a header. */
 export const headerText = z
   .string()
   .regex(/^[\x21-\x7e]+$/, 'holds a value with white space or characters that no header can carry');

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** What a file holds, or what is wrong with it in words that follow the file's name; never anything of its content. */
+/** The text of a file, or a problem, as a text that follows the file's name and does not quote the content. */
 export type FileText = { readonly text: string } | { readonly problem: string };
 
-/** Reads a file without the white space around its content. */
+/** Reads a file, and trims its content. */
 export function readSecretFile(path: string): FileText {
   try {
     const text = readFileSync(path, 'utf8').trim();

@@ -5,17 +5,17 @@ import { adviceFor, codeOf, isTlsCode } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 import { count } from './print-findings.ts';
 
-/** A certificate that runs out sooner than this is worth a note, in days: it should have been renewed by itself. */
+/** A certificate that expires sooner than this gets a note, in days: automatic renewal should have replaced it. */
 const SOON_DAYS = 14;
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 export interface AddressOptions {
   readonly report: Report;
-  /** Makes what a certificate says fit to print. */
+  /** Makes the texts of a certificate safe to print. */
   readonly quote: (text: string) => string;
 }
 
-/** Looks up the name of an http or https URL, connects and verifies the certificate. Returns whether all went well. */
+/** Looks up the name of an http or https URL, connects and verifies the certificate. Returns whether all succeeded. */
 export async function checkAddress(url: Readonly<URL>, options: AddressOptions): Promise<boolean> {
   return (await checkName(url, options)) && checkConnection(url, options);
 }
@@ -69,7 +69,7 @@ async function checkConnection(url: Readonly<URL>, { report, quote }: AddressOpt
 
 function failureText({ failure = '', address }: Connection): string {
   return isTlsCode(failure)
-    ? `no trust in the connection to ${address} (${failure})`
+    ? `the certificate is not trusted at ${address} (${failure})`
     : `no connection (${failure})`;
 }
 

@@ -8,10 +8,13 @@ export const CHECK_USAGE = `Usage: npm run check -- [options]     prove this con
   --through URL          go the whole way, through the load balancer at this public address
   --user NAME            with AUTH_MODE=password, sign in there; the password is asked for, or read from CHECK_PASSWORD
   --password-file FILE   or from this file
+  --other-user NAME      a second user, who must not see the conversation of the first; as for --user, the password
+                         is asked for, or read from CHECK_OTHER_PASSWORD
+  --other-password-file FILE   or from this file
   --json                 print JSON
 `;
 
-/** What a check is asked for. */
+/** The options of a check. */
 export interface CheckOptions {
   readonly json: boolean;
   readonly messages: boolean;
@@ -21,11 +24,13 @@ export interface CheckOptions {
   readonly through: Readonly<URL> | undefined;
   readonly user: string | undefined;
   readonly passwordFile: string | undefined;
+  readonly otherUser: string | undefined;
+  readonly otherPasswordFile: string | undefined;
 }
 
 const DEFAULT_TEXT = 'This is a test of the connection. Please answer with three short sentences.';
 
-/** Reads the command's arguments; an answer in words is what is wrong with them. */
+/** Reads the command's arguments. Returns a text that says what is wrong, if they cannot be used. */
 export function readArguments(args: readonly string[]): CheckOptions | string {
   const values = parsed(args);
   if (!values) return CHECK_USAGE;
@@ -35,12 +40,8 @@ export function readArguments(args: readonly string[]): CheckOptions | string {
   if (through !== undefined && !isOrigin(through)) {
     return '--through takes an http or https origin such as https://chat.example.com\n';
   }
-  if (through === undefined && (user ?? values['password-file']) !== undefined) {
-    return '--user and --password-file go with --through\n';
-  }
-  if (user === undefined && values['password-file'] !== undefined) {
-    return '--password-file goes with --user\n';
-  }
+  const wrongUsers = faultOfUsers(values);
+  if (wrongUsers !== undefined) return wrongUsers;
   return {
     json,
     messages: values['no-messages'] !== true,
@@ -49,10 +50,31 @@ export function readArguments(args: readonly string[]): CheckOptions | string {
     through: through === undefined ? undefined : new URL(through),
     user,
     passwordFile: values['password-file'],
+    otherUser: values['other-user'],
+    otherPasswordFile: values['other-password-file'],
   };
 }
 
-/** `undefined` if something is not known. What it is, is not said: a password may have been typed in the wrong place. */
+/** What is wrong with the users that are to sign in, as a text; `undefined` if nothing is. */
+function faultOfUsers(values: NonNullable<ReturnType<typeof parsed>>): string | undefined {
+  const {
+    through,
+    user,
+    'password-file': file,
+    'other-user': other,
+    'other-password-file': otherFile,
+  } = values;
+  if (through === undefined && (user ?? file) !== undefined)
+    return '--user and --password-file go with --through\n';
+  if (user === undefined && file !== undefined) return '--password-file goes with --user\n';
+  if (user === undefined && other !== undefined) return '--other-user goes with --user\n';
+  if (other === undefined && otherFile !== undefined) return '--other-password-file goes with --other-user\n';
+  return other !== undefined && other === user
+    ? '--other-user must be another user than --user\n'
+    : undefined;
+}
+
+/** `undefined` if an argument is unknown. It is not printed, since it may be a password typed in the wrong place. */
 function parsed(args: readonly string[]) {
   try {
     return parseArgs({
@@ -65,6 +87,8 @@ function parsed(args: readonly string[]) {
         through: { type: 'string' },
         user: { type: 'string' },
         'password-file': { type: 'string' },
+        'other-user': { type: 'string' },
+        'other-password-file': { type: 'string' },
       },
     }).values;
   } catch {

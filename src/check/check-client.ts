@@ -6,7 +6,7 @@ import type { Finding, Report } from './findings.ts';
 
 type Metadata = ReturnType<Configuration['serverMetadata']>;
 
-/** Looks whether the identity provider knows the relay as its client, and has what the relay asks it for. */
+/** Checks whether the identity provider knows the relay as its client, and offers the scopes and logout that it uses. */
 export async function checkClient(
   config: Config,
   configuration: Configuration,
@@ -38,7 +38,7 @@ export async function checkClient(
   reportLogout(metadata, report);
 }
 
-/** A provider need not name all scopes that it has, but `openid` it must have (OpenID Connect Discovery 1.0 §3). */
+/** A provider need not list all its scopes, but it must list `openid` (OpenID Connect Discovery 1.0 §3). */
 function reportScopes({ scopes_supported: named }: Metadata, wanted: readonly string[], report: Report) {
   if (!Array.isArray(named)) return;
   const check = 'scopes';
@@ -58,7 +58,7 @@ function reportScopes({ scopes_supported: named }: Metadata, wanted: readonly st
 function reportLogout(metadata: Metadata, report: Report): void {
   const note = (says: string) => report({ state: 'note', check: 'logout', says });
   if (metadata.end_session_endpoint === undefined)
-    note('the provider has no end_session_endpoint: who signs out here stays signed in there');
+    note('the provider has no end_session_endpoint: a user who signs out here stays signed in there');
   if (metadata.backchannel_logout_supported !== true)
-    note('the provider names no back-channel logout: who signs out there stays signed in here');
+    note('the provider names no back-channel logout: a user who signs out there stays signed in here');
 }

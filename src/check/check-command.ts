@@ -7,17 +7,19 @@ import { type Secret, secret } from '../secret.ts';
 import { checkAddress } from './check-address.ts';
 import { type CheckOptions, readArguments } from './check-arguments.ts';
 import { checkConfiguration, reportConfigProblems } from './check-configuration.ts';
-import { botsToAsk, checkKeys, keysToTry } from './check-keys.ts';
+import { checkConversationIds } from './check-conversation-ids.ts';
+import { type Answered, botsToAsk, checkKeys, keysToTry } from './check-keys.ts';
 import { checkProvider } from './check-provider.ts';
 import { checkRedis } from './check-redis.ts';
+import { checkResumption } from './check-resumption.ts';
 import { checkThrough } from './check-through.ts';
 import { collectFindings, quoter, type Report } from './findings.ts';
+import { groupsOfBot } from './groups-of-bot.ts';
 import { messageSlots } from './message-slots.ts';
-import type { Observation } from './observe-stream.ts';
+import { type MessagePlan, planMessages } from './plan-messages.ts';
 import { count, findingsAsJson, findingsAsTable, problemsIn } from './print-findings.ts';
 import { testMessages } from './send-message.ts';
-import { type SignInPassword, signInPassword } from './sign-in-password.ts';
-import type { Visitor } from './way.ts';
+import { type Visitors, visitorsOf } from './visitors.ts';
 
 export { CHECK_USAGE as USAGE } from './check-arguments.ts';
 
@@ -25,20 +27,20 @@ export { CHECK_USAGE as USAGE } from './check-arguments.ts';
 const EX_USAGE = 64;
 const EX_CONFIG = 78;
 
-/** Where a check prints: its result to `output`, and what it is about to do to `progress`. */
+/** Where a check prints: its result to `output`, its progress to `progress`. */
 export interface CheckTerminal extends Terminal {
   readonly progress: Terminal['output'];
 }
 
-/** Proves the deployment that this environment configures, at this terminal. Returns the exit code. */
+/** Checks the deployment that this environment configures, at this terminal. Returns the exit code. */
 export function run(args: readonly string[]): Promise<number> {
   const terminal = { input: process.stdin, output: process.stdout, progress: process.stderr };
   return checkCommand(args, readEnvironment(), terminal);
 }
 
 /**
- * The command that proves a deployment from where it runs: configuration, Redis, the bot service and its keys, and
- * the way through the load balancer. Returns the exit code: 0 no problem, 1 problems, 64 wrong arguments, 78 a
+ * Checks a deployment from the machine where it runs: configuration, Redis, the bot service and its keys, and
+ * the path through the load balancer. Returns the exit code: 0 no problem, 1 problems, 64 wrong arguments, 78 a
  * configuration with which the relay does not start.
  */
 export async function checkCommand(
@@ -54,16 +56,16 @@ export async function checkCommand(
   const { environment } = sources;
   const loaded = load(sources);
   const mode = 'problems' in loaded ? 'password' : loaded.config.authMode;
-  let signIn: SignInPassword | undefined;
+  let visitors: Visitors;
   try {
     const { input, progress } = terminal;
-    if (options.user && mode === 'password')
-      signIn = await signInPassword(options, environment, { input, output: progress });
+    const asked = { environment, terminal: { input, output: progress } };
+    visitors = await visitorsOf(mode, options, asked);
   } catch (error) {
     terminal.progress.write(`${(error as Error).message}\n`);
     return EX_USAGE;
   }
-  const hidden = [...(signIn?.hidden ?? [])];
+  const hidden = [...visitors.hidden];
   let mask = maskKeys(hidden);
   const { findings, report } = collectFindings(() => mask);
   const messages = { sent: 0 };
@@ -76,8 +78,7 @@ export async function checkCommand(
   else {
     const { config } = loaded;
     isGood = checkConfiguration(config, environment, report);
-    const visitor = visitorOf(mode, options.user, signIn);
-    const run = { config, options, visitor, report, hide, messages, terminal };
+    const run = { config, options, visitors, report, hide, messages, terminal };
     await runChecks({ ...run, mask: (text) => mask(text) });
   }
   const result = { findings, messages: messages.sent };
@@ -95,21 +96,12 @@ function load({ environment, inFile }: Sources): { readonly config: Config } | P
   }
 }
 
-function visitorOf(
-  mode: Config['authMode'],
-  user: string | undefined,
-  signIn: SignInPassword | undefined,
-): Visitor | undefined {
-  if (mode === 'guest') return 'guest';
-  return user !== undefined && signIn ? { user, password: signIn.password } : undefined;
-}
-
 interface Run {
   readonly config: Config;
   readonly options: CheckOptions;
-  readonly visitor: Visitor | undefined;
+  readonly visitors: Visitors;
   readonly report: Report;
-  /** Has these masked in everything that is reported from now on. */
+  /** Makes everything that is reported from now on mask these. */
   readonly hide: (secrets: readonly Secret[]) => void;
   readonly mask: (text: string) => string;
   readonly messages: { sent: number };
@@ -117,37 +109,47 @@ interface Run {
 }
 
 async function runChecks(run: Run): Promise<void> {
-  const { config, options, visitor, report, hide, mask } = run;
+  const { config, options, visitors, report, hide, mask } = run;
   hide(keyRings({ settings: config.upstream, bots: config.bots }).keys());
   const quote = quoter(mask);
   const isOidc = config.authMode === 'oidc';
   if (isOidc) hide([config.oidc.clientSecret]);
   if (options.user !== undefined) noteUnusedUser(config.authMode, report);
   const signInEndpoint = isOidc ? await checkProvider(config, report) : undefined;
-  const redis = await checkRedis(config.redisUrl, report);
+  const redis = await checkRedis(config, report);
   try {
     const bots = botsToAsk(config, options.bots, report);
-    announce(run, bots);
+    const plan = planMessages({ config, options, bots, ...visitors });
+    announce(plan, run.terminal);
     const answers = await checkService(run, { bots, slots: messageSlots(config, redis) });
     const { through, text } = options;
     if (!through) return;
-    const bot = bots.find((one) => answers.has(one)) ?? bots[0];
+    const bot = botToCall(config, bots, answers);
     await checkThrough({
       config,
       through,
       report,
       quote,
       mask,
-      visitor,
+      ...visitors,
       signInEndpoint,
       hide: (value) => hide([secret(value)]),
-      message: options.messages && bot !== undefined ? { bot, text } : undefined,
+      bot,
+      otherBots: bots.filter((one) => one !== bot),
+      text: plan.through > 0 ? text : undefined,
+      sendsForeignFile: plan.foreignFile > 0,
       onSend: () => run.messages.sent++,
-      direct: bot === undefined ? undefined : answers.get(bot),
+      direct: bot === undefined ? undefined : answers.get(bot)?.seen,
     });
   } finally {
     redis?.close();
   }
+}
+
+/** The bot that is called through the load balancer: one that takes messages, and has answered one if possible. */
+function botToCall(config: Config, bots: readonly string[], answers: ReadonlyMap<string, Answered>) {
+  const taking = bots.filter((bot) => groupsOfBot(config, bot).includes('message'));
+  return taking.find((bot) => answers.has(bot)) ?? taking[0] ?? bots[0];
 }
 
 function noteUnusedUser(mode: Config['authMode'], report: Report): void {
@@ -161,22 +163,19 @@ function noteUnusedUser(mode: Config['authMode'], report: Report): void {
   });
 }
 
-/** Says what the check will cost before it does. */
-function announce({ config, options, visitor, terminal }: Run, bots: readonly string[]): void {
-  const keys = config.demo ? [] : keysToTry(config, bots).flatMap((one) => one.keys);
-  const through = options.through && visitor && bots.length > 0 ? 1 : 0;
-  const planned = options.messages ? keys.length + through : 0;
-  if (planned === 0) return;
+/** Prints how many messages the check will send, before it sends them. */
+function announce({ total }: MessagePlan, terminal: CheckTerminal): void {
+  if (total === 0) return;
   terminal.progress.write(
-    `Sending up to ${count(planned, 'message')}, each a run of a bot that the bot service counts (also one that is left early); --no-messages sends none.\n`,
+    `Sending up to ${count(total, 'message')}, each a run of a bot that the bot service counts (even if the check does not wait for its end); --no-messages sends none.\n`,
   );
 }
 
-/** Whether the bot service can be reached, and what it says to each key of `bots`. */
+/** Checks whether the bot service can be reached and accepts each key of `bots`. Returns the answers by bot. */
 async function checkService(
   { config, options, report, mask, messages }: Run,
   { bots, slots }: { bots: readonly string[]; slots: ReturnType<typeof messageSlots> },
-): Promise<Map<string, Observation>> {
+): Promise<Map<string, Answered>> {
   const { baseUrl } = config.upstream;
   const quote = quoter(mask);
   if (!baseUrl || !(await checkAddress(baseUrl, { report, quote }))) return new Map();
@@ -185,5 +184,13 @@ async function checkService(
     return new Map();
   }
   const send = testMessages({ config, slots, mask, onSend: () => messages.sent++ });
-  return checkKeys(keysToTry(config, bots), { text: options.text, report, quote, send });
+  const keys = keysToTry(config, bots);
+  const sending = { text: options.text, report, quote, send };
+  const answers = await checkKeys(keys, sending);
+  // One bot is enough, since all have the same service, and the message is paid.
+  const [first] = answers;
+  if (config.channels.mode === 'owned' && first)
+    await checkConversationIds({ bot: first[0], ...first[1] }, { config, slots, report });
+  if (config.upstream.resume && first) await checkResumption({ bot: first[0], ...first[1] }, sending);
+  return answers;
 }

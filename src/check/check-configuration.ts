@@ -14,12 +14,12 @@ export function reportConfigProblems(problems: readonly string[], report: Report
       state: 'problem',
       check: CHECK,
       says,
-      advice: 'Mend it in the environment or in .env; the README lists the variables.',
+      advice: 'Mend it in the environment or in .env; docs/configuration.md lists the variables.',
     });
   }
 }
 
-/** Looks at what a configuration that can be read says. Returns whether the relay would start with it. */
+/** Checks a configuration that could be read. Returns whether the relay would start with it. */
 export function checkConfiguration(config: Config, environment: Environment, report: Report): boolean {
   const { demo, bots, authMode } = config;
   const says = demo ? 'good, for the demo only: there is no bot service to reach' : 'good';
@@ -28,14 +28,14 @@ export function checkConfiguration(config: Config, environment: Environment, rep
     check: CHECK,
     says: `${says}; AUTH_MODE=${authMode}, ${count(bots.length, 'bot')} in BOTS`,
   });
-  // Whether there is a Redis, the check of Redis says.
+  // The check of Redis reports this one.
   const risks = risksOf(config).filter((risk) => !risk.startsWith('REDIS_URL is not set'));
   for (const risk of risks) report({ state: 'note', check: CHECK, says: risk });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     report({
       state: 'problem',
       check: CHECK,
-      says: 'NODE_TLS_REJECT_UNAUTHORIZED=0: whoever is in between can read the key, and TLS proves nothing here',
+      says: 'NODE_TLS_REJECT_UNAUTHORIZED=0: everybody in between can read the key, and TLS proves nothing here',
       advice: 'Unset it, and name the CA in NODE_EXTRA_CA_CERTS.',
     });
   }

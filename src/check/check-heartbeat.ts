@@ -2,10 +2,10 @@ import type { Finding } from './findings.ts';
 import { seconds } from './judge-arrival.ts';
 import type { Observation } from './observe-stream.ts';
 
-/** Heartbeats come up to an eighth late, and the network adds to it. */
+/** Heartbeats can be late by an eighth, and the network delays them further. */
 const LATE = 1.5;
 
-/** Whether a heartbeat came through where the answer was silent for long enough. `heartbeatMs` is `HEARTBEAT_MS`. */
+/** Judges whether heartbeats came when the answer was silent for long enough. `heartbeatMs` is `HEARTBEAT_MS`. */
 export function heartbeatFinding(seen: Observation, heartbeatMs: number): Finding {
   const check = 'heartbeat';
   const silence = seconds(seen.longestSilenceMs);

@@ -4,19 +4,20 @@ import { Problem } from '../errors.ts';
 import { keyRings } from '../relay/upstream/key-rings.ts';
 import type { Secret } from '../secret.ts';
 import type { CheckOptions } from './check-arguments.ts';
+import { type Conversation, newConversation } from './conversation.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 import { arrivalFinding, judgeArrival, seconds } from './judge-arrival.ts';
 import type { Observation } from './observe-stream.ts';
-import type { Met, TestMessage } from './send-message.ts';
+import { messageBody, type Outcome, type TestMessage } from './send-message.ts';
 
 const CHECK = 'key';
 
-/** The bots that can be asked: those that were named, or all that `BOTS` names. Reports those that cannot. */
+/** The bots to send to: those in `named`, or all that `BOTS` names without a `*`. Reports the others. */
 export function botsToAsk({ bots }: Config, named: readonly string[], report: Report): string[] {
   const isAllowed = (bot: string) => bots.some((pattern) => overlap(pattern, bot));
   for (const about of named.filter((bot) => !isAllowed(bot))) {
-    const says = 'BOTS does not let it through';
+    const says = 'BOTS does not allow it';
     report({ state: 'problem', check: 'bot', about, says, advice: 'Add it to BOTS.' });
   }
   if (named.length > 0) return named.filter(isAllowed);
@@ -28,7 +29,7 @@ export function botsToAsk({ bots }: Config, named: readonly string[], report: Re
   return bots.filter((bot) => !bot.includes('*'));
 }
 
-/** A bot and the keys that the relay would try, in their order. */
+/** A bot and its keys, in the order in which the relay tries them. */
 export interface BotKeys {
   readonly bot: string;
   readonly keys: readonly Secret[];
@@ -40,26 +41,36 @@ export function keysToTry({ upstream, bots: allowed }: Config, bots: readonly st
   return bots.map((bot) => ({ bot, keys: rings.ringOf(bot).keys }));
 }
 
+/** How an answer arrived, in which conversation, and the key that the service has accepted for it. */
+export interface Answered {
+  readonly key: Secret;
+  readonly conversation: Conversation;
+  readonly seen: Observation;
+}
+
 export interface KeysOptions extends Pick<CheckOptions, 'text'> {
   readonly report: Report;
   readonly quote: (text: string) => string;
-  readonly send: (message: TestMessage) => Promise<Met>;
+  readonly send: (message: TestMessage) => Promise<Outcome>;
 }
 
 /**
- * Sends each bot one message with each of its keys, one after the other, and reports what the service makes of the
- * key. Until one was answered to its end, the answer is read; the others are left as soon as their key has worked.
- * Returns how the answers arrived, by bot.
+ * Sends each bot one message with each of its keys, one after the other, and reports whether the service accepts the
+ * key. Of each bot, one answer is read to its end; the other messages are aborted as soon as their key was accepted.
+ * Returns the answers by bot.
  */
 export async function checkKeys(
   bots: readonly BotKeys[],
   options: KeysOptions,
-): Promise<Map<string, Observation>> {
-  const answers = new Map<string, Observation>();
+): Promise<Map<string, Answered>> {
+  const answers = new Map<string, Answered>();
   for (const { bot, keys } of bots) {
     for (const key of keys) {
-      const seen = await checkKey({ bot, key, text: options.text, whole: !answers.has(bot) }, options);
-      if (seen) answers.set(bot, seen);
+      const conversation = newConversation();
+      const body = messageBody(options.text, conversation);
+      const message = { bot, key, text: options.text, body, readToEnd: !answers.has(bot) };
+      const seen = await checkKey(message, options);
+      if (seen) answers.set(bot, { key, conversation, seen });
     }
   }
   return answers;
@@ -69,16 +80,16 @@ async function checkKey(message: TestMessage, options: KeysOptions): Promise<Obs
   const { report, quote, send } = options;
   const about = `${message.bot} ${message.key.fingerprint}`;
   try {
-    const met = await send(message);
-    if (met.outcome === 'key_rejected') {
+    const result = await send(message);
+    if (result.outcome === 'key_rejected') {
       const advice = 'Replace it, or take it out; see npm run keys.';
       report({ state: 'problem', check: CHECK, about, says: 'the bot service refuses it', advice });
       return undefined;
     }
     report({ state: 'ok', check: CHECK, about, says: 'works' });
-    if (met.outcome !== 'answered') return undefined;
-    reportAnswer(met.seen, { about: message.bot, report, quote });
-    return met.seen;
+    if (result.outcome !== 'answered') return undefined;
+    reportAnswer(result.seen, { about: message.bot, report, quote });
+    return result.seen;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     report({ state: 'problem', check: CHECK, about, ...failure(error, quote) });
@@ -95,14 +106,14 @@ interface AnswerContext {
 function reportAnswer(seen: Observation, { about, report, quote }: AnswerContext): void {
   const ending = endingFinding(seen, quote);
   report({ ...ending, about });
-  const way = 'something between here and the bot service';
+  const between = 'something between here and the bot service';
   const advice = 'Look at an outgoing proxy or a scanner of TLS between here and the bot service.';
-  // What says nothing, or breaks at once, cannot be late.
+  // An answer without any event cannot arrive too late.
   if (seen.events > 0 || judgeArrival(seen) === 'torn')
-    report({ ...arrivalFinding(seen, { way, advice }), about });
+    report({ ...arrivalFinding(seen, { between, advice }), about });
 }
 
-/** Whether an answer ended as it should; for the answer of the bot service and for what comes through the relay. */
+/** Judges how an answer ended, be it from the bot service or through the relay. */
 export function endingFinding(seen: Observation, quote: (text: string) => string) {
   const check = 'answer';
   const state = 'problem' as const;
@@ -121,7 +132,7 @@ export function endingFinding(seen: Observation, quote: (text: string) => string
   return { state: 'ok' as const, check, says: `whole after ${seconds(seen.endMs)}` };
 }
 
-/** What went wrong with a message, and what to do. */
+/** What failed with a message, and what to do. */
 function failure({ code, status, message, cause, options }: Problem, quote: (text: string) => string) {
   const why = typeof cause === 'string' ? ` (${quote(cause)})` : '';
   switch (code) {

@@ -1,20 +1,27 @@
+import type { Config } from '../config/config.ts';
 import { isLoopback } from '../http/loopback.ts';
 import { createLogger } from '../logger.ts';
-import type { Secret } from '../secret.ts';
 import { whenConnected } from '../storage/connected-redis.ts';
 import { openRedis, type Redis } from '../storage/redis.ts';
 import { type RedisAddress, redisAddress } from '../storage/redis-address.ts';
+import { checkRedisKeeping } from './check-redis-keeping.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 
 const CHECK = 'Redis';
 const PINGS = 5;
-/** Every message asks Redis a few times before it starts: a slower answer than this can be felt, in ms. */
+/** Each message makes several calls to Redis before it is sent, so users notice answers slower than this, in ms. */
 const SLOW_MS = 50;
 const TEST_KEY = 'bot-relay:check';
 
-/** Whether Redis can be reached, written to, and how fast it is. Returns it if it can be used; the caller closes it. */
-export async function checkRedis(url: Secret | undefined, report: Report): Promise<Redis | undefined> {
+/**
+ * Checks that Redis can be reached and written to, how fast it is, and whether it keeps what it holds. Returns it if so;
+ * the caller closes it.
+ */
+export async function checkRedis(
+  { redisUrl: url, channels }: Pick<Config, 'redisUrl' | 'channels'>,
+  report: Report,
+): Promise<Redis | undefined> {
   if (!url) {
     const says = 'REDIS_URL is not set: sessions and budgets are in the memory of one process; run only one';
     report({ state: 'note', check: CHECK, says });
@@ -22,11 +29,11 @@ export async function checkRedis(url: Secret | undefined, report: Report): Promi
   }
   const address = redisAddress(url);
   const { host } = address;
-  let lostBy: string | undefined;
-  // The log line says what kept the connection from being made; a command only knows that there is none.
+  let connectionCause: string | undefined;
+  // The log line says why there is no connection; a command only knows that there is none.
   const logger = createLogger('error', {
     write(line) {
-      lostBy = (JSON.parse(line) as { cause?: string }).cause;
+      connectionCause = (JSON.parse(line) as { cause?: string }).cause;
     },
   });
   const redis = openRedis({ url, logger });
@@ -35,10 +42,11 @@ export async function checkRedis(url: Secret | undefined, report: Report): Promi
     const ms = await medianPing(redis);
     await redis.run((client) => client.set(TEST_KEY, '1', { expiration: { type: 'PX', value: 1000 } }));
     reportReachable(address, ms, report);
+    await checkRedisKeeping(redis, channels, { report, about: host });
     return redis;
   } catch (error) {
     redis.close();
-    const code = lostBy ?? String((error as Error).cause);
+    const code = connectionCause ?? String((error as Error).cause);
     const says = `cannot be used (${code})`;
     report({ state: 'problem', check: CHECK, about: host, says, advice: adviceFor(code) });
     return undefined;

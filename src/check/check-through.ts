@@ -5,21 +5,21 @@ import { checkAddress } from './check-address.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 import { unauthenticatedFaults } from './judge-answer.ts';
+import { checkConversation } from './operations/check-conversation.ts';
 import { messageBody, pathFor } from './send-message.ts';
 import { type Answer, throughClient } from './through-client.ts';
+import type { ThroughContext, ThroughOptions } from './through-context.ts';
 import { checkForeignHost } from './through-host.ts';
-import { checkThroughMessage } from './through-message.ts';
 import { checkProbes } from './through-probes.ts';
 import { checkProviderSignIn } from './through-provider.ts';
 import { checkSession } from './through-session.ts';
-import type { ThroughOptions, Way } from './way.ts';
 
-/** Goes the whole way from the public address, with a sign-in, a message and a sign-out. */
+/** Checks the whole path from the public address, with a sign-in, a message and a sign-out. */
 export async function checkThrough(options: ThroughOptions): Promise<void> {
   const { config, through, report, visitor } = options;
   checkPublicUrl(config, through, report);
   if (!(await checkAddress(through, options))) return;
-  const way: Way = {
+  const context: ThroughContext = {
     ...options,
     client: throughClient(through),
     base: config.basePath,
@@ -29,16 +29,22 @@ export async function checkThrough(options: ThroughOptions): Promise<void> {
     }),
   };
   try {
-    if (!(await checkUnauthenticated(way))) return;
-    await checkForeignHost(way);
-    if (config.authMode === 'oidc') await checkProviderSignIn(way);
-    else if (visitor) await checkSession({ ...way, visitor }, (session) => checkThroughMessage(way, session));
+    if (!(await checkUnauthenticated(context))) return;
+    await checkForeignHost(context);
+    if (config.authMode === 'oidc') await checkProviderSignIn(context);
+    else if (visitor)
+      await checkSession({ ...context, visitor }, (cookie) => checkConversation(context, cookie));
     else {
       const advice = 'Give --user NAME.';
-      report({ state: 'note', check: 'sign-in', says: 'left out, and with it cookie and message', advice });
+      report({
+        state: 'note',
+        check: 'sign-in',
+        says: 'not checked, and neither are cookie and message',
+        advice,
+      });
     }
-    // At last: a load balancer may take an instance that fails out for a while.
-    await checkProbes(way);
+    // Done last: a load balancer may stop using an instance for a while after it fails.
+    await checkProbes(context);
   } catch (error) {
     const code = (error as Error).message;
     const says = `no answer from ${through.host} (${code})`;
@@ -49,7 +55,7 @@ export async function checkThrough(options: ThroughOptions): Promise<void> {
 function checkPublicUrl({ publicUrl }: Config, through: Readonly<URL>, report: Report): void {
   const check = 'public address';
   if (publicUrl.origin !== through.origin) {
-    const says = `PUBLIC_URL is ${publicUrl.origin}, and this way is ${through.origin}`;
+    const says = `PUBLIC_URL is ${publicUrl.origin}, and this address is ${through.origin}`;
     const advice = 'Set PUBLIC_URL to what browsers have in their address bar.';
     report({ state: 'problem', check, says, advice });
   } else if (through.protocol !== 'https:' && !isLoopback(through.hostname)) {
@@ -58,10 +64,19 @@ function checkPublicUrl({ publicUrl }: Config, through: Readonly<URL>, report: R
   } else report({ state: 'ok', check, says: 'is PUBLIC_URL' });
 }
 
-/** A message without a session: it costs nothing, and shows whether the paths lead to the relay. */
-async function checkUnauthenticated({ client, base, message, report, quote }: Way): Promise<boolean> {
-  const path = pathFor(base, message?.bot ?? 'check/check');
-  const answer = await client.call({ method: 'POST', path, json: messageBody('Nobody should read this.') });
+const NO_BOT = 'check/check';
+
+/** Sends a message without a session: it costs nothing, and shows whether the path leads to the relay. */
+async function checkUnauthenticated({
+  client,
+  base,
+  bot = NO_BOT,
+  text,
+  report,
+  quote,
+}: ThroughContext): Promise<boolean> {
+  const path = pathFor(base, text === undefined ? NO_BOT : bot);
+  const answer = await client.call({ method: 'POST', path, json: messageBody('Test without a session.') });
   const faults = unauthenticatedFaults(answer);
   const check = 'not signed in';
   if (faults.length === 0)

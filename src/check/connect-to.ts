@@ -2,29 +2,29 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type PeerCertificate, type TLSSocket } from 'node:tls';
 import { codeOf } from './failure-advice.ts';
 
-/** What a certificate says of itself. */
+/** What a certificate says about itself. */
 export interface Certificate {
   readonly subject: string;
   readonly issuer: string;
   readonly validTo: Date;
 }
 
-/** How an attempt to connect ended; what is known up to a failure is there as well. */
+/** How an attempt to connect ended. After a failure it holds what was known until then. */
 export interface Connection {
   /** The error's code; `undefined` if the connection was good. */
   readonly failure: string | undefined;
   readonly address: string | undefined;
-  /** Until the connection was good, or failed, in ms. */
+  /** The time until the connection was good, or failed, in ms. */
   readonly ms: number;
-  /** The version of TLS, of a good connection. */
+  /** The version of TLS, if the connection was good. */
   readonly tls: string | undefined;
   readonly certificate: Certificate | undefined;
 }
 
 /** How long a connection may take, in ms. */
-const PATIENCE_MS = 5_000;
+const TIMEOUT_MS = 5_000;
 
-/** Connects to the host of an http or https URL as Node.js does for a request, verifies its certificate, and hangs up. */
+/** Connects to the host of an http or https URL as a request of Node.js does, verifies its certificate, and closes. */
 export function connectTo(url: Readonly<URL>): Promise<Connection> {
   const startedAt = performance.now();
   const host = hostOf(url);
@@ -38,7 +38,7 @@ export function connectTo(url: Readonly<URL>): Promise<Connection> {
   socket.once('connect', () => {
     address = socket.remoteAddress;
   });
-  // Before Node.js verifies the certificate: it hangs up on a bad one, which then is no longer there to be read.
+  // Read before Node.js verifies it: after a bad certificate the connection is closed and nothing can be read.
   socket.prependOnceListener('secure', () => {
     certificate = certificateOf(socket as TLSSocket);
   });
@@ -50,7 +50,7 @@ export function connectTo(url: Readonly<URL>): Promise<Connection> {
     };
     socket.once(isTls ? 'secureConnect' : 'connect', () => end());
     socket.once('error', (error) => end(failureOf(error)));
-    socket.setTimeout(PATIENCE_MS, () => end('ETIMEDOUT'));
+    socket.setTimeout(TIMEOUT_MS, () => end('ETIMEDOUT'));
   });
 }
 
@@ -59,7 +59,7 @@ export function hostOf({ hostname }: Readonly<URL>): string {
   return hostname.replace(/^\[|\]$/g, '');
 }
 
-/** Where every address of a name has failed, the code of the first. */
+/** The error's code. If every address of a name has failed, the code of the first one. */
 function failureOf(error: Error): string {
   return error instanceof AggregateError ? codeOf(error.errors[0]) : codeOf(error);
 }

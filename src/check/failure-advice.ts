@@ -2,11 +2,11 @@
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/^ENOTFOUND$/, 'Nothing has this name: look for a misspelling, and at the DNS of this machine.'],
   [/^EAI_AGAIN$/, 'The name server did not answer: look at the DNS of this machine.'],
-  [/^ECONNREFUSED$/, 'Nobody listens there: look at the host and the port, and whether it runs.'],
+  [/^ECONNREFUSED$/, 'Nothing listens there: look at the host and the port, and whether it runs.'],
   [/^(ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|TIMEOUT)$/, 'Look at the route and at the firewalls in between.'],
   [
     /^(ECONNRESET|EPIPE|CLOSED)$/,
-    'It hung up: look at the port, at whether it expects TLS or not, and at what stands in between.',
+    'It closed the connection: look at the port, at whether it expects TLS or not, and at what stands in between.',
   ],
   [/^(EPROTO|ERR_SSL_)/, 'It does not speak TLS there, or no version that Node.js takes: look at the port.'],
   [/^CERT_HAS_EXPIRED$/, 'Have the certificate renewed; and look at the clock of this machine.'],
@@ -34,7 +34,7 @@ export function adviceFor(code: string): string {
   return ADVICE.find(([pattern]) => pattern.test(code))?.[1] ?? 'Look at the host, the port and the network.';
 }
 
-/** Whether the code is one of TLS: the way there is good. */
+/** Whether the code is one of TLS. If so, the connection itself was made. */
 export function isTlsCode(code: string): boolean {
   return TLS_CODE.test(code);
 }

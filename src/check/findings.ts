@@ -1,12 +1,12 @@
-/** `note`: it could not be proven, or is worth knowing; only a `problem` fails the check. */
+/** Only a `problem` fails the check. A `note` is worth knowing, or says that something could not be checked. */
 export type State = 'ok' | 'problem' | 'note';
 
-/** What came of one thing that was looked at. */
+/** The result of checking one thing. */
 export interface Finding {
   readonly state: State;
-  /** What was looked at. */
+  /** What was checked. */
   readonly check: string;
-  /** Which of several: a bot and the fingerprint of a key, a host. */
+  /** Which one, if there are several: a bot and the fingerprint of a key, or a host. */
   readonly about?: string;
   readonly says: string;
   /** What to do. */
@@ -15,18 +15,18 @@ export interface Finding {
   readonly measured?: Readonly<Record<string, number>>;
 }
 
-/** Takes a finding into the report. */
+/** Adds a finding to the report. */
 export type Report = (finding: Finding) => void;
 
-/** The longest piece of somebody else's text in a finding, in characters. */
+/** The longest quote of a server's text in a finding, in characters. */
 const MAX_QUOTE = 160;
 
 /** Control characters, and those that are invisible or change the order of what is read. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 /**
- * A text that a terminal shows as it is: whatever could steer the terminal is a `?`. They are replaced and not
- * dropped, so that the pieces of a secret between them are not put together.
+ * Makes a text safe to print: every character that could control the terminal becomes a `?`. It is replaced and not
+ * removed, since removing it could put the two parts of a secret together.
  */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, '?');
@@ -35,13 +35,13 @@ export function printable(text: string): string {
 /** Makes the function that quotes what a server said: printable, without secrets, and not too long. */
 export function quoter(mask: (text: string) => string): (text: string) => string {
   return function quote(text) {
-    // Cut last: half a secret would not be found.
+    // Shortened last: a mask does not find half a secret.
     const whole = mask(printable(text));
     return whole.length > MAX_QUOTE ? `${whole.slice(0, MAX_QUOTE)}…` : whole;
   };
 }
 
-/** Collects findings; whatever they hold is printable and without secrets, and rounded where it was measured. */
+/** Collects findings. Their texts are made printable, secrets are masked, and measured values are rounded. */
 export function collectFindings(mask: () => (text: string) => string) {
   const findings: Finding[] = [];
   const report: Report = ({ state, check, about, says, advice, measured }) => {

@@ -3,11 +3,11 @@ import type { Answer } from './through-client.ts';
 
 type Head = Omit<Answer, 'text'>;
 
-/** Headers by which an answer gives away what stands behind it, or what is the relay's alone. */
+/** Headers that an answer must not have: they show a secret or the software behind the relay, or belong to others. */
 const LEAKS = ['x-api-key', 'x-powered-by', 'www-authenticate'];
 const REQUEST_ID = /^[A-Za-z0-9._-]{8,128}$/;
 
-/** What is wrong with the headers of an answer of the relay, in plain words; `kind` says what it should be. */
+/** What is wrong with the headers of an answer, in plain words; `kind` is what the answer should be. */
 export function headerFaults({ headers }: Head, kind: 'json' | 'stream'): string[] {
   const faults: string[] = [];
   if (!REQUEST_ID.test(one(headers['x-request-id']))) faults.push('X-Request-Id is missing');
@@ -24,10 +24,10 @@ export function headerFaults({ headers }: Head, kind: 'json' | 'stream'): string
   return faults;
 }
 
-/** The answer of the relay to whoever is not signed in (RFC 9457 for its body): what is wrong with it. */
+/** What is wrong with the answer to a request without a session (its body: RFC 9457), in plain words. */
 export function unauthenticatedFaults(answer: Answer): string[] {
   const { status, headers } = answer;
-  if (status !== 401) return [`it is ${describeAnswer(answer)} and not 401`];
+  if (status !== 401) return [`it is ${describeAnswer(answer)}, not 401`];
   const faults = headerFaults(answer, 'json');
   const problem = problemOf(answer);
   if (problem?.code !== 'unauthenticated')
@@ -50,7 +50,7 @@ export interface ExpectedCookie {
   readonly flags: { readonly sameSite: string; readonly secure: boolean };
 }
 
-/** What is wrong with a session cookie, as `Set-Cookie` has it; nothing of its value is said. */
+/** What is wrong with the `Set-Cookie` of a session, in plain words. Its value is not shown. */
 export function cookieFaults(setCookie: string, { name, flags }: ExpectedCookie): string[] {
   const [pair = '', ...attributes] = setCookie.split(';').map((part) => part.trim());
   const flag = (attribute: string) =>
@@ -65,7 +65,7 @@ export function cookieFaults(setCookie: string, { name, flags }: ExpectedCookie)
   return faults;
 }
 
-/** An answer in a few words: its status, and the relay's code or the kind of its body. */
+/** Describes an answer: its status, and the relay's code or the media type of its body. */
 export function describeAnswer(answer: Answer): string {
   const { status, headers } = answer;
   const code = problemOf(answer)?.code;

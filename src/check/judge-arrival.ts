@@ -3,21 +3,21 @@ import type { Observation } from './observe-stream.ts';
 import { count } from './print-findings.ts';
 
 /**
- * What the times at which an answer arrived say about buffers on its way: `in_time` if a part of it came while the
- * rest was still to be written; `torn` if it came in blocks that end inside of events; `at_once` if it came whole
- * after a wait; `unclear` if a bot that is quick, or says little, would look the same.
+ * What the arrival times of an answer say about buffering on its path. `in_time`: a part arrived while the rest was not
+ * written yet. `torn`: it arrived in blocks that end inside events. `at_once`: it arrived as a whole after a wait.
+ * `unclear`: the answer was too fast or too short to tell.
  */
 export type Arrival = 'in_time' | 'torn' | 'at_once' | 'unclear';
 
-/** A bot that took this long has had time to show a first event, in ms. */
+/** A bot that took this long had the time to send a first event before, in ms. */
 const LONG_WAIT_MS = 1_000;
-/** An answer of fewer events has nothing to be early with. */
+/** An answer with fewer events is too short to tell. */
 const FEW_EVENTS = 3;
 
-/** `direct` is the same bot's answer to the same text without what is to be judged in between, if there is one. */
+/** Judges an answer. `direct`, if known, is the answer of the same bot without the load balancer. */
 export function judgeArrival(seen: Observation, direct?: Observation): Arrival {
   const { moments, tornMoments, events, firstByteMs = 0 } = seen;
-  // A sender writes whole events; only what collects bytes stops where its block is full.
+  // A bot writes whole events. Only a buffer cuts them, where its block is full.
   if (moments > 1) return tornMoments * 2 > moments - 1 ? 'torn' : 'in_time';
   if (events < FEW_EVENTS) return 'unclear';
   if (firstByteMs >= LONG_WAIT_MS) return 'at_once';
@@ -25,10 +25,10 @@ export function judgeArrival(seen: Observation, direct?: Observation): Arrival {
   return spreadBefore && firstByteMs >= direct.spreadMs / 2 ? 'at_once' : 'unclear';
 }
 
-/** The finding for an answer that went `way`. */
+/** The finding for an answer; `between` names what may have buffered it. */
 export function arrivalFinding(
   seen: Observation,
-  { way, advice, direct }: { way: string; advice: string; direct?: Observation | undefined },
+  { between, advice, direct }: { between: string; advice: string; direct?: Observation | undefined },
 ): Omit<Finding, 'about'> {
   const arrival = judgeArrival(seen, direct);
   const first = `first byte after ${seconds(seen.firstByteMs ?? seen.endMs)}`;
@@ -57,25 +57,25 @@ export function arrivalFinding(
     case 'torn':
       return finding(
         'problem',
-        `it came in ${seen.moments} blocks that end inside of events: ${way} buffers`,
+        `it came in ${seen.moments} blocks that end inside of events: ${between} buffers`,
         advice,
       );
     case 'at_once':
       return finding(
         'problem',
-        `all ${events} in one moment: ${way} buffers, or the bot writes its answer in one piece`,
+        `all ${events} in one moment: ${between} buffers, or the bot writes its answer in one piece`,
         `${advice} A bot that is known to answer in one piece proves nothing: try another with --bot.`,
       );
     case 'unclear':
       return finding(
         'note',
-        `${events} in one moment: too quick or too little to tell whether ${way} buffers`,
+        `${events} in one moment: too quick or too little to tell whether ${between} buffers`,
         'Ask for a longer answer with --text.',
       );
   }
 }
 
-/** A time for people, from ms. */
+/** A time in ms as a text to read. */
 export function seconds(ms: number): string {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }

@@ -2,23 +2,23 @@ import type { Config } from '../config/config.ts';
 import type { Finding } from './findings.ts';
 import { count } from './print-findings.ts';
 
-/** Of a network that no machine is in (RFC 5737). */
+/** An address of a network that nobody uses (RFC 5737). */
 export const CLAIMED_ADDRESS = '203.0.113.77';
 
 /** How the relay saw a request that claimed to come from `CLAIMED_ADDRESS`. */
 export interface SeenClient {
-  /** Whom the relay takes the client for. */
+  /** Which client address the relay took. */
   readonly address: string;
   /** The addresses in `X-Forwarded-For`, the nearest last. */
   readonly forwarded: readonly string[];
 }
 
-/** Whether a client can say who it is, or all clients count as one. */
+/** Judges whether a client can claim any address, or all clients count as one. */
 export function clientFinding(
   { address, forwarded }: SeenClient,
   trustProxy: Config['trustProxy'],
 ): Omit<Finding, 'check'> {
-  // Every proxy that extends the header adds one address; what the client has claimed stands first, if it is still there.
+  // Every proxy that extends the header adds one address. The claimed address, if it was kept, is the first.
   const added = forwarded.length - (forwarded[0] === CLAIMED_ADDRESS ? 1 : 0);
   if (address === CLAIMED_ADDRESS) {
     const says = 'the relay believes an X-Forwarded-For that a client sends: anybody can be any address';
@@ -46,14 +46,14 @@ function adviceOnClaim(added: number, trustProxy: Config['trustProxy']): string 
     : `Set TRUST_PROXY to ${added}, the number of proxies that add an address; it is ${trustProxy}.`;
 }
 
-/** How a probe that failed came to the relay. */
+/** How often a probe that was made to fail arrived at the relay. */
 export interface SeenFailure {
   /** How it failed, in words. */
   readonly how: string;
   readonly arrivals: number;
 }
 
-/** Whether the load balancer sends a request again that has failed; `shared` if arrivals at all instances are counted. */
+/** Judges whether the load balancer sends failed requests again. `shared`: all instances count together. */
 export function failuresFinding(seen: readonly SeenFailure[], shared: boolean): Omit<Finding, 'check'> {
   const again = seen.filter(({ arrivals }) => arrivals > 1);
   if (again.length > 0) {
@@ -73,11 +73,11 @@ export function failuresFinding(seen: readonly SeenFailure[], shared: boolean): 
       says: `not proven: the instance that was asked has not seen the POST that failed with ${lost.join(', ')}`,
       advice: shared
         ? 'Look at what the load balancer does with a POST below /generic/.'
-        : 'Only with REDIS_URL do instances count together.',
+        : 'Set REDIS_URL: without it, instances do not count together.',
     };
   }
   const says = `a POST came once: ${seen.map(({ how }) => how).join(', ')}`;
   if (shared) return { state: 'ok', says };
-  const advice = 'Without REDIS_URL one instance was seen; what another one got does not show.';
+  const advice = 'Without REDIS_URL only one instance was checked; what the others received is not known.';
   return { state: 'note', says, advice };
 }

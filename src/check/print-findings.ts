@@ -6,7 +6,7 @@ export interface CheckResult {
   readonly messages: number;
 }
 
-/** The findings for a program: what is not there is null. */
+/** The findings as JSON; a missing value is null. */
 export function findingsAsJson({ findings, messages }: CheckResult): string {
   const rows = findings.map(({ state, check, about, says, advice, measured }) => ({
     state,
@@ -19,7 +19,7 @@ export function findingsAsJson({ findings, messages }: CheckResult): string {
   return `${JSON.stringify({ ok: problemsIn(findings) === 0, messages, findings: rows }, null, 2)}\n`;
 }
 
-/** The findings for a person: a row for each, with what to do on a line below it. */
+/** The findings as a table: a row for each, with its advice on the line below. */
 export function findingsAsTable({ findings, messages }: CheckResult): string {
   const widthOf = (cell: (finding: Finding) => string) =>
     Math.max(0, ...findings.map((finding) => cell(finding).length));

@@ -2,47 +2,53 @@ import { readFileSync } from 'node:fs';
 import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import type { Environment } from '../config/environment.ts';
 import { type Secret, secret } from '../secret.ts';
-import type { CheckOptions } from './check-arguments.ts';
 
-/** Masking a shorter text would mask half of what is printed; the passwords of the users file are longer. */
+/** A shorter password is not masked, since masking it could hide other text. Passwords of the users file are longer. */
 const MIN_HIDDEN_LENGTH = 8;
 
 export interface SignInPassword {
   readonly password: Secret;
-  /** The password, if it is to be masked in what is printed. */
+  /** The password, if it is long enough to be masked. */
   readonly hidden: readonly Secret[];
 }
 
+/** Who signs in, and where the password may be. */
+export interface PasswordSource {
+  readonly user: string;
+  /** The variable that may hold it. */
+  readonly variable: string;
+  /** The argument that may name a file, and the file that it names. */
+  readonly option: string;
+  readonly file: string | undefined;
+}
+
 /**
- * The password to sign in with: from a file, the environment or the terminal; never an argument, which everybody
- * on the machine can see.
+ * The password to sign in with: from a file, the environment or the terminal. It is never an argument, since everybody
+ * on the machine can see those.
  * @throws Error in plain words if there is none
  */
 export async function signInPassword(
-  { user, passwordFile }: Pick<CheckOptions, 'user' | 'passwordFile'>,
+  source: PasswordSource,
   environment: Environment,
   terminal: Terminal,
 ): Promise<SignInPassword> {
+  const { file, variable, option } = source;
   const text =
-    passwordFile === undefined
-      ? environment.CHECK_PASSWORD || (await typed(user, terminal))
-      : fileText(passwordFile);
-  if (text === '') throw new Error('The password is empty.');
+    file === undefined ? environment[variable] || (await typed(source, terminal)) : fileText(option, file);
+  if (text === '') throw new Error(`The password is empty: look at ${variable} or ${option}.`);
   const password = secret(text);
   return { password, hidden: text.length < MIN_HIDDEN_LENGTH ? [] : [password] };
 }
 
-async function typed(user: string | undefined, terminal: Terminal): Promise<string> {
+async function typed({ user, variable, option }: PasswordSource, terminal: Terminal): Promise<string> {
   if (terminal.input.isTTY) return askPassword(`Password of ${user}: `, terminal);
-  throw new Error(
-    'There is no terminal to ask for the password: set CHECK_PASSWORD or give --password-file.',
-  );
+  throw new Error(`There is no terminal to ask for the password: set ${variable} or give ${option}.`);
 }
 
-function fileText(path: string): string {
+function fileText(option: string, path: string): string {
   try {
     return readFileSync(path, 'utf8').replace(/\r?\n$/, '');
   } catch (error) {
-    throw new Error(`--password-file cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+    throw new Error(`${option} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
   }
 }

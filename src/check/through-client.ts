@@ -1,11 +1,12 @@
 import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP } from 'node:net';
+import type { Method } from '../relay/operations/operation-table.ts';
 import type { Secret } from '../secret.ts';
 import { hostOf } from './connect-to.ts';
 import { codeOf } from './failure-advice.ts';
 
-/** A whole answer that came through the load balancer. */
+/** A whole answer from the public address. */
 export interface Answer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -13,14 +14,16 @@ export interface Answer {
 }
 
 export interface ThroughCall {
-  readonly method: 'GET' | 'POST';
-  /** From the origin on. */
+  readonly method: Method;
+  /** The path with the query. */
   readonly path: string;
   readonly cookie?: string | undefined;
   readonly json?: Buffer;
-  /** Others, or in place of those that are sent anyway. */
+  /** A body of another media type. */
+  readonly body?: { readonly type: string; readonly bytes: Buffer } | undefined;
+  /** Additional headers; they replace the usual ones. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** How long the response's headers may take, in ms. */
+  /** How long the headers of the response may take, in ms. */
   readonly timeoutMs?: number;
 }
 
@@ -31,34 +34,37 @@ export interface Opened {
   readonly sentAt: number;
 }
 
-/** Calls the relay by its public address as a page does, each time over a connection of its own. */
+/** Calls the relay at its public address as a page does. Each call has a connection of its own. */
 export interface ThroughClient {
-  /** Resolves with the answer when it is whole. @throws Error whose message is a code, if none comes */
+  /** Resolves with the whole answer. @throws Error with a code as its message, if there is no answer */
   call(call: ThroughCall): Promise<Answer>;
   /** Resolves when the answer begins. @throws like `call` */
   open(call: ThroughCall): Promise<Opened>;
 }
 
-const PATIENCE_MS = 10_000;
-const MAX_ANSWER_BYTES = 64 * 1024;
+const TIMEOUT_MS = 10_000;
+/** More than the relay passes on of an operation's JSON. */
+const MAX_ANSWER_BYTES = 2 * 1024 * 1024;
 
+/** Makes the client that calls the relay at `through`. */
 export function throughClient(through: Readonly<URL>): ThroughClient {
   const { origin, protocol } = through;
   const request = protocol === 'https:' ? requestHttps : requestHttp;
-  // Else Node.js would ask for the certificate of whatever `Host` says.
+  // Without it, Node.js would ask for the certificate of the name in `Host`.
   const servername = isIP(hostOf(through)) === 0 ? hostOf(through) : '';
 
   function open(call: ThroughCall): Promise<Opened> {
-    const { method, path, cookie, json, timeoutMs = PATIENCE_MS } = call;
+    const { method, path, cookie, json, timeoutMs = TIMEOUT_MS } = call;
+    const body = json ? { type: 'application/json', bytes: json } : call.body;
     const sentAt = performance.now();
     const headers = {
-      // What a browser says: a load balancer may compress for those who take it.
+      // As a browser sends it: a load balancer may compress for clients that accept it.
       'Accept-Encoding': 'gzip, deflate, br',
       Accept: '*/*',
       'Sec-Fetch-Site': 'same-origin',
-      ...(method === 'POST' && { Origin: origin }),
+      ...(method !== 'GET' && { Origin: origin }),
       ...(cookie !== undefined && { Cookie: cookie }),
-      ...(json && { 'Content-Type': 'application/json', 'Content-Length': json.length }),
+      ...(body && { 'Content-Type': body.type, 'Content-Length': body.bytes.length }),
       ...call.headers,
     };
     return new Promise((resolve, reject) => {
@@ -72,7 +78,7 @@ export function throughClient(through: Readonly<URL>): ThroughClient {
         clearTimeout(timer);
         reject(new Error(codeOf(error)));
       });
-      outgoing.end(json);
+      outgoing.end(body?.bytes);
     });
   }
 
@@ -85,16 +91,16 @@ export function throughClient(through: Readonly<URL>): ThroughClient {
   };
 }
 
-/** What a response says before its body. */
+/** The status and headers of a response. */
 export function headOf({ statusCode = 0, headers }: IncomingMessage): Omit<Answer, 'text'> {
   return { status: statusCode, headers };
 }
 
-/** The body, up to 64 KiB and for 10 seconds at most; what there is of it if it breaks off. */
+/** The body: up to 2 MiB, for up to 10 s, or what came before it broke off. */
 export async function textOf(response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  const timer = setTimeout(() => response.destroy(), PATIENCE_MS);
+  const timer = setTimeout(() => response.destroy(), TIMEOUT_MS);
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       chunks.push(chunk);
@@ -102,7 +108,7 @@ export async function textOf(response: IncomingMessage): Promise<string> {
       if (bytes > MAX_ANSWER_BYTES) break;
     }
   } catch {
-    // What is missing shows in what there is.
+    // The part that came is returned.
   } finally {
     clearTimeout(timer);
     response.destroy();
@@ -110,7 +116,7 @@ export async function textOf(response: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** The body of a sign-in, the only place of the check where the password is opened. */
+/** The body of a sign-in. Only here does the check open the password. */
 export function credentials(username: string, password: Secret): Buffer {
   return Buffer.from(JSON.stringify({ username, password: password.open() }));
 }

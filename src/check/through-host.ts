@@ -1,13 +1,13 @@
 import { problemOf } from './judge-answer.ts';
-import type { Way } from './way.ts';
+import type { ThroughContext } from './through-context.ts';
 
-/** A name that nobody has (RFC 6761 §6.4). */
+/** A name that cannot exist (RFC 6761 §6.4). */
 const FOREIGN = 'bot-relay-check.invalid';
 
 /** Reports whether a request for a foreign name gets through the load balancer, and is answered by the relay. */
-export async function checkForeignHost({ client, base, report }: Way): Promise<void> {
+export async function checkForeignHost({ client, base, report }: ThroughContext): Promise<void> {
   const check = 'foreign host';
-  // A load balancer may just hang up.
+  // A load balancer may close the connection without an answer.
   const answer = await client
     .call({ method: 'GET', path: `${base}/auth/session`, headers: { Host: FOREIGN } })
     .catch(() => undefined);

@@ -1,56 +1,78 @@
 import type { IncomingMessage } from 'node:http';
 import { heartbeatFinding } from './check-heartbeat.ts';
 import { endingFinding } from './check-keys.ts';
+import type { Conversation } from './conversation.ts';
 import { problemOf } from './judge-answer.ts';
 import { arrivalFinding } from './judge-arrival.ts';
 import { observeStream } from './observe-stream.ts';
 import { messageBody, pathFor } from './send-message.ts';
 import { type Answer, headOf, textOf } from './through-client.ts';
-import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';
+import { reportHeaders, reportWrongAnswer, type ThroughContext } from './through-context.ts';
 
-/** The relay itself ends a message at `MAX_EXECUTION_MS`; only what stands in between could keep it longer, in ms. */
-const GRACE_MS = 10_000;
+/** How much longer than the relay's own limits the check waits for an answer, in ms. */
+export const GRACE_MS = 10_000;
 
-/** Sends a message with the session of `cookie` and looks at how its answer comes through the load balancer. */
-export async function checkThroughMessage(way: Way, cookie: string): Promise<void> {
-  const { config, client, base, message, report, onSend } = way;
-  if (!message) return;
+/** The first message of a conversation, in the session of `cookie`. */
+export interface FirstMessage {
+  readonly cookie: string;
+  readonly conversation: Conversation;
+  /** Called with the id of the run, as soon as it stands in the stream. */
+  readonly onRun: (requestId: string) => void;
+}
+
+/**
+ * Sends a message, if one is to be sent, and checks how its answer comes through the load
+ * balancer. Returns false if it was refused, so that no other operation is worth trying.
+ */
+export async function checkThroughMessage(
+  context: ThroughContext,
+  { cookie, conversation, onRun }: FirstMessage,
+): Promise<boolean> {
+  const { config, client, base, bot, text, report, onSend } = context;
+  if (bot === undefined || text === undefined) return true;
   const { maxExecutionMs, responseTimeoutMs } = config.upstream;
   onSend();
   const { response, sentAt } = await client.open({
     method: 'POST',
-    path: pathFor(base, message.bot),
+    path: pathFor(base, bot),
     cookie,
-    json: messageBody(message.text),
+    json: messageBody(text, conversation),
     timeoutMs: responseTimeoutMs + config.rate.maxWaitMs + GRACE_MS,
   });
   const { status, headers } = headOf(response);
   if (status !== 200 || !/^text\/event-stream\b/i.test(headers['content-type'] ?? '')) {
     const answer = { status, headers, text: await textOf(response) };
-    reportWrongAnswer(answer, { ...way, check: 'message', advice: adviceOn(answer) });
-    return;
+    reportWrongAnswer(answer, { ...context, check: 'message', advice: adviceOn(answer) });
+    return problemOf(answer)?.code === 'operation_not_enabled';
   }
-  report({ state: 'ok', check: 'message', about: message.bot, says: 'is answered with a stream' });
-  reportHeaders({ status, headers }, { ...way, kind: 'stream' });
-  // Of a compressed stream nothing can be seen.
+  conversation.isBegun = true;
+  report({ state: 'ok', check: 'message', about: bot, says: 'is answered with a stream' });
+  reportHeaders({ status, headers }, { ...context, kind: 'stream' });
+  // Events cannot be seen in a compressed stream.
   if (headers['content-encoding']) response.destroy();
-  else await reportStream(response, { ...way, sentAt, limitMs: maxExecutionMs + GRACE_MS });
+  else await reportStream(response, { ...context, sentAt, onRun, limitMs: maxExecutionMs + GRACE_MS });
+  return true;
+}
+
+interface StreamContext extends ThroughContext, Pick<FirstMessage, 'onRun'> {
+  readonly sentAt: number;
+  readonly limitMs: number;
 }
 
 async function reportStream(
   response: IncomingMessage,
-  { sentAt, limitMs, ...way }: Way & { readonly sentAt: number; readonly limitMs: number },
+  { sentAt, limitMs, onRun, ...context }: StreamContext,
 ): Promise<void> {
-  const { report, quote, config, direct } = way;
+  const { report, quote, config, direct } = context;
   const tooLong = Object.assign(new Error('too long'), { code: 'ETIMEDOUT' });
   const timer = setTimeout(() => response.destroy(tooLong), limitMs);
-  const seen = await observeStream(response, sentAt);
+  const seen = await observeStream(response, sentAt, onRun);
   clearTimeout(timer);
   report(endingFinding(seen, quote));
   if (seen.events === 0) return;
   const advice =
     'At the load balancer, turn off buffering and compression of responses (nginx: proxy_buffering off).';
-  report(arrivalFinding(seen, { way: 'the load balancer', advice, direct }));
+  report(arrivalFinding(seen, { between: 'the load balancer', advice, direct }));
   report(heartbeatFinding(seen, config.upstream.heartbeatMs));
 }
 
@@ -58,6 +80,10 @@ function adviceOn(answer: Answer): string {
   switch (problemOf(answer)?.code) {
     case 'upstream_key_rejected':
       return 'The running relay has other keys than this configuration: restart it, or send it SIGHUP.';
+    case 'operation_not_enabled':
+      return 'The running relay has other OPERATIONS, or another BOTS_FILE, than this configuration: restart it.';
+    case 'not_your_conversation':
+      return 'With CHANNELS=owned, the bot service must answer 404 for a conversation that nobody has begun: ask those who run it whether it takes two ids for the same one.';
     case 'unknown_bot':
       return 'The running relay has other BOTS than this configuration: restart it.';
     case 'rate_limited':

@@ -4,7 +4,7 @@ import { FAILURES, type ProbeAsk, type ProbeTokens, probeTokens } from '../watch
 import { describeAnswer, problemOf } from './judge-answer.ts';
 import { CLAIMED_ADDRESS, clientFinding, failuresFinding, type SeenFailure } from './judge-probes.ts';
 import type { Answer } from './through-client.ts';
-import type { Way } from './way.ts';
+import type { ThroughContext } from './through-context.ts';
 
 const HOW: Readonly<Record<(typeof FAILURES)[number], string>> = {
   500: 'a 500',
@@ -20,20 +20,20 @@ const clientSchema = z.object({
 const arrivalsSchema = z.object({ arrivals: z.number(), shared: z.boolean() });
 
 /**
- * Proves with probes that the relay answers to a check alone what cannot be seen from outside: whether the load
- * balancer lets clients say who they are, and whether it sends a POST again.
+ * Checks what cannot be seen from outside: whether the load balancer lets clients claim an address, and whether it sends
+ * a POST again. Uses probes with a signed token, which the relay answers only for a check.
  */
-export async function checkProbes(way: Way): Promise<void> {
-  const tokens = probeTokens(way.config.session.secrets);
-  if (await checkClaimedAddress(way, tokens)) await checkFailures(way, tokens);
+export async function checkProbes(context: ThroughContext): Promise<void> {
+  const tokens = probeTokens(context.config.session.secrets);
+  if (await checkClaimedAddress(context, tokens)) await checkFailures(context, tokens);
 }
 
 /** Returns whether the relay knows our probes. */
-async function checkClaimedAddress(way: Way, tokens: ProbeTokens): Promise<boolean> {
-  const { report, config, quote } = way;
+async function checkClaimedAddress(context: ThroughContext, tokens: ProbeTokens): Promise<boolean> {
+  const { report, config, quote } = context;
   const check = 'client address';
   const { token } = await tokens.sign({ ask: 'client' });
-  const answer = await send(way, token, { 'X-Forwarded-For': CLAIMED_ADDRESS });
+  const answer = await send(context, token, { 'X-Forwarded-For': CLAIMED_ADDRESS });
   const seen = read(answer, clientSchema);
   if (seen) report({ check, ...clientFinding(seen, config.trustProxy) });
   else {
@@ -43,26 +43,30 @@ async function checkClaimedAddress(way: Way, tokens: ProbeTokens): Promise<boole
   return seen !== undefined;
 }
 
-async function checkFailures(way: Way, tokens: ProbeTokens): Promise<void> {
+async function checkFailures(context: ThroughContext, tokens: ProbeTokens): Promise<void> {
   const failures: SeenFailure[] = [];
   let shared = true;
   for (const ask of FAILURES) {
     const { token, jti } = await tokens.sign({ ask });
-    // However it fails.
-    await send(way, token).catch(() => {});
-    const seen = await arrivalsOf(way, tokens, jti);
+    // The probe is meant to fail; it does not matter how.
+    await send(context, token).catch(() => {});
+    const seen = await arrivalsOf(context, tokens, jti);
     failures.push({ how: HOW[ask], arrivals: seen?.arrivals ?? 0 });
     shared &&= seen?.shared ?? true;
   }
-  way.report({ check: 'sent again', ...failuresFinding(failures, shared) });
+  context.report({ check: 'sent again', ...failuresFinding(failures, shared) });
 }
 
-async function arrivalsOf(way: Way, tokens: ProbeTokens, of: string) {
+async function arrivalsOf(context: ThroughContext, tokens: ProbeTokens, of: string) {
   const question: ProbeAsk = { ask: 'arrivals', of };
-  return read(await send(way, (await tokens.sign(question)).token), arrivalsSchema);
+  return read(await send(context, (await tokens.sign(question)).token), arrivalsSchema);
 }
 
-function send({ client, base }: Way, token: string, headers: Record<string, string> = {}): Promise<Answer> {
+function send(
+  { client, base }: ThroughContext,
+  token: string,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
   const identity = { 'Accept-Encoding': 'identity', 'Content-Length': '0' };
   return client.call({
     method: 'POST',

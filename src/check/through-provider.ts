@@ -2,26 +2,26 @@ import { callbackUrlOf } from '../authenticate/oidc/identity-provider.ts';
 import { SIGN_IN_COOKIE } from '../authenticate/oidc/sign-in-flows.ts';
 import { cookieFaults, problemOf } from './judge-answer.ts';
 import type { Answer } from './through-client.ts';
-import { reportHeaders, reportWrongAnswer, type Way } from './way.ts';
+import { reportHeaders, reportWrongAnswer, type ThroughContext } from './through-context.ts';
 
 /**
- * Goes as far as one gets without a browser where users sign in at the identity provider: whether the way there
- * begins, and whether the way back ends at the relay.
+ * Checks as much of a sign-in at the identity provider as is possible without a browser: that the relay redirects
+ * there, and that the callback reaches the relay.
  */
-export async function checkProviderSignIn(way: Way): Promise<void> {
-  const { client, base, config, report } = way;
+export async function checkProviderSignIn(context: ThroughContext): Promise<void> {
+  const { client, base, config, report } = context;
   const answer = await client.call({ method: 'GET', path: `${base}/auth/login` });
   const location = locationOf(answer);
   if (location) {
-    reportHeaders(answer, { ...way, kind: 'json' });
-    reportCookie(answer, way);
-    reportLocation(location, way);
-    await checkCallback(way);
-  } else reportWrongAnswer(answer, { ...way, check: 'sign-in', advice: adviceOn(answer) });
+    reportHeaders(answer, { ...context, kind: 'json' });
+    reportCookie(answer, context);
+    reportLocation(location, context);
+    await checkCallback(context);
+  } else reportWrongAnswer(answer, { ...context, check: 'sign-in', advice: adviceOn(answer) });
   report({
     state: 'note',
     check: 'sign-in',
-    says: 'nobody was signed in, for that takes a browser: session and message are left out',
+    says: 'nobody was signed in, since this needs a browser: session and message are not checked',
     advice: `Open ${config.publicUrl.origin}${base}/auth/login in a browser.`,
   });
 }
@@ -31,8 +31,8 @@ function locationOf({ status, headers }: Answer): URL | undefined {
   return status === 302 && URL.canParse(location) ? new URL(location) : undefined;
 }
 
-/** The cookie that binds the sign-in to the browser: without it nobody gets back in. */
-function reportCookie({ headers }: Answer, { cookie, report, hide }: Way): void {
+/** Reports the cookie that binds the sign-in to the browser: without it, the callback is refused. */
+function reportCookie({ headers }: Answer, { cookie, report, hide }: ThroughContext): void {
   const check = 'cookie';
   const setCookie = headers['set-cookie']?.find((one) => SET_COOKIE.test(one));
   if (setCookie === undefined) {
@@ -55,7 +55,7 @@ function reportCookie({ headers }: Answer, { cookie, report, hide }: Way): void 
 
 const SET_COOKIE = new RegExp(`^((?:__Host-)?${SIGN_IN_COOKIE}[^=]*)=([^;]+)`);
 
-function reportLocation(location: URL, { config, report, quote, signInEndpoint }: Way): void {
+function reportLocation(location: URL, { config, report, quote, signInEndpoint }: ThroughContext): void {
   const { searchParams } = location;
   const callback = callbackUrlOf(config);
   const faults: string[] = [];
@@ -78,15 +78,15 @@ function pageOf({ origin, pathname }: URL): string {
   return origin + pathname;
 }
 
-/** What comes back without a sign-in is refused; what refuses it must be the relay. */
-async function checkCallback(way: Way): Promise<void> {
-  const answer = await way.client.call({ method: 'GET', path: `${way.base}/auth/callback` });
+/** A callback without a sign-in is refused. It must be the relay that refuses it. */
+async function checkCallback(context: ThroughContext): Promise<void> {
+  const answer = await context.client.call({ method: 'GET', path: `${context.base}/auth/callback` });
   const check = 'callback';
   if (problemOf(answer)?.code === 'sign_in_failed') {
-    way.report({ state: 'ok', check, says: 'without a sign-in is refused by the relay' });
+    context.report({ state: 'ok', check, says: 'without a sign-in is refused by the relay' });
   } else {
     const advice = 'Let the load balancer hand /auth/callback to the relay, with its query.';
-    reportWrongAnswer(answer, { ...way, check, advice });
+    reportWrongAnswer(answer, { ...context, check, advice });
   }
 }
 

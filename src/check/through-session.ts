@@ -1,39 +1,61 @@
 import { cookieFaults, problemOf, sessionCookieIn } from './judge-answer.ts';
 import { type Answer, credentials, type ThroughCall } from './through-client.ts';
-import { reportHeaders, reportWrongAnswer, type Visitor, type Way } from './way.ts';
+import { reportHeaders, reportWrongAnswer, type ThroughContext, type Visitor } from './through-context.ts';
 
-type SignInWay = Way & { readonly visitor: Visitor };
+type SignInContext = ThroughContext & { readonly visitor: Visitor };
 
-/** New connections on which the session must be known: a load balancer spreads them over the instances. */
+/** On how many new connections the session must be known. A load balancer spreads them over the instances. */
 const CONNECTIONS = 5;
 
-/** Signs in, looks at the cookie and at whether every instance knows the session, runs `inSession`, and signs out. */
+/** Signs in, checks the cookie and that every instance knows the session, runs `inSession`, and signs out. */
 export async function checkSession(
-  way: SignInWay,
+  context: SignInContext,
   inSession: (cookie: string) => Promise<void>,
 ): Promise<void> {
-  const setCookie = await signIn(way);
-  if (setCookie === undefined) return;
-  const pair = setCookie.split(';', 1)[0] as string;
-  way.hide(pair.slice(pair.indexOf('=') + 1));
+  const signedIn = await signIn(context);
+  if (!signedIn) return;
+  const { setCookie, pair } = signedIn;
   try {
-    reportCookie(setCookie, way);
-    if (await isKnown(way, pair)) await inSession(pair);
+    reportCookie(setCookie, context);
+    if (await isKnown(context, pair)) await inSession(pair);
   } finally {
-    await signOut(way, pair);
+    await signOut(context, pair);
   }
 }
 
-async function signIn(way: SignInWay): Promise<string | undefined> {
-  const { client, base, visitor, report } = way;
+/**
+ * Signs a second visitor in, runs `inSession`, and signs out. Reports only what is wrong. If nobody can be signed in,
+ * `inSession` runs without a cookie.
+ */
+export async function inOtherSession(
+  context: SignInContext,
+  inSession: (cookie: string | undefined) => Promise<void>,
+): Promise<void> {
+  // Nobody has asked for a second guest, and GUESTS_PER_ADDRESS may rightly refuse one.
+  const state = context.visitor === 'guest' ? 'note' : 'problem';
+  const report: ThroughContext['report'] = (finding) => {
+    if (finding.state === 'problem') context.report({ ...finding, state, about: 'second user' });
+  };
+  const signedIn = await signIn({ ...context, report });
+  if (!signedIn) return inSession(undefined);
+  try {
+    await inSession(signedIn.pair);
+  } finally {
+    await signOut({ ...context, report }, signedIn.pair);
+  }
+}
+
+/** Signs in. Returns the session's `Set-Cookie`, and its name and value, which is masked from now on. */
+async function signIn(context: SignInContext): Promise<{ setCookie: string; pair: string } | undefined> {
+  const { client, base, visitor, report } = context;
   const call = signInCall(base, visitor);
   const answer = await client.call(call);
   const check = 'sign-in';
   if (answer.status !== 200) {
-    reportWrongAnswer(answer, { ...way, check, advice: adviceOn(answer, call) });
+    reportWrongAnswer(answer, { ...context, check, advice: adviceOn(answer, call) });
     return undefined;
   }
-  reportHeaders(answer, { ...way, kind: 'json' });
+  reportHeaders(answer, { ...context, kind: 'json' });
   const setCookie = sessionCookieIn(answer.headers);
   if (setCookie === undefined) {
     const says = 'went well, but no session cookie came';
@@ -42,7 +64,9 @@ async function signIn(way: SignInWay): Promise<string | undefined> {
   }
   const who = visitor === 'guest' ? 'a guest' : visitor.user;
   report({ state: 'ok', check, says: `${who} is signed in` });
-  return setCookie;
+  const pair = setCookie.split(';', 1)[0] as string;
+  context.hide(pair.slice(pair.indexOf('=') + 1));
+  return { setCookie, pair };
 }
 
 function signInCall(base: string, visitor: Visitor): ThroughCall {
@@ -71,7 +95,7 @@ function adviceOn(answer: Answer, { path, json }: ThroughCall): string {
   }
 }
 
-function reportCookie(setCookie: string, { cookie, report }: Way): void {
+function reportCookie(setCookie: string, { cookie, report }: ThroughContext): void {
   const faults = cookieFaults(setCookie, cookie);
   const flags = `HttpOnly, SameSite=${cookie.flags.sameSite}${cookie.flags.secure ? ', Secure' : ''}`;
   if (faults.length === 0) report({ state: 'ok', check: 'cookie', says: `${cookie.name}, ${flags}` });
@@ -82,7 +106,7 @@ function reportCookie(setCookie: string, { cookie, report }: Way): void {
   }
 }
 
-async function isKnown({ client, base, report }: Way, cookie: string): Promise<boolean> {
+async function isKnown({ client, base, report }: ThroughContext, cookie: string): Promise<boolean> {
   let known = 0;
   for (let i = 0; i < CONNECTIONS; i++) {
     const answer = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
@@ -93,19 +117,19 @@ async function isKnown({ client, base, report }: Way, cookie: string): Promise<b
   if (known === CONNECTIONS) report({ state: 'ok', check, says });
   else {
     const advice =
-      'All instances need the same REDIS_URL and SESSION_SECRETS; or the cookie is lost on the way.';
+      'All instances need the same REDIS_URL and SESSION_SECRETS; or the cookie is lost on the context.';
     report({ state: 'problem', check, says, advice });
   }
   return known > 0;
 }
 
-async function signOut(way: Way, cookie: string): Promise<void> {
-  const { client, base, report } = way;
+async function signOut(context: ThroughContext, cookie: string): Promise<void> {
+  const { client, base, report } = context;
   const answer = await client.call({ method: 'POST', path: `${base}/auth/logout`, cookie });
   const after = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
   const check = 'sign-out';
   const advice = 'The session of this check lives on until it runs out: look at the log of the relay.';
-  if (answer.status !== 204) reportWrongAnswer(answer, { ...way, check, advice });
-  else if (after.status !== 401) reportWrongAnswer(after, { ...way, check: 'after sign-out', advice });
+  if (answer.status !== 204) reportWrongAnswer(answer, { ...context, check, advice });
+  else if (after.status !== 401) reportWrongAnswer(after, { ...context, check: 'after sign-out', advice });
   else report({ state: 'ok', check, says: 'the session is over' });
 }

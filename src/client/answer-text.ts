@@ -1,23 +1,25 @@
 import type { BotEvent } from './read-events.ts';
 import { RelayError } from './relay-error.ts';
 
-/** What an event says: a piece that follows what was said before, or all of it once more. */
+/** The text in an event: a piece to append (`add`), or the whole text so far (`text`). */
 export type Said = ({ readonly add: string } | { readonly text: string }) & {
-  /** Which of the messages that an answer may consist of, if it has several. */
+  /** The id of the message that the text belongs to, if an answer consists of several messages. */
   readonly part?: string | undefined;
 };
 
-/** Reads what an event says; undefined if nothing. If it throws, the answer has failed with that. */
+/** Returns the text in an event; undefined if it has none. If it throws, the answer has failed with that error. */
 export type Read = (event: BotEvent) => Said | undefined;
 
-/** Gathers the text of one answer; its parts are paragraphs. What comes out is the text so far. */
+/** Makes the function that collects the text of one answer and returns the text so far. Each part is a paragraph. */
 export function answerText(): (said: Said) => string {
   const parts = new Map<string | undefined, string>();
   return (said) => {
     const before = parts.get(said.part) ?? '';
     parts.set(said.part, 'add' in said ? before + said.add : said.text);
-    // One part is not copied: it grows by thousands of pieces.
-    return parts.size === 1 ? (parts.get(said.part) as string) : [...parts.values()].join('\n\n');
+    // A single part can have thousands of pieces, so its text is not copied for each.
+    return parts.size === 1
+      ? (parts.get(said.part) as string)
+      : [...parts.values()].filter((text) => text !== '').join('\n\n');
   };
 }
 
@@ -26,6 +28,7 @@ interface Piece {
 }
 
 interface Fact {
+  readonly messageStart?: Piece | null;
   readonly messageDelta?: Piece | null;
   readonly messageComplete?: Piece | null;
   readonly runError?: {
@@ -34,8 +37,8 @@ interface Fact {
 }
 
 /**
- * Reads the kinds of events that bots write; others say nothing.
- * @throws RelayError the error with which a bot's run ended
+ * Reads the events of the bot service; undefined for an event without text.
+ * @throws RelayError if the event says that the bot's run has failed
  */
 export function readFact({ data }: BotEvent): Said | undefined {
   const fact = (data as { readonly fact?: Fact | null } | null | undefined)?.fact ?? {};
@@ -46,8 +49,10 @@ export function readFact({ data }: BotEvent): Said | undefined {
       status: 200,
     });
   }
-  const said = (fact.messageDelta ?? fact.messageComplete)?.message;
+  const said = (fact.messageDelta ?? fact.messageComplete ?? fact.messageStart)?.message;
+  const part = typeof said?.messageId === 'string' ? said.messageId : undefined;
+  // A resumed stream repeats a message from its start.
+  if (fact.messageStart && part !== undefined) return { text: '', part };
   if (typeof said?.text !== 'string') return undefined;
-  const part = typeof said.messageId === 'string' ? said.messageId : undefined;
   return fact.messageDelta ? { add: said.text, part } : { text: said.text, part };
 }

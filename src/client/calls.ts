@@ -9,28 +9,35 @@ export interface CallsOptions {
 
 export interface Call {
   readonly method?: 'POST';
-  /** JSON. */
-  readonly body?: string;
+  /** JSON text, or a form. */
+  readonly body?: string | FormData;
   readonly lastEventId?: string;
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
-/** Calls paths below `baseUrl`, with the session's cookie. What it returns throws RelayError `unreachable`. */
-export function caller(options: CallsOptions): (path: string, call?: Call) => Promise<Response> {
+/** Calls a path below `baseUrl`. @throws RelayError `unreachable`, or the signal's reason */
+export type Caller = (path: string, call?: Call) => Promise<Response>;
+
+/** Makes the function that calls paths below `baseUrl` with the session's cookie. */
+export function caller(options: CallsOptions): Caller {
   const base = baseOf(options);
-  // Browsers keep cookies by themselves and show none; elsewhere nobody else does it.
+  // Needed outside of browsers only: browsers keep cookies themselves and do not show them to scripts.
   const cookies = new Map<string, string>();
-  return async (path, { lastEventId, ...init } = {}) => {
+  return async (path, { lastEventId, signal = null, ...init } = {}) => {
     const headers = new Headers();
-    if (init.body) headers.set('Content-Type', 'application/json');
-    if (lastEventId) headers.set('Last-Event-ID', inBytes(lastEventId));
+    // `fetch` itself names the type of a form, with its boundary.
+    if (typeof init.body === 'string') headers.set('Content-Type', 'application/json');
+    if (lastEventId) headers.set('Last-Event-ID', asByteString(lastEventId));
     if (cookies.size) headers.set('Cookie', [...cookies.values()].join('; '));
+    signal?.throwIfAborted();
     const response = await (options.fetch ?? fetch)(base + path, {
       ...init,
+      signal,
       headers,
       credentials: 'include',
     }).catch((cause) => {
-      throw new RelayError('The server is out of reach.', { code: 'unreachable', status: 0, cause });
+      signal?.throwIfAborted();
+      throw new RelayError('The server is unreachable.', { code: 'unreachable', status: 0, cause });
     });
     for (const line of response.headers.getSetCookie?.() ?? []) {
       const [pair = '', name = '', value] = /^(.*?)=([^;]*)/.exec(line) ?? [];
@@ -41,12 +48,12 @@ export function caller(options: CallsOptions): (path: string, call?: Call) => Pr
   };
 }
 
-/** Without a slash at its end. */
+/** `baseUrl` without a slash at its end. */
 export function baseOf({ baseUrl }: CallsOptions): string {
   return baseUrl.replace(/\/+$/, '');
 }
 
-/** What a call answered: JSON, or undefined if it is 204. @throws RelayError */
+/** The JSON body of an answer; undefined for 204. @throws RelayError */
 export async function answerOf<T>(called: Promise<Response>): Promise<T> {
   const response = await called;
   const body = await jsonOf(response);
@@ -54,7 +61,7 @@ export async function answerOf<T>(called: Promise<Response>): Promise<T> {
   return body as T;
 }
 
-/** What a call answered: a stream. @throws RelayError */
+/** The response, if it is an event stream. @throws RelayError */
 export async function streamOf(called: Promise<Response>): Promise<Response> {
   const response = await called;
   const type = response.headers.get('Content-Type');
@@ -62,12 +69,12 @@ export async function streamOf(called: Promise<Response>): Promise<Response> {
   throw errorOf(response, await jsonOf(response));
 }
 
-/** The body, if it is JSON. */
+/** The body, if it is JSON; else undefined. */
 function jsonOf(response: Response): Promise<unknown> {
   return response.json().catch(() => undefined);
 }
 
-/** In UTF-8, each byte as one character, as `fetch` takes headers (Fetch §5.1, `ByteString`). */
-function inBytes(text: string): string {
+/** The bytes of `text` in UTF-8, each as one character: `fetch` takes headers in this form (Fetch §5.1, `ByteString`). */
+function asByteString(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }

@@ -1,74 +1,80 @@
-import { signingIn } from './access.ts';
 import { type Read, readFact } from './answer-text.ts';
-import { answering } from './answers.ts';
 import type { BotClient } from './bot-client.ts';
 import { chatState, type Snapshot } from './chat-state.ts';
+import { conversationActions } from './conversation-actions.ts';
+import { sessionActions } from './session-actions.ts';
 
 export interface ConversationOptions {
-  /** By default it reads what the bot service writes. */
+  /** The conversation to show, with what was said before. Without it, each page and each session begins a new one. */
+  readonly customChannelId?: string | undefined;
+  /** Reads the text of an event; by default of the bot service's events. */
   readonly read?: Read | undefined;
 }
 
-/** What a page can do. Nothing of it rejects: what goes wrong is the snapshot's `error`. */
+/** What a page can do. The promises never reject: a failure is the snapshot's `error`. */
 export interface Actions {
-  /** Resolves when the answer is over, however it ended. */
-  readonly send: (text: string) => Promise<void>;
-  /** Stops every answer that is under way. */
+  /** `blobIds` are files that were uploaded. Resolves when the answer has ended, even if it failed. */
+  readonly send: (text: string, blobIds?: readonly string[]) => Promise<void>;
+  /** Stops every answer that is under way, and its run. */
   readonly stop: () => void;
+  /** Uploads a file for a message. Resolves with its `blobId`, or undefined if it failed. */
+  readonly upload: (file: File) => Promise<string | undefined>;
   /** With `AUTH_MODE=password`. */
   readonly signIn: (username: string, password: string) => Promise<void>;
   /** With `AUTH_MODE=guest`. */
   readonly signInAsGuest: () => Promise<void>;
-  /** With `AUTH_MODE=oidc`: where to send the browser, which comes back to the path `returnTo`. */
+  /** With `AUTH_MODE=oidc`: the address to send the browser to. The browser returns to the path `returnTo`. */
   readonly signInUrl: (returnTo: string) => string;
-  /** Stops every answer, too. With `AUTH_MODE=oidc`, `logoutUrl` is where to send the browser next, unless it is null. */
+  /** Also ends every answer. With `AUTH_MODE=oidc`, send the browser to `logoutUrl` if it is not null. */
   readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
 }
 
-/** A conversation with one bot, of which whoever has subscribed is told at most once per frame. */
+/** A conversation with one bot. Its listeners are called at most once per frame. */
 export interface Conversation {
   /**
-   * With the first listener it asks the relay who is signed in. Once the last has gone, and no other has come in the
-   * same task, it stops the answers and sends nothing any more.
+   * Adds a listener; the returned function removes it. The first listener makes the conversation ask who is signed in.
+   * When the last one is removed, and none is added in the same task, all answers stop and nothing more is sent.
    */
   readonly subscribe: (listener: () => void) => () => void;
   readonly snapshot: () => Snapshot;
   readonly actions: Actions;
 }
 
-/** Keeps a conversation for a page, whatever draws it. */
-export function conversation(client: BotClient, { read = readFact }: ConversationOptions = {}): Conversation {
+/** Makes a conversation for a page; it does not depend on a view library. */
+export function conversation(client: BotClient, options: ConversationOptions = {}): Conversation {
+  const { customChannelId, read = readFact } = options;
   const state = chatState();
-  const answers = answering(client, state, read);
-  const access = signingIn(client, state, answers.stop);
+  const current = () => client.conversation(customChannelId);
+  const talk = conversationActions({ current, state, read }, customChannelId !== undefined);
+  const session = sessionActions(client, state, talk);
   const signedOut = () => state.change({ session: null });
   let isRunning = false;
   function begin(): void {
     isRunning = true;
-    answers.begin();
+    talk.begin();
     client.addEventListener('signed-out', signedOut);
-    void access.refresh();
+    void session.refresh();
   }
   function end(): void {
     isRunning = false;
-    answers.end();
+    talk.end();
     client.removeEventListener('signed-out', signedOut);
   }
-  const { send, stop } = answers;
-  const { signIn, signInAsGuest, signOut } = access;
+  const { send, stop, upload } = talk;
+  const { signIn, signInAsGuest, signOut } = session;
   return {
     subscribe(listener) {
       state.listeners.add(listener);
       if (!isRunning) begin();
       return () => {
         state.listeners.delete(listener);
-        // React's rehearsal of effects (StrictMode) takes every listener away and brings it back at once.
+        // React's StrictMode removes every listener and adds it again at once.
         queueMicrotask(() => {
           if (isRunning && state.listeners.size === 0) end();
         });
       };
     },
     snapshot: state.snapshot,
-    actions: { send, stop, signIn, signInAsGuest, signInUrl: client.signInUrl, signOut },
+    actions: { send, stop, upload, signIn, signInAsGuest, signInUrl: client.signInUrl, signOut },
   };
 }

@@ -1,100 +1,113 @@
 import { type BotEvent, readEvents } from './read-events.ts';
 import { errorOfEvent, type RelayError } from './relay-error.ts';
-import { resumption } from './resumption.ts';
+import { type Ways, wayBack } from './way-back.ts';
 
-/** Where a message stands: sent and not answered yet, being answered, over. */
+/** The state of a message: not answered yet, being answered, or over. */
 export type MessageState = 'waiting' | 'streaming' | 'done';
 
 /**
- * The answer to a message, to be read once. The message is sent when somebody begins to read, and is stopped when
- * nobody does any more.
+ * The answer to a message; it can be read once. The message is sent when reading begins, and is aborted when reading
+ * stops.
  */
 export interface MessageStream extends AsyncIterable<BotEvent, void, void> {
   readonly state: MessageState;
-  /** Finds the message in the relay's log; known as soon as the relay answers, whatever it answers. */
+  /** The message's id in the relay's log; known as soon as the relay answers, even with an error. */
   readonly requestId: string | undefined;
 }
 
-export interface MessageStreamOptions {
-  /** Sends the message; `lastEventId`, if it is not empty, resumes its run. @throws RelayError */
-  readonly post: (signal: AbortSignal, lastEventId: string) => Promise<Response>;
-  /** Stops the message. */
+export interface MessageStreamOptions extends Ways {
+  /** Aborts the message. */
   readonly signal?: AbortSignal | undefined;
+  /** Aborted when the session of the message has ended. */
+  readonly ended: AbortSignal;
   readonly silenceMs: number;
-  readonly onState?: ((state: MessageState) => void) | undefined;
-  /** Told of the error with which the message ends. */
+  readonly onState?: OnState | undefined;
+  /** Called with the error with which the message ends. */
   readonly onError: (error: unknown) => void;
 }
 
-interface Known {
+/** Called at each change of the state of `stream`. */
+export type OnState = (state: MessageState, stream: MessageStream) => void;
+
+interface StreamInfo {
   state: MessageState;
   requestId: string | undefined;
 }
 
 /**
- * A message that is sent once: only a stream whose events carry ids is asked for again, from the last of them on,
- * since any other second sending would be a second run of the bot.
- * Reading throws RelayError, or the signal's reason once that is aborted.
+ * A message that is sent once. If the connection fails, the relay is asked for its stream again; sending again could be
+ * a second run of the bot. An error event of the relay ends it, unless it says that the run can be joined. Without
+ * `open`, the stream of a message that was sent before: empty if the relay has none.
+ * Reading throws RelayError, or the reason of `signal` once it is aborted.
  */
 export function messageStream(options: MessageStreamOptions): MessageStream {
-  const known: Known = { state: 'waiting', requestId: undefined };
-  // One for all who read: a second loop over it must not send the message a second time.
-  const reading = run(options, known);
-  return Object.assign(known, { [Symbol.asyncIterator]: () => reading });
+  const info: StreamInfo = { state: 'waiting', requestId: undefined };
+  const enter = (state: MessageState) => {
+    if (info.state === state) return;
+    info.state = state;
+    options.onState?.(state, stream);
+  };
+  // All readers share one generator: a second loop must not send the message a second time.
+  const events = run(options, info, enter);
+  const stream = Object.assign(info, { [Symbol.asyncIterator]: () => events });
+  return stream;
 }
 
 async function* run(
-  { post, signal, silenceMs, onState, onError }: MessageStreamOptions,
-  known: Known,
+  options: MessageStreamOptions,
+  info: StreamInfo,
+  enter: (state: MessageState) => void,
 ): AsyncGenerator<BotEvent, void, void> {
+  const { signal, ended, silenceMs } = options;
   const abort = new AbortController();
   const stop = () => abort.abort(signal?.reason);
-  const enter = (state: MessageState) => {
-    if (known.state === state) return;
-    known.state = state;
-    onState?.(state);
-  };
-  const position = resumption();
-  signal?.addEventListener('abort', stop);
+  const way = wayBack(options);
   if (signal?.aborted) stop();
+  signal?.addEventListener('abort', stop, { signal: abort.signal });
   try {
     for (;;) {
       try {
         abort.signal.throwIfAborted();
-        const response = await post(abort.signal, position.from());
-        known.requestId = response.headers.get('X-Request-Id') ?? undefined;
+        const response = await way.ask(abort.signal);
+        info.requestId = response.headers.get('X-Request-Id') ?? undefined;
         enter('streaming');
-        for await (const event of readEvents(response, { ...position, silenceMs })) {
+        for await (const event of readEvents(response, { ...way, silenceMs })) {
           const error = errorOfEvent(event);
-          if (error) throw error;
+          if (error) {
+            if (!error.retryable) way.onFinalEvent();
+            throw error;
+          }
           yield event;
           abort.signal.throwIfAborted();
         }
+        way.end();
         return;
       } catch (error) {
         abort.signal.throwIfAborted();
-        known.requestId = (error as Partial<RelayError> | undefined)?.requestId ?? known.requestId;
-        const pauseMs = position.pauseAfter(error);
-        if (pauseMs === undefined) {
-          onError(error);
-          throw error;
-        }
+        const pauseMs = way.pauseAfter(error);
+        if (pauseMs === undefined) return;
         enter('waiting');
         abort.signal.throwIfAborted();
-        await pause(pauseMs, abort.signal);
+        await pause(pauseMs, { signal: abort.signal, ended });
       }
     }
+  } catch (error) {
+    info.requestId = (error as Partial<RelayError> | undefined)?.requestId ?? info.requestId;
+    if (!abort.signal.aborted) options.onError(error);
+    throw error;
   } finally {
-    signal?.removeEventListener('abort', stop);
     abort.abort();
     enter('done');
   }
 }
 
-/** Resolves after `ms`, or as soon as the signal is aborted. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
+/** Waits so many ms, or until `signal` is aborted or the session has `ended`. */
+function pause(ms: number, { signal, ended }: { signal: AbortSignal; ended: AbortSignal }): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.onabort = () => resolve(clearTimeout(timer));
+    const end = () => resolve(clearTimeout(timer));
+    const timer = setTimeout(end, ms);
+    signal.onabort = end;
+    ended.addEventListener('abort', end, { signal });
+    if (ended.aborted) end();
   });
 }

@@ -1,28 +1,25 @@
-/**
- * A frame that does not come is not waited for longer than this, in ms: in hidden pages there are none, and timers
- * come once a second at most.
- */
+/** The longest wait for a frame, in ms: hidden pages have no frames, and their timers fire at most once a second. */
 const LONGEST_FRAME_MS = 1000;
 
-/** There are none outside of browsers, where a timer stands for them. */
+/** Undefined outside of browsers, where a timer is used. */
 declare const requestAnimationFrame: ((act: () => void) => number) | undefined;
 declare const cancelAnimationFrame: (frame: number) => void;
 
-/** Calls `act` once in the next frame, however often it is asked for before that. */
+/** Makes a function that calls `act` in the next frame. Several calls before that frame cause one call of `act`. */
 export function oncePerFrame(act: () => void): () => void {
-  let asked = false;
+  let isScheduled = false;
   return () => {
-    if (asked) return;
-    asked = true;
-    const framed = typeof requestAnimationFrame === 'function';
-    const now = () => {
-      // The one that has not come must not come later, in a frame that has had its call.
+    if (isScheduled) return;
+    isScheduled = true;
+    const hasFrames = typeof requestAnimationFrame === 'function';
+    const run = () => {
+      // Only one of the two may fire.
       clearTimeout(timer);
       if (frame !== undefined) cancelAnimationFrame(frame);
-      asked = false;
+      isScheduled = false;
       act();
     };
-    const timer = setTimeout(now, framed ? LONGEST_FRAME_MS : 0);
-    const frame = framed ? requestAnimationFrame(now) : undefined;
+    const timer = setTimeout(run, hasFrames ? LONGEST_FRAME_MS : 0);
+    const frame = hasFrames ? requestAnimationFrame(run) : undefined;
   };
 }

@@ -1,30 +1,32 @@
 import { createParser } from 'eventsource-parser';
-import { RelayError } from './relay-error.ts';
+import { errorOfEvent, RelayError } from './relay-error.ts';
 
-/** In ms; a timer that is set for longer fires at once (WHATWG HTML §8.7: signed 32 bits). */
+/** The longest delay of a timer, in ms: with a longer one it fires at once (WHATWG HTML §8.7: signed 32 bits). */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** One server-sent event of an answer. */
 export interface BotEvent {
   /** Its kind; `message` if it has none. */
   readonly event: string;
-  /** Its data: parsed if they are JSON, else the text. */
+  /** Its data: parsed if it is JSON, else the text. */
   readonly data: unknown;
   /** Its id, if it has one. */
   readonly id: string | undefined;
 }
 
 export interface ReadEventsOptions {
-  /** Nothing at all for so long, in ms, is a dead connection: the relay breaks silences with comment lines. */
+  /** How long no byte may arrive before the connection counts as lost, in ms. The relay sends heartbeats more often. */
   readonly silenceMs: number;
-  /** Told of each position from which the stream could be resumed, before its event is read. */
+  /** Called with each event id, from which the stream can be resumed, before the event is read. */
   readonly onId: (id: string) => void;
-  /** Told how long to wait before that, in ms. */
+  /** Called with the time to wait before a resumption, in ms. */
   readonly onRetry: (ms: number) => void;
+  /** Called with each event of the bot, and returns whether it was not read before. */
+  readonly isNew: (data: string, id: string | undefined) => boolean;
 }
 
 /**
- * The events of a stream as they come (WHATWG HTML §9.2.6). An event that is not whole at the end is dropped.
+ * Reads the events of a stream as they arrive (WHATWG HTML §9.2.6). An incomplete event at the end is dropped.
  * @throws RelayError `connection_lost` or `connection_silent`
  */
 export async function* readEvents(response: Response, options: ReadEventsOptions): AsyncGenerator<BotEvent> {
@@ -33,7 +35,10 @@ export async function* readEvents(response: Response, options: ReadEventsOptions
   const events: BotEvent[] = [];
   const parser = createParser({
     ...options,
-    onEvent: ({ event = 'message', data, id }) => events.push({ event, data: parsed(data), id }),
+    onEvent({ event = 'message', data, id }) {
+      const read = { event, data: parsed(data), id };
+      if (errorOfEvent(read) || options.isNew(data, id)) events.push(read);
+    },
   });
   const failed = (code: 'connection_lost' | 'connection_silent', message: string) =>
     new RelayError(message, {
@@ -41,18 +46,18 @@ export async function* readEvents(response: Response, options: ReadEventsOptions
       status: 0,
       requestId: response.headers.get('X-Request-Id') ?? undefined,
     });
-  // Only waiting for the relay counts, not what the caller does between two events. It counts in two halves: a page
-  // that was too busy to read sees what came meanwhile before the second.
+  // Only the time of waiting for the relay counts, not the caller's own work. It counts in two halves: a page that was
+  // busy reads the bytes that have arrived meanwhile before the second half ends.
   const read = () =>
     new Promise<Awaited<ReturnType<typeof reader.read>>>((resolve, reject) => {
       let halves = 0;
       const timer = setInterval(
-        () => ++halves > 1 && reject(failed('connection_silent', 'The connection went silent.')),
+        () => halves++ && reject(failed('connection_silent', 'The connection is silent.')),
         Math.min(options.silenceMs / 2, LONGEST_TIMER_MS),
       );
       reader
         .read()
-        .then(resolve, () => reject(failed('connection_lost', 'The connection broke off.')))
+        .then(resolve, () => reject(failed('connection_lost', 'The connection is lost.')))
         .finally(() => clearInterval(timer));
     });
   try {
@@ -63,7 +68,7 @@ export async function* readEvents(response: Response, options: ReadEventsOptions
       yield* events.splice(0);
     }
   } finally {
-    // Whoever stops reading stops the run.
+    // If the caller stops reading, the relay closes its connection to the bot service, too.
     reader.cancel().catch(() => {});
   }
 }

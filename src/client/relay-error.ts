@@ -1,57 +1,79 @@
-/** What the client itself says where no problem of the relay came. */
+/** The client's own error codes, for failures without a problem from the relay. */
 export type ClientErrorCode =
-  /** The relay, or what stands before it, could not be reached. Nobody knows whether the message ran. */
+  /** The relay, or a proxy before it, could not be reached. It is unknown whether the message has run. */
   | 'unreachable'
   /** The answer broke off. */
   | 'connection_lost'
-  /** Nothing came for longer than the relay lets a stream be silent. */
+  /** No byte has arrived for `silenceMs`, not even a heartbeat. */
   | 'connection_silent'
-  /** Something on the way answered that is not the relay. */
+  /** The bot service itself answers 404: there is no such conversation, message or file. */
+  | 'missing'
+  /** The answer is not one of the relay's: a proxy may have sent it. */
   | 'unexpected_response';
+
+/**
+ * What the relay says of another try. `false`: do not, since the bot may have run, or the answer would be the same.
+ * `new message`: the bot has not run. `same message`: the same message, sent again, gets the same run.
+ */
+export type Retryable = false | 'new message' | 'same message';
 
 export interface RelayErrorFields extends ErrorOptions {
   /** A code of the relay's table of errors, or one of the client's own. */
   readonly code: ClientErrorCode | (string & {});
   /** The HTTP status; 0 if there was no answer. */
   readonly status: number;
-  /** Whole seconds after which another try is worth it, if the relay has said so. */
+  /** In how many seconds to try again, if the relay has said so. */
   readonly retryAfter?: number | undefined;
-  /** Finds the request in the relay's log. */
+  /** The request's id in the relay's log. */
   readonly requestId?: string | undefined;
+  /** Whether another try makes sense, if the relay has said so. */
+  readonly retryable?: Retryable | undefined;
+  /** True if the bot may run, or the operation may have been done. */
+  readonly maybeStarted?: boolean | undefined;
+  /** The JSON with which the bot service refused, for `upstream_refused`. */
+  readonly upstream?: unknown;
 }
 
-/** Why a call or a message failed; `message` is one sentence to show. */
+/** Why a call or a message failed. `message` is one sentence that a page can show. */
 export class RelayError extends Error implements RelayErrorFields {
   declare readonly code: RelayErrorFields['code'];
   declare readonly status: number;
   declare readonly retryAfter: number | undefined;
   declare readonly requestId: string | undefined;
+  declare readonly retryable: Retryable | undefined;
+  declare readonly maybeStarted: boolean | undefined;
+  declare readonly upstream: unknown;
 
   constructor(message: string, fields: RelayErrorFields) {
     super(message, fields);
-    const { code, status, retryAfter, requestId } = fields;
-    Object.assign(this, { name: 'RelayError', code, status, retryAfter, requestId });
+    const { code, status, requestId, retryAfter, retryable, maybeStarted, upstream } = fields;
+    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, upstream };
+    Object.assign(this, { name: 'RelayError', ...named });
   }
 }
 
-/** The error of an answer that is not what was asked for: its problem document (RFC 9457), if `body` is one. */
+/** The error of an unexpected answer. It holds the problem (RFC 9457) of `body` if that is one. */
 export function errorOf({ status, headers }: Response, body: unknown): RelayError {
-  const { detail, code } = asProblem(body) ?? {
+  const problem = asProblem(body as MaybeProblem) ?? {
     detail: `The server answered ${status}.`,
-    code: 'unexpected_response',
+    // The relay passes on a 404 of the bot service if it is JSON. Pages of proxies are not.
+    code: status === 404 && body ? 'missing' : 'unexpected_response',
   };
-  return new RelayError(detail, {
-    code,
+  return new RelayError(problem.detail, {
+    ...problem,
     status,
     retryAfter: Number(headers.get('Retry-After')) || undefined,
     requestId: headers.get('X-Request-Id') ?? undefined,
   });
 }
 
-/** The error that a stream ends with (`event: error`); undefined for an event of the bot. */
+/**
+ * The error in the last event of a stream (`event: error`); undefined for an event of the bot. The relay has done what
+ * can be done to go on with the stream, so it is final unless it says otherwise.
+ */
 export function errorOfEvent({ event, data }: { event: string; data: unknown }): RelayError | undefined {
-  const problem = event === 'error' && asProblem(data);
-  return problem ? new RelayError(problem.detail, problem) : undefined;
+  const problem = event === 'error' && asProblem(data as MaybeProblem);
+  return problem ? new RelayError(problem.detail, { retryable: false, ...problem }) : undefined;
 }
 
 interface Problem {
@@ -59,9 +81,14 @@ interface Problem {
   readonly status: number;
   readonly detail: string;
   readonly requestId: string;
+  readonly retryable?: Retryable;
+  readonly retryAfter?: number;
+  readonly maybeStarted?: boolean;
+  readonly upstream?: unknown;
 }
 
-function asProblem(data: unknown): Problem | undefined {
-  const problem = data as (Problem & { readonly type?: unknown }) | null | undefined;
+type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
+
+function asProblem(problem: MaybeProblem): Problem | undefined {
   return problem?.type === 'about:blank' && problem.code ? problem : undefined;
 }

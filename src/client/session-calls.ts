@@ -1,15 +1,15 @@
-import { answerOf, type Call } from './calls.ts';
+import { answerOf, type Caller } from './calls.ts';
 import { RelayError } from './relay-error.ts';
-import type { Session, SessionEras } from './session-eras.ts';
+import type { Session, SessionTracker } from './session-tracker.ts';
 
-/** What a sign-out answers: nothing, but with `AUTH_MODE=oidc`. */
-type Goodbye = { readonly logoutUrl: string | null } | undefined;
+/** The answer to a sign-out; undefined unless `AUTH_MODE=oidc`. */
+type SignOutAnswer = { readonly logoutUrl: string | null } | undefined;
 
-/** The calls of a client that begin, end and show its session; `eras` takes in what each has found. */
-export function sessionCalls(call: (path: string, call?: Call) => Promise<Response>, eras: SessionEras) {
+/** The calls of a client that begin, end and show its session. `tracker` learns what each has found. */
+export function sessionCalls(call: Caller, tracker: SessionTracker) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
-    eras.learn(session);
+    tracker.learn(session);
     return session;
   };
   return {
@@ -17,28 +17,28 @@ export function sessionCalls(call: (path: string, call?: Call) => Promise<Respon
       signedInBy(call('/auth/login', { method: 'POST', body: JSON.stringify({ username, password }) })),
     signInAsGuest: () => signedInBy(call('/auth/guest', { method: 'POST' })),
     async session() {
-      const asked = eras.now();
+      const askedIn = tracker.current();
       const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
-      eras.learn(session, asked);
+      tracker.learn(session, askedIn);
       return session;
     },
     async signOut() {
-      const asked = eras.now();
-      const goodbye = await answerOf<Goodbye>(call('/auth/logout', { method: 'POST' })).catch(
+      const askedIn = tracker.current();
+      const answer = await answerOf<SignOutAnswer>(call('/auth/logout', { method: 'POST' })).catch(
         unlessSignedOut,
       );
-      eras.learn(false, asked);
-      return { logoutUrl: goodbye?.logoutUrl ?? null };
+      tracker.learn(false, askedIn);
+      return { logoutUrl: answer?.logoutUrl ?? null };
     },
   };
 }
 
-/** Whether the relay says that there is no session any more. */
+/** Whether the error says that there is no session any more. */
 export function isSignedOut(error: unknown): boolean {
   return error instanceof RelayError && ['unauthenticated', 'session_ended'].includes(error.code);
 }
 
-/** Undefined for a call that says so. @throws all other errors */
+/** Returns undefined for an error that `isSignedOut`. @throws all other errors */
 function unlessSignedOut(error: unknown): undefined {
   if (!isSignedOut(error)) throw error;
 }

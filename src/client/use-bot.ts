@@ -8,33 +8,34 @@ export type { BotClientOptions, BotEvent, Session } from './bot-client.ts';
 export { RelayError } from './bot-client.ts';
 export type { ChatMessage } from './chat-state.ts';
 
-/** What to talk to, and how to read it. */
+/** The bot, and how its events are read. */
 export type UseBotOptions = BotClientOptions & ConversationOptions;
 
-/** What a component shows of a conversation, and what it can do. The functions stay the same ones. */
+/** What a component shows of a conversation, and what it can do. The functions keep their identity between renders. */
 export type Bot = Snapshot & Actions;
 
 /**
- * A conversation of this component with one bot (React 18 and 19), drawn at most once per frame. It lasts until the
- * component is unmounted, or `baseUrl`, `namespace` or `botProviderName` change; answers that are under way stop with
- * it. The other options count as they were when it began.
+ * A conversation of this component with one bot (React 18 and 19), rendered at most once per frame. It ends when the
+ * component is unmounted, or when `baseUrl`, `namespace`, `botProviderName` or `customChannelId` change; then its answers
+ * stop. Changes of the other options have no effect.
  */
 export function useBot(options: UseBotOptions): Bot {
-  const { baseUrl, namespace, botProviderName } = options;
-  const bot = JSON.stringify([baseUrl, namespace, botProviderName]);
-  // Not in useMemo, which may forget.
-  const [held, hold] = useState(() => begin(bot, options));
-  // React draws the component once more before it goes on.
-  if (held.bot !== bot) hold(begin(bot, options));
-  const { subscribe, snapshot, actions } = held.conversation;
+  const { baseUrl, namespace, botProviderName, customChannelId } = options;
+  const bot = JSON.stringify([baseUrl, namespace, botProviderName, customChannelId]);
+  // Not in useMemo, since React may drop its value.
+  const [current, setCurrent] = useState(() => begin(bot, options));
+  // React renders the component again before its children.
+  if (current.bot !== bot) setCurrent(begin(bot, options));
+  const { subscribe, snapshot, actions } = current.shown;
   return { ...useSyncExternalStore(subscribe, snapshot, snapshot), ...actions };
 }
 
-interface Held {
+interface CurrentConversation {
+  /** The bot and the conversation that are meant. */
   readonly bot: string;
-  readonly conversation: Conversation;
+  readonly shown: Conversation;
 }
 
-function begin(bot: string, options: UseBotOptions): Held {
-  return { bot, conversation: conversation(createBotClient(options), options) };
+function begin(bot: string, options: UseBotOptions): CurrentConversation {
+  return { bot, shown: conversation(createBotClient(options), options) };
 }

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
+import { catchConfigError } from '../config/catch-config-error.ts';
 import { type Config, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { orSayWhy } from '../config/or-say-why.ts';
 import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';
 import { type KeyRings, keyRings } from '../relay/upstream/key-rings.ts';
@@ -14,7 +14,7 @@ export const USAGE = `Usage: npm run keys                print the keys of each 
 `;
 
 interface KeyLine {
-  /** Its place in the configuration from 1 on; null if it is not there, but some instance has used it. */
+  /** Its position in the configuration, from 1; null if it is not configured, but some instance has used it. */
   readonly position: number | null;
   readonly fingerprint: string;
   readonly lastWorked: Date | null;
@@ -28,16 +28,16 @@ interface BotLines {
 
 /** Prints the keys of this environment's configuration. Returns the exit code. */
 export function run(args: readonly string[]): Promise<number> {
-  return orSayWhy(async () => {
+  return catchConfigError(async () => {
     const { environment, inFile } = readEnvironment();
     return await keysCommand(args, loadConfig(environment, inFile), process.stdout);
   });
 }
 
 /**
- * The command that prints the keys of each bot, by fingerprint and never by value, with when each last worked and
- * was last refused over all instances, as they tell Redis. Returns the exit code: 0 done, 1 Redis is out of reach,
- * 64 wrong arguments.
+ * Prints the keys of each bot, by fingerprint and never by value. Each has the times when it last worked and when it
+ * was last refused, which all instances write to Redis. Returns the exit code: 0 done, 1 Redis cannot be used, 64 wrong
+ * arguments.
  */
 export async function keysCommand(
   args: readonly string[],

@@ -1,9 +1,9 @@
 import { text } from 'node:stream/consumers';
 import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
+import { catchConfigError } from '../config/catch-config-error.ts';
 import { checkNames } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { orSayWhy } from '../config/or-say-why.ts';
 import { VARIABLES } from '../config/variables.ts';
 
 export const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
@@ -14,7 +14,7 @@ const MIN_PASSWORD_LENGTH = 8;
 
 /** Maintains the users file that the environment names, at this terminal. Returns the exit code. */
 export function run(args: readonly string[]): Promise<number> {
-  return orSayWhy(async () => {
+  return catchConfigError(async () => {
     const sources = readEnvironment();
     checkNames(sources);
     const file = sources.environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
@@ -23,8 +23,8 @@ export function run(args: readonly string[]): Promise<number> {
 }
 
 /**
- * The command that maintains the users file at `path`. A new password is asked for on the terminal without
- * showing it, or read from the input when that is no terminal (one line end at its end is dropped).
+ * Maintains the users file at `path`. A new password is asked for on the terminal, which does not show it; if the
+ * input is no terminal, the password is all of the input (without one line end at its end).
  * Returns the exit code: 0 done, 1 could not be done, 64 wrong arguments.
  */
 export async function userCommand(

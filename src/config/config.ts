@@ -1,15 +1,15 @@
 import { readBotsFile } from '../bots/bots-file.ts';
 import { readSecretFile } from '../bots/secret-file.ts';
 import type { Environment, Sources } from './environment.ts';
-import { misnamed, unusedVariables, withoutServiceLinks } from './names.ts';
+import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
 import { contradictions, missingVariables } from './rules.ts';
 import { settingsOf } from './settings.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
 
-/** Everything the relay can be told, checked and frozen. Times in ms, sizes in bytes. */
+/** The whole configuration of the relay, checked and frozen. Times in ms, sizes in bytes. */
 export type Config = ReturnType<typeof settingsOf>;
 
-/** Thrown when the environment does not make a configuration; `problems` names them all, in plain words. */
+/** Thrown when the environment is not a valid configuration; `problems` says all that is wrong, in plain words. */
 export class ConfigError extends Error {
   readonly problems: readonly string[];
 
@@ -24,9 +24,9 @@ function listed(problems: readonly string[]): string {
   return `The configuration has ${problems.length} problem(s):\n${problems.map((one) => `  - ${one}`).join('\n')}`;
 }
 
-/** @throws ConfigError if a name is mistyped, or unknown in `.env`. */
+/** @throws ConfigError if the name of a variable is misspelt, or unknown in `.env`. */
 export function checkNames({ environment, inFile = [] }: Sources): void {
-  const problems = misnamed(environment, inFile);
+  const problems = nameProblems(environment, inFile);
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
@@ -41,7 +41,7 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
   const problems = [
-    ...misnamed(environment, inFile),
+    ...nameProblems(environment, inFile),
     ...reading.problems,
     ...(botsFile?.problems ?? []),
     ...missingVariables(values, reading.faulty),
@@ -55,7 +55,7 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
 
 interface Reading {
   readonly values: Partial<Record<VariableName, unknown>>;
-  /** Variables that are set to something that cannot be used. */
+  /** Variables with an invalid value. */
   readonly faulty: Set<VariableName>;
   readonly problems: string[];
 }

@@ -1,7 +1,7 @@
 import type { Environment } from './environment.ts';
 import { isVariable, VARIABLES } from './variables.ts';
 
-/** Shorter names have neighbours that mean something else: PATH, HOME, POST. */
+/** A shorter name is too close to names that mean something else, such as PATH, HOME or POST. */
 const MIN_LENGTH = 6;
 const MAX_CHANGES = 2;
 
@@ -9,23 +9,24 @@ const NAMES = Object.entries(VARIABLES)
   .flatMap(([name, { secret }]) => (secret ? [name, `${name}_FILE`] : [name]))
   .filter(({ length }) => length >= MIN_LENGTH);
 
-/** Variables that had another name, and what became of them. */
+/** Variables that no longer exist, and what replaces each. */
 const RENAMED: Readonly<Record<string, string>> = {
   MAX_STREAMS_PER_SESSION:
     'it is now MAX_STREAMS_PER_USER, which counts the messages of a user in all sessions together',
 };
 
-/** What our names begin with; `NODE_` is Node.js's own. */
+/** What the names of the relay's variables begin with; `NODE_` belongs to Node.js. */
 const PREFIXES = new Set(NAMES.flatMap(prefixOf).filter((prefix) => prefix !== 'NODE_'));
 
 /**
- * What is wrong with the names of `environment`: in it, those that are ours but for a letter or two, were ours
- * before, or end in `_FILE` where ours take no file; of `inFile`, the names that `.env` sets, all that are not ours. What may be part
- * of a secret is not shown.
+ * What is wrong with the names of variables, in plain words. A name in `environment` is wrong if it differs from a
+ * variable of the relay by one or two letters, is a former name, or ends in `_FILE` where the variable takes no file.
+ * A name in `inFile`, which `.env` sets, is wrong if it is no variable of the relay. No text is shown that may be a
+ * part of a secret.
  */
-export function misnamed(environment: Environment, inFile: readonly string[]): string[] {
+export function nameProblems(environment: Environment, inFile: readonly string[]): string[] {
   const ofFile = inFile.filter((name) => !isVariable(name) && !name.startsWith('COMPOSE_'));
-  // A service named metric has a METRIC_PORT, which nobody mistyped.
+  // Kubernetes sets METRIC_PORT for a service named metric: that is not a misspelling.
   const others = unknownIn(environment).filter(
     (name) => !inFile.includes(name) && !isServiceLink(environment[name]),
   );
@@ -39,7 +40,7 @@ export function misnamed(environment: Environment, inFile: readonly string[]): s
   return [...new Set(problems)];
 }
 
-/** What in `environment` does nothing although it looks as if it did, as risks in plain words. */
+/** The variables that look like variables of the relay and have no effect, as risks in plain words. */
 export function unusedVariables(environment: Environment): string[] {
   const names = unknownIn(environment).filter((name) => PREFIXES.has(prefixOf(name)[0] ?? ''));
   const risks: string[] = [];
@@ -56,17 +57,17 @@ export function unusedVariables(environment: Environment): string[] {
   return risks;
 }
 
-/** `environment` without the variable of ours that Kubernetes may have set: `METRICS_PORT`, for a service named metrics. */
+/** `environment` without `METRICS_PORT`, if Kubernetes has set it for a service named metrics. */
 export function withoutServiceLinks(environment: Environment): Environment {
   return isServiceLink(environment.METRICS_PORT) ? { ...environment, METRICS_PORT: undefined } : environment;
 }
 
-/** https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables */
+/** Whether Kubernetes has set this value: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables */
 function isServiceLink(text: string | undefined): boolean {
   return text !== undefined && /^(tcp|udp|sctp):\/\//.test(text);
 }
 
-/** The names that are set, and are not ours. */
+/** The names that are set and are no variables of the relay. */
 function unknownIn(environment: Environment): string[] {
   return Object.keys(environment).filter((name) => environment[name] && !isVariable(name));
 }
@@ -77,13 +78,13 @@ function prefixOf(name: string): string[] {
 
 function problemInFile(name: string): string {
   const hint = hintFor(name);
-  // What does not look like a variable may be the second line of a secret.
+  // A name that does not look like a variable may be the second line of a secret.
   if (!hint && !/^[A-Z]+(_[A-Z]+)+$/.test(name))
     return '.env holds a line that sets something which the relay does not know; quote values of several lines';
   return `.env sets ${name}, which is not a variable of the relay${hint ? `: ${hint}` : ''}`;
 }
 
-/** What a name that is not ours was probably meant to be. */
+/** Which variable was probably meant by an unknown name. */
 function hintFor(name: string): string | undefined {
   if (Object.hasOwn(RENAMED, name)) return RENAMED[name];
   const base = name.replace(/_FILE$/, '');
@@ -93,7 +94,7 @@ function hintFor(name: string): string | undefined {
   return right && `did you mean ${right}?`;
 }
 
-/** Whether adding, leaving out or changing so many letters makes `to` of `from` (the Levenshtein distance). */
+/** Whether `from` becomes `to` by adding, removing or replacing at most `changes` letters (Levenshtein distance). */
 function isNear(from: string, to: string, changes: number): boolean {
   if (from === to) return true;
   if (changes === 0) return false;

@@ -2,10 +2,10 @@ import { isLoopback } from '../http/loopback.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { Config } from './config.ts';
 
-/** What the bot service allows a run, in ms. */
+/** The longest run that the bot service allows, in ms. */
 const LONGEST_RUN_MS = 180_000;
 
-/** What the configuration allows and the operator should know, in plain words: what can happen, and what to set. */
+/** Risks that the configuration takes, in plain words: what can happen, and what to set instead. */
 export function risksOf(config: Config): string[] {
   const { demo, unused } = config;
   if (demo) return [...unused];
@@ -15,6 +15,8 @@ export function risksOf(config: Config): string[] {
     ...browserRisks(config),
     ...guestRisks(config),
     ...serviceRisks(config),
+    ...channelRisks(config),
+    ...operationRisks(config),
   ];
 }
 
@@ -29,7 +31,7 @@ function redisRisks({ production, redisUrl }: Config): string[] {
   if (isLoopback(hostname)) return risks;
   if (!hasPassword) {
     risks.push(
-      'REDIS_URL has no password: whoever reaches Redis can change sessions and lift limits; set one in Redis and in REDIS_URL',
+      'REDIS_URL has no password: everybody who reaches Redis can change sessions and lift limits; set one in Redis and in REDIS_URL',
     );
   }
   if (!tls) {
@@ -45,7 +47,7 @@ function browserRisks({ publicUrl, trustProxy, allowedOrigins, session }: Config
   const isHttps = protocol === 'https:';
   const risks: string[] = [];
   if (!isHttps) risks.push('PUBLIC_URL is not https: session cookies are not Secure');
-  // Over http on this machine there is no load balancer.
+  // With http on this machine there is no load balancer.
   if (trustProxy === false && (isHttps || !isLoopback(hostname))) {
     risks.push(
       'TRUST_PROXY is not set: all clients behind the load balancer count as one address and share its limits; set it to the number of proxies in front, or to 0 if there is none',
@@ -65,7 +67,7 @@ function guestRisks(config: Config): string[] {
   const risks: string[] = [];
   if (production && trustProxy === false) {
     risks.push(
-      'TRUST_PROXY is not set with AUTH_MODE=guest: all guests share the places of one address, and one can keep all others out; set it to the number of proxies in front',
+      'TRUST_PROXY is not set with AUTH_MODE=guest: all guests share the places of one address, and one guest can take them all; set it to the number of proxies in front',
     );
   }
   const limits = {
@@ -80,6 +82,46 @@ function guestRisks(config: Config): string[] {
     );
   }
   return risks;
+}
+
+function channelRisks({ channels, redisUrl, authMode }: Config): string[] {
+  if (channels.mode === 'shared')
+    return [
+      'CHANNELS is shared: who learns the id of a conversation can read and write it; set it to scoped',
+    ];
+  if (channels.mode === 'owned') {
+    return [
+      ...(redisUrl
+        ? []
+        : [
+            'CHANNELS is owned without REDIS_URL: a restart forgets the owners, and nobody reaches a conversation from before; set REDIS_URL',
+          ]),
+      ...(authMode === 'guest'
+        ? [
+            'CHANNELS is owned with AUTH_MODE=guest: Redis keeps the conversations of every guest for ever; set it to scoped',
+          ]
+        : []),
+    ];
+  }
+  return channels.secretIsSet
+    ? []
+    : ['CHANNEL_SECRET is not set: after a restart, users no longer reach their conversations; set it'];
+}
+
+function operationRisks({ operations, upstream }: Config): string[] {
+  const own = Object.entries(upstream.own).flatMap(([bot, settings]) =>
+    settings.operations ? [[`operations of ${bot} in BOTS_FILE`, settings.operations] as const] : [],
+  );
+  return [['OPERATIONS', operations] as const, ...own].flatMap(([place, groups]) => [
+    ...(groups.includes('message')
+      ? []
+      : [`${place} without message: pages can send no message; add message`]),
+    ...(groups.includes('metadata')
+      ? [
+          `${place} with metadata: every user who is signed in can read the bot's configuration; take it out if pages do not need it`,
+        ]
+      : []),
+  ]);
 }
 
 function serviceRisks({ upstream, shutdown }: Config): string[] {

@@ -12,7 +12,7 @@ const REQUIRED_IN_PRODUCTION = [
 const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
 
-/** What is set to something that is no use, or no protection, beside something else. */
+/** Problems of variables that contradict each other, so that one has no effect or does not protect. */
 export function contradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
   const { COOKIE_SAME_SITE, PUBLIC_URL, METRICS_PORT, PORT, AUTH_MODE } = values;
@@ -23,6 +23,11 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
   if (METRICS_PORT !== undefined && METRICS_PORT === PORT) {
     problems.push('METRICS_PORT must not be PORT: metrics are not for the public');
   }
+  const { CHANNEL_SECRET, SESSION_SECRETS = [] } = values;
+  if (CHANNEL_SECRET && SESSION_SECRETS.some(({ fingerprint }) => fingerprint === CHANNEL_SECRET.fingerprint))
+    problems.push(
+      'CHANNEL_SECRET must not be one of SESSION_SECRETS: those are replaced from time to time, and it never is',
+    );
   if (AUTH_MODE === 'oidc' && PORT === 0 && !isSet('PUBLIC_URL')) {
     problems.push('PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there');
   }
@@ -36,27 +41,38 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
   return problems;
 }
 
-/** Whether a variable is set, be it to something that can be used or not. */
+/** Tells whether a variable is set, to a valid value or not. */
 function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: VariableName) => boolean {
   return (name) => values[name] !== undefined || faulty.has(name);
 }
 
-/** What is not set and must be, with why. */
+/** Problems of variables that must be set and are not, with the reason. */
 export function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
-  const { WORKERS, NODE_ENV, AUTH_MODE } = values;
-  const asked = new Map<VariableName, string>();
-  const ask = (names: readonly VariableName[], why: string) => {
-    for (const name of names) if (!isSet(name) && !asked.has(name)) asked.set(name, why);
+  const { WORKERS, NODE_ENV, AUTH_MODE, CHANNELS } = values;
+  const missing = new Map<VariableName, string>();
+  const require = (names: readonly VariableName[], why: string) => {
+    for (const name of names) if (!isSet(name) && !missing.has(name)) missing.set(name, why);
   };
-  if (NODE_ENV === 'production') ask(REQUIRED_IN_PRODUCTION, 'in production');
-  if (AUTH_MODE === 'oidc') ask(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc');
-  if (isSet('UPSTREAM_BASE_URL')) ask(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL');
-  if (isSet('UPSTREAM_API_KEYS')) ask(['UPSTREAM_BASE_URL'], 'with UPSTREAM_API_KEYS');
-  if (isSet('BOTS_FILE')) ask(['UPSTREAM_BASE_URL'], 'with BOTS_FILE');
-  // What one instance signs, the others must be able to verify.
-  if (isSet('REDIS_URL')) ask(['SESSION_SECRETS'], 'with REDIS_URL');
-  // Also where `auto` comes to one: what starts on one machine has to start on the next.
-  if (WORKERS !== undefined && WORKERS !== '1') ask(REQUIRED_BY_WORKERS, 'with WORKERS other than 1');
-  return [...asked].map(([name, why]) => `${name} must be set ${why}`);
+  if (NODE_ENV === 'production') require(REQUIRED_IN_PRODUCTION, 'in production');
+  if (AUTH_MODE === 'oidc') require(REQUIRED_BY_OIDC, 'with AUTH_MODE=oidc');
+  if (isSet('UPSTREAM_BASE_URL')) require(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL');
+  if (isSet('UPSTREAM_API_KEYS')) require(['UPSTREAM_BASE_URL'], 'with UPSTREAM_API_KEYS');
+  if (isSet('BOTS_FILE')) require(['UPSTREAM_BASE_URL'], 'with BOTS_FILE');
+  // All instances must be able to open the same sessions.
+  if (isSet('REDIS_URL')) require(['SESSION_SECRETS'], 'with REDIS_URL');
+  // Also if `auto` means one worker here: the same configuration must start on a machine with more cores.
+  const hasWorkers = WORKERS !== undefined && WORKERS !== '1';
+  if (hasWorkers) require(REQUIRED_BY_WORKERS, 'with WORKERS other than 1');
+  // With another secret, another instance or a restart would name other conversations.
+  const nameConversations = (why: string) => {
+    if (CHANNELS === 'scoped') require(['CHANNEL_SECRET'], `${why}, unless CHANNELS is owned or shared`);
+  };
+  if (NODE_ENV === 'production') nameConversations('in production');
+  // A restart would forget the owners.
+  if (NODE_ENV === 'production' && CHANNELS === 'owned')
+    require(['REDIS_URL'], 'in production with CHANNELS=owned');
+  if (isSet('REDIS_URL')) nameConversations('with REDIS_URL');
+  if (hasWorkers) nameConversations('with WORKERS other than 1');
+  return [...missing].map(([name, why]) => `${name} must be set ${why}`);
 }

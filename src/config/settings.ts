@@ -5,30 +5,32 @@ import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
 import type { Values } from './variables.ts';
 
-/** Longer than a load balancer takes to see twice, a second apart, that a relay is not ready. */
+/** Enough for a load balancer that probes every second to see two failed probes, in ms. */
 const PRODUCTION_DELAY_MS = 5_000;
 const MINUTE_MS = 60_000;
+/** So many times the live streams of one user are for all guests of one address. */
+const USERS_PER_ADDRESS = 8;
 
-/** What is known besides the values of the variables. */
-export interface Besides extends Pick<BotSettings, 'own'> {
+/** What the settings need others the values of the variables. */
+export interface OtherSources extends Pick<BotSettings, 'own'> {
   /** The files that may change while the relay runs. */
   readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
-  /** What of the environment does nothing, as risks. */
+  /** Variables that have no effect, as risks in plain words. */
   readonly unused: readonly string[];
 }
 
-/** What the variables say, by what it is for, with what follows where they say nothing. Times in ms, sizes in bytes. */
-export function settingsOf(values: Values, besides: Besides) {
+/** The settings, grouped by purpose, with the defaults that depend on other variables. Times in ms, sizes in bytes. */
+export function settingsOf(values: Values, others: OtherSources) {
   const demo = isDemo(values);
   return {
     demo,
     production: values.NODE_ENV === 'production',
-    unused: besides.unused,
+    unused: others.unused,
     logLevel: values.LOG_LEVEL,
     port: values.PORT,
     /** How many processes serve together; 1 is this process alone. */
     workers: values.WORKERS === 'auto' ? availableParallelism() : Number(values.WORKERS),
-    /** Metrics are kept only if there is one. */
+    /** Metrics are kept only if this is set. */
     metricsPort: values.METRICS_PORT,
     host: values.HOST ?? (demo ? '127.0.0.1' : '0.0.0.0'),
     basePath: values.BASE_PATH ?? '',
@@ -40,17 +42,36 @@ export function settingsOf(values: Values, besides: Besides) {
       delayMs: values.SHUTDOWN_DELAY_MS ?? (values.NODE_ENV === 'production' ? PRODUCTION_DELAY_MS : 0),
       graceMs: values.SHUTDOWN_GRACE_MS,
     },
-    upstream: upstreamOf(values, besides),
+    upstream: upstreamOf(values, others),
+    failures: values.FAILURES,
+    /** Whether a run is suspended when its client leaves. */
+    suspendOnLeave: values.SUSPEND_ON_LEAVE,
+    join: joinOf(values),
     bots: values.BOTS ?? ['demo/echo'],
+    /** The groups of operations that are enabled for bots without groups of their own. */
+    operations: values.OPERATIONS,
+    channels: channelsOf(values),
     maxBodyBytes: values.MAX_BODY_BYTES,
+    maxUploadBytes: values.MAX_UPLOAD_BYTES,
     ...limitsOf(values),
     session: sessionOf(values),
     redisUrl: values.REDIS_URL as Secret | undefined,
     authMode: values.AUTH_MODE,
     usersFile: values.USERS_FILE,
     guestsPerAddress: values.GUESTS_PER_ADDRESS,
-    /** Everything is there with `authMode` `oidc`. */
+    /** All of these are set if `authMode` is `oidc`. */
     oidc: oidcOf(values),
+  };
+}
+
+function channelsOf(values: Values) {
+  return {
+    mode: values.CHANNELS,
+    secret: values.CHANNEL_SECRET ?? secret(randomBytes(48).toString('base64url')),
+    /** If not, each start has another secret. */
+    secretIsSet: values.CHANNEL_SECRET !== undefined,
+    /** If not set, the realm of the way to sign in. */
+    realm: values.CHANNEL_REALM,
   };
 }
 
@@ -62,7 +83,7 @@ function publicUrlOf({ PUBLIC_URL, PORT }: Values): Readonly<URL> {
   return PUBLIC_URL ?? new URL(`http://localhost:${PORT}`);
 }
 
-/** The names that the relay answers to; undefined where the load balancer's own routing decides. */
+/** The host names that the relay serves; undefined if the load balancer alone routes by name. */
 function hostsOf(values: Values) {
   const { ALLOWED_HOSTS } = values;
   const demo = isDemo(values);
@@ -71,7 +92,7 @@ function hostsOf(values: Values) {
   return { names: names.filter((name) => name !== undefined), loopback: demo };
 }
 
-function upstreamOf(values: Values, { own, keyFiles }: Besides) {
+function upstreamOf(values: Values, { own, keyFiles }: OtherSources) {
   return {
     /** `undefined` in demo mode, until the embedded bot service listens. */
     baseUrl: values.UPSTREAM_BASE_URL as Readonly<URL> | undefined,
@@ -83,12 +104,33 @@ function upstreamOf(values: Values, { own, keyFiles }: Besides) {
     responseTimeoutMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
     maxExecutionMs: values.MAX_EXECUTION_MS,
     heartbeatMs: values.HEARTBEAT_MS,
+    maxHeldEventBytes: values.MAX_HELD_EVENT_BYTES,
+    /** Whether a stream that broke is resumed. */
+    resume: values.RESUME_UPSTREAM,
+    /** Whether a run that ends without its end event has broken. */
+    endEvents: values.END_EVENTS,
+    /** Whether an upload goes on as it arrives, or is read to disk first. */
+    uploads: values.UPLOADS,
     forwardQuery: values.FORWARD_QUERY ?? [],
     userHeader: values.USER_HEADER,
   };
 }
 
-/** How much there may be of what, and how often. */
+/** How runs can be joined, and how long. */
+function joinOf(values: Values) {
+  return {
+    isOn: values.JOIN,
+    /** How long a run is kept after its end. */
+    keepMs: values.JOIN_KEEP_MS,
+    /** How long its name is remembered after that. */
+    rememberMs: values.JOIN_REMEMBER_MS,
+    /** How long a run goes on without a client. */
+    graceMs: values.JOIN_GRACE_MS,
+    maxBytes: values.JOIN_MAX_BYTES,
+  };
+}
+
+/** The limits of rates, streams, requests and sign-ins. */
 function limitsOf(values: Values) {
   return {
     rate: {
@@ -98,6 +140,10 @@ function limitsOf(values: Values) {
       trialMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
     },
     maxStreams: { perUser: values.MAX_STREAMS_PER_USER, perAddress: values.MAX_STREAMS_PER_ADDRESS },
+    maxLiveStreams: {
+      perUser: values.MAX_LIVE_STREAMS_PER_USER,
+      perAddress: values.MAX_LIVE_STREAMS_PER_USER * USERS_PER_ADDRESS,
+    },
     /** 0 is no limit. */
     clientLimits: {
       perAddress: values.CLIENT_LIMIT_PER_ADDRESS,

@@ -1,13 +1,23 @@
 import { z } from 'zod';
+import { OPERATION_GROUPS } from '../bots/operation-groups.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
-import { hostNamed, isAddress, isHost } from '../http/hosts.ts';
+import { isHost } from '../http/hosts.ts';
 import { isLoopback } from '../http/loopback.ts';
-import { type Secret, secret } from '../secret.ts';
+import type { Secret } from '../secret.ts';
+import {
+  forwardedParameter,
+  hostName,
+  longSecret,
+  redisUrl,
+  requiredClaim,
+  trustProxy,
+  userHeader,
+} from './value-schemas.ts';
 
 /** The longest time that a Node timer can wait, in ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** One environment variable: how its text becomes a value, and the text that stands when it is not set. */
+/** One environment variable: how its text becomes a value, and the text that is used when it is not set. */
 interface Variable<T, Fallback extends string | undefined = string | undefined> {
   readonly schema: z.ZodType<T, string>;
   readonly fallback: Fallback;
@@ -60,64 +70,19 @@ function isPlainHttpUrl(url: URL): boolean {
   return http && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
 }
 
-/** Whether what is sent there cannot be read or changed on the way. */
+/** Whether nobody on the way can read or change what is sent there. */
 const isSafe = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
 
 const flag = oneOf('true', 'false').transform((text) => text === 'true');
-
-/** `claim:value`; the last colon counts, since names of claims may hold some. */
-const requiredClaim = z
-  .string()
-  .regex(/^[^\s].*:[^:]*[^:\s]$/, 'must be claim:value, such as groups:chat-users')
-  .transform((text) => {
-    const colon = text.lastIndexOf(':');
-    return { name: text.slice(0, colon), value: text.slice(colon + 1) };
-  });
+const onOff = oneOf('on', 'off').transform((text) => text === 'on');
 
 const origin = (message: string) => url(message, ({ pathname }) => pathname === '/');
-
-/** May hold a password, so that it counts as a secret. */
-const redisUrl = z
-  .string()
-  .refine((text) => URL.canParse(text) && /^rediss?:\/\/[^/?#]+(\/\d{1,3})?$/.test(text), {
-    message: 'must be a URL such as redis://user:password@host:6379/0, or rediss:// for TLS',
-  })
-  .transform(secret);
-
-const SAMPLE_WORDS = /change.?me|example|sample|replace|your.?secret|placeholder/i;
-const sessionSecret = z
-  .string()
-  .min(32, 'holds a secret of fewer than 32 characters')
-  .refine((text) => new Set(text).size >= 8 && !SAMPLE_WORDS.test(text), {
-    message: 'holds a sample or easily guessed secret; make one with: openssl rand -base64 48',
-  })
-  .transform(secret);
-
-const hostName = z
-  .string()
-  .transform((text) => hostNamed(text) ?? '')
-  .refine((name) => name !== '', 'must be host names or IP addresses separated by commas');
-
-const FORBIDDEN_USER_HEADERS =
-  /^(x-api-key|cookie|authorization|host|connection|content-.*|transfer-encoding|te|trailer|upgrade|expect|accept.*|keep-alive|proxy-.*|last-event-id|x-request-id|traceparent)$/i;
-const userHeader = z
-  .string()
-  .regex(/^[A-Za-z0-9-]{1,64}$/, 'must be a header name')
-  .refine((name) => !FORBIDDEN_USER_HEADERS.test(name), 'must not be a header that the relay itself sets');
-
-/** Express's `trust proxy`: a hop count, or a list of addresses and CIDRs (never `true`: that trusts everyone). */
-const trustProxy = z
-  .string()
-  .refine((text) => /^\d{1,2}$/.test(text) || text.split(',').every((part) => isAddress(part.trim())), {
-    message: 'must be the number of load balancers in front, or their addresses or CIDRs separated by commas',
-  })
-  .transform((text) => (/^\d+$/.test(text) ? Number(text) : text.split(',').map((part) => part.trim())));
 
 const WORKERS = /^(auto|[1-9]|[1-5]\d|6[0-4])$/;
 
 /**
- * Every variable that the relay reads, in the order of the README's table. `.env.example` and that table
- * are tested against this object.
+ * Every variable that the relay reads, in the order of the tables in docs/configuration.md. `.env.example` and
+ * these tables are tested against this object.
  */
 export const VARIABLES = {
   NODE_ENV: optional(oneOf('production', 'development', 'test')),
@@ -146,26 +111,41 @@ export const VARIABLES = {
   UPSTREAM_API_KEYS: secretVariable<Secret[]>(apiKeyList),
   BOTS: optional(listOf(botPattern)),
   BOTS_FILE: optional(z.string()),
+  OPERATIONS: variable(listOf(oneOf(...OPERATION_GROUPS)), 'message,chat'),
   UPSTREAM_RESPONSE_TIMEOUT_MS: variable(milliseconds(1), '60000'),
   MAX_EXECUTION_MS: variable(milliseconds(1), '180000'),
   HEARTBEAT_MS: variable(milliseconds(0), '15000'),
+  MAX_HELD_EVENT_BYTES: variable(whole(1024, 2 ** 24), '65536'),
+  RESUME_UPSTREAM: variable(onOff, 'on'),
+  END_EVENTS: variable(onOff, 'on'),
+  FAILURES: variable(oneOf('status', 'stream'), 'status'),
+  SUSPEND_ON_LEAVE: variable(onOff, 'off'),
+  JOIN: variable(onOff, 'on'),
+  JOIN_KEEP_MS: variable(milliseconds(0, 3_600_000), '60000'),
+  JOIN_REMEMBER_MS: variable(milliseconds(0), '86400000'),
+  JOIN_GRACE_MS: variable(milliseconds(0, 3_600_000), '10000'),
+  JOIN_MAX_BYTES: variable(whole(65_536, 2 ** 26), '1048576'),
   MAX_BODY_BYTES: variable(whole(1, 2 ** 28), '1048576'),
-  FORWARD_QUERY: optional(
-    listOf(z.string().regex(/^[A-Za-z0-9_.-]+$/, 'must be names of query parameters separated by commas')),
-  ),
+  MAX_UPLOAD_BYTES: variable(whole(1, 2 ** 30), '20971520'),
+  UPLOADS: variable(oneOf('stream', 'spool'), 'stream'),
+  FORWARD_QUERY: optional(listOf(forwardedParameter)),
   USER_HEADER: optional(userHeader),
+  CHANNELS: variable(oneOf('scoped', 'owned', 'shared'), 'scoped'),
+  CHANNEL_SECRET: secretVariable(longSecret),
+  CHANNEL_REALM: optional(z.string()),
   RATE_LIMIT: variable(whole(1, MAX_RATE_LIMIT), '5'),
   RATE_WINDOW_MS: variable(milliseconds(1, 3_600_000), '1000'),
   RATE_MAX_WAIT_MS: variable(milliseconds(0, 600_000), '2000'),
   MAX_STREAMS_PER_USER: variable(whole(1, 1_000_000), '8'),
   MAX_STREAMS_PER_ADDRESS: variable(whole(1, 1_000_000), '64'),
+  MAX_LIVE_STREAMS_PER_USER: variable(whole(1, 1_000_000), '8'),
   CLIENT_LIMIT_PER_ADDRESS: variable(whole(0, 1_000_000_000), '3000'),
   CLIENT_LIMIT_PER_SESSION: variable(whole(0, 1_000_000_000), '300'),
   CLIENT_WINDOW_MS: variable(milliseconds(1, 86_400_000), '60000'),
   LOGIN_MAX_FAILURES: variable(whole(1, 1_000_000), '10'),
   LOGIN_MAX_FAILURES_PER_ADDRESS: variable(whole(1, 1_000_000), '100'),
   LOGIN_WINDOW_MS: variable(milliseconds(1, 86_400_000), '600000'),
-  SESSION_SECRETS: secretVariable<Secret[]>(listOf(sessionSecret, /[,\n]/)),
+  SESSION_SECRETS: secretVariable<Secret[]>(listOf(longSecret, /[,\n]/)),
   SESSION_IDLE_MINUTES: variable(whole(1, 525_600), '30'),
   SESSION_ABSOLUTE_HOURS: variable(whole(1, 8_760), '8'),
   COOKIE_SAME_SITE: variable(oneOf('strict', 'lax', 'none'), 'strict'),
@@ -195,7 +175,7 @@ export const VARIABLES = {
 
 export type VariableName = keyof typeof VARIABLES;
 
-/** What the variables hold once read: `undefined` where one is not set and has no default. */
+/** The values of the variables: `undefined` if one is not set and has no default. */
 export type Values = {
   readonly [Name in VariableName]: (typeof VARIABLES)[Name] extends Variable<infer T, infer Fallback>
     ? T | (Fallback extends string ? never : undefined)

@@ -7,7 +7,7 @@ export const DEMO_BOT_USAGE =
 
 /**
  * Starts the demo's bot service as the command line says. The file of `--keys-file` holds the keys that it
- * accepts, separated by commas or line ends; `--rate-limit` is what one bot takes in a second.
+ * accepts, separated by commas or line ends; `--rate-limit` is how many requests one bot takes in a second.
  * @throws Error that says in plain words which argument cannot be used
  */
 export function startDemoBot(args: readonly string[]): Promise<BotService> {

@@ -1,6 +1,6 @@
 const WINDOW_MS = 1000;
 
-/** At most `limit` admissions of one endpoint in any stretch of `WINDOW_MS`, as the service counts them. */
+/** Makes the function that admits at most `limit` requests of one endpoint in any window of `WINDOW_MS`. */
 export function endpointLimit(limit: number): (endpoint: string) => boolean {
   const admissions = new Map<string, number[]>();
   return (endpoint) => {

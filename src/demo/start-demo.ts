@@ -1,9 +1,9 @@
 import type { Config } from '../config/config.ts';
 import type { Secret } from '../secret.ts';
 import { type BotService, startBotService } from './bot-service.ts';
-import { aBotOf } from './demo-bots.ts';
+import { allowedDemoBot } from './demo-bots.ts';
 
-/** Who can sign in to the demo. */
+/** The user who can sign in to the demo. */
 export const DEMO_USER = { name: 'demo', password: 'demo' };
 
 /** Starts the embedded bot service for the relay's `keys`. */
@@ -14,15 +14,15 @@ export function startDemo(keys: readonly Secret[]): Promise<BotService> {
 const JSON_TYPE = "-H 'Content-Type: application/json'";
 
 /**
- * What the demo says at its start: what runs, and how to sign in and send a message, as commands to paste.
- * `base` is the relay's URL and base path; the commands go to a bot that `bots` lets pass.
+ * The text that the demo prints at its start: what runs, and commands that sign in and send a message. `base` is the
+ * relay's URL with its base path; the commands use a bot that `bots` allows.
  */
 export function demoBanner(base: string, { authMode, bots }: Pick<Config, 'authMode' | 'bots'>): string {
   return `
   bot-relay is running in demo mode: ${base}
   It talks to an embedded bot service; set UPSTREAM_BASE_URL, UPSTREAM_API_KEYS and BOTS for a real one.
 
-  Open ${base}/ in a browser${HOW_TO[authMode](base, aBotOf(bots))}
+  Open ${base}/ in a browser${HOW_TO[authMode](base, allowedDemoBot(bots))}
 
 `;
 }
@@ -48,7 +48,7 @@ function sendMessage(base: string, bot: string): string {
   return `curl -N -b cookies.txt ${JSON_TYPE} -d '{"text":"Hello, how are you today?"}' ${base}/generic/ns/${namespace}/bot-provider/${name}/message/sse`;
 }
 
-/** A segment of a path, with nothing in it that a shell would take for its own. */
+/** Encodes a segment of a path so that a shell changes nothing in it. */
 function segment(text: string): string {
   return encodeURIComponent(text).replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16)}`);
 }

@@ -1,14 +1,21 @@
 import type { RequestHandler } from 'express';
 
 const MAX_AGE_SECONDS = '600';
-const REQUEST_HEADERS = 'Content-Type, Last-Event-ID, Traceparent, X-Request-Id';
-const RESPONSE_HEADERS = 'RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Trace-Id';
+/** What pages may send. The last three are sent by client libraries of the bot service; the relay does not use them. */
+const REQUEST_HEADERS = [
+  ...['Content-Type', 'Last-Event-ID', 'Range', 'Traceparent', 'X-Request-Id'],
+  ...['X-API-KEY', 'X-ASGARD-USER-IDENTITY-HINT', 'Idempotency-Key'],
+].join(', ');
+const RESPONSE_HEADERS = [
+  ...['Content-Disposition', 'Content-Range', 'RateLimit', 'RateLimit-Policy', 'Retry-After'],
+  ...['X-Request-Id', 'X-Total-Bytes', 'X-Trace-Id', 'X-Truncated'],
+].join(', ');
 
 /**
  * Lets pages of the `allowed` origins read answers with credentials, and answers their preflights (WHATWG
  * Fetch §3.3). An origin that is not on the list gets no `Access-Control-*` header at all.
  */
-export function cors(allowed: readonly string[]): RequestHandler {
+export function cors(allowed: readonly string[], methods: readonly string[]): RequestHandler {
   const origins = new Set(allowed);
   return function cors(req, res, next) {
     if (origins.size > 0) res.vary('Origin');
@@ -20,7 +27,7 @@ export function cors(allowed: readonly string[]): RequestHandler {
       res.setHeader('Access-Control-Expose-Headers', RESPONSE_HEADERS);
       return next();
     }
-    res.setHeader('Access-Control-Allow-Methods', 'GET, POST');
+    res.setHeader('Access-Control-Allow-Methods', methods.join(', '));
     res.setHeader('Access-Control-Allow-Headers', REQUEST_HEADERS);
     res.setHeader('Access-Control-Max-Age', MAX_AGE_SECONDS);
     res.status(204).end();

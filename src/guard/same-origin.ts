@@ -1,17 +1,16 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Problem } from '../errors.ts';
 
-/** The origins whose pages may call: the relay's own, and the ones on the list. */
+/** The origins whose pages may call the relay: its own, and those on the list. */
 export interface TrustedOrigins {
   readonly own: string;
   readonly allowed: readonly string[];
 }
 
 /**
- * Makes the check that refuses state-changing requests which another site's page caused, with no work for the client:
- * by `Sec-Fetch-Site` (W3C Fetch Metadata §2.3), else by `Origin` (RFC 6454 §7). A request with neither header
- * comes from no browser, so nobody's cookie was abused for it.
- * It throws Problem `cross_site_request`.
+ * Makes the check that refuses state-changing requests from pages of other sites (CSRF). It uses `Sec-Fetch-Site`
+ * (W3C Fetch Metadata §2.3), else `Origin` (RFC 6454 §7), so that clients need no token. A request with neither header
+ * does not come from a browser. The check throws Problem `cross_site_request`.
  */
 export function sameOrigin({ own, allowed }: TrustedOrigins): (headers: IncomingHttpHeaders) => void {
   const trusted = new Set([own, ...allowed]);

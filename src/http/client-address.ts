@@ -2,13 +2,13 @@ import { isIP } from 'node:net';
 import type { Request } from 'express';
 import { ipKeyGenerator } from 'express-rate-limit';
 
-/** One customer line usually has a whole IPv6 /56. */
+/** Providers usually give one customer a whole IPv6 /56. */
 const IPV6_PREFIX = 56;
 
 /**
- * The address that a request counts for: `req.ip`, which Express takes from `X-Forwarded-For` only as far as
- * TRUST_PROXY goes; an IPv6 address as its /56, an IPv4 address in IPv6 form as IPv4. Some load balancers write the
- * client's port behind its address: it is left out. What is no address counts for the connection's own.
+ * The address by which a request is counted: `req.ip`, which Express takes from `X-Forwarded-For` only as far as
+ * TRUST_PROXY allows. An IPv6 address is shortened to its /56, and an IPv4 address in IPv6 form becomes IPv4. A port,
+ * which some load balancers append, is left out. If `req.ip` is not an address, that of the connection is used.
  */
 export function clientAddress({ ip, socket }: Request): string {
   const address = [ip, socket.remoteAddress].map(plainAddress).find((text) => isIP(text) > 0);

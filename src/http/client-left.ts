@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
 
-/** Why work for a request is given up whose client has left: nobody is there to answer. */
+/** The reason with which work for a request is aborted when its client has left. */
 export const CLIENT_LEFT = Symbol('client left');
 
-/** A controller that is aborted with `CLIENT_LEFT` when the connection of `res` closes, which may have been before. */
+/** A controller that is aborted with `CLIENT_LEFT` when `res` closes; at once if it has closed already. */
 export function abortWhenLeft(res: ServerResponse): AbortController {
   const controller = new AbortController();
   const abort = () => controller.abort(CLIENT_LEFT);

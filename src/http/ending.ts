@@ -1,6 +1,7 @@
 import type { Response } from 'express';
+import { PROBLEMS, type ProblemCode } from '../errors.ts';
 
-/** Stands for the status of a request whose client left before it had an answer (nginx's convention). */
+/** The status of a request whose client left before the answer (nginx's convention). */
 const CLIENT_CLOSED_STATUS = 499;
 
 /** How a request ended: its HTTP status, and `ok`, `client_closed`, `client_stalled`, `not_ready` or a problem's code. */
@@ -9,10 +10,18 @@ export interface Ending {
   readonly outcome: string;
 }
 
-/** How the request ended; true once `res` has closed. */
+/** How the request ended; a failure that was answered as a stream has its own status. Call it only after `res` has closed. */
 export function endingOf(res: Response): Ending {
+  const status = res.locals.status ?? res.statusCode;
   return {
-    status: res.headersSent ? res.statusCode : CLIENT_CLOSED_STATUS,
+    status: res.headersSent ? status : CLIENT_CLOSED_STATUS,
     outcome: res.locals.outcome ?? (res.writableFinished ? 'ok' : 'client_closed'),
   };
+}
+
+/** The level of its log line, by the problem's status, if there is a problem: a stream that fails was begun with status 200. */
+export function levelOf({ status, outcome }: Ending): 'info' | 'warn' | 'error' {
+  const statusOfOutcome = Object.hasOwn(PROBLEMS, outcome) ? PROBLEMS[outcome as ProblemCode].status : status;
+  if (statusOfOutcome === 500) return 'error';
+  return statusOfOutcome > 500 ? 'warn' : 'info';
 }

@@ -1,34 +1,35 @@
 import { isIP } from 'node:net';
 import { isLoopback } from './loopback.ts';
 
-/** A host and maybe a port (RFC 9110 §7.2); nothing that readers of a URL could take apart in different ways. */
+/** A host and maybe a port (RFC 9110 §7.2); no characters that two parsers of URLs could read in different ways. */
 const HOST = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d{0,5})?$/i;
 
 /**
- * The host of a `Host` header as browsers write it (WHATWG URL, host parsing): in small letters, an IP address in its
- * one form, IPv6 in brackets. Without its port, and without the dot that ends an absolute name. Undefined if it is none.
+ * The host of a `Host` header as browsers write it (WHATWG URL, host parsing): in lower case, an IP address in its
+ * normal form, IPv6 in brackets; without the port and without the dot at the end of an absolute name. Undefined if the
+ * header holds no host.
  */
 export function hostNameOf(header: string): string | undefined {
   const host = HOST.exec(header)?.[1];
   return (host && URL.parse(`http://${host}`)?.hostname.replace(/\.$/, '')) || undefined;
 }
 
-/** Whether it is a name that leads a browser to its own machine (RFC 6761 §6.3), whatever a name server says. */
+/** Whether browsers resolve this name to their own machine without a name server (RFC 6761 §6.3). */
 export function isLoopbackName(hostname: string): boolean {
   return isLoopback(hostname) || hostname.endsWith('.localhost');
 }
 
-/** The same of a name or address that an operator has written, who may leave out the brackets of IPv6. */
+/** Like `hostNameOf`, for a name or address in the configuration, where IPv6 may stand without brackets. */
 export function hostNamed(text: string): string | undefined {
   return hostNameOf(isIP(text) === 6 ? `[${text}]` : text);
 }
 
-/** Whether one can listen there: an IP address or a name. */
+/** Whether `text` is an IP address or a host name, so that a server can listen there. */
 export function isHost(text: string): boolean {
   return isIP(text) > 0 || /^(?=.{1,253}$)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*$/.test(text);
 }
 
-/** Whether it is an IP address, or a CIDR block of some. */
+/** Whether `text` is an IP address or a CIDR block. */
 export function isAddress(text: string): boolean {
   const [address = '', prefix, ...rest] = text.split('/');
   const bits = { 0: 0, 4: 32, 6: 128 }[isIP(address)] ?? 0;

@@ -1,49 +1,59 @@
-/** What is known of a request for its log line and the metrics. Nothing of it steers what the relay does. */
+/** What is known of a request for its log line and the metrics. The relay makes no decision by it. */
 export interface RequestLocals {
   requestId: string;
-  /** The route's path pattern, never the path that came. */
+  /** The route's path pattern, never the path of the request. */
   route?: string;
-  /** True for a request that only asks how the relay is. */
+  /** True for a request to a health probe. */
   isProbe?: boolean;
+  /** True for a live stream: its waits and its first byte say nothing about messages. */
+  isLive?: boolean;
   /** How the request ended: a problem's code, `client_closed`, `client_stalled` or `not_ready`; unset means that it went well. */
   outcome?: string;
+  /** The status of the failure, where the answer has another one. */
+  status?: number;
   /** Why the bot service could not answer, as an error code of the system or the HTTP parser. */
   cause?: string;
-  /** How the log tells of the request, where its outcome does not say. */
+  /** The level of the log line, where it does not follow from the outcome. */
   level?: 'warn';
   /** Whose session it was, or who was refused. */
   userId?: string;
-  /** `namespace/bot` of the allow-list. */
+  /** `namespace/bot` of the allow-list, or one that is not on it and looks like a name. */
   bot?: string;
   /** The HTTP status of the bot service, if it answered. */
   upstreamStatus?: number | undefined;
   /** What was carried of the bot service's stream. */
   stream?: CarriedStream;
-  /** How many sessions the identity provider has ended, and what it named them by. */
+  /** How many sessions the identity provider has ended, and by which claim. */
   sessionsEnded?: { readonly by: 'sid' | 'sub'; readonly count: number };
+  /** How many messages a suspend has dropped before they were sent. */
+  stoppedMessages?: number;
+  /** How many times the relay has tried to resume the stream of the bot service. */
+  resumptions?: number;
+  /** Why a stream that broke off was not resumed, or not once more. */
+  notResumed?: string;
   /** How the message waited for its slots. */
   slotWait?: SlotWait;
 }
 
 /** The waits of a message for its slots. */
 export interface SlotWait {
-  /** How long those that are over took, in ms. */
+  /** The sum of the finished waits, in ms. */
   ms: number;
-  /** When the one that is not over began, by `performance.now()` in ms. */
+  /** When the current wait began, by `performance.now()` in ms. */
   since?: number | undefined;
   outcome: 'granted' | 'refused' | 'given_up';
 }
 
-/** How long a message has waited so far, in ms: its client may leave before the wait learns of it. */
+/** How long a message has waited so far, in ms. The current wait counts: the client may leave before it ends. */
 export function waitedMs({ ms, since }: SlotWait): number {
   return since === undefined ? ms : ms + performance.now() - since;
 }
 
 /** How much of a stream has been carried to its client. */
 export interface CarriedStream {
-  /** Bytes of the body that were handed to the socket. */
+  /** Bytes of the body that were written to the socket. */
   bytes: number;
-  /** When the first of them was, by `performance.now()` in ms. */
+  /** When the first byte was written, by `performance.now()` in ms. */
   firstByteAt?: number;
 }
 

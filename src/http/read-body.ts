@@ -9,7 +9,8 @@ export interface BodyOptions {
 }
 
 /**
- * Reads the whole body, as the bytes that came. Our own reader because the common one answers a body that is too large only after it has read all of it.
+ * Reads the whole body and returns its bytes. It refuses a body that is too large at once, where the body parser of
+ * Express first reads all of it.
  * @throws Problem `body_too_large`, `request_timeout`; `CLIENT_LEFT` if the client leaves before the body is whole
  */
 export function readBody(req: IncomingMessage, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer> {
@@ -40,7 +41,7 @@ export function readBody(req: IncomingMessage, { maxBytes, timeoutMs }: BodyOpti
         ),
       timeoutMs,
     );
-    // Its close may be over already, while the session was looked up.
+    // The request may have closed before, while the session was looked up.
     if (req.destroyed) return onClose();
     if (Number(req.headers['content-length']) > maxBytes) return tooLarge();
     req.on('data', onData).on('end', onEnd).on('close', onClose);

@@ -1,11 +1,11 @@
-import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../errors.ts';
 import { requireMediaType } from './media-type.ts';
+import { parseJson } from './parse-json.ts';
 import { type BodyOptions, readBody } from './read-body.ts';
 
 /**
- * Reads the whole body of JSON (RFC 8259) in UTF-8. Returns the bytes as they came, and what they say.
+ * Reads the whole body of JSON (RFC 8259) in UTF-8. Returns its bytes unchanged, and the parsed value.
  * @throws Problem `unsupported_media_type`, `body_too_large`, `request_timeout`, `invalid_json`; `CLIENT_LEFT`
  */
 export async function readJson(
@@ -19,7 +19,7 @@ export async function readJson(
 
 function parse(bytes: Buffer): unknown {
   try {
-    if (isUtf8(bytes)) return JSON.parse(bytes.toString('utf8'));
+    return parseJson(bytes);
   } catch {}
   throw new Problem('invalid_json', 'The body is not JSON in UTF-8.');
 }

@@ -1,18 +1,18 @@
 import { Problem } from '../errors.ts';
 
-/** What a path takes in one parameter of its query. */
+/** One parameter that a path takes in its query. */
 export interface QueryParameter {
-  /** What its decoded value looks like. */
-  readonly pattern: RegExp;
+  /** What its decoded value must match. */
+  readonly pattern: Pick<RegExp, 'test'>;
   readonly required?: boolean;
 }
 
-/** A percent sign that begins no escape (RFC 3986 §2.1). */
+/** A percent sign that does not begin an escape (RFC 3986 §2.1). */
 const BROKEN_ESCAPE = /%(?![0-9a-f]{2})/i;
 
 /**
  * The parameters of `url`'s query that `parameters` names; all others are dropped.
- * @throws Problem `invalid_query` if one of them is missing, comes twice or does not look as it should
+ * @throws Problem `invalid_query` if one of them is missing, comes twice or does not match its pattern
  */
 export function readQuery(
   url: string,
@@ -21,10 +21,10 @@ export function readQuery(
   const mark = url.indexOf('?');
   const text = mark < 0 ? '' : url.slice(mark + 1);
   if (BROKEN_ESCAPE.test(text)) throw invalid('The query holds a broken escape.');
-  const came = new URLSearchParams(text);
+  const given = new URLSearchParams(text);
   const taken = new URLSearchParams();
   for (const [name, { pattern, required = false }] of Object.entries(parameters)) {
-    const [value, ...more] = came.getAll(name);
+    const [value, ...more] = given.getAll(name);
     if (value === undefined && !required) continue;
     if (value === undefined) throw invalid(`The query must hold ${name}.`);
     if (more.length > 0) throw invalid(`The query holds ${name} more than once.`);

@@ -1,21 +1,21 @@
 import { keyPart } from '../storage/redis-key.ts';
 import type { Counts } from './request-limits.ts';
 
-/** How often texts have come, to all instances that share their counts. Throws what the counts throw. */
+/** Counts how often each text has arrived, at all instances that share the counts. Throws what the counts throw. */
 export interface Arrivals {
-  /** Counts a text that has come; returns how often it has by now. No two callers are told the same number. */
-  count(text: string): Promise<number>;
-  /** How often a text has come. */
-  of(text: string): Promise<number>;
+  /** Counts one more arrival of a text; returns how many there are now. No two callers get the same number. */
+  add(text: string): Promise<number>;
+  /** How often a text has arrived. */
+  countOf(text: string): Promise<number>;
 }
 
-/** Counts texts under `name`; a text is forgotten `windowMs` after it first came, or a little later. */
+/** Counts texts under `name`; a text is forgotten `windowMs` after its first arrival, or a little later. */
 export function arrivalsIn(counts: Counts, name: string, windowMs: number): Arrivals {
   const store = counts(name);
   store.init?.({ windowMs } as Parameters<NonNullable<typeof store.init>>[0]);
   return {
-    count: async (text) => (await store.increment(keyPart(text))).totalHits,
-    // Redis's store has no number for what never came.
-    of: async (text) => (await store.get?.(keyPart(text)))?.totalHits || 0,
+    add: async (text) => (await store.increment(keyPart(text))).totalHits,
+    // The store of Redis returns NaN for a text that has never arrived.
+    countOf: async (text) => (await store.get?.(keyPart(text)))?.totalHits || 0,
   };
 }

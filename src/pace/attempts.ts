@@ -1,37 +1,37 @@
-/** The failures of one key in the window that is under way. */
+/** The failed attempts of one key in the current window. */
 export interface Failures {
   readonly count: number;
-  /** In how many ms that window is over; 0 if there is none. */
+  /** In how many ms the window ends; 0 if there is none. */
   readonly resetMs: number;
 }
 
-/** One attempt that is under way. */
-export interface Attempt {
-  /** Counts it as failed. @throws Problem `session_store_unavailable` if that cannot be kept */
+/** One attempt that is running. */
+export interface CountedAttempt {
+  /** Counts it as failed. @throws Problem `session_store_unavailable` if it cannot be counted */
   failed(): Promise<void>;
-  /** Gives its place back if it has not failed; to be called for every attempt. */
+  /** Gives its place back if it has not failed. Call it for every attempt. */
   end(): void;
 }
 
-/** What became of the wish to begin an attempt; `wait` if only others that are under way keep it out. */
-export type Begun =
-  | { readonly state: 'begun'; readonly attempt: Attempt }
+/** Whether an attempt could begin; `wait` if running attempts take the last places of the limit. */
+export type BeginResult =
+  | { readonly state: 'begun'; readonly attempt: CountedAttempt }
   | { readonly state: 'wait' }
   | { readonly state: 'refused'; readonly resetMs: number };
 
 /**
- * Attempts of keys, of which so many may fail in a window that begins with the first failure. Those that have failed
- * and those that are under way are never more than that together, over all instances.
+ * Limits failed attempts by key: at most `maxFailures` in a window, which begins with the first failure. Failed and
+ * running attempts together are never more than that, over all instances.
  */
 export interface Attempts {
-  /** @throws Problem `session_store_unavailable` if nobody can tell */
+  /** @throws Problem `session_store_unavailable` if the count cannot be read */
   failures(key: string): Promise<Failures>;
-  /** @throws Problem `session_store_unavailable` if nobody can tell */
-  begin(key: string): Promise<Begun>;
+  /** @throws Problem `session_store_unavailable` if the count cannot be read */
+  begin(key: string): Promise<BeginResult>;
 }
 
 export interface AttemptsOptions {
-  /** No two share any counts. */
+  /** Attempts with different names share no counts. */
   readonly name: string;
   readonly maxFailures: number;
   readonly windowMs: number;

@@ -15,29 +15,29 @@ export interface GuestLimit {
   readonly windowMs: number;
 }
 
-/** What one address may ask of the relay. @throws Problem `too_many_attempts` */
+/** Counts a request for its client's address. @throws Problem `too_many_attempts` */
 export type LimitByAddress = (req: Request, res: Response) => Promise<void>;
 
 const DETAIL = 'Too many requests from here; wait and try again.';
 
-type LimitMaker = (options: RequestLimitOptions) => RequestLimit;
+type CreateLimit = (options: RequestLimitOptions) => RequestLimit;
 
-/** Stands before whatever costs something: a client without a session reaches no session store. */
+/** The limit of each address. It comes before all expensive steps: a client over the limit reaches no session store. */
 export function addressLimit(
-  limit: LimitMaker,
+  limit: CreateLimit,
   { perAddress, windowMs }: Omit<ClientLimits, 'perSession'>,
 ): LimitByAddress {
   const byAddress = limit({ name: 'address', limit: perAddress, windowMs, detail: DETAIL });
   return (req, res) => byAddress(req, res, clientAddress(req));
 }
 
-/** What one session may ask of the relay, from whatever addresses; counted by the session's key. */
-export function sessionLimit(limit: LimitMaker, { perSession, windowMs }: ClientLimits): RequestLimit {
+/** The limit of each session, from all addresses together; counted by the session's key. */
+export function sessionLimit(limit: CreateLimit, { perSession, windowMs }: ClientLimits): RequestLimit {
   return limit({ name: 'session', limit: perSession, windowMs, detail: DETAIL });
 }
 
-/** How many guests may come from one address. */
-export function guestLimit(limit: LimitMaker, { perAddress, windowMs }: GuestLimit): LimitByAddress {
+/** The limit on new guests from one address. */
+export function guestLimit(limit: CreateLimit, { perAddress, windowMs }: GuestLimit): LimitByAddress {
   const detail = 'Too many new guests come from here; wait and try again.';
   const byAddress = limit({ name: 'guests', limit: perAddress, windowMs, detail });
   return (req, res) => byAddress(req, res, clientAddress(req));

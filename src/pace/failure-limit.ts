@@ -1,32 +1,32 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from 'express-rate-limit';
 import { keyPart } from '../storage/redis-key.ts';
-import type { Attempt, AttemptCounts, Attempts, AttemptsOptions } from './attempts.ts';
+import { abortableSleep } from './abortable-sleep.ts';
+import type { AttemptCounts, Attempts, AttemptsOptions, CountedAttempt } from './attempts.ts';
+import { createQueues } from './queues.ts';
 import { type RequestLimit, type RequestLimitOptions, tooManyAttempts } from './request-limits.ts';
-import { waitingLines } from './waiting-lines.ts';
 
-/** How often the first in line asks whether an attempt of its key is over, in ms: the others may be at other instances. */
-const ASK_AGAIN_MS = 50;
+/** How often the first in the queue asks whether it may begin, in ms: the running attempts may be at other instances. */
+const POLL_MS = 50;
 
 export interface FailureLimitOptions extends AttemptsOptions {
-  /** What a client is told that is refused. */
+  /** What a refused client is told. */
   readonly detail: string;
 }
 
 /** A limit on attempts that fail. */
 export interface FailureLimit {
-  /** Refuses a request of a key whose attempts have failed too often. @throws Problem `too_many_attempts` */
+  /** Refuses a request whose key has too many failed attempts. @throws Problem `too_many_attempts` */
   readonly refuse: RequestLimit;
   /**
-   * Begins an attempt of `key`; waits while only others under way keep it out, in the order in which they came.
-   * @throws Problem `too_many_attempts` if so many have failed; the signal's reason if it aborts while this waits
+   * Begins an attempt of `key`. It waits, in the order of the calls, while running attempts take all places.
+   * @throws Problem `too_many_attempts` if too many have failed; the signal's reason if it aborts during the wait
    */
-  begin(key: string, signal: AbortSignal): Promise<Attempt>;
+  begin(key: string, signal: AbortSignal): Promise<CountedAttempt>;
 }
 
 /**
- * A limit whose attempts are counted in `counts`. express-rate-limit refuses for what has failed; what is under way
- * is counted beside it: the library counts a request as it comes, and cannot tell one under way from one that failed.
+ * A limit whose attempts are counted in `counts`. express-rate-limit refuses because of failed attempts only. Running
+ * attempts are counted here, since the library cannot distinguish a running attempt from a failed one.
  */
 export function failureLimit(
   limit: (options: RequestLimitOptions) => RequestLimit,
@@ -34,10 +34,10 @@ export function failureLimit(
   { name, maxFailures, windowMs, detail }: FailureLimitOptions,
 ): FailureLimit {
   const attempts = counts({ name, maxFailures, windowMs });
-  const lines = waitingLines();
+  const queues = createQueues();
 
-  /** Undefined if it must wait. */
-  async function begun(key: string): Promise<Attempt | undefined> {
+  /** Undefined if the attempt must wait. */
+  async function tryBegin(key: string): Promise<CountedAttempt | undefined> {
     const answer = await attempts.begin(key);
     if (answer.state === 'refused') throw tooManyAttempts(detail, answer.resetMs);
     return answer.state === 'begun' ? answer.attempt : undefined;
@@ -45,16 +45,16 @@ export function failureLimit(
 
   return {
     refuse: limit({ name, limit: maxFailures, windowMs, detail, store: failuresStore(attempts) }),
-    async begin(whose, signal) {
-      const key = keyPart(whose);
-      const atOnce = await begun(key);
-      if (atOnce) return atOnce;
-      const leave = await lines.enter(key, signal);
+    async begin(name, signal) {
+      const key = keyPart(name);
+      const first = await tryBegin(key);
+      if (first) return first;
+      const leave = await queues.enter(key, signal);
       try {
         for (;;) {
-          const attempt = await begun(key);
+          const attempt = await tryBegin(key);
           if (attempt) return attempt;
-          await sleep(ASK_AGAIN_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
+          await abortableSleep(POLL_MS, signal);
         }
       } finally {
         leave();
@@ -63,7 +63,7 @@ export function failureLimit(
   };
 }
 
-/** The store of express-rate-limit that says what a failure of this request would make; only `failed` counts one. */
+/** A store for express-rate-limit that reads the failures and adds none: only `failed` of an attempt counts one. */
 function failuresStore(attempts: Attempts): Store {
   return {
     async increment(key) {

@@ -17,20 +17,20 @@ export interface HeldLeasesOptions {
   readonly renewMs: number;
 }
 
-/** Renews the leases that are held, as long as there are any. */
+/** Renews the held leases, as long as there are any. */
 export function heldLeases({ scripts, returns, renewMs }: HeldLeasesOptions): HeldLeases {
-  /** The holder's key of each lease. */
+  /** The key of the holder, by the id of each lease. */
   const held = new Map<string, string>();
   let timer: NodeJS.Timeout | undefined;
 
   async function renewAll(): Promise<void> {
     for (const batch of batches(held)) {
-      // Not those that were released while the batch before was under way.
+      // Leave out leases that were released while the batch before was renewed.
       const leases = batch.filter(([id]) => held.has(id));
       try {
         await scripts.renew(leases);
       } finally {
-        // What was released meanwhile may have been renewed after that.
+        // A lease that was released meanwhile may have been renewed after its release.
         for (const lease of leases) if (!held.has(lease[0])) returns.giveBack(lease);
       }
     }
@@ -40,7 +40,7 @@ export function heldLeases({ scripts, returns, renewMs }: HeldLeasesOptions): He
     has: (id) => held.has(id),
     hold([id, key]) {
       held.set(id, key);
-      // What fails is done next time.
+      // The next interval tries again.
       timer ??= setInterval(() => renewAll().catch(() => {}), renewMs).unref();
     },
     release(lease) {

@@ -1,20 +1,28 @@
 import { keyPart } from '../storage/redis-key.ts';
 
-/** Whom a message counts for where places are few: names without white space that show nobody's id or address. */
+/**
+ * For whom a message counts in limits, so that slots and places are shared out fairly. The names are hashes, which show
+ * no user id and no address. They contain no space, because keys join them with one.
+ */
 export interface Holders {
-  /** The user, whatever the session. */
+  /** The user, in all sessions together. */
   readonly user: string;
-  /** Only of guests, who can be as many users as they like: all that come from one address. */
+  /** The client's IP address, for guests only, since one client can become any number of guests. */
   readonly address?: string;
 }
 
+/** The same holders for what is limited apart from messages; `kind` contains no space. */
+export function holdersApart(kind: string, { user, address }: Holders): Holders {
+  return { user: `${kind}:${user}`, ...(address !== undefined && { address: `${kind}:${address}` }) };
+}
+
 export interface HoldersOptions {
-  /** Where users are known: the same id is somebody else elsewhere. */
+  /** Where the user ids come from: the same id in another realm is another user. */
   readonly realm: string;
   readonly guests: boolean;
 }
 
-/** Makes the function that names the holders of a message, by its user's id and its client's address. */
+/** Makes the function that names the holders of a message by the user's id and the client's address. */
 export function nameHolders({ realm, guests }: HoldersOptions): (userId: string, address: string) => Holders {
   return (userId, address) => ({
     user: keyPart(`${realm} ${userId}`),

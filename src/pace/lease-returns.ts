@@ -1,39 +1,39 @@
 import type { Redis } from '../storage/redis.ts';
 import { batches, type Lease, type LeaseScripts } from './lease-scripts.ts';
 
-/** Leases on their way back. */
+/** Gives leases back, and tries again where Redis could not be reached. */
 export interface LeaseReturns {
-  /** Gives a lease back. What Redis does not hear is told again until it does. */
+  /** Gives a lease back. If that fails, it is tried again until it works. */
   giveBack(lease: Lease): void;
-  /** Resolves when Redis has heard all, or has not heard the last try; nothing is told again after that. */
+  /** Tries all failed returns a last time, and resolves when that is done. */
   close(): Promise<void>;
 }
 
-/** How long after a failure Redis is told again what was given back, in ms. */
-const RETRY_MS = 500;
+/** How long after a failure the returns are tried again, in ms. */
+const TRY_AGAIN_MS = 500;
 
 /** Gives leases back to Redis. */
 export function leaseReturns(redis: Redis, { forget }: LeaseScripts): LeaseReturns {
-  /** What was given back without Redis's knowledge: no more than messages ended while it was away. */
-  const unheard = new Map<string, string>();
+  /** Returns that failed: at most one for each message that ended while Redis was away. */
+  const failed = new Map<string, string>();
   const underWay = new Set<Promise<unknown>>();
-  let retry: NodeJS.Timeout | undefined;
+  let timer: NodeJS.Timeout | undefined;
   let closed = false;
 
-  async function tellAgain(): Promise<void> {
-    for (const batch of batches(unheard)) {
+  async function returnFailed(): Promise<void> {
+    for (const batch of batches(failed)) {
       await forget(batch);
-      for (const [id] of batch) unheard.delete(id);
+      for (const [id] of batch) failed.delete(id);
     }
   }
 
-  function tellLater(): void {
-    if (closed || unheard.size === 0) return;
-    retry ??= setTimeout(async () => {
-      await tellAgain().catch(() => {});
-      retry = undefined;
-      tellLater();
-    }, RETRY_MS).unref();
+  function tryAgainLater(): void {
+    if (closed || failed.size === 0) return;
+    timer ??= setTimeout(async () => {
+      await returnFailed().catch(() => {});
+      timer = undefined;
+      tryAgainLater();
+    }, TRY_AGAIN_MS).unref();
   }
 
   return {
@@ -41,18 +41,18 @@ export function leaseReturns(redis: Redis, { forget }: LeaseScripts): LeaseRetur
       const done = redis
         .run((client) => client.zRem(key, id))
         .catch(() => {
-          unheard.set(id, key);
-          tellLater();
+          failed.set(id, key);
+          tryAgainLater();
         });
       underWay.add(done);
       done.then(() => underWay.delete(done));
     },
     async close() {
       closed = true;
-      clearTimeout(retry);
+      clearTimeout(timer);
       await Promise.all(underWay);
-      // If Redis does not hear this either, the leases expire.
-      await tellAgain().catch(() => {});
+      // If this fails too, the leases expire.
+      await returnFailed().catch(() => {});
     },
   };
 }

@@ -3,20 +3,20 @@ import type { Redis } from '../storage/redis.ts';
 /** A lease: its id, and the key of its holder's sorted set. */
 export type Lease = readonly [id: string, key: string];
 
-/** What is done to leases in Redis. All reject if Redis does not do it, or does not say so. */
+/** Changes leases in Redis. All methods reject if Redis fails or does not answer. */
 export interface LeaseScripts {
   /** Adds a lease unless its holder has `max` already; returns whether it was added. */
   add(lease: Lease, max: number): Promise<boolean>;
-  /** Moves the ends of leases; what Redis has lost is there again. */
+  /** Extends leases; a lease that Redis has lost is added again. */
   renew(leases: readonly Lease[]): Promise<unknown>;
-  /** Takes leases out. */
+  /** Removes leases. */
   forget(leases: readonly Lease[]): Promise<unknown>;
 }
 
-/** Leases that one run of a script changes: Redis does nothing else meanwhile. */
+/** How many leases one run of a script changes: Redis does nothing else while a script runs. */
 const BATCH = 500;
 
-/** The scripts for leases that end `leaseMs` after they were added or renewed, on Redis's own clock. */
+/** The scripts for leases that end `leaseMs` after they were added or renewed, by Redis's own clock. */
 export function leaseScripts(redis: Redis, leaseMs: number): LeaseScripts {
   const add = redis.script(ADD);
   const renew = redis.script(RENEW);
@@ -28,7 +28,7 @@ export function leaseScripts(redis: Redis, leaseMs: number): LeaseScripts {
   };
 }
 
-/** Leases by their ids, as they are now, in parts that one run of a script may change. */
+/** A copy of the leases in batches of at most `BATCH`; `leases` has the holder's key by lease id. */
 export function batches(leases: ReadonlyMap<string, string>): Lease[][] {
   const all = [...leases];
   return Array.from({ length: Math.ceil(all.length / BATCH) }, (_, n) =>
@@ -53,7 +53,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return 1
 `;
 
-/** Moves the end of each lease ARGV[i + 1] of KEYS[i]; what Redis has lost is there again. */
+/** Extends each lease ARGV[i + 1] of KEYS[i]; a lease that Redis has lost is added again. */
 const RENEW = `${NOW}
 for i, key in ipairs(KEYS) do
   redis.call('ZADD', key, now + ARGV[1], ARGV[i + 1])
@@ -61,7 +61,7 @@ for i, key in ipairs(KEYS) do
 end
 `;
 
-/** Takes each lease ARGV[i] out of KEYS[i]. */
+/** Removes each lease ARGV[i] from KEYS[i]. */
 const FORGET = `
 for i, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[i]) end
 `;

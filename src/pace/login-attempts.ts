@@ -1,52 +1,55 @@
 import { availableParallelism } from 'node:os';
 import type { Request, Response } from 'express';
-import type { Attempt, AttemptCounts } from './attempts.ts';
+import type { AttemptCounts, CountedAttempt } from './attempts.ts';
 import { type FailureLimit, failureLimit } from './failure-limit.ts';
-import { fewAtOnce } from './few-at-once.ts';
+import { limitConcurrency } from './limit-concurrency.ts';
 import type { RequestLimit, RequestLimitOptions } from './request-limits.ts';
 import { busy, signInPlaces } from './sign-in-places.ts';
 
 /**
- * How many passwords are checked at once. Each keeps a core busy for a fifth of a second, and one core is left for the
- * streams; and each keeps one of the runtime's four threads, on which the names of new connections to the bot service
- * are looked up and files are read.
+ * How many passwords are checked at once. Each check keeps a core busy for 0.2 s, and one core is left for the
+ * streams. Each check also takes one of the runtime's four threads, which look up host names and read files as well.
  */
-const CHECKED_AT_ONCE = Math.max(1, Math.min(2, availableParallelism() - 1));
-/** Long enough for a machine that has more to do; shorter than load balancers wait for an answer. */
+const MAX_CONCURRENT_CHECKS = Math.max(1, Math.min(2, availableParallelism() - 1));
+/** How long a sign-in waits at most, in ms. Load balancers wait longer than this for an answer. */
 const MAX_WAIT_MS = 30_000;
 
 export interface LoginAttemptsOptions {
-  /** So many failures of one account within `windowMs` are enough. */
+  /** How many sign-ins of one account may fail within `windowMs`. */
   readonly maxFailures: number;
-  /** So many from one address are. */
+  /** How many sign-ins from one address may fail within `windowMs`. */
   readonly maxFailuresPerAddress: number;
   readonly windowMs: number;
-  /** How long a sign-in may wait for its turn. */
+  /** How long a sign-in may wait for its turn, in ms. */
   readonly maxWaitMs?: number;
-  readonly checkedAtOnce?: number;
+  readonly maxConcurrentChecks?: number;
 }
 
-/** Whom a sign-in counts for. */
-export interface SignInBy {
+/** For which address and which account a sign-in counts. */
+export interface SignInSource {
   readonly address: string;
   readonly account: string;
 }
 
 /** Sign-ins with a password. */
 export interface LoginAttempts {
-  /** Refuses at once: where too many have failed, and where too many wait. @throws Problem `too_many_attempts` or `busy` */
-  refuse(req: Request, res: Response, by: SignInBy): Promise<void>;
+  /** Refuses if too many have failed or too many wait. @throws Problem `too_many_attempts` or `busy` */
+  refuse(req: Request, res: Response, source: SignInSource): Promise<void>;
   /**
-   * Runs `check` when the turn of this sign-in comes. It counts as failed if there is no result.
-   * @throws Problem `too_many_attempts`, `busy` or `session_store_unavailable`; the reason of `left`, if that aborts before
+   * Runs `check` when it is the turn of this sign-in. Without a result, the sign-in counts as failed.
+   * @throws Problem `too_many_attempts`, `busy` or `session_store_unavailable`; the signal's reason, if that aborts first
    */
-  attempt<T>(by: SignInBy, check: () => Promise<T | undefined>, left: AbortSignal): Promise<T | undefined>;
+  attempt<T>(
+    source: SignInSource,
+    check: () => Promise<T | undefined>,
+    signal: AbortSignal,
+  ): Promise<T | undefined>;
 }
 
 /**
- * Two limits on failed sign-ins, by address and by account, and a queue with a bound. While a limit is reached, the
- * right password is refused too. Whoever is kept out only by sign-ins under way waits in the queue. A password that
- * was checked and found wrong counts, whether or not its client has waited for the answer.
+ * Two limits on failed sign-ins, by address and by account, and a queue of limited length. Over a limit, a correct
+ * password is refused too. A sign-in waits in the queue while running sign-ins take the last places of a limit. A wrong
+ * password counts even if its client did not wait for the answer.
  */
 export function loginAttempts(
   limit: (options: RequestLimitOptions) => RequestLimit,
@@ -54,39 +57,39 @@ export function loginAttempts(
   options: LoginAttemptsOptions,
 ): LoginAttempts {
   const { maxFailures, maxFailuresPerAddress, windowMs } = options;
-  const { maxWaitMs = MAX_WAIT_MS, checkedAtOnce = CHECKED_AT_ONCE } = options;
-  const failures = (name: string, most: number) =>
+  const { maxWaitMs = MAX_WAIT_MS, maxConcurrentChecks = MAX_CONCURRENT_CHECKS } = options;
+  const createLimit = (name: string, max: number) =>
     failureLimit(limit, counts, {
       name,
-      maxFailures: most,
+      maxFailures: max,
       windowMs,
       detail: 'Too many failed sign-ins; wait and try again.',
     });
   const limits: Limits = {
-    byAddress: failures('login-address', maxFailuresPerAddress),
-    byAccount: failures('login-account', maxFailures),
+    byAddress: createLimit('login-address', maxFailuresPerAddress),
+    byAccount: createLimit('login-account', maxFailures),
   };
   const places = signInPlaces();
-  const inTurn = fewAtOnce(checkedAtOnce);
+  const runLimited = limitConcurrency(maxConcurrentChecks);
 
   return {
     async refuse(req, res, { address, account }) {
       places.refuseIfFull(address);
-      // The address first: it bounds how many account names one client can make this remember.
+      // The address comes first: it limits how many account names one client can have counted.
       await limits.byAddress.refuse(req, res, address);
       await limits.byAccount.refuse(req, res, account);
     },
-    async attempt(by, check, left) {
-      left.throwIfAborted();
-      const leave = places.take(by.address);
+    async attempt(source, check, clientLeft) {
+      clientLeft.throwIfAborted();
+      const release = places.take(source.address);
       const tooLong = new AbortController();
       const timer = setTimeout(() => tooLong.abort(busy()), maxWaitMs);
-      const signal = AbortSignal.any([left, tooLong.signal]);
+      const signal = AbortSignal.any([clientLeft, tooLong.signal]);
       try {
-        return await counted(limits, { ...by, signal }, () => inTurn(check, signal));
+        return await runCounted(limits, { ...source, signal }, () => runLimited(check, signal));
       } finally {
         clearTimeout(timer);
-        leave();
+        release();
       }
     },
   };
@@ -97,18 +100,18 @@ interface Limits {
   readonly byAccount: FailureLimit;
 }
 
-/** A sign-in, and what ends its waiting. */
-interface SignIn extends SignInBy {
+/** A sign-in, and the signal that ends its wait. */
+interface SignIn extends SignInSource {
   readonly signal: AbortSignal;
 }
 
-/** Runs `check` as an attempt of both limits. It counts as failed if there is no result. */
-async function counted<T>(
+/** Runs `check` as an attempt of both limits. Without a result, it counts as failed. */
+async function runCounted<T>(
   { byAddress, byAccount }: Limits,
   { address, account, signal }: SignIn,
   check: () => Promise<T | undefined>,
 ): Promise<T | undefined> {
-  const attempts: Attempt[] = [];
+  const attempts: CountedAttempt[] = [];
   try {
     attempts.push(await byAddress.begin(address, signal));
     attempts.push(await byAccount.begin(account, signal));

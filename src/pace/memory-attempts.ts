@@ -1,55 +1,55 @@
 import type { AttemptCounts } from './attempts.ts';
 
-interface Counted {
+interface KeyState {
   failures: number;
-  /** When these are forgotten, in ms since the epoch. */
+  /** When the failures are forgotten, in ms since the epoch. */
   resetAt: number;
-  underWay: number;
+  running: number;
 }
 
-/** Attempts of this process alone. */
+/** Counts the attempts of this process only. */
 export const memoryAttempts: AttemptCounts = ({ maxFailures, windowMs }) => {
-  const keys = new Map<string, Counted>();
+  const states = new Map<string, KeyState>();
 
-  /** What is known of `key` now. */
-  function counted(key: string): Counted {
-    const known = keys.get(key) ?? { failures: 0, resetAt: 0, underWay: 0 };
-    if (known.resetAt <= Date.now()) known.failures = 0;
-    return known;
+  /** The state of `key` now; its failures are 0 when their window is over. */
+  function stateOf(key: string): KeyState {
+    const state = states.get(key) ?? { failures: 0, resetAt: 0, running: 0 };
+    if (state.resetAt <= Date.now()) state.failures = 0;
+    return state;
   }
 
   function forgetIfEmpty(key: string): void {
-    const { failures, underWay } = counted(key);
-    if (failures + underWay === 0) keys.delete(key);
+    const { failures, running } = stateOf(key);
+    if (failures + running === 0) states.delete(key);
   }
 
-  function addFailure(key: string, known: Counted): void {
-    if (known.failures === 0) {
-      known.resetAt = Date.now() + windowMs;
+  function addFailure(key: string, state: KeyState): void {
+    if (state.failures === 0) {
+      state.resetAt = Date.now() + windowMs;
       setTimeout(() => forgetIfEmpty(key), windowMs + 1).unref();
     }
-    known.failures += 1;
+    state.failures += 1;
   }
 
   return {
     async failures(key) {
-      const { failures: count, resetAt } = counted(key);
+      const { failures: count, resetAt } = stateOf(key);
       return { count, resetMs: Math.max(0, resetAt - Date.now()) };
     },
     async begin(key) {
-      const known = counted(key);
-      if (known.failures >= maxFailures) return { state: 'refused', resetMs: known.resetAt - Date.now() };
-      if (known.failures + known.underWay >= maxFailures) return { state: 'wait' };
-      known.underWay += 1;
-      keys.set(key, known);
-      let underWay = true;
+      const state = stateOf(key);
+      if (state.failures >= maxFailures) return { state: 'refused', resetMs: state.resetAt - Date.now() };
+      if (state.failures + state.running >= maxFailures) return { state: 'wait' };
+      state.running += 1;
+      states.set(key, state);
+      let isRunning = true;
       const end = () => {
-        if (underWay) known.underWay -= 1;
-        underWay = false;
+        if (isRunning) state.running -= 1;
+        isRunning = false;
         forgetIfEmpty(key);
       };
       const failed = async () => {
-        addFailure(key, counted(key));
+        addFailure(key, stateOf(key));
         end();
       };
       return { state: 'begun', attempt: { failed, end } };

@@ -1,24 +1,24 @@
 import {
   type EndpointBudgets,
   limitFor,
+  MAX_FUTURE_SLOTS,
   type Pause,
   type Rate,
   type Reservation,
-  type Start,
-  TRIAL_LOOK_MS,
-  WAITING_SHARE,
-  type Wish,
+  type SlotRequest,
+  type StartAnswer,
+  TRIAL_POLL_MS,
 } from './budgets.ts';
 import { type Endpoint, type Endpoints, memoryEndpoints, US_PER_MS } from './memory-endpoints.ts';
-import { isOnTrial, otherTrial, startAt } from './memory-trials.ts';
+import { answerStart, isOnTrial, otherTrialLeft } from './memory-trials.ts';
 import {
-  behindAll,
   countUpTo,
   firstSlot,
   insert,
-  isOf,
+  isHeldBy,
   type Slot,
   type SlotLimit,
+  slotBehindAll,
   ticketOf,
   withoutTicket,
 } from './slots.ts';
@@ -27,22 +27,22 @@ import {
 interface Budgets {
   readonly rate: Rate;
   readonly endpoints: Endpoints;
-  /** How many have been given out. */
+  /** How many tickets have been made. */
   tickets: number;
 }
 
-const LOOK = TRIAL_LOOK_MS * US_PER_MS;
+const TRIAL_POLL_US = TRIAL_POLL_MS * US_PER_MS;
 
 /**
- * Exact sliding windows in this process's memory, for one instance. `now` is a monotonic clock in ms.
- * `redis-budgets.ts` does the same in Lua; both pass the same tests.
+ * Budgets as exact sliding windows in this process's memory, for one instance. `now` is a monotonic clock in ms.
+ * `redis-budgets.ts` has the same algorithm in Lua; both pass the same tests.
  */
 export function memoryBudgets(rate: Rate, now = () => performance.now()): EndpointBudgets {
   const endpoints = memoryEndpoints(windowOf(rate), now);
   const budgets: Budgets = { rate, endpoints, tickets: 0 };
   return {
-    async reserve(wish) {
-      return reserve(budgets, wish);
+    async reserve(request) {
+      return reserve(budgets, request);
     },
     async start(name, ticket) {
       return start(budgets, name, ticket);
@@ -51,7 +51,7 @@ export function memoryBudgets(rate: Rate, now = () => performance.now()): Endpoi
       const [endpoint, at] = endpoints.current(name);
       if (!isOnTrial(endpoint, ticket)) return;
       endpoint.trial = undefined;
-      // What was sent before a later refusal says nothing of what comes after that.
+      // If a later 429 has started a new pause, an older acceptance must not end it.
       if (accepted && endpoint.pausedUntil <= at) endpoint.askedUntil = 0;
     },
     async sent(name, ticket) {
@@ -69,7 +69,7 @@ export function memoryBudgets(rate: Rate, now = () => performance.now()): Endpoi
     async penalize(name, ticket, pause) {
       const [endpoint, at] = endpoints.current(name);
       const limit = slotLimit(rate, name);
-      endpoints.keep(name, paused(endpoint, { ticket, at, limit }, pause), at);
+      endpoints.keep(name, afterRefusal(endpoint, { ticket, at, limit }, pause), at);
     },
   };
 }
@@ -80,33 +80,34 @@ function slotLimit(rate: Rate, name: string): SlotLimit {
   return { limit: limitFor(rate, name), window: windowOf(rate) };
 }
 
-/** Finds the first slot that fits a wish, and takes it if it comes in time and the holders may have it. */
-function reserve(budgets: Budgets, { endpoint: name, holders, maxWaitMs }: Wish): Reservation {
+/** Finds the first slot that fits, and reserves it if it comes in time and the holders may have it. */
+function reserve(budgets: Budgets, request: SlotRequest): Reservation {
+  const { endpoint: name, holders, maxWaitMs } = request;
   const limit = slotLimit(budgets.rate, name);
   const [endpoint, at] = budgets.endpoints.current(name);
   const { slots } = endpoint;
-  const judged = otherTrial(endpoint, '', at);
-  const earliest = Math.max(at, endpoint.pausedUntil, judged > 0 ? at + LOOK : 0);
+  const trialLeft = otherTrialLeft(endpoint, '', at);
+  const earliest = Math.max(at, endpoint.pausedUntil, trialLeft > 0 ? at + TRIAL_POLL_US : 0);
   const slotAt = firstSlot(slots, earliest, limit);
   const answer = (state: Reservation['state'], until: number) => ({
     state,
     waitMs: (until - at) / US_PER_MS,
-    judgedMs: judged / US_PER_MS,
+    trialLeftMs: trialLeft / US_PER_MS,
     onTrial: false,
     ticket: '',
     ...roomLeft(slots, at, limit),
   });
   if (slotAt - at > maxWaitMs * US_PER_MS) return answer('refused', slotAt);
-  const shareAt = slotAt > at ? shareTakenUntil(slots, at, holders) : undefined;
+  const shareAt = slotAt > at ? shareTakenUntil(slots, at, request) : undefined;
   if (shareAt !== undefined) return answer('share_taken', shareAt);
   const ticket = ticketOf(++budgets.tickets, holders);
   insert(slots, { at: slotAt, ticket });
   budgets.endpoints.keep(name, endpoint, at);
-  const first = startAt(endpoint, { ticket, slotAt, at }, budgets.rate);
+  const first = answerStart(endpoint, { ticket, slotAt, at }, budgets.rate);
   return { ...answer('granted', slotAt), ticket, ...first };
 }
 
-/** What clients are told of a budget with these slots, at the time `at`. */
+/** What clients are told about a budget with these slots, at the time `at`. */
 function roomLeft(slots: readonly Slot[], at: number, { limit, window }: SlotLimit) {
   return {
     remaining: Math.max(0, limit - slots.length),
@@ -114,47 +115,48 @@ function roomLeft(slots: readonly Slot[], at: number, { limit, window }: SlotLim
   };
 }
 
-/** When each of the holders may have another slot that lies ahead, in µs; undefined if they may now. */
-function shareTakenUntil(slots: readonly Slot[], at: number, holders: readonly string[]): number | undefined {
+/** When all of the holders may have another future slot, in µs; undefined if they may now. */
+function shareTakenUntil(slots: readonly Slot[], at: number, request: SlotRequest): number | undefined {
+  const { holders, maxFutureSlots = MAX_FUTURE_SLOTS } = request;
   const ahead = slots.slice(countUpTo(slots, at));
   const full = holders
-    .map((holder) => ahead.filter(({ ticket }) => isOf(holder, ticket)))
-    .filter((own) => own.length >= WAITING_SHARE);
+    .map((holder) => ahead.filter(({ ticket }) => isHeldBy(holder, ticket)))
+    .filter((own) => own.length >= maxFutureSlots);
   return full.length > 0 ? Math.max(...full.map(([next]) => (next as Slot).at)) : undefined;
 }
 
-/** Counts the message of `ticket` from now if it may start, and otherwise moves its slot. */
-function start({ rate, endpoints }: Budgets, name: string, ticket: string): Start {
+/** Counts the message of `ticket` from now if it may start; otherwise moves its slot. */
+function start({ rate, endpoints }: Budgets, name: string, ticket: string): StartAnswer {
   const [endpoint, at] = endpoints.current(name);
   const slots = withoutTicket(endpoint.slots, ticket);
   const own = endpoint.slots.find((slot) => slot.ticket === ticket);
-  // What lies ahead gives way to a slot that has come: it is asked again before it starts.
+  // Ignore future slots: their messages call `start` themselves, and then move behind this one if needed.
   const started = slots.filter((slot) => slot.at <= at);
-  const look = otherTrial(endpoint, ticket, at) > 0 ? at + LOOK : 0;
-  const from = Math.max(at, endpoint.pausedUntil, own?.at ?? 0, look);
-  const slotAt = behindAll(started, from, slotLimit(rate, name));
+  const pollAt = otherTrialLeft(endpoint, ticket, at) > 0 ? at + TRIAL_POLL_US : 0;
+  const from = Math.max(at, endpoint.pausedUntil, own?.at ?? 0, pollAt);
+  const slotAt = slotBehindAll(started, from, slotLimit(rate, name));
   insert(slots, { at: slotAt, ticket });
   const kept = { ...endpoint, slots };
   endpoints.keep(name, kept, at);
-  return startAt(kept, { ticket, slotAt, at }, rate);
+  return answerStart(kept, { ticket, slotAt, at }, rate);
 }
 
-/** A message that the service has refused at the time `at`, in µs. */
+/** A message to which the service has answered 429 at the time `at`, in µs. */
 interface Refused {
   readonly ticket: string;
   readonly at: number;
   readonly limit: SlotLimit;
 }
 
-/** The endpoint with all that lies ahead moved behind the pause, the refused message first. */
-function paused(endpoint: Endpoint, { ticket, at, limit }: Refused, pause: Pause): Endpoint {
+/** The endpoint with all future slots moved behind the pause; the refused message is the first of them, if it has one. */
+function afterRefusal(endpoint: Endpoint, { ticket, at, limit }: Refused, pause: Pause): Endpoint {
   const pausedUntil = Math.max(endpoint.pausedUntil, at + pause.believedMs * US_PER_MS);
   const askedUntil = Math.max(endpoint.askedUntil, at + pause.askedMs * US_PER_MS);
-  const others = withoutTicket(endpoint.slots, ticket);
+  const others = pause.withoutSlot ? endpoint.slots : withoutTicket(endpoint.slots, ticket);
   const slots = others.filter((slot) => slot.at <= at);
-  const moved = [{ at, ticket }, ...others.filter((slot) => slot.at > at)];
+  const moved = [...(pause.withoutSlot ? [] : [{ at, ticket }]), ...others.filter((slot) => slot.at > at)];
   for (const slot of moved) {
-    slots.push({ ...slot, at: behindAll(slots, Math.max(pausedUntil, slot.at), limit) });
+    slots.push({ ...slot, at: slotBehindAll(slots, Math.max(pausedUntil, slot.at), limit) });
   }
   return { slots, pausedUntil, askedUntil, trial: isOnTrial(endpoint, ticket) ? undefined : endpoint.trial };
 }

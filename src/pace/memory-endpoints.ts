@@ -1,25 +1,25 @@
 import { dropPassed, type Slot } from './slots.ts';
 
-/** What is known of an endpoint. Times in µs. */
+/** The state of an endpoint. Times in µs. */
 export interface Endpoint {
-  /** Those of the last window and those that lie ahead, in order of time. */
+  /** The slots of the last window and the future ones, in order of time. */
   readonly slots: Slot[];
   pausedUntil: number;
-  /** Until then the service has asked for a pause, and what goes, goes on trial. */
+  /** Until when the service has asked for a pause: a message that starts before then goes on trial. */
   askedUntil: number;
-  /** The ticket of the message on trial, and until when it may take to be judged. */
+  /** The ticket of the message on trial, and when its trial ends without a result. */
   trial?: { readonly ticket: string; readonly until: number } | undefined;
 }
 
 /** The endpoints that are remembered. */
 export interface Endpoints {
-  /** The endpoint without what lies more than a window back, and the time in µs. */
+  /** The endpoint without slots older than a window, and the current time in µs. */
   current(name: string): [Endpoint, number];
   /** Remembers the endpoint, as it is at the time `at`. */
   keep(name: string, endpoint: Endpoint, at: number): void;
 }
 
-/** So many endpoints are remembered before the idle ones among them are looked for. */
+/** From this number of endpoints on, idle ones are removed. */
 const SWEEP_FROM = 1000;
 export const US_PER_MS = 1000;
 

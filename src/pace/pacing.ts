@@ -1,3 +1,6 @@
+// The relay passes messages from browsers to bots of the bot service ("the service"). Each bot, `namespace/bot`, has an
+// endpoint there, and the service takes only so many messages in a window at each endpoint: that is its budget.
+// Here each message waits for a slot of its endpoint's budget.
 import { Problem } from '../errors.ts';
 import { type RequestLocals, type SlotWait, waitedMs } from '../http/locals.ts';
 import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
@@ -8,9 +11,9 @@ import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
 export interface PacedMessage {
   readonly endpoint: string;
   readonly holders: Holders;
-  /** Ends all waiting; what waits then rejects with its reason. */
+  /** When it aborts, every wait rejects with its reason. */
   readonly signal: AbortSignal;
-  /** Told how long the message has waited. */
+  /** Its `slotWait` is set to how long the message has waited, for the log line and the metrics. */
   readonly log: Pick<RequestLocals, 'slotWait'>;
 }
 
@@ -24,38 +27,42 @@ export interface Pacing {
   start(): Promise<Record<string, string>>;
   /**
    * Waits until a message that the service has refused with 429 may be sent again: as long as the service asked, but
-   * a minute at most; nothing goes to that endpoint before then.
-   * @throws Problem `refusal`, with how long that takes, if the message may not wait so long
+   * at most a minute. No other message to the endpoint starts before then.
+   * @throws Problem with the code of `refusal`, and the time as `Retry-After`, if the message may not wait so long
    */
-  waitAgain(refusal: Problem): Promise<void>;
-  /** Waits until a message that was held up on its way may leave. @throws Problem `rate_limited` if that takes too long */
-  mayLeave(): Promise<void>;
-  /** To be called when the message, or a further attempt at it, has left for the service. */
+  waitAfterRefusal(refusal: Problem): Promise<void>;
+  /** Waits until a message that was delayed after its start may be sent. @throws Problem `rate_limited` if it takes too long */
+  renewSlot(): Promise<void>;
+  /** Call it each time the message was sent. */
   sent(): void;
-  /** To be called when the service has accepted the message, or when it is clear that it does not. */
+  /**
+   * Reports whether the service has accepted the message. This matters only if the message was on trial: sent to find
+   * out whether the service takes messages again, like a request in the half-open state of a circuit breaker.
+   */
   judged(accepted: boolean): void;
   /**
-   * Waits until a message may be sent once more because the service has refused its key: that request has reached
-   * the service as well, so that both count.
+   * Waits until a message whose API key the service has rejected (401 or 403) may be sent with the next key. The first
+   * request has reached the service, so that both requests count.
    * @throws Problem `rate_limited` if that takes too long
    */
-  oneMore(): Promise<void>;
+  takeExtraSlot(): Promise<void>;
 }
 
 /** Makes the function that paces a message by the budget of its endpoint. */
 export function pacing(slots: SlotWaits, rate: PacedRate): (message: PacedMessage) => Pacing {
   return (message) =>
+    // The outcome stays `given_up` if the wait ends with an error, for example because the client has left.
     paceMessage({ slots, rate, message, wait: { ms: 0, outcome: 'given_up' }, slot: undefined });
 }
 
-/** A message on its way through its waits. */
+/** A message and its waits. */
 interface Paced {
   readonly slots: SlotWaits;
   readonly rate: PacedRate;
   readonly message: PacedMessage;
-  /** What its log is told. */
+  /** For the log. */
   readonly wait: SlotWait;
-  /** The slot by which it was sent last, or will be. */
+  /** The slot of its last or next request. */
   slot: EndpointSlot | undefined;
 }
 
@@ -64,15 +71,15 @@ function paceMessage(paced: Paced): Pacing {
   const { signal } = message;
   return {
     start: () => start(paced),
-    async waitAgain(refusal) {
+    async waitAfterRefusal(refusal) {
       const askedMs = (refusal.options.retryAfter ?? 1) * 1000;
-      const tooLongMs = await waiting(paced, slots.takeAgain(granted(paced), askedMs, signal));
+      const tooLongMs = await waiting(paced, slots.takeAfterRefusal(granted(paced), askedMs, signal));
       if (tooLongMs === 0) return;
       const options = { ...refusal.options, retryAfter: seconds(tooLongMs) };
       throw new Problem(refusal.code, refusal.message, options);
     },
-    async mayLeave() {
-      const tooLongMs = await slots.leave(granted(paced), signal);
+    async renewSlot() {
+      const tooLongMs = await slots.renew(granted(paced), signal);
       if (tooLongMs > 0) throw refused(paced, tooLongMs);
     },
     sent() {
@@ -81,30 +88,30 @@ function paceMessage(paced: Paced): Pacing {
     judged(accepted) {
       if (paced.slot) slots.judged(paced.slot, accepted);
     },
-    async oneMore() {
-      const more = await waiting(paced, slots.takeOneMore(granted(paced), signal));
-      if (typeof more === 'number') throw refused(paced, more);
-      paced.slot = more;
+    async takeExtraSlot() {
+      const extra = await waiting(paced, slots.takeExtra(granted(paced), signal));
+      if (typeof extra === 'number') throw refused(paced, extra);
+      paced.slot = extra;
     },
   };
 }
 
-/** Waits for the first slot; returns the headers that tell of the budget. */
+/** Waits for the first slot; returns the headers about the budget. */
 async function start(paced: Paced): Promise<Record<string, string>> {
   const { slots, rate, message } = paced;
   const { endpoint, signal } = message;
   const { user, address } = message.holders;
   const holders = address === undefined ? [user] : [user, address];
-  const turn = await waiting(paced, slots.take({ endpoint, holders }, signal));
-  const headers = rateHeaders(rate, endpoint, turn.reservation);
-  if (!turn.slot) throw refused(paced, turn.reservation.waitMs, headers);
-  paced.slot = turn.slot;
+  const { slot, reservation } = await waiting(paced, slots.take({ endpoint, holders }, signal));
+  const headers = rateHeaders(rate, endpoint, reservation);
+  if (!slot) throw refused(paced, reservation.waitMs, headers);
+  paced.slot = slot;
   paced.wait.outcome = 'granted';
   return headers;
 }
 
 function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: Reservation) {
-  // Without what the relay adds: a client is told of the service's own window.
+  // A client is told about the service's own window, without the margin that the relay adds.
   const reset = seconds(Math.max(0, resetMs - JITTER_MS));
   return {
     'RateLimit-Policy': `"endpoint";q=${limitFor(rate, endpoint)};w=${seconds(rate.windowMs)}`,
@@ -112,7 +119,7 @@ function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: 
   };
 }
 
-/** Counts the time that `work` takes as waiting. */
+/** Adds the time that `work` takes to the wait of the message. */
 async function waiting<T>({ message, wait }: Paced, work: Promise<T>): Promise<T> {
   message.log.slotWait = wait;
   wait.since = performance.now();
@@ -124,18 +131,19 @@ async function waiting<T>({ message, wait }: Paced, work: Promise<T>): Promise<T
   }
 }
 
+/** The relay's own refusal, of a message that gets no slot in time; the service has not seen this request. */
 function refused({ wait }: Paced, waitMs: number, headers: Record<string, string> = {}): Problem {
   wait.outcome = 'refused';
-  const detail = 'This bot gets as many messages as it takes right now; try again.';
+  const detail = 'This path of the bot has as many requests as it can take now; try again later.';
   return new Problem('rate_limited', detail, { retryAfter: seconds(waitMs), headers });
 }
 
 function granted({ slot }: Paced): EndpointSlot {
-  if (!slot) throw new Error('a message without a slot is sent');
+  if (!slot) throw new Error('the message has no slot');
   return slot;
 }
 
-/** Whole seconds, rounded up: a client that waits so long is never too early. */
+/** Whole seconds, rounded up, so that a client that waits this long is not too early. */
 function seconds(ms: number): number {
   return Math.ceil(ms / 1000);
 }

@@ -5,24 +5,24 @@ import type { StreamLeases } from './stream-leases.ts';
 /** How many messages may be open or waiting at once. */
 export interface StreamCaps {
   readonly perUser: number;
-  /** Those of all guests from one address. */
+  /** For all guests from one address together. */
   readonly perAddress: number;
 }
 
 /**
- * Takes a place for one more open message; returns what gives it back.
- * @throws Problem `too_many_streams`; `session_store_unavailable` where nobody can tell
+ * Takes a place for one more open message; returns the function that gives it back.
+ * @throws Problem `too_many_streams`; `session_store_unavailable` if the places cannot be counted
  */
 export type TakePlace = (holders: Holders) => Promise<() => void>;
 
 /**
- * Lets a user hold at most `perUser` messages open or waiting at once, and all guests from one address at most
- * `perAddress`, as `leases` counts them.
+ * Limits the messages that are open or waiting at once: at most `perUser` of one user, and at most `perAddress` of all
+ * guests from one address. `leases` counts them.
  */
 export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps): TakePlace {
-  async function take(holder: string, max: number, whose: string): Promise<() => void> {
+  async function take(holder: string, max: number, subject: string): Promise<() => void> {
     const lease = await leases.acquire(holder, max);
-    if (!lease) throw new Problem('too_many_streams', `${whose} ${max} open streams.`, { retryAfter: 1 });
+    if (!lease) throw new Problem('too_many_streams', `${subject} ${max} open streams.`, { retryAfter: 1 });
     return lease.release;
   }
 

@@ -3,14 +3,14 @@ import type { Redis } from '../storage/redis.ts';
 import type { AttemptCounts } from './attempts.ts';
 
 /**
- * How long an attempt counts as under way whose instance says nothing more, in ms: longer than one waits for its turn
- * and is checked.
+ * How long an attempt counts as running if its instance dies, in ms: longer than an attempt waits for its turn and is
+ * checked.
  */
 const LEASE_MS = 60_000;
 
 /**
- * Attempts of all instances together. What is known of a key is one hash: its failures, when they are forgotten, and
- * when the lease of each attempt under way expires, all on Redis's own clock.
+ * Counts the attempts of all instances together. Each key has one hash: its failures, when they are forgotten, and when
+ * the lease of each running attempt expires, all by Redis's own clock.
  */
 export function redisAttempts(redis: Redis, leaseMs = LEASE_MS): AttemptCounts {
   const read = redis.script(READ);
@@ -26,24 +26,24 @@ export function redisAttempts(redis: Redis, leaseMs = LEASE_MS): AttemptCounts {
       async begin(key) {
         const keys = [redisKey(key)];
         const id = randomUUID();
-        // If Redis does not hear this, the lease expires.
+        // If this fails, the lease expires.
         const giveBack = () => void redis.run((client) => client.hDel(redisKey(key), id)).catch(() => {});
-        const wish = begin(keys, [String(maxFailures), String(leaseMs), id]);
-        // Redis may have begun it all the same, or may still do so.
-        wish.catch(giveBack);
-        const [state, resetMs] = (await wish) as ['begun' | 'wait' | 'refused', number];
+        const reply = begin(keys, [String(maxFailures), String(leaseMs), id]);
+        // After an error, Redis may still have begun the attempt, or may do so later.
+        reply.catch(giveBack);
+        const [state, resetMs] = (await reply) as ['begun' | 'wait' | 'refused', number];
         if (state !== 'begun') return { state, resetMs };
-        let underWay = true;
+        let isRunning = true;
         return {
           state,
           attempt: {
             async failed() {
-              underWay = false;
+              isRunning = false;
               await fail(keys, [id, String(windowMs)]);
             },
             end() {
-              if (underWay) giveBack();
-              underWay = false;
+              if (isRunning) giveBack();
+              isRunning = false;
             },
           },
         };
@@ -57,7 +57,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 `;
 
-/** How many have failed in the window under way, and in how many ms it is over. */
+/** Reads how many have failed in the current window, and in how many ms it ends. */
 const FAILURES = `${NOW}
 local known = redis.call('HMGET', KEYS[1], 'failures', 'resetAt')
 local resetMs = math.max(0, tonumber(known[2] or '0') - now)
@@ -68,25 +68,25 @@ const READ = `${FAILURES}
 return { failures, resetMs }
 `;
 
-/** Begins the attempt ARGV[3] for ARGV[2] ms, unless ARGV[1] have failed or are under way. */
+/** Begins the attempt ARGV[3] for ARGV[2] ms, unless ARGV[1] have failed or are running. */
 const BEGIN = `${FAILURES}
 local max = tonumber(ARGV[1])
 if failures >= max then return { 'refused', resetMs } end
-local underWay = 0
+local running = 0
 local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   if fields[i] ~= 'failures' and fields[i] ~= 'resetAt' then
-    if tonumber(fields[i + 1]) > now then underWay = underWay + 1
+    if tonumber(fields[i + 1]) > now then running = running + 1
     else redis.call('HDEL', KEYS[1], fields[i]) end
   end
 end
-if failures + underWay >= max then return { 'wait', 0 } end
+if failures + running >= max then return { 'wait', 0 } end
 redis.call('HSET', KEYS[1], ARGV[3], now + ARGV[2])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return { 'begun', 0 }
 `;
 
-/** Counts the attempt ARGV[1] as failed, for ARGV[2] ms if it is the first; it is no more under way. */
+/** Ends the attempt ARGV[1] and counts it as failed; the first failure starts a window of ARGV[2] ms. */
 const FAIL = `${FAILURES}
 redis.call('HDEL', KEYS[1], ARGV[1])
 if failures == 0 then resetMs = tonumber(ARGV[2]) end

@@ -3,18 +3,18 @@ import type { Redis } from '../storage/redis.ts';
 import {
   type EndpointBudgets,
   limitFor,
+  MAX_FUTURE_SLOTS,
   type Rate,
   type Reservation,
-  type Start,
-  TRIAL_LOOK_MS,
+  type StartAnswer,
   TRIAL_MS,
-  WAITING_SHARE,
+  TRIAL_POLL_MS,
 } from './budgets.ts';
 
 /**
- * The first key is a sorted set of tickets by the time of their slot; the second holds when the endpoint's pause is
- * over, when Redis's clock was last looked at, and what is known of a trial. Instances of the version before share
- * them during an update: they know the first two fields, and the first holder of a ticket.
+ * The first key is a sorted set of tickets by the time of their slot. The second has the end of the endpoint's pause,
+ * the time at which Redis's clock was last read, and the trial. During an update, instances of the previous version use
+ * the same keys: they know the first two fields, and the first holder of a ticket.
  */
 const keysOf = (endpoint: string) => [
   `bot-relay:{budget:${endpoint}}:slots`,
@@ -22,14 +22,14 @@ const keysOf = (endpoint: string) => [
 ];
 
 const US_PER_MS = 1000;
-/** A longer window than this, in ms, is not waited for when Redis is back: for such ones, let Redis keep its data. */
+/** How long nothing starts after Redis was lost, at most, in ms. For longer windows, Redis should persist its data. */
 const MAX_HOLD_MS = 5_000;
 
 /**
- * Exact sliding windows in Redis, shared by all instances: the algorithm of `memory-budgets.ts` on Redis's own
- * clock, so that it does not matter how the clocks of the instances differ. Every call is one round trip. A clock
- * that is set back changes nothing; one that is set forward counts as time that has passed.
- * When Redis was lost and is back it may have forgotten everything: nothing starts then until a window is over.
+ * Budgets as exact sliding windows in Redis, shared by all instances: the algorithm of `memory-budgets.ts` on Redis's
+ * own clock, since the clocks of the instances may differ. Every call is one round trip. If the clock is set back,
+ * nothing changes; if it is set forward, that counts as time that has passed.
+ * After Redis was lost it may have forgotten everything, so that nothing starts until a window is over.
  * @throws Problem `session_store_unavailable` from each method if Redis is out of reach
  */
 export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
@@ -42,16 +42,15 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
     return run(keysOf(endpoint), [String(limitFor(rate, endpoint)), window, hold, trial, ...args]);
   }
   return {
-    async reserve({ endpoint, holders, maxWaitMs }) {
+    async reserve({ endpoint, holders, maxWaitMs, maxFutureSlots = MAX_FUTURE_SLOTS }) {
       const ticket = [...holders, randomUUID()].join(' ');
       const maxWait = String(Math.round(maxWaitMs * US_PER_MS));
-      const asked = call(endpoint, 'reserve', ticket, maxWait, String(WAITING_SHARE));
-      // Redis may have granted it all the same, or may still do so: the slot passes unused, but others wait for a trial.
-      asked.catch(() => call(endpoint, 'cancel', ticket).catch(() => {}));
-      const reply = await asked;
-      const [wait, judged, onTrial, state, remaining, reset, named] = reply as Reply;
+      const reply = call(endpoint, 'reserve', ticket, maxWait, String(maxFutureSlots));
+      // After an error, Redis may still grant the slot, and others would wait for the trial of this message.
+      reply.catch(() => call(endpoint, 'cancel', ticket).catch(() => {}));
+      const [wait, judged, onTrial, state, remaining, reset, fullTicket] = (await reply) as Reply;
       const start = startOf([wait, judged, onTrial]);
-      return { ...start, state, ticket: named, remaining, resetMs: reset / US_PER_MS };
+      return { ...start, state, ticket: fullTicket, remaining, resetMs: reset / US_PER_MS };
     },
     async start(endpoint, ticket) {
       return startOf((await call(endpoint, 'start', ticket)) as StartReply);
@@ -65,11 +64,11 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
     async cancel(endpoint, ticket) {
       await call(endpoint, 'cancel', ticket);
     },
-    async penalize(endpoint, ticket, { believedMs, askedMs }) {
+    async penalize(endpoint, ticket, { believedMs, askedMs, withoutSlot }) {
       const [believed = '', asked = ''] = [believedMs, askedMs].map((ms) =>
         String(Math.round(ms * US_PER_MS)),
       );
-      await call(endpoint, 'penalize', ticket, believed, asked);
+      await call(endpoint, 'penalize', ticket, believed, asked, withoutSlot ? 'without slot' : '');
     },
   };
 }
@@ -77,14 +76,14 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
 type StartReply = [wait: number, judged: number, onTrial: number];
 type Reply = [...StartReply, Reservation['state'], remaining: number, reset: number, ticket: string];
 
-function startOf([wait, judged, onTrial]: StartReply): Start {
-  return { waitMs: wait / US_PER_MS, judgedMs: judged / US_PER_MS, onTrial: onTrial === 1 };
+function startOf([wait, judged, onTrial]: StartReply): StartAnswer {
+  return { waitMs: wait / US_PER_MS, trialLeftMs: judged / US_PER_MS, onTrial: onTrial === 1 };
 }
 
 /**
- * Times are whole µs, which a Lua number and a score hold exactly. A ticket is the time at which it was asked for in
- * 16 digits, so that tickets of the same slot sort by it, its holders and something unique, with spaces between.
- * The script blocks all of Redis while it runs: no branch may cost more than the number of those who wait.
+ * Times are whole µs, which a Lua number and a score hold exactly. A ticket has three parts, with spaces between: the
+ * time of the request in 16 digits, by which tickets of the same slot are sorted; its holders; and a unique id.
+ * Redis does nothing else while the script runs: the cost of each branch is at most linear in the number of slots.
  */
 const SCRIPT = `
 local limit, window, hold, trial_time = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -92,7 +91,7 @@ local op, ticket = ARGV[5], ARGV[6]
 local state = redis.call('HMGET', KEYS[2], 'paused-until', 'seen-at', 'asked-until', 'trial', 'trial-until')
 local paused_until, seen_at, asked_until = tonumber(state[1] or '0'), tonumber(state[2] or '0'), tonumber(state[3] or '0')
 local trial, trial_until = state[4] or '', tonumber(state[5] or '0')
--- Whoever has no answer to its wish knows its ticket without the time alone.
+-- An instance that got no answer to 'reserve' knows its ticket only without the time.
 local own_trial = trial ~= '' and (string.sub(ticket, 1, #trial) == trial or string.sub(trial, 18) == ticket)
 if own_trial and (op == 'cancel' or op == 'judged' or op == 'penalize') then
   trial, trial_until = '', 0
@@ -103,7 +102,7 @@ if op == 'cancel' then return redis.call('ZREM', KEYS[1], ticket) end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
--- What was sent before a later refusal says nothing of what comes after that.
+-- If a later refusal has started a new pause, an older acceptance must not end it.
 if op == 'judged' then
   if own_trial and ARGV[7] == 'accepted' and paused_until <= now then redis.call('HDEL', KEYS[2], 'asked-until') end
   return 0
@@ -120,7 +119,7 @@ local function keep()
   redis.call('PEXPIRE', KEYS[2], math.ceil((over - now) / 1000))
 end
 
--- The clock was set back: everything moves with it, so that nothing is forgotten and nothing lasts longer.
+-- The clock was set back: move all times with it, so that nothing is forgotten and nothing lasts longer.
 if now < seen_at then
   local back = seen_at - now
   local stored = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
@@ -131,11 +130,11 @@ if now < seen_at then
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
 
--- How long the trial of another message may still take.
+-- How long the trial of another message may still last.
 local judged = own_trial and 0 or math.max(0, trial_until - now)
-local earliest = math.max(now + hold, paused_until, judged > 0 and now + ${TRIAL_LOOK_MS * US_PER_MS} or 0)
+local earliest = math.max(now + hold, paused_until, judged > 0 and now + ${TRIAL_POLL_MS * US_PER_MS} or 0)
 
--- The answer for a message whose slot has this time; it goes on trial if it goes now and must.
+-- The answer for a message with this slot; it goes on trial if it starts during a pause that the service asked for.
 local function start_at(slot)
   local on_trial = slot <= now and asked_until > now
   if on_trial then trial, trial_until = ticket, math.min(now + trial_time, asked_until) end
@@ -162,7 +161,7 @@ if op == 'reserve' then
     end
   end
 
-  -- Whether any limit + 1 in a row, with one more at this time, span a window. To be asked in order of time.
+  -- Whether, with one more slot at this time, any limit + 1 slots in a row span a window. Call it in order of time.
   local place = 1
   local function fits(at)
     while times[place] and times[place] <= at do place = place + 1 end
@@ -204,14 +203,14 @@ if op == 'sent' then
   return 0
 end
 
--- What lies ahead gives way to a slot that has come: it is asked again before it starts.
+-- Ignore future slots: their messages call 'start' themselves, and then move behind this one if needed.
 local own = tonumber(redis.call('ZSCORE', KEYS[1], ticket) or '0')
-redis.call('ZREM', KEYS[1], ticket)
+if ARGV[9] ~= 'without slot' then redis.call('ZREM', KEYS[1], ticket) end
 local recent = redis.call('ZREVRANGEBYSCORE', KEYS[1], now, '-inf', 'WITHSCORES', 'LIMIT', 0, limit)
 local behind = {}
 for i = #recent, 2, -2 do behind[#behind + 1] = tonumber(recent[i]) end
 
--- Gives it the first slot from this time on that lies behind all of those; later calls are for later slots.
+-- Sets the first slot from this time on that is behind all of these. Call it in order of time.
 local function place_behind(name, from)
   local slot = math.max(from, (behind[#behind + 1 - limit] or -window) + window)
   behind[#behind + 1] = slot
@@ -227,7 +226,7 @@ if op == 'penalize' then
   paused_until = math.max(paused_until, now + tonumber(ARGV[7]))
   asked_until = math.max(asked_until, now + tonumber(ARGV[8]))
   local ahead = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES')
-  place_behind(ticket, paused_until)
+  if ARGV[9] ~= 'without slot' then place_behind(ticket, paused_until) end
   for i = 1, #ahead, 2 do place_behind(ahead[i], math.max(paused_until, tonumber(ahead[i + 1]))) end
   keep()
   return 0

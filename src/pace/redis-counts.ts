@@ -3,7 +3,7 @@ import type { Redis, RedisScript } from '../storage/redis.ts';
 import type { Counts } from './request-limits.ts';
 
 /**
- * Counts in Redis, shared by all instances; each is asked in one round trip.
+ * Counts in Redis, shared by all instances; each count is one round trip.
  * @throws Problem `session_store_unavailable` where a request cannot be counted
  */
 export function redisCounts(redis: Redis): Counts {
@@ -14,16 +14,16 @@ export function redisCounts(redis: Redis): Counts {
 type Reply = Awaited<ReturnType<SendCommandFn>>;
 
 /**
- * The commands of the library's store, with the deadline of `redis` and its way with scripts. The store would load
- * them when it is made, and never again if Redis is not there then; here loading asks nothing of Redis, and
- * a script is sent whenever Redis does not know it.
+ * Runs the commands of the library's store through `redis`, with its deadline and its handling of scripts. The store
+ * loads its scripts only once, when it is made, and keeps failing if Redis is away then. Here, loading sends nothing,
+ * and a script is sent whenever Redis does not know it.
  */
 function commandsOver(redis: Redis): SendCommandFn {
   const scripts = new Map<string, RedisScript>();
   return async (command, ...args) => {
     const [first = '', second = '', ...rest] = args;
     if (command === 'SCRIPT') {
-      // LOAD: the store calls the script by what this returns, which may be its text.
+      // SCRIPT LOAD: the store calls the script by the name that this returns; here it is the text itself.
       scripts.set(second, redis.script(second));
       return second;
     }

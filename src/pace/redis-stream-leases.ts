@@ -8,19 +8,19 @@ import type { StreamLeases } from './stream-leases.ts';
 
 /** Times in ms. */
 export interface LeaseTimes {
-  /** How long a place stays taken when the instance that holds it says nothing more. */
+  /** How long a place stays taken after its instance has died. */
   readonly leaseMs: number;
-  /** How often an instance says so. */
+  /** How often an instance renews its leases. */
   readonly renewMs: number;
 }
 
-/** Two renewals may fail before a stream that goes on is not counted. */
+/** Two renewals in a row may fail before an open stream is no longer counted. */
 const TIMES: LeaseTimes = { leaseMs: 10_000, renewMs: 3_000 };
 
 /**
- * The open streams over all instances. A lease is a member of its holder's sorted set, by the time at which it expires
- * on Redis's own clock. An instance renews all that it holds; those of one that died expire. While Redis is away,
- * open streams go on; when it is back, they are counted again, and what was given back meanwhile is free.
+ * Counts the open streams over all instances. A lease is a member of its holder's sorted set, by the time at which it
+ * expires on Redis's own clock. An instance renews its leases; the leases of an instance that died expire. While Redis
+ * is away, open streams continue. When it is back, they are counted again, and leases that were given back are free.
  */
 export function redisStreamLeases(redis: Redis, times: LeaseTimes = TIMES): StreamLeases {
   const scripts = leaseScripts(redis, times.leaseMs);
@@ -33,7 +33,7 @@ export function redisStreamLeases(redis: Redis, times: LeaseTimes = TIMES): Stre
       try {
         if (!(await scripts.add(lease, max))) return undefined;
       } catch (error) {
-        // Redis may have added it all the same, or may still do so.
+        // After an error, Redis may still have added the lease, or may do so later.
         held.release(lease);
         throw error;
       }

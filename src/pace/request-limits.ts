@@ -10,37 +10,37 @@ import { Problem } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import { keyPart } from '../storage/redis-key.ts';
 
-/** Where the counts of the limit `name` are kept; no two limits share any. */
+/** Returns the store for the counts of the limit `name`; limits with different names share no counts. */
 export type Counts = (name: string) => Store;
 
-/** Counts of this process alone. What is over is forgotten after at most two windows. */
+/** Counts of this process only. An old count is forgotten after at most two windows. */
 export const memoryCounts: Counts = () => new MemoryStore();
 
 export interface RequestLimitOptions {
   readonly name: string;
-  /** How many requests of one key are let through in a window of `windowMs`, which begins with the first of them; 0 is no limit. */
+  /** How many requests of one key may pass in a window, which begins with the first of them; 0 is no limit. */
   readonly limit: number;
   readonly windowMs: number;
-  /** What a client is told that is refused. */
+  /** What a refused client is told. */
   readonly detail: string;
-  /** Where it is counted, if not where the others are. */
+  /** Replaces the default store. */
   readonly store?: Store;
 }
 
 /**
  * Counts a request for `key`.
- * @throws Problem `too_many_attempts` if it is over the limit, or what the store throws: nobody is let through uncounted
+ * @throws Problem `too_many_attempts` if it is over the limit, or what the store throws: no request passes uncounted
  */
 export type RequestLimit = (req: Request, res: Response, key: string) => Promise<void>;
 
-/** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are the endpoint's. */
+/** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
 export function requestLimits(
   counts: Counts,
   logger: Logger,
 ): (options: RequestLimitOptions) => RequestLimit {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
     if (limit === 0) return async () => {};
-    /** Whose each request is, for as long as it is counted. */
+    /** The key of each request, for `keyGenerator`. */
     const keys = new WeakMap<Request, string>();
     const middleware = rateLimit({
       windowMs,
@@ -62,14 +62,14 @@ export function requestLimits(
   };
 }
 
-/** Resolves when `middleware` lets the request pass; rejects with what it passes on instead. */
+/** Resolves when `middleware` lets the request pass; rejects with the error that it gives to `next`. */
 function pass(middleware: RequestHandler, req: Request, res: Response): Promise<void> {
   return new Promise((resolve, reject) => {
     middleware(req, res, (error?: unknown) => (error ? reject(error) : resolve()));
   });
 }
 
-/** The refusal of whoever is over a limit until `waitMs` have passed. */
+/** The problem for a client that is over a limit for another `waitMs`. */
 export function tooManyAttempts(detail: string, waitMs: number): Problem {
   return new Problem('too_many_attempts', detail, { retryAfter: Math.max(1, Math.ceil(waitMs / 1000)) });
 }

@@ -1,28 +1,28 @@
 import { Problem } from '../errors.ts';
 
-/** Places for sign-ins that wait or are checked. */
+/** Places for sign-ins that wait or whose password is being checked. */
 export interface SignInPlaces {
   /** @throws Problem `busy` if there is no place for one more from `address` */
   refuseIfFull(address: string): void;
-  /** Takes a place; returns what gives it back, to be called once. @throws Problem `busy` if there is none */
+  /** Takes a place; returns the function that gives it back; call it once. @throws Problem `busy` if there is none */
   take(address: string): () => void;
 }
 
-/** How many sign-ins wait or are checked. */
+/** How many sign-ins may wait or be checked at once. */
 const MAX_SIGN_INS = 100;
-/** How many of them come from one address, so that others find a place. */
+/** How many of them may come from one address, so that others find a place. */
 const MAX_FROM_ONE_ADDRESS = 75;
-/** In about this time half of them are done. */
+/** About half of the sign-ins are done after this time. */
 const RETRY_AFTER_SECONDS = 10;
 
-/** Places in this process: so many in all, and so many of them from one address. */
+/** The places of this process. */
 export function signInPlaces(): SignInPlaces {
-  /** The address of each that waits or is checked. */
+  /** The address of each sign-in. */
   const signIns: string[] = [];
 
   function refuseIfFull(address: string): void {
-    const fromThere = signIns.filter((other) => other === address).length;
-    if (signIns.length >= MAX_SIGN_INS || fromThere >= MAX_FROM_ONE_ADDRESS) throw busy();
+    const fromAddress = signIns.filter((other) => other === address).length;
+    if (signIns.length >= MAX_SIGN_INS || fromAddress >= MAX_FROM_ONE_ADDRESS) throw busy();
   }
 
   return {
@@ -35,8 +35,8 @@ export function signInPlaces(): SignInPlaces {
   };
 }
 
-/** What a client is told whose sign-in finds no place, or no turn in time. */
+/** The problem for a sign-in that finds no place, or waits too long. */
 export function busy(): Problem {
-  const detail = 'Too many people sign in at this moment; wait and try again.';
+  const detail = 'Too many people are signing in right now; wait and try again.';
   return new Problem('busy', detail, { retryAfter: RETRY_AFTER_SECONDS });
 }

@@ -1,54 +1,54 @@
-import type { EndpointBudgets, Start } from './budgets.ts';
-import { interruptible } from './interruptible.ts';
+import { abortableSleep } from './abortable-sleep.ts';
+import type { EndpointBudgets, StartAnswer } from './budgets.ts';
 
-/** A slot of an endpoint's budget that a message has. */
+/** The slot of a message in an endpoint's budget. */
 export interface EndpointSlot {
   readonly endpoint: string;
   readonly ticket: string;
-  /** When the budget was asked whether the message may start, by `performance.now()` in ms. */
+  /** When the budget was last asked whether the message may start, by `performance.now()` in ms. */
   startedAt: number;
   /** How long the message may still wait for a slot, in ms. */
   waitLeftMs: number;
-  /** Whether the message is the one that shows whether the service takes messages again. */
+  /** Whether this message is sent to find out whether the service takes messages again. */
   onTrial: boolean;
 }
 
-/** A slot whose message is to start. */
+/** A slot whose message wants to start. */
 export interface Starting {
   readonly budgets: EndpointBudgets;
   readonly slot: EndpointSlot;
-  /** Ends the waiting, which then rejects with its reason; the slot is given back. */
+  /** When it aborts, the wait rejects with its reason, and the slot is given back. */
   readonly signal: AbortSignal;
 }
 
-/** What timers and round trips may add to a wait before it counts as too long, in ms. */
+/** How much later than its deadline a wait may end, because of timers and round trips, in ms. */
 const LATE_MS = 100;
 
-/** When it is worth another try at the latest: while a message is on trial, when that is over. */
-export const toldMs = ({ waitMs, judgedMs }: Start) => Math.max(waitMs, judgedMs);
+/** When another request can succeed: while a message is on trial, not before the trial ends. */
+export const retryAfterMs = ({ waitMs, trialLeftMs }: StartAnswer) => Math.max(waitMs, trialLeftMs);
 
 /**
- * Starts a message that has a slot already, or waits until it can. Returns 0, or how long that takes in ms if it is
+ * Starts a message that has a slot, now or when the budget allows it. Returns 0, or the necessary wait in ms if it is
  * longer than the message may still wait.
  */
-export async function startNow(starting: Starting): Promise<number> {
+export async function startOrWait(starting: Starting): Promise<number> {
   const { budgets, slot } = starting;
   slot.startedAt = performance.now();
-  return untilStart(starting, await answered(starting, budgets.start(slot.endpoint, slot.ticket)));
+  return waitForStart(starting, await giveBackOnError(starting, budgets.start(slot.endpoint, slot.ticket)));
 }
 
 /**
- * Waits until the slot has come, of which the budget has said `first`. Returns 0, or how long it would still have
- * taken in ms if that is too long.
+ * Waits until the message may start; `first` is the budget's first answer. Returns 0, or the remaining wait in ms if
+ * that is too long.
  */
-export async function untilStart({ budgets, slot, signal }: Starting, first: Start): Promise<number> {
+export async function waitForStart({ budgets, slot, signal }: Starting, first: StartAnswer): Promise<number> {
   const deadline = performance.now() + slot.waitLeftMs;
   let started = false;
   try {
     let start = first;
     while (start.waitMs > 0) {
-      if (performance.now() + start.waitMs > deadline + LATE_MS) return toldMs(start);
-      await interruptible(start.waitMs, signal);
+      if (performance.now() + start.waitMs > deadline + LATE_MS) return retryAfterMs(start);
+      await abortableSleep(start.waitMs, signal);
       slot.startedAt = performance.now();
       start = await budgets.start(slot.endpoint, slot.ticket);
     }
@@ -62,8 +62,8 @@ export async function untilStart({ budgets, slot, signal }: Starting, first: Sta
   }
 }
 
-/** What the budget answers; without an answer the slot is given back, since the budget may have heard the question. */
-export async function answered<T>({ budgets, slot }: Starting, answer: Promise<T>): Promise<T> {
+/** Returns the budget's answer. After an error the slot is given back, since the budget may have reserved it. */
+export async function giveBackOnError<T>({ budgets, slot }: Starting, answer: Promise<T>): Promise<T> {
   try {
     return await answer;
   } catch (error) {
@@ -72,7 +72,7 @@ export async function answered<T>({ budgets, slot }: Starting, answer: Promise<T
   }
 }
 
-/** If nobody hears this, the slot passes unused. */
+/** If this fails, the slot passes unused. */
 function giveBack(budgets: EndpointBudgets, { endpoint, ticket }: EndpointSlot): void {
   budgets.cancel(endpoint, ticket).catch(() => {});
 }

@@ -1,94 +1,114 @@
+import { abortableSleep } from './abortable-sleep.ts';
 import { type EndpointBudgets, limitFor, type Rate, type Reservation } from './budgets.ts';
-import { holderLines, type LinesWish, type StandInLines } from './holder-lines.ts';
-import { interruptible } from './interruptible.ts';
-import { answered, type EndpointSlot, startNow, toldMs, untilStart } from './slot-starts.ts';
+import { type EnterQueues, holderQueues, type QueueRequest } from './holder-queues.ts';
+import {
+  type EndpointSlot,
+  giveBackOnError,
+  retryAfterMs,
+  startOrWait,
+  waitForStart,
+} from './slot-starts.ts';
 
 export type { EndpointSlot } from './slot-starts.ts';
 
-/** What clients are told of a budget, and how long a message may wait for its slots altogether, in ms. */
+/**
+ * The service's own rate, and how long messages may wait for it. Clients are told this rate; the budgets keep it with
+ * the margin of `withJitterMargin`.
+ */
 export interface PacedRate extends Rate {
+  /** How long a message may wait for its slots together, in ms; extra slots (`takeExtra`) have a wait of their own. */
   readonly maxWaitMs: number;
 }
 
-/** How a wish for a slot ended. */
-export interface Turn {
-  /** The slot, which has come; none if there is none in time. */
+/** The result of a wait for a slot. */
+export interface SlotResult {
+  /** The slot, whose time has come; undefined if there is none in time. */
   readonly slot?: EndpointSlot;
-  /** What the budget said, with `resetMs` from now; without a slot, its `waitMs` says how long it would have taken. */
+  /** The budget's answer, with `resetMs` from now; without a slot, `waitMs` is how long the wait would take. */
   readonly reservation: Reservation;
 }
 
-/** Waits for slots of endpoints' budgets. All reject with the signal's reason when that aborts, and give the slot back. */
+/** Waits for slots of budgets. When its signal aborts, each method gives the slot back and rejects with the reason. */
 export interface SlotWaits {
   /**
-   * Waits until a message to `endpoint` may start. Those of the first holder start in the order of the calls; the
-   * first of each of them stand in one line for the second holder.
+   * Waits until a message to `endpoint` may start. It waits in two queues: first in its user's (`holders[0]`), then in
+   * its address's (`holders[1]`, if given). Only the front message of a user's queue enters the address's queue. So the
+   * messages of one user start in order, and the users of one address take turns.
    */
-  take(wish: { endpoint: string; holders: readonly string[] }, signal: AbortSignal): Promise<Turn>;
+  take(request: QueueRequest, signal: AbortSignal): Promise<SlotResult>;
   /**
-   * Takes the message that the service has refused, with all others to its endpoint, out for the `askedMs` that the
-   * service has asked for, but a minute at most, and waits until it may start again. Returns 0, or how long that
-   * takes in ms if it is longer than the message may still wait.
+   * Call it when the service has answered 429. Pauses the endpoint for the `askedMs` that the service asked for, but at
+   * most a minute, and waits until the message may start again. Returns 0, or the necessary wait in ms if it is longer
+   * than the message may still wait.
    */
-  takeAgain(slot: EndpointSlot, askedMs: number, signal: AbortSignal): Promise<number>;
+  takeAfterRefusal(slot: EndpointSlot, askedMs: number, signal: AbortSignal): Promise<number>;
+  /** Pauses the endpoint in the same way after the refusal of a message that gets no further slot. */
+  pauseAfterRefusal(slot: EndpointSlot, askedMs: number): Promise<void>;
   /**
-   * To be asked right before the message leaves for the service. One that was held up since its start counts from
-   * now, and waits if there is no room now. Returns 0, or how long that takes in ms if it is longer than the message
-   * may still wait.
+   * Call it right before the message is sent. If it was delayed since its start, it counts from now, and waits if
+   * there is no room in the budget now. Returns 0, or the necessary wait in ms if it is longer than the message may
+   * still wait.
    */
-  leave(slot: EndpointSlot, signal: AbortSignal): Promise<number>;
-  /** To be told when the message has left: one that was held up on the last step as well counts from then. */
+  renew(slot: EndpointSlot, signal: AbortSignal): Promise<number>;
+  /** Call it when the message was sent. If it was delayed again, it counts from now. */
   sent(slot: EndpointSlot): void;
-  /** To be told whether the service has accepted the message; or not, also because it was given up. */
+  /**
+   * Call it with whether the service has accepted the message; false also if the message was given up. It matters only
+   * if the message was on trial.
+   */
   judged(slot: EndpointSlot, accepted: boolean): void;
   /**
-   * Takes one more slot for a message that must be sent a second time beside the first, in front of those that
-   * wait. That may take a window and the longest wait, however long the message has waited before: it would be
-   * lost for no fault of its own. Returns the slot, which has come, or how long it takes in ms if that is longer.
+   * Takes one more slot for a message that must be sent with another API key, ahead of the messages that wait. It may
+   * wait for a window and `maxWaitMs`, even if it has waited before, since a rejected key is not the client's fault.
+   * Returns the slot, whose time has come, or the necessary wait in ms if that is longer.
    */
-  takeOneMore(slot: EndpointSlot, signal: AbortSignal): Promise<EndpointSlot | number>;
+  takeExtra(slot: EndpointSlot, signal: AbortSignal): Promise<EndpointSlot | number>;
 }
 
-/** A message that would leave later than this after its start was held up: by a new connection, or by a busy process. */
-const HELD_UP_MS = 5;
-/** A longer pause than this is not believed, in ms: a service that asks for a day is back long before. */
+/** A message that is sent later than this after its start is delayed, in ms: by a new connection or a busy process. */
+const MAX_START_AGE_MS = 5;
+/** The longest pause, in ms: a service that asks for a day is usually back long before. */
 const MAX_PAUSE_MS = 60_000;
 
 /** Waits for slots of `budgets`, which keep `rate`. */
 export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits {
-  // More messages than this cannot all start in time.
+  // Longer queues are useless: more messages than this cannot start in time.
   const windows = Math.floor(rate.maxWaitMs / rate.windowMs) + 1;
-  const standInLines = holderLines((endpoint) => limitFor(rate, endpoint) * windows);
-  const waits: Waits = { budgets, rate, standInLines };
+  const enterQueues = holderQueues((endpoint) => limitFor(rate, endpoint) * windows);
+  const waits: Waits = { budgets, rate, enterQueues };
   return {
-    async take(wanted, signal) {
-      return take(waits, wanted, signal);
+    async take(request, signal) {
+      return take(waits, request, signal);
     },
-    async takeAgain(slot, askedMs, signal) {
+    async takeAfterRefusal(slot, askedMs, signal) {
       slot.onTrial = false;
-      const pause = { believedMs: Math.min(askedMs, MAX_PAUSE_MS), askedMs };
       const starting = { budgets, slot, signal };
-      await answered(starting, budgets.penalize(slot.endpoint, slot.ticket, pause));
-      return startNow(starting);
+      await giveBackOnError(starting, budgets.penalize(slot.endpoint, slot.ticket, pauseOf(askedMs)));
+      return startOrWait(starting);
     },
-    async leave(slot, signal) {
-      return isHeldUp(slot) ? startNow({ budgets, slot, signal }) : 0;
+    async pauseAfterRefusal(slot, askedMs) {
+      slot.onTrial = false;
+      await budgets.penalize(slot.endpoint, slot.ticket, { ...pauseOf(askedMs), withoutSlot: true });
+    },
+    async renew(slot, signal) {
+      return isDelayed(slot) ? startOrWait({ budgets, slot, signal }) : 0;
     },
     sent(slot) {
-      // If nobody hears this, the message counts from its start.
-      if (isHeldUp(slot)) budgets.sent(slot.endpoint, slot.ticket).catch(() => {});
+      // If this fails, the message counts from its start.
+      if (isDelayed(slot)) budgets.sent(slot.endpoint, slot.ticket).catch(() => {});
     },
     judged(slot, accepted) {
       if (!slot.onTrial) return;
       slot.onTrial = false;
-      // If nobody hears this, the trial is over when its time is.
+      // If this fails, the trial ends when its time is over.
       budgets.judged(slot.endpoint, slot.ticket, accepted).catch(() => {});
     },
-    async takeOneMore({ endpoint, ticket }, signal) {
+    async takeExtra({ endpoint, ticket }, signal) {
       const waitLeftMs = rate.windowMs + rate.maxWaitMs;
-      const more = { endpoint, ticket: `${ticket}+`, startedAt: 0, waitLeftMs, onTrial: false };
-      const tooLongMs = await startNow({ budgets, slot: more, signal });
-      return tooLongMs > 0 ? tooLongMs : more;
+      // The + marks it as the same message, so that a running trial continues with the extra slot.
+      const extra = { endpoint, ticket: `${ticket}+`, startedAt: 0, waitLeftMs, onTrial: false };
+      const tooLongMs = await startOrWait({ budgets, slot: extra, signal });
+      return tooLongMs > 0 ? tooLongMs : extra;
     },
   };
 }
@@ -97,59 +117,61 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
 interface Waits {
   readonly budgets: EndpointBudgets;
   readonly rate: PacedRate;
-  readonly standInLines: StandInLines;
+  readonly enterQueues: EnterQueues;
 }
 
-interface Asked {
+interface TimedReservation {
   readonly reservation: Reservation;
-  /** When the budget was asked for it, by `performance.now()` in ms. */
+  /** When the reservation was requested, by `performance.now()` in ms. */
   readonly askedAt: number;
 }
 
 /** Reserves a slot and waits until it has come. */
-async function take(waits: Waits, wanted: LinesWish, signal: AbortSignal): Promise<Turn> {
+async function take(waits: Waits, request: QueueRequest, signal: AbortSignal): Promise<SlotResult> {
   const { budgets, rate } = waits;
-  const cameAt = performance.now();
-  const { askedAt, reservation } = await reserve(waits, wanted, signal);
+  const arrivedAt = performance.now();
+  const { askedAt, reservation } = await reserve(waits, request, signal);
   if (reservation.state !== 'granted')
-    return { reservation: { ...reservation, waitMs: toldMs(reservation) } };
-  const waitLeftMs = Math.max(0, rate.maxWaitMs - (performance.now() - cameAt));
-  const { endpoint } = wanted;
+    return { reservation: { ...reservation, waitMs: retryAfterMs(reservation) } };
+  const waitLeftMs = Math.max(0, rate.maxWaitMs - (performance.now() - arrivedAt));
+  const { endpoint } = request;
   const slot = { endpoint, ticket: reservation.ticket, startedAt: askedAt, waitLeftMs, onTrial: false };
-  const tooLongMs = await untilStart({ budgets, slot, signal }, reservation);
+  const tooLongMs = await waitForStart({ budgets, slot, signal }, reservation);
   const resetMs = Math.max(0, reservation.resetMs - (performance.now() - askedAt));
   if (tooLongMs > 0) return { reservation: { ...reservation, waitMs: tooLongMs, resetMs } };
   return { slot, reservation: { ...reservation, resetMs } };
 }
 
-/** Stands in the holders' lines, and then asks the budget until it grants a slot or refuses one. */
-async function reserve(waits: Waits, wanted: LinesWish, signal: AbortSignal): Promise<Asked> {
-  const { budgets, rate, standInLines } = waits;
+/** Waits in the holders' queues, and then asks the budget until it grants or refuses a slot. */
+async function reserve(waits: Waits, request: QueueRequest, signal: AbortSignal): Promise<TimedReservation> {
+  const { budgets, rate, enterQueues } = waits;
   const deadline = performance.now() + rate.maxWaitMs;
-  const leave = await standInLines(wanted, deadline, signal);
-  if (!leave) return { askedAt: performance.now(), reservation: NO_PLACE(rate.windowMs) };
+  const leave = await enterQueues(request, deadline, signal);
+  if (!leave) return { askedAt: performance.now(), reservation: queueFull(rate.windowMs) };
   try {
     for (;;) {
       const askedAt = performance.now();
       const leftMs = Math.max(0, deadline - askedAt);
-      const reservation = await budgets.reserve({ ...wanted, maxWaitMs: leftMs });
+      const reservation = await budgets.reserve({ ...request, maxWaitMs: leftMs });
       if (reservation.state !== 'share_taken' || reservation.waitMs > leftMs) return { askedAt, reservation };
-      await interruptible(reservation.waitMs, signal);
+      await abortableSleep(reservation.waitMs, signal);
     }
   } finally {
     leave();
   }
 }
 
-function isHeldUp({ startedAt }: EndpointSlot): boolean {
-  return performance.now() - startedAt > HELD_UP_MS;
+const pauseOf = (askedMs: number) => ({ believedMs: Math.min(askedMs, MAX_PAUSE_MS), askedMs });
+
+function isDelayed({ startedAt }: EndpointSlot): boolean {
+  return performance.now() - startedAt > MAX_START_AGE_MS;
 }
 
-/** A line that is too long to stand in. */
-const NO_PLACE = (windowMs: number): Reservation => ({
+/** The answer where a queue has no place, or the deadline passes in it. */
+const queueFull = (windowMs: number): Reservation => ({
   state: 'refused',
   waitMs: windowMs,
-  judgedMs: 0,
+  trialLeftMs: 0,
   onTrial: false,
   ticket: '',
   remaining: 0,

@@ -1,37 +1,36 @@
-/** A start that was or will be, in whole µs: sums of such numbers are exact. */
+/** A past or future start. `at` is in whole µs, so that sums are exact. */
 export interface Slot {
   readonly at: number;
   readonly ticket: string;
 }
 
-/** So many starts are allowed in any stretch of `window`, in µs. */
+/** At most `limit` starts in any interval of `window`, in µs. */
 export interface SlotLimit {
   readonly limit: number;
   readonly window: number;
 }
 
-/** A ticket is a number that grows from one to the next, and its holders, with a space behind each. */
+/** A ticket is a growing number and the holders, with a space after each. */
 export const ticketOf = (order: number, holders: readonly string[]) => `${order} ${holders.join(' ')} `;
-export const isOf = (holder: string, ticket: string) => ticket.includes(` ${holder} `);
+export const isHeldBy = (holder: string, ticket: string) => ticket.includes(` ${holder} `);
 const orderOf = (ticket: string) => Number.parseInt(ticket, 10);
 
-/** Keeps the slots in order of time, and those of the same time in the order in which they were asked for. */
+/** Inserts `slot` in order of time; slots of the same time are in the order of their tickets. */
 export function insert(slots: Slot[], slot: Slot): void {
   const isBefore = (other: Slot) =>
     other.at < slot.at || (other.at === slot.at && orderOf(other.ticket) < orderOf(slot.ticket));
-  // Nearly always at the end.
+  // Search from the end, where the place nearly always is.
   slots.splice(slots.findLastIndex(isBefore) + 1, 0, slot);
 }
 
-/** Takes off the slots that lie a `window` back or more at the time `at`, both in µs. */
+/** Removes the slots that are a `window` old or older at the time `at`, both in µs. */
 export function dropPassed(slots: Slot[], at: number, window: number): void {
-  // In order of time: each slot is looked at here once more than it is kept, however many the window holds.
-  let gone = 0;
-  while (gone < slots.length && (slots[gone] as Slot).at + window <= at) gone++;
-  // The usual case is one, which `shift` takes off sooner; of a long list it moves the rest each time, which took
-  // seconds for a whole window that had run out.
-  if (gone === 1) slots.shift();
-  else if (gone > 1) slots.splice(0, gone);
+  // The slots are in order of time: the loop stops at the first one that stays.
+  let passed = 0;
+  while (passed < slots.length && (slots[passed] as Slot).at + window <= at) passed++;
+  // `shift` is faster for one slot, the usual case. For many, `splice` moves the rest of the list only once.
+  if (passed === 1) slots.shift();
+  else if (passed > 1) slots.splice(0, passed);
 }
 
 /** The slots of all other tickets, as a new list. */
@@ -39,21 +38,21 @@ export function withoutTicket(slots: readonly Slot[], ticket: string): Slot[] {
   return slots.filter((slot) => slot.ticket !== ticket);
 }
 
-/** How many slots lie at the time `at` or before. Looks from the end: few lie ahead, and many may lie in the window. */
+/** How many slots are at the time `at` or before. Searches from the end, since few slots are in the future. */
 export function countUpTo(slots: readonly Slot[], at: number): number {
   return slots.findLastIndex((slot) => slot.at <= at) + 1;
 }
 
-/** The first time from `from` on for one more behind all `slots`, the last of which asked for no later time. */
-export function behindAll(slots: readonly Slot[], from: number, { limit, window }: SlotLimit): number {
+/** The first time from `from` on for one more slot after all of `slots`. */
+export function slotBehindAll(slots: readonly Slot[], from: number, { limit, window }: SlotLimit): number {
   return Math.max(from, (slots.at(-limit)?.at ?? -window) + window);
 }
 
 /** The first time from `from` on at which one more start leaves every window with at most `limit`. */
 export function firstSlot(slots: readonly Slot[], from: number, { limit, window }: SlotLimit): number {
-  // How many slots lie at the time that was asked for last, or before.
+  // How many slots are at the time of the last call of `fits`, or before.
   let place = countUpTo(slots, from);
-  // With one more at `at`, any `limit + 1` in a row must span a window. To be asked in order of time.
+  // With one more slot at `at`, any `limit + 1` in a row must span a window. Call it in order of time.
   const fits = (at: number) => {
     while (place < slots.length && (slots[place] as Slot).at <= at) place++;
     const timeOf = (i: number) => (i === place ? at : (slots[i < place ? i : i - 1] as Slot).at);

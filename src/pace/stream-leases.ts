@@ -4,13 +4,13 @@ export interface StreamLease {
   release(): void;
 }
 
-/** Who holds how many open streams; one contract, kept in this process's memory or in Redis for all instances. */
+/** Counts the open streams of each holder, in this process's memory, or in Redis for all instances. */
 export interface StreamLeases {
   /**
-   * A place for one more stream of the holder, or nothing if it holds `max` already.
-   * @throws Problem `session_store_unavailable` if nobody can tell
+   * Takes a place for one more stream of the holder; undefined if it already holds `max`.
+   * @throws Problem `session_store_unavailable` if the streams cannot be counted
    */
   acquire(holder: string, max: number): Promise<StreamLease | undefined>;
-  /** Resolves when the places that were given back are free for everybody. Nothing is acquired from then on. */
+  /** Resolves when all places that were given back are free at all instances. Acquire nothing after this call. */
   close(): Promise<void>;
 }

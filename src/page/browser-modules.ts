@@ -3,32 +3,35 @@ import { stripTypeScriptTypes } from 'node:module';
 import { basename, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** What an import or export of another module begins with, at the start of a line: so none in a comment does. */
+/** The specifier of an import or export. It must begin a line, so that comments do not match. */
 const SPECIFIER = /^((?:import|export)\b[^'"`;]*?\bfrom\s*["']|import\s*["'])([^"'\n]+)(?=["'])/gm;
-/** A map would have to be served as well. */
+/** Removed, since source maps are not served. */
 const SOURCE_MAP = /^\/\/# sourceMappingURL=.*$/gm;
 
 /**
- * A module and all that it imports, as a browser can load them from one folder: by the names under which they are
- * to be served, `name` being that of the module at `entry`, and without types.
- * @throws the system's error if a module cannot be read or found
+ * The modules of `entries` and all modules that they import, changed so that browsers can load them from one folder:
+ * without types, and by the file names that are the keys of the map. `entries` names the file of each entry; the names
+ * of the others begin with `stem`.
+ * @throws the system's error if a module cannot be found or read
  */
-export function browserModules(entry: URL, name: string): Map<string, string> {
-  const names = new Map([[entry.href, name]]);
-  const stem = basename(name, '.js');
+export function browserModules(
+  entries: Readonly<Record<string, URL>>,
+  stem: string,
+): ReadonlyMap<string, string> {
+  const names = new Map(Object.entries(entries).map(([name, { href }]) => [href, name]));
   const nameOf = (specifier: string, parent: string) => {
     const { href } = specifier.startsWith('.')
       ? new URL(specifier, parent)
       : new URL(import.meta.resolve(specifier));
     const known = names.get(href);
     if (known !== undefined) return known;
-    // The number keeps modules apart that have the same name in different folders.
+    // The number tells modules of the same name in different folders apart.
     const next = `${stem}-${names.size}-${basename(href, extname(href))}.js`;
     names.set(href, next);
     return next;
   };
   const modules = new Map<string, string>();
-  // Grows while it is gone through.
+  // `nameOf` adds modules during this loop.
   for (const [href, served] of names) {
     const path = fileURLToPath(href);
     const source = readFileSync(path, 'utf8');

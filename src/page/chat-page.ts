@@ -4,24 +4,26 @@ import type { Request, Response } from 'express';
 import type { Config } from '../config/config.ts';
 import { browserModules } from './browser-modules.ts';
 
-/** One path below the base path, and what answers `GET` there. */
+/** One path below the base path, and its handler of `GET`. */
 export interface Page {
   readonly path: string;
   readonly handler: (req: Request, res: Response) => void;
 }
 
-/** The page's own files; `tsc` copies none of them, so that where there is only its output they are in `src`. */
+/** Where the page's files are: `npm run build` copies them beside this file, and `tsc` alone does not. */
 const FOLDERS = [new URL('files/', import.meta.url), new URL('../../src/page/files/', import.meta.url)];
 const FILES = [
-  'chat.css',
-  'chat.js',
-  'chat-messages.js',
-  'chat-session.js',
-  'chat-tools.js',
-  'chat-icon.svg',
+  ...['chat.css', 'chat.js', 'chat-answer.js', 'chat-answers.js', 'chat-conversation.js', 'chat-files.js'],
+  ...['chat-history.js', 'chat-messages.js', 'chat-resumed.js', 'chat-session.js', 'chat-sign-in.js'],
+  ...['chat-store.js', 'chat-tools.js', 'chat-icon.svg'],
 ];
-/** The client beside this file: built if this is, TypeScript if this is. */
-const CLIENT = new URL(`../client/bot-client${extname(import.meta.url)}`, import.meta.url);
+/** The client, which is JavaScript or TypeScript as this file is, and the parts of it that the page uses itself. */
+const CLIENT = {
+  'bot-relay-client.js': new URL(`../client/bot-client${extname(import.meta.url)}`, import.meta.url),
+  'bot-relay-history.js': new URL(`../client/follow-history${extname(import.meta.url)}`, import.meta.url),
+  'bot-relay-resumed.js': new URL(`../client/resumed-answers${extname(import.meta.url)}`, import.meta.url),
+  'bot-relay-random-id.js': new URL(`../client/random-id${extname(import.meta.url)}`, import.meta.url),
+};
 
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
@@ -30,7 +32,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** Files of the relay's own origin only, and no text that becomes code (W3C CSP 3, Trusted Types). */
+/** Allows files of the relay's own origin only, and never turns text into code (W3C CSP 3, Trusted Types). */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -44,32 +46,35 @@ const POLICY = [
   "trusted-types 'none'",
 ].join('; ');
 
+/** What the page knows of the relay's configuration. */
+type PageConfig = Pick<Config, 'basePath' | 'authMode' | 'bots' | 'operations'> & {
+  readonly channels: Pick<Config['channels'], 'mode'>;
+};
+
 /**
- * The chat page and its files, read once; no path is ever looked up in a folder. Nothing if its files are not there,
- * which is no reason not to run. `bots` are those that the page offers, each `namespace/bot`.
+ * The chat page and its files. They are read once, so that no path of a request is looked up in a folder. Empty if the
+ * files are missing, since the relay can run without them. `bots` are those that the page offers, each `namespace/bot`.
  */
-export function chatPages({
-  basePath,
-  authMode,
-  bots,
-}: Pick<Config, 'basePath' | 'authMode' | 'bots'>): Page[] {
+export function chatPages({ basePath, authMode, bots, operations, channels }: PageConfig): Page[] {
   const folder = FOLDERS.find((one) => existsSync(new URL('index.html', one)));
   if (!folder) return [];
   const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
-  const settings = { mode: authMode, bots: bots.join(' ') };
+  const settings = {
+    ...{ mode: authMode, bots: bots.join(' '), operations: operations.join(' '), channels: channels.mode },
+  };
   return [
-    // Its links are relative to the folder that the base path is.
+    // The links of the page are relative, so its path must end with a slash.
     ...(basePath === '' ? [] : [{ path: '', handler: redirect(`${basePath}/`) }]),
     { path: '/', handler: file('index.html', fill(read('index.html'), settings), POLICY) },
     ...FILES.map((name) => ({ path: `/${name}`, handler: file(name, read(name)) })),
-    ...Array.from(browserModules(CLIENT, 'bot-relay-client.js'), ([name, code]) => ({
+    ...Array.from(browserModules(CLIENT, 'bot-relay-client'), ([name, code]) => ({
       path: `/${name}`,
       handler: file(name, code),
     })),
   ];
 }
 
-/** Puts settings into the attributes that wait for them. */
+/** Puts settings, escaped, into the `{{name}}` placeholders of the page. */
 function fill(html: string, settings: Readonly<Record<string, string>>): string {
   return html.replace(/\{\{(\w+)\}\}/g, (_, name: string) =>
     (settings[name] ?? '').replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`),

@@ -1,28 +1,29 @@
 import { writeSync } from 'node:fs';
 
-/** Text that leaves in one write, if what is written to takes it whole. */
+/** Text that is written in one call, if the reader takes all of it. */
 export interface Piece {
   readonly text: string;
   readonly bytes: number;
   readonly lines: number;
 }
 
-/** What waits for a reader, in order. */
+/** Text that waits to be written, in order. */
 export interface Backlog {
   readonly pieces: Piece[];
-  /** What has not left, in all. */
+  /** How many bytes are not written yet, over all pieces. */
   bytes: number;
-  /** What has not left of the first piece, if a part of it has. */
+  /** What is left of the first piece, if a part of it was written. */
   rest: Buffer | undefined;
 }
 
+/** Makes a backlog in which nothing waits. */
 export function emptyBacklog(): Backlog {
   return { pieces: [], bytes: 0, rest: undefined };
 }
 
 /**
- * Puts `piece` behind the others. Lines that came one by one leave together once they wait, in up to `pieceBytes`
- * bytes: the number of writes is what takes the time.
+ * Appends `piece`. Pieces that wait are joined to pieces of at most `pieceBytes` bytes, since each write takes time,
+ * whatever its length.
  */
 export function enqueue(backlog: Backlog, piece: Piece, pieceBytes: number): void {
   const { pieces, rest } = backlog;
@@ -42,9 +43,9 @@ export function enqueue(backlog: Backlog, piece: Piece, pieceBytes: number): voi
 
 /**
  * Writes what is left of the first piece, if there is one, to the descriptor `fd`.
- * @throws the system's error if nothing is taken
+ * @throws the system's error if nothing could be written
  */
-export function sendFirst(backlog: Backlog, fd: number): void {
+export function writeFirst(backlog: Backlog, fd: number): void {
   const { pieces, rest } = backlog;
   const [piece] = pieces;
   if (!piece) return;

@@ -1,32 +1,32 @@
-import { type Backlog, emptyBacklog, enqueue, type Piece, sendFirst } from './backlog.ts';
+import { type Backlog, emptyBacklog, enqueue, type Piece, writeFirst } from './backlog.ts';
 import { type NonBlocking, nonBlocking } from './non-blocking.ts';
 
-/** How long to leave a reader alone that takes no more, in ms. */
-const RETRY_MS = 20;
-/** Pieces that leave in a row at most, so that a long backlog delays nothing else. */
+/** When to write again after the reader took no more, in ms. */
+const WRITE_AGAIN_MS = 20;
+/** How many pieces are written in a row at most, so that a long backlog does not block the event loop. */
 const PIECES_IN_A_ROW = 64;
-/** At an exit: a reader that takes nothing for so long counts as stalled, in ms. A primary waits after its workers. */
+/** At an exit, a reader that takes nothing for this long counts as stalled, in ms. */
 const STALLED_MS = 400;
-/** What an exit waits in all for a reader that goes on reading, in ms. */
+/** The longest time that an exit waits for a reader that is still reading, in ms. */
 const LONGEST_END_MS = 2_000;
-/** How often such a reader is tried, in ms. */
-const END_RETRY_MS = 5;
-/** The space that must be free before a loss ends, in bytes, so that the line that tells of it is not lost. */
+/** How often an exit tries to write, in ms. */
+const END_WRITE_AGAIN_MS = 5;
+/** After a loss, lines are taken again when so many bytes are free: the line that reports the loss must fit. */
 const ROOM_BYTES = 16_384;
 
 export interface BoundedOutputOptions {
   readonly fd: number;
-  /** What waits leaves in pieces of so many bytes at most, save for one that came longer. */
+  /** Text that waits is joined to pieces of at most this many bytes. A longer piece stays as it is. */
   readonly pieceBytes: number;
-  /** What may wait for a reader; what comes beyond is dropped. */
+  /** How many bytes may wait for the reader. Lines beyond this are dropped. */
   readonly maxBytes: number;
-  /** Told how many lines were dropped since the last time, as soon as others leave again. */
+  /** Called with the number of lines dropped since the last call, as soon as lines can be written again. */
   readonly onDropped: (lines: number) => void;
 }
 
 export interface BoundedOutput {
   write(piece: Piece): void;
-  /** Has what waits leave, as far as the reader takes it: without progress for 0.4 s or after 2 s the rest is lost. */
+  /** Writes what waits, and blocks meanwhile. The rest is lost after 0.4 s without progress, or after 2 s in all. */
   end(): void;
   /** Lines dropped so far. */
   dropped(): number;
@@ -37,21 +37,21 @@ interface State {
   readonly options: BoundedOutputOptions;
   readonly output: NonBlocking;
   readonly backlog: Backlog;
-  /** Lines dropped so far, and those of them that `onDropped` has not been told of. */
+  /** Lines dropped so far, and how many of them are not reported to `onDropped` yet. */
   dropped: number;
-  untold: number;
-  /** Set while something waits for the next attempt. */
-  retry: NodeJS.Timeout | undefined;
+  unreported: number;
+  /** Set while a piece waits for the next write. */
+  timer: NodeJS.Timeout | undefined;
 }
 
 /**
- * Writes to `fd` at once and in order, and never waits for a reader: what it does not take is kept in memory, up to a
- * bound. An error such as a full disk or a reader that is gone is a reader that takes nothing.
+ * Writes to `fd` at once, in order and without blocking. What the reader does not take is kept in memory, up to a
+ * bound. An error, such as a full disk or a closed pipe, counts as a reader that takes nothing.
  */
 export function boundedOutput(options: BoundedOutputOptions): BoundedOutput {
   const output = nonBlocking(options.fd);
   const backlog = emptyBacklog();
-  const state: State = { options, output, backlog, dropped: 0, untold: 0, retry: undefined };
+  const state: State = { options, output, backlog, dropped: 0, unreported: 0, timer: undefined };
   return {
     write: (piece) => write(state, piece),
     end: () => end(state),
@@ -61,41 +61,42 @@ export function boundedOutput(options: BoundedOutputOptions): BoundedOutput {
 
 function write(state: State, piece: Piece): void {
   const { options, backlog } = state;
-  tellDropped(state);
-  // What comes behind a loss waits for it to be told.
-  if (state.untold > 0 || backlog.bytes + piece.bytes > options.maxBytes) {
+  reportDropped(state);
+  // After a loss, no line is taken before the loss is reported.
+  if (state.unreported > 0 || backlog.bytes + piece.bytes > options.maxBytes) {
     state.dropped += piece.lines;
-    state.untold += piece.lines;
+    state.unreported += piece.lines;
     return;
   }
   enqueue(backlog, piece, options.pieceBytes);
-  if (!state.retry) send(state);
+  if (!state.timer) send(state);
 }
 
 function send(state: State): void {
   const { output, backlog } = state;
   const before = backlog.bytes;
-  const hasStalled = state.retry !== undefined;
-  clearTimeout(state.retry);
-  state.retry = undefined;
+  clearTimeout(state.timer);
+  state.timer = undefined;
   try {
-    output.ready(hasStalled);
-    for (let n = 0; n < PIECES_IN_A_ROW && backlog.pieces.length > 0; n++) sendFirst(backlog, output.fd);
+    for (let n = 0; n < PIECES_IN_A_ROW && backlog.pieces.length > 0; n++) {
+      output.ready();
+      writeFirst(backlog, output.fd);
+    }
   } catch {
-    // It waits.
+    // The piece stays in the backlog.
   }
-  if (backlog.pieces.length > 0) state.retry = setTimeout(send, RETRY_MS, state).unref();
-  if (backlog.bytes < before) tellDropped(state);
+  if (backlog.pieces.length > 0) state.timer = setTimeout(send, WRITE_AGAIN_MS, state).unref();
+  if (backlog.bytes < before) reportDropped(state);
 }
 
-function tellDropped(state: State): void {
-  const { options, backlog, untold } = state;
-  if (untold === 0 || backlog.bytes + ROOM_BYTES > options.maxBytes) return;
-  state.untold = 0;
-  options.onDropped(untold);
+function reportDropped(state: State): void {
+  const { options, backlog, unreported } = state;
+  if (unreported === 0 || backlog.bytes + ROOM_BYTES > options.maxBytes) return;
+  state.unreported = 0;
+  options.onDropped(unreported);
 }
 
-/** Waits between its attempts without the event loop, which has stopped at an exit. */
+/** Waits between writes with `Atomics.wait`, since the event loop no longer runs at an exit. */
 function end(state: State): void {
   const { backlog } = state;
   const clock = new Int32Array(new SharedArrayBuffer(4));
@@ -107,6 +108,6 @@ function end(state: State): void {
     if (backlog.bytes < before) lastProgress = now;
     else if (now - lastProgress > STALLED_MS) break;
     if (now - begun > LONGEST_END_MS) break;
-    if (backlog.pieces.length > 0) Atomics.wait(clock, 0, 0, END_RETRY_MS);
+    if (backlog.pieces.length > 0) Atomics.wait(clock, 0, 0, END_WRITE_AGAIN_MS);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Makes what to do where the port of the variable `name` cannot be had. The address is the operator's to mend: one
- * line says it, with no stack, and the process ends.
+ * Returns a handler for the error that the port of the variable `name` cannot be opened. It prints one line without a
+ * stack, since only the operator can change the address, and ends the process.
  */
 export function cannotListen(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoException) => never {
   return ({ code, message }) => {

@@ -8,11 +8,11 @@ export { DEMO_BOT_USAGE as USAGE } from '../demo/demo-bot.ts';
 const EX_USAGE = 64;
 
 /**
- * The demo's bot service as a process of its own, until SIGTERM or SIGINT; returns once it listens, or the exit code
- * if an argument cannot be used.
+ * Runs the demo's bot service as a process of its own, until SIGTERM or SIGINT. Returns nothing once it listens, or the
+ * exit code if an argument is wrong.
  */
 export async function run(args: readonly string[]): Promise<number | undefined> {
-  // It needs nothing of it: this takes the secrets out.
+  // Called only to remove the secrets from `process.env`.
   readEnvironment();
   const { logger } = openLog('info');
   try {

@@ -3,6 +3,7 @@ import type { Users } from '../authenticate/password/users.ts';
 import { fingerprints } from '../bots/bot-settings.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
+import { heldBytes } from '../relay/message/held-bytes.ts';
 import { openMessages } from '../relay/message/open-messages.ts';
 import { openRedis } from '../storage/redis.ts';
 import { keyReporter } from '../watch/key-reports.ts';
@@ -14,24 +15,29 @@ import { countSessionOperations } from '../watch/session-operations.ts';
 import { type LiveBotsOptions, liveBots } from './live-bots.ts';
 import { createLifecycle, startServer } from './server.ts';
 import { signInOf } from './sign-in.ts';
+import { trySpoolFolder } from './spool-folder.ts';
 import { openStores } from './stores.ts';
 import type { StopSignal } from './worker-channel.ts';
 
 /** How long a worker waits for Redis before it listens, in ms. */
 const REDIS_WAIT_MS = 2_000;
+/** How many bytes all streams of an instance hold together. */
+const MAX_HELD_BYTES = 64 << 20;
+/** How many bytes of runs an instance keeps, so that they can be joined. */
+const MAX_RUN_BYTES = 64 << 20;
 
-export interface InstanceOptions extends Pick<LiveBotsOptions, 'lookEveryMs'> {
+export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {
   readonly config: Config;
   readonly logger: Logger;
-  /** Its number, if it is one of several workers. */
+  /** The number of this worker, if there are several. */
   readonly worker?: number | undefined;
-  /** Whether it serves its metrics on METRICS_PORT; if not, whoever asks by `metricsText` does. */
+  /** Whether the instance serves its metrics on METRICS_PORT. A worker does not: its primary reads `metricsText`. */
   readonly servesMetrics: boolean;
-  /** Lines of the log that were dropped so far. */
+  /** How many log lines were dropped so far. */
   readonly droppedLogLines?: () => number;
   /** Users instead of those of the users file. */
   readonly users?: Users;
-  /** Makes what to do where the port of the variable `name` cannot be had; without it, `startInstance` throws. */
+  /** Returns the handler for a port that cannot be opened; `name` is its variable. By default `startInstance` throws. */
   readonly cannotListen?: (name: 'PORT' | 'METRICS_PORT') => (error: NodeJS.ErrnoException) => never;
 }
 
@@ -39,34 +45,34 @@ export interface InstanceOptions extends Pick<LiveBotsOptions, 'lookEveryMs'> {
 export interface Instance {
   readonly port: number;
   readonly parts: Awaited<ReturnType<typeof openParts>>;
-  /** Reads the files of keys and bots now. */
+  /** Reads the files of keys and bots again. */
   reload(): void;
-  /** The metrics in Prometheus's text format; nothing if none are kept. */
+  /** The metrics in Prometheus's text format; empty if none are kept. */
   metricsText(): Promise<string>;
-  /** Shuts down in order, as the signal asks; resolves when all is closed. */
+  /** Shuts down in order; resolves when everything is closed. SIGINT skips the delay. */
   close(signal?: StopSignal): Promise<void>;
 }
 
 /**
- * Builds all that the relay is made of, and listens.
- * @throws ConfigError if the users file cannot be used
+ * Builds all parts of the relay, and listens.
+ * @throws ConfigError if the users file, or the folder of uploads, cannot be used
  */
 export async function startInstance(options: InstanceOptions): Promise<Instance> {
   const { config, worker, servesMetrics, cannotListen = () => rethrow } = options;
   const { host, metricsPort: port } = config;
   const parts = await openParts(options);
   const { metrics, redis, bots } = parts;
-  // Before the relay listens and until it has stopped, so that its start and its end can be seen.
+  // Runs before the relay listens and until it has stopped, so that its start and its shutdown can be observed.
   const metricsServer =
     metrics && port !== undefined && servesMetrics
       ? await startMetricsServer({ registry: metrics.registry, port, host }).catch(
           cannotListen('METRICS_PORT'),
         )
       : undefined;
-  // Whether a relay is ready, one of its workers says for all: none may listen that would refuse what needs a session.
+  // A readiness probe reaches one worker, which answers for all. So no worker listens before it can use sessions.
   if (worker !== undefined && redis) await redis.ready(REDIS_WAIT_MS);
   const onConnectionCut = metrics && (() => metrics.connectionsCut.inc());
-  const serverOptions = { ...config, ...parts, onConnectionCut };
+  const serverOptions = { ...config, ...parts, onConnectionCut, handOver: parts.runs.handOver };
   const server = await startServer(createApp(parts), serverOptions).catch(cannotListen('PORT'));
   return {
     port: server.port,
@@ -77,6 +83,7 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
       await server.close(signal);
       bots.close();
       parts.sessions.close();
+      await parts.runs.close();
       await parts.streams.close();
       redis?.close();
       await metricsServer?.close();
@@ -85,10 +92,11 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
   };
 }
 
-/** All that the application is built from. */
+/** Opens all parts that the application is built from. */
 async function openParts(options: InstanceOptions) {
-  const { config, logger, worker, users, droppedLogLines, lookEveryMs } = options;
+  const { config, logger, worker, users, droppedLogLines, pollEveryMs } = options;
   const signIn = await signInOf(config, logger, users);
+  await trySpoolFolder(config);
   const demo = config.demo ? await (await import('./demo-parts.ts')).startDemoParts(config) : undefined;
   const metrics =
     config.metricsPort === undefined
@@ -102,7 +110,7 @@ async function openParts(options: InstanceOptions) {
     logger,
     ...(redis && { observeKey: keyReporter(redis) }),
     ...(metrics && { observeReload: reloadMetrics(metrics) }),
-    ...(lookEveryMs !== undefined && { lookEveryMs }),
+    ...(pollEveryMs !== undefined && { pollEveryMs }),
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
   const stores = openStores({ ...config, redis, logger, rate });
@@ -112,6 +120,8 @@ async function openParts(options: InstanceOptions) {
     upstreamUrl: (demo?.upstreamUrl ?? config.upstream.baseUrl) as Readonly<URL>,
     pages: demo?.pages,
     open: openMessages(),
+    held: heldBytes(MAX_HELD_BYTES),
+    runBytes: heldBytes(MAX_RUN_BYTES),
     lifecycle: createLifecycle(),
   };
 }

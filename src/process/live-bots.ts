@@ -1,4 +1,10 @@
-import { type BotSettings, fingerprints, type OwnSettings, rateLimitOf } from '../bots/bot-settings.ts';
+import {
+  type BotSettings,
+  fingerprints,
+  groupsOf,
+  type OwnSettings,
+  rateLimitOf,
+} from '../bots/bot-settings.ts';
 import { fileChanges } from '../bots/file-changes.ts';
 import { readBotSettings } from '../bots/read-bot-settings.ts';
 import type { Config } from '../config/config.ts';
@@ -7,11 +13,11 @@ import { type KeyRings, type KeyUse, keyRings } from '../relay/upstream/key-ring
 import type { KnownBots } from '../routes/parts.ts';
 import type { Secret } from '../secret.ts';
 
-/** What is known of the bots right now, and how to have it read again. */
+/** The current settings of the bots, and how to read them again. */
 export interface LiveBots extends KnownBots {
   /** Why the files could not be used when they were last read; `undefined` if they could. */
   lastFailure(): ReloadFailure | undefined;
-  /** Reads the files now, and has keys tried again that were refused. */
+  /** Reads the files now. Keys that were refused are tried again. */
   reload(): void;
   close(): void;
 }
@@ -25,50 +31,51 @@ export interface ReloadFailure {
 export interface LiveBotsOptions {
   readonly config: Config;
   readonly logger: Logger;
-  /** Told whenever the bot service has taken or refused a key. */
+  /** Called whenever the bot service has accepted or refused a key. */
   readonly observeKey?: (use: KeyUse) => void;
   /**
-   * Told when the files have changed or somebody asked for a reload: whether they could be used, and the fingerprints
-   * of the keys that count from then on.
+   * Called when the files have changed or `reload` was called: whether the files could be used, and the fingerprints of
+   * the keys that are in use from then on.
    */
   readonly observeReload?: (ok: boolean, keys: readonly string[]) => void;
   /** How often the files are looked at, in ms. */
-  readonly lookEveryMs?: number;
+  readonly pollEveryMs?: number;
 }
 
-/** What counts right now, and what was told of it. */
+/** The current settings, and what was reported of them. */
 interface State {
   readonly options: LiveBotsOptions;
   readonly rings: KeyRings;
   settings: BotSettings;
   files: readonly string[];
   failure: ReloadFailure | undefined;
-  /** What was told last, so that nothing is told twice. */
-  told: string;
+  /** The last report, so that nothing is reported twice. */
+  lastReport: string;
 }
 
 /**
- * Goes by the bots' settings of the configuration, and by those of its files whenever these change. Files that
- * cannot be used change nothing: what was good before stays, and the log says what is wrong.
+ * Keeps the settings of the bots: at first those of the configuration, then those of its files whenever the files
+ * change. If the files cannot be used, the last good settings stay and the log says what is wrong.
  */
 export function liveBots(options: LiveBotsOptions): LiveBots {
-  const { logger, lookEveryMs } = options;
+  const { logger, pollEveryMs } = options;
   const state = stateAtStart(options);
   const changes = fileChanges({
     files: () => state.files,
     onChange: () => readFiles(state),
-    ...(lookEveryMs && { lookEveryMs }),
+    ...(pollEveryMs && { pollEveryMs }),
   });
   return {
     keyRings: state.rings,
     limitOf: (bot) => rateLimitOf(state.settings, bot),
+    groupsOf: (bot) => groupsOf(state.settings, bot) ?? options.config.operations,
     lastFailure: () => state.failure,
     reload() {
       logger.info({ files: state.files.length }, 'reading the files of keys and bots');
-      // Who asks gets an answer.
-      state.told = '';
+      // A reload that was asked for is reported even if nothing has changed.
+      state.lastReport = '';
       if (state.files.length > 0) changes.readNow();
-      state.rings.retry();
+      state.rings.tryRefusedAgain();
     },
     close: changes.close,
   };
@@ -84,7 +91,7 @@ function stateAtStart(options: LiveBotsOptions): State {
     settings,
     files: [keyFiles.apiKeys, keyFiles.bots].filter((path) => path !== undefined),
     failure: undefined,
-    told: shown(settings),
+    lastReport: settingsText(settings),
   };
 }
 
@@ -98,7 +105,7 @@ function readFiles(state: State): void {
 function fail(state: State, problems: readonly string[]): void {
   const { logger, observeReload } = state.options;
   state.failure = { at: new Date(), problems };
-  if (!isNews(state, problems.join())) return;
+  if (!isNew(state, problems.join())) return;
   observeReload?.(false, fingerprints(state.settings));
   logger.error({ problems }, 'reload failed, the last good configuration stays');
 }
@@ -108,24 +115,24 @@ function apply(state: State, settings: BotSettings): void {
   state.failure = undefined;
   state.settings = settings;
   state.rings.use(settings);
-  if (!isNews(state, shown(settings))) return;
+  if (!isNew(state, settingsText(settings))) return;
   observeReload?.(true, fingerprints(settings));
-  logger.info({ settings: JSON.parse(shown(settings)) }, 'reloaded');
+  logger.info({ settings: JSON.parse(settingsText(settings)) }, 'reloaded');
 }
 
-/** Notes `what` as told. */
-function isNews(state: State, what: string): boolean {
-  const wasTold = state.told === what;
-  state.told = what;
-  return !wasTold;
+/** Whether `report` differs from the last one; remembers it. */
+function isNew(state: State, report: string): boolean {
+  const isSame = state.lastReport === report;
+  state.lastReport = report;
+  return !isSame;
 }
 
-/** The settings as the log may show them, with fingerprints for keys. */
-function shown({ apiKeys, own }: BotSettings): string {
-  const shownKeys = (keys: readonly Secret[] | undefined) => keys?.map(({ fingerprint }) => fingerprint);
-  const entries = Object.entries(own).map(([bot, { keys, rateLimit }]: [string, OwnSettings]) => [
+/** The settings as JSON for the log, with fingerprints instead of keys. */
+function settingsText({ apiKeys, own }: BotSettings): string {
+  const fingerprintsOf = (keys: readonly Secret[] | undefined) => keys?.map(({ fingerprint }) => fingerprint);
+  const entries = Object.entries(own).map(([bot, { keys, ...others }]: [string, OwnSettings]) => [
     bot,
-    { keys: shownKeys(keys), rateLimit },
+    { keys: fingerprintsOf(keys), ...others },
   ]);
-  return JSON.stringify({ keys: shownKeys(apiKeys), own: Object.fromEntries(entries) });
+  return JSON.stringify({ keys: fingerprintsOf(apiKeys), own: Object.fromEntries(entries) });
 }

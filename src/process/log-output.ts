@@ -1,94 +1,94 @@
 import type { DestinationStream } from 'pino';
 import { type BoundedOutput, boundedOutput } from './bounded-output.ts';
 
-/** How long a line may wait for others to leave with it, in ms: with it, all leave within a tenth of a second. */
-const TOGETHER_MS = 90;
+/** How long a line may wait for others to be written with it, in ms: every line is written within 0.1 s. */
+const BATCH_MS = 90;
 /**
- * So many bytes leave in one piece at most, save for a longer line: what others write to the same pipe never comes
- * between them (POSIX `write`, PIPE_BUF; 4096 on Linux), as it would into a larger piece whenever the reader is slow.
+ * How many bytes are written in one piece at most, unless one line is longer. Text of other writers to the same pipe
+ * never lands inside a piece of this length (POSIX `write`, PIPE_BUF; 4096 on Linux). It can inside a longer one.
  */
 const PIECE_BYTES = 4096;
-/** What may wait for a reader that stalls, in bytes. */
+/** How many bytes may wait for a reader that stalls. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** From this level on a line leaves at once (pino's number of `warn`). */
+/** A line of this level or a higher one is written at once (pino's number of `warn`). */
 const URGENT = 40;
 
 export interface LogOutputOptions {
   /** The file descriptor to write to; by default standard output. */
   readonly fd?: number;
-  /** Told how many lines a stalled reader has cost, as soon as lines leave again. */
+  /** Called with the number of lines dropped because the reader stalled, as soon as lines can be written again. */
   readonly onDropped?: (lines: number) => void;
 }
 
 export interface LogOutput extends DestinationStream, Pick<BoundedOutput, 'dropped' | 'end'> {
-  /** Sends off what waits for other lines. */
-  leave(): void;
+  /** Writes the lines that wait for others. */
+  flush(): void;
 }
 
-/** The lines that wait to leave together. */
-interface Gathering {
+/** The lines that wait to be written together. */
+interface Batch {
   readonly output: BoundedOutput;
   text: string;
   bytes: number;
   lines: number;
-  /** The level of the line that comes next. */
+  /** The level of the next line; pino sets it before it writes the line. */
   lastLevel: number;
-  /** Set if a line has left so lately that calm ones wait. */
+  /** Set for `BATCH_MS` after a write; lines below `warn` wait meanwhile. */
   timer: NodeJS.Timeout | undefined;
 }
 
 /**
- * Where log lines leave the process. A line leaves at once, but for the calm ones that follow another within
- * `TOGETHER_MS`: those leave together, so that under load not each request pays for a system call. It never waits for
- * its reader: 8 MiB wait for one that stalls, and lines beyond are dropped and counted. Call `end` when the process
- * exits: with a reader that reads, nothing is lost then but by what ends it without an exit (SIGKILL, an abort, a
- * signal that nobody handles).
+ * Writes the log lines of this process. A line is written at once, unless it is below `warn` and follows another one
+ * within `BATCH_MS`: such lines are written together, so that under load not every request pays for a system call.
+ * The output never blocks: up to 8 MiB wait for a reader that stalls, and lines beyond are dropped and counted. Call
+ * `end` when the process exits: then no line is lost while the reader reads. A process that ends without an exit
+ * (SIGKILL, an abort, a signal that nobody handles) loses the lines that wait.
  */
 export function logOutput({ fd = 1, onDropped = () => {} }: LogOutputOptions = {}): LogOutput {
-  // pino's own destination (sonic-boom) loses the piece under way at an exit if it is not synchronous, and overflows
-  // the stack on its way through a long backlog if it is.
+  // pino's own destination (sonic-boom) does not fit: an asynchronous one loses text at an exit, and a synchronous one
+  // overflows the stack when its backlog is long.
   const output = boundedOutput({ fd, pieceBytes: PIECE_BYTES, maxBytes: MAX_WAITING_BYTES, onDropped });
-  const gathering: Gathering = { output, text: '', bytes: 0, lines: 0, lastLevel: 0, timer: undefined };
+  const batch: Batch = { output, text: '', bytes: 0, lines: 0, lastLevel: 0, timer: undefined };
   return Object.assign(
     {
-      leave: () => leave(gathering),
+      flush: () => flush(batch),
       dropped: output.dropped,
       end() {
-        leave(gathering);
+        flush(batch);
         output.end();
       },
-      write: (line: string) => gather(gathering, line),
+      write: (line: string) => add(batch, line),
       set lastLevel(level: number) {
-        gathering.lastLevel = level;
+        batch.lastLevel = level;
       },
     },
-    // Has pino tell the level of each line before it comes.
+    // Makes pino set `lastLevel` before each line.
     { [Symbol.for('pino.metadata')]: true },
   );
 }
 
-function gather(gathering: Gathering, line: string): void {
+function add(batch: Batch, line: string): void {
   const length = Buffer.byteLength(line);
-  if (gathering.bytes + length > PIECE_BYTES) send(gathering);
-  gathering.text += line;
-  gathering.bytes += length;
-  gathering.lines++;
-  if (gathering.timer && gathering.lastLevel < URGENT) return;
-  leave(gathering);
-  gathering.timer = setTimeout(leave, TOGETHER_MS, gathering).unref();
+  if (batch.bytes + length > PIECE_BYTES) writeBatch(batch);
+  batch.text += line;
+  batch.bytes += length;
+  batch.lines++;
+  if (batch.timer && batch.lastLevel < URGENT) return;
+  flush(batch);
+  batch.timer = setTimeout(flush, BATCH_MS, batch).unref();
 }
 
-function leave(gathering: Gathering): void {
-  clearTimeout(gathering.timer);
-  gathering.timer = undefined;
-  send(gathering);
+function flush(batch: Batch): void {
+  clearTimeout(batch.timer);
+  batch.timer = undefined;
+  writeBatch(batch);
 }
 
-function send(gathering: Gathering): void {
-  const { output, text, bytes, lines } = gathering;
-  // Emptied first: the output may have a line written here, of what it has dropped.
-  gathering.text = '';
-  gathering.bytes = 0;
-  gathering.lines = 0;
+function writeBatch(batch: Batch): void {
+  const { output, text, bytes, lines } = batch;
+  // Emptied first: the output may log a line about dropped lines, which is written here.
+  batch.text = '';
+  batch.bytes = 0;
+  batch.lines = 0;
   if (lines > 0) output.write({ text, bytes, lines });
 }

@@ -1,13 +1,13 @@
 import { createLogger, type Logger } from '../logger.ts';
 import { type LogOutput, logOutput } from './log-output.ts';
 
-/** A log, and where it leaves the process. */
+/** A logger and its output. */
 export interface Log {
   readonly logger: Logger;
   readonly output: LogOutput;
 }
 
-/** A log on standard output that loses no line when the process exits. `worker` is the number of one of several. */
+/** Opens a log on standard output that is written in full when the process exits. `worker` is the number of a worker. */
 export function openLog(level: string, worker?: number): Log {
   const output = logOutput({ onDropped: (lines) => logger.error({ lines }, 'log lines dropped') });
   process.on('exit', output.end);

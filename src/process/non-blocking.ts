@@ -1,55 +1,48 @@
 import { constants, fstatSync, openSync } from 'node:fs';
 import { Socket } from 'node:net';
 
-/** How often at least a shared socket is made non-blocking again while it is written to, in ms. */
-const AGAIN_MS = 100;
-
-/** Where to write without waiting for whoever reads. */
+/** A descriptor for writing without waiting for the reader. */
 export interface NonBlocking {
   readonly fd: number;
-  /** To be called before writing; `hasStalled` if the last write failed. */
-  ready(hasStalled: boolean): void;
+  /** Must be called before writing. */
+  ready(): void;
 }
 
 /**
- * A way to what the descriptor `fd` leads to on which a write that would have to wait fails with EAGAIN instead.
- * Where the system has none (pipes on Windows), writes wait as they do on `fd` itself.
+ * Returns a descriptor for the same reader as `fd`, on which a write that would block fails with EAGAIN instead.
+ * If the system offers none (pipes on Windows), writes block as they do on `fd` itself.
  */
 export function nonBlocking(fd: number): NonBlocking {
   const kind = fstatSync(fd);
   const plain = { fd, ready() {} };
-  // Has no reader to wait for, and opened anew it would be written from its beginning.
+  // A file has no reader to wait for, and a second descriptor would write from its beginning.
   if (kind.isFile()) return plain;
-  return (kind.isSocket() ? undefined : openedAnew(fd)) ?? sharedWith(fd) ?? plain;
+  return (kind.isSocket() ? undefined : reopened(fd)) ?? sharedWith(fd) ?? plain;
 }
 
-/** A pipe or terminal of one's own: other processes that write to it block as they always did. Linux only. */
-function openedAnew(fd: number): NonBlocking | undefined {
+/** A new descriptor for a pipe or terminal: other processes that write to it still block. Linux only. */
+function reopened(fd: number): NonBlocking | undefined {
   if (process.platform !== 'linux') return undefined;
   try {
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return { fd: openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY), ready() {} };
   } catch {
-    // Without /proc, or where it belongs to another user.
+    // There is no /proc, or the pipe belongs to another user.
     return undefined;
   }
 }
 
 /**
- * A socket cannot be opened anew, nor can a pipe outside of Linux. libuv makes what it opens non-blocking
- * (`uv_pipe_open`, `uv_tcp_open`), for all processes that share it, and does not close standard output and error.
- * The start and the exit of such a process (`uv_spawn`, and Node.js for what it inherited) make it block again.
+ * For a socket, or a pipe outside of Linux, which cannot be opened again. libuv makes what it opens non-blocking
+ * (`uv_pipe_open`, `uv_tcp_open`) for all processes that share it, and does not close standard output and error.
+ * When another process that shares it starts or exits, it blocks again (`uv_spawn`, and Node.js for what it inherited),
+ * and a write that blocks once may block for ever. So it is made non-blocking before each write.
  */
 function sharedWith(fd: number): NonBlocking | undefined {
   if (fd > 2) return undefined;
-  let at = Number.NEGATIVE_INFINITY;
-  const ready = (hasStalled: boolean) => {
-    if (!hasStalled && performance.now() - at < AGAIN_MS) return;
-    new Socket({ fd, readable: false, writable: true }).destroy();
-    at = performance.now();
-  };
+  const ready = () => void new Socket({ fd, readable: false, writable: true }).destroy();
   try {
-    ready(false);
+    ready();
     return { fd, ready };
   } catch {
     // Neither a pipe nor a socket.

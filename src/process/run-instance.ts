@@ -5,23 +5,23 @@ import type { Instance } from './instance.ts';
 import type { Log } from './log.ts';
 import { shutdown } from './shutdown.ts';
 import { reloadOnSignal, stopOnFault, stopOnSignal, stopWithParent } from './signals.ts';
-import type { WorkerDuties } from './worker-channel.ts';
+import type { WorkerHandlers } from './worker-channel.ts';
 
 export interface RunInstanceOptions {
   readonly log: Log;
-  /** Whether `npm start` started this process: then it ends with its parent. */
+  /** Whether `npm start` started this process. If so, it stops when its parent ends. */
   readonly underNpm?: boolean;
-  /** The number, if this is one of several workers, and how it takes orders. */
+  /** In a worker: its number, and what connects it to the messages of the primary. */
   readonly worker?: number;
-  readonly obey?: (duties: WorkerDuties) => void;
+  readonly listenToPrimary?: (handlers: WorkerHandlers) => void;
 }
 
 /**
- * Serves in this process until a signal or the primary ends it; returns once it listens.
- * @throws ConfigError if the users file cannot be used
+ * Serves in this process until a signal or the primary stops it; returns once it listens.
+ * @throws ConfigError if the users file, or the folder of uploads, cannot be used
  */
 export async function runInstance(config: Config, options: RunInstanceOptions): Promise<void> {
-  const { log, underNpm, worker, obey } = options;
+  const { log, underNpm, worker, listenToPrimary } = options;
   const { logger, output } = log;
   stopOnFault(logger);
   let instance: Instance | undefined;
@@ -36,16 +36,16 @@ export async function runInstance(config: Config, options: RunInstanceOptions): 
   await announce(config, started, options);
   const stopping = shutdown({
     logger,
-    says: () => ({ openMessages: started.parts.open.count() }),
+    logFields: () => ({ openMessages: started.parts.open.count() }),
     close: started.close,
     exit: (code) => process.exit(code),
   });
   stopOnSignal(stopping);
-  if (obey) obey({ ...started, stop: stopping.begin });
+  if (listenToPrimary) listenToPrimary({ ...started, stop: stopping.begin });
   else if (underNpm) stopWithParent(stopping);
 }
 
-/** Says in the log, and in the demo on the terminal, that the relay listens. */
+/** Logs that the relay listens; in the demo, also prints the banner on the terminal. */
 async function announce(config: Config, instance: Instance, options: RunInstanceOptions): Promise<void> {
   const { logger, output } = options.log;
   const { port, parts } = instance;
@@ -53,7 +53,7 @@ async function announce(config: Config, instance: Instance, options: RunInstance
   if (config.demo) base.port = String(port);
   const { host, demo, bots, authMode } = config;
   logger.info({ host, port, demo, bots, authMode, publicUrl: base.origin }, 'listening');
-  // In the background: the relay is ready without it.
+  // In the background: the relay is ready without the provider.
   if (parts.signIn.mode === 'oidc') void parts.signIn.provider.discover();
   if (options.worker === undefined) for (const risk of risksOf(config)) logger.warn(risk);
   if (!demo) return;

@@ -9,28 +9,30 @@ import type { Log } from './log.ts';
 import { shutdown } from './shutdown.ts';
 import { signInOf } from './sign-in.ts';
 import { reloadOnSignal, stopOnFault, stopOnSignal, stopWithParent } from './signals.ts';
+import { trySpoolFolder } from './spool-folder.ts';
 import { startWorkers } from './workers.ts';
 
-/** The command of a worker (see `main.ts`). */
+/** The command that starts a worker (see `main.ts`). */
 const WORKER = 'worker';
 
 export interface RunWorkersOptions {
-  /** What the configuration was read from. */
+  /** From which the configuration was read. */
   readonly environment: Environment;
   readonly log: Log;
-  /** Whether `npm start` started this process: then it ends with its parent. */
+  /** Whether `npm start` started this process. If so, it stops when its parent ends. */
   readonly underNpm: boolean;
 }
 
 /**
- * Has workers serve, and keeps them running; this process itself serves their metrics alone.
- * @throws ConfigError if the users file cannot be used
+ * Starts workers that serve, and keeps them running. This process itself only serves their metrics.
+ * @throws ConfigError if the users file, or the folder of uploads, cannot be used
  */
 export async function runWorkers(config: Config, options: RunWorkersOptions): Promise<void> {
   const { environment, log, underNpm } = options;
   const { logger, output } = log;
-  // What is wrong for all workers is said once.
+  // Done here too, so that an error that all workers share is printed once.
   await signInOf(config, logger);
+  await trySpoolFolder(config);
   stopOnFault(logger);
   const { host, metricsPort: port, workers: count } = config;
   const registry = workersMetrics(async () => workers.metrics(), output.dropped);
@@ -46,7 +48,7 @@ export async function runWorkers(config: Config, options: RunWorkersOptions): Pr
   for (const risk of risksOf(config)) logger.warn(risk);
   const stopping = shutdown({
     logger,
-    says: () => ({ workers: count }),
+    logFields: () => ({ workers: count }),
     close: (signal) => workers.stop(signal).then(() => metricsServer?.close()),
     exit(code) {
       workers.kill();

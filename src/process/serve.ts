@@ -1,15 +1,15 @@
+import { catchConfigError } from '../config/catch-config-error.ts';
 import { loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { orSayWhy } from '../config/or-say-why.ts';
 import { openLog } from './log.ts';
 import { runInstance } from './run-instance.ts';
 
 /**
- * Serves with this environment, in this process or with several workers; returns once it listens, or the exit code
- * if the configuration cannot be used.
+ * Serves with this environment, in this process or with several workers. Returns nothing once it listens, or the exit
+ * code if the configuration cannot be used.
  */
 export function run(): Promise<number | undefined> {
-  return orSayWhy(async () => {
+  return catchConfigError(async () => {
     const { environment, inFile } = readEnvironment();
     const config = loadConfig(environment, inFile);
     const log = openLog(config.logLevel);

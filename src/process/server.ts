@@ -1,33 +1,34 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Express } from 'express';
-import { type ConnectionsOptions, serveConnections } from '../arrive/connections.ts';
+import { type ConnectionsOptions, serveConnections } from '../arrive/serve-connections.ts';
 import { Problem } from '../errors.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
-import { LAST_WORDS_MS } from './shutdown-times.ts';
+import { FINAL_EVENT_MS } from './shutdown-times.ts';
 import type { StopSignal } from './worker-channel.ts';
 
 /**
- * Above the idle timeouts of common load balancers, which must be the ones to drop a kept connection: up to the
- * 600 s that Google Cloud's load balancers hold one, and let nobody change.
+ * Longer than the idle timeouts of common load balancers, in ms: the load balancer must be the one to close a kept
+ * connection. Google Cloud's load balancers keep one for 600 s, which cannot be changed.
  */
 const KEEP_ALIVE_MS = 620_000;
 const HEADERS_TIMEOUT_MS = 10_000;
-/** Above the body's own timeout, which can answer in order. */
-const REQUEST_TIMEOUT_MS = 60_000;
+/** Longer than the relay's own timeouts for a body or an upload, which answer with a problem. */
+const REQUEST_TIMEOUT_MS = 620_000;
 const TIMEOUT_CHECK_MS = 2_000;
-/** How long a connection may take to say something once the relay drains. */
-const SILENT_MS = 500;
+/** How often connections without an answer under way are closed once the relay drains, in ms. */
+const CLOSE_SILENT_EVERY_MS = 500;
 
 type Phase = 'starting' | 'serving' | 'leaving' | 'draining';
 
-/** `serving` → `leaving` (not ready, but still serving) → `draining` (the listener is closed). */
+/** `starting` → `serving` → `leaving` (not ready, but still serving) → `draining` (takes no connection). */
 export interface Lifecycle {
   enter(phase: Phase): void;
   isReady(): boolean;
   isDraining(): boolean;
 }
 
+/** Makes the lifecycle of an instance that is starting. */
 export function createLifecycle(): Lifecycle {
   let phase: Phase = 'starting';
   return {
@@ -42,30 +43,32 @@ export function createLifecycle(): Lifecycle {
 export interface ServerOptions extends ConnectionsOptions {
   readonly port: number;
   readonly host: string;
-  /** Times in ms: how long to stay reachable while not ready, and how long open streams may go on after that. */
+  /** Times in ms: how long to serve while not ready, and how long open streams may go on after that. */
   readonly shutdown: { readonly delayMs: number; readonly graceMs: number };
   readonly lifecycle: Lifecycle;
   readonly open: OpenMessages;
+  /** Called when the grace is over: other instances may go on with runs. */
+  readonly handOver?: () => Promise<void>;
 }
 
 export interface RunningServer {
   readonly port: number;
   /**
    * Shuts down: not ready, delay, no new connections, grace for open streams. Resolves when all is closed.
-   * With SIGINT there is no delay: a person at a terminal sends it, and no load balancer waits to be told.
+   * With SIGINT there is no delay: it comes from a person at a terminal, where there is no load balancer.
    */
   close(signal?: StopSignal): Promise<void>;
 }
 
-/** Listens. @throws the system's error if the address cannot be had */
+/** Listens. @throws the system's error if the address cannot be used */
 export async function startServer(app: Express, options: ServerOptions): Promise<RunningServer> {
-  const { lifecycle, open, shutdown } = options;
+  const { lifecycle, open, shutdown, handOver } = options;
   const server = createServer({
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-    // The application says in JSON that the Host is missing.
+    // The application itself answers with a problem if Host is missing.
     requireHostHeader: false,
   });
   const connections = serveConnections(server, app, options);
@@ -77,16 +80,22 @@ export async function startServer(app: Express, options: ServerOptions): Promise
       lifecycle.enter('leaving');
       if (signal !== 'SIGINT') await sleep(shutdown.delayMs);
       lifecycle.enter('draining');
+      const draining = new Problem('draining', 'The relay is shutting down; the answer is not complete.');
+      open.endLive(draining);
       const closed = new Promise((resolve) => server.close(resolve));
       connections.closeWhenIdle();
-      const silent = setInterval(() => connections.closeUnanswering(), SILENT_MS);
+      const silent = setInterval(() => connections.closeUnlessAnswering(), CLOSE_SILENT_EVERY_MS);
       const ending = setTimeout(() => {
-        open.endAll(new Problem('draining', 'The relay is shutting down; the answer is not complete.'));
-        setTimeout(() => server.closeAllConnections(), LAST_WORDS_MS).unref();
+        const end = () => open.endAll(draining);
+        if (handOver) void handOver().finally(end);
+        else end();
+        setTimeout(() => server.closeAllConnections(), FINAL_EVENT_MS).unref();
       }, shutdown.graceMs);
       await closed;
       clearTimeout(ending);
       clearInterval(silent);
+      // Messages give back what they hold a moment after the connections of their clients have closed.
+      await new Promise(setImmediate);
     },
   };
 }

@@ -1,16 +1,15 @@
 import type { Config } from '../config/config.ts';
 
-/** What is left open this long after the last stream was told to end is cut, in ms. */
-export const LAST_WORDS_MS = 6_000;
-/** For what comes besides, on a machine that is busy: being told of it, and what is closed when the streams are. */
+/** How long streams have to send their final event when the grace is over, in ms. Then all connections are cut. */
+export const FINAL_EVENT_MS = 6_000;
+/** Added for a busy machine: until the signal arrives, and to close what is left after the streams, in ms. */
 const MARGIN_MS = 3_000;
-/** What a longer timer than this does is to fire at once, in ms. */
+/** The longest time of a timer, in ms. Node.js fires a longer one at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * The longest time in which a process that is well shuts down in order, in ms, whatever the signal; one that takes
- * longer hangs.
+ * The longest time that an orderly shutdown can take, in ms, whatever the signal. A process that takes longer hangs.
  */
 export function longestShutdownMs({ delayMs, graceMs }: Config['shutdown']): number {
-  return Math.min(delayMs + graceMs + LAST_WORDS_MS + MARGIN_MS, MAX_TIMER_MS);
+  return Math.min(delayMs + graceMs + FINAL_EVENT_MS + MARGIN_MS, MAX_TIMER_MS);
 }

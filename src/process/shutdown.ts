@@ -1,13 +1,13 @@
 import type { Logger } from '../logger.ts';
 import type { StopSignal } from './worker-channel.ts';
 
-/** npm passes on a signal that the terminal has sent to the whole group already: one press, two signals. */
-const SAME_PRESS_MS = 500;
+/** In ms. One Ctrl+C can arrive twice: the terminal signals the whole process group, and npm passes its signal on. */
+const SAME_SIGNAL_MS = 500;
 
 export interface ShutdownOptions {
   readonly logger: Logger;
-  /** What to log when it begins. */
-  says(): object;
+  /** Fields for the log line at its beginning. */
+  logFields(): object;
   /** Shuts down in order. */
   close(signal: StopSignal): Promise<void>;
   /** Ends the process at once, with this code. */
@@ -15,28 +15,28 @@ export interface ShutdownOptions {
 }
 
 export interface Shutdown {
-  /** Shuts down in order and exits with 0. Asked again later, as by a key that is pressed twice, exits at once with 1. */
-  press(signal: StopSignal): void;
-  /** The first half of that alone: never taken for a second press. */
+  /** Shuts down in order and exits with 0. A second signal, such as a second Ctrl+C, exits at once with 1. */
+  onSignal(signal: StopSignal): void;
+  /** Shuts down in order and exits with 0. Never counts as a second signal. */
   begin(signal: StopSignal): Promise<void>;
 }
 
-/** The two ways in which a process ends that is told to. */
-export function shutdown({ logger, says, close, exit }: ShutdownOptions): Shutdown {
-  let since: number | undefined;
+/** Makes the two ways to end a process: in order, and at once. */
+export function shutdown({ logger, logFields, close, exit }: ShutdownOptions): Shutdown {
+  let begunAt: number | undefined;
   async function begin(signal: StopSignal): Promise<void> {
-    if (since !== undefined) return;
-    since = performance.now();
-    logger.info({ signal, ...says() }, 'shutting down');
+    if (begunAt !== undefined) return;
+    begunAt = performance.now();
+    logger.info({ signal, ...logFields() }, 'shutting down');
     await close(signal);
     logger.info('stopped');
     exit(0);
   }
   return {
     begin,
-    press(signal) {
-      if (since === undefined) void begin(signal);
-      else if (performance.now() - since >= SAME_PRESS_MS) {
+    onSignal(signal) {
+      if (begunAt === undefined) void begin(signal);
+      else if (performance.now() - begunAt >= SAME_SIGNAL_MS) {
         logger.warn({ signal }, 'stopped at once');
         exit(1);
       }

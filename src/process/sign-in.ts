@@ -1,12 +1,12 @@
 import { providerOf } from '../authenticate/oidc/identity-provider.ts';
-import { hashPassword } from '../authenticate/password/password-hash.ts';
+import { hashPassword, QUICK } from '../authenticate/password/password-hash.ts';
 import { type Users, usersFromFile, usersOf as usersIn } from '../authenticate/password/users.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
 import type { SignIn } from '../routes/parts.ts';
 
 /**
- * What the way by which users sign in needs. `users` stand in for those of the users file.
+ * Builds what the sign-in mode of `config` needs. `users`, if given, replace those of the users file.
  * @throws ConfigError if the users file cannot be used
  */
 export async function signInOf(config: Config, logger: Logger, users?: Users): Promise<SignIn> {
@@ -36,6 +36,7 @@ async function usersOfFile({ usersFile }: Config, logger: Logger): Promise<Users
 
 async function demoUsers(): Promise<Users> {
   const { DEMO_USER } = await import('../demo/start-demo.ts');
-  const hash = await hashPassword(DEMO_USER.password);
+  // The password stands in the README.
+  const hash = await hashPassword(DEMO_USER.password, QUICK);
   return usersIn(() => new Map([[DEMO_USER.name, hash]]), hash);
 }

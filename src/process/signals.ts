@@ -2,33 +2,33 @@ import type { Logger } from '../logger.ts';
 import type { Shutdown } from './shutdown.ts';
 
 const PARENT_CHECK_MS = 250;
-/** Asked before anything else: it may be gone by the time the relay listens. */
+/** Read when the process starts: the parent may be gone by the time the relay listens. */
 const PARENT = process.ppid;
 
-/** Has `reload` called on SIGHUP. */
+/** Calls `reload` on SIGHUP. */
 export function reloadOnSignal(reload: () => void): void {
   process.on('SIGHUP', reload);
 }
 
 /** Shuts down on SIGTERM and SIGINT. */
-export function stopOnSignal({ press }: Shutdown): void {
-  process.on('SIGTERM', () => press('SIGTERM')).on('SIGINT', () => press('SIGINT'));
+export function stopOnSignal({ onSignal }: Shutdown): void {
+  process.on('SIGTERM', () => onSignal('SIGTERM')).on('SIGINT', () => onSignal('SIGINT'));
 }
 
 /**
- * Shuts down when the process that started this one is gone. `npm start` hands a signal to the shell between it and
- * this process, which dies of it and passes nothing on.
+ * Shuts down when the process that started this one is gone. `npm start` passes a signal to the shell that is between
+ * it and this process; the shell ends and does not pass the signal on.
  */
-export function stopWithParent({ press }: Shutdown): void {
+export function stopWithParent({ onSignal }: Shutdown): void {
   const timer = setInterval(() => {
     if (process.ppid === PARENT) return;
     clearInterval(timer);
-    press('parent gone');
+    onSignal('parent gone');
   }, PARENT_CHECK_MS);
   timer.unref();
 }
 
-/** Stops at a fault that nothing caught, and logs it: such a fault leaves the process in an unknown state. */
+/** Logs an uncaught exception and exits, since it leaves the process in an unknown state. */
 export function stopOnFault(logger: Logger): void {
   process.on('uncaughtException', (err) => {
     logger.fatal({ err }, 'uncaught');

@@ -1,8 +1,8 @@
 import cluster, { type Worker } from 'node:cluster';
 import type { Environment } from '../config/environment.ts';
 
-/** How long a worker may take to tell its metrics, in ms: well below the 10 s that Prometheus waits for all of them. */
-const METRICS_MS = 3_000;
+/** How long a worker may take to send its metrics, in ms: far below the 10 s that Prometheus waits for all. */
+const METRICS_TIMEOUT_MS = 3_000;
 
 /** Why a worker is to stop. */
 export type StopSignal = 'SIGTERM' | 'SIGINT' | 'parent gone';
@@ -17,17 +17,17 @@ type FromWorker =
   | { readonly kind: 'started' }
   | { readonly kind: 'metrics'; readonly id: number; readonly text: string };
 
-/** What a worker does when its primary says so. */
-export interface WorkerDuties {
+/** What a worker does for each message of its primary. */
+export interface WorkerHandlers {
   reload(): void;
   stop(signal: StopSignal): void;
   metricsText(): Promise<string>;
 }
 
 /**
- * In a worker: asks the primary for what the configuration is read from. That does not come as the environment of
- * the process, which the system shows and hands on: there are secrets in it. What comes before a worker listens to
- * it is lost, so the worker asks.
+ * In a worker: asks the primary for the environment from which the configuration is read. It holds secrets, so it is
+ * not the environment of the worker's process, which the system shows to others. The worker asks because it would miss
+ * a message that comes before it listens.
  */
 export function askForEnvironment(): Promise<Environment> {
   return new Promise((resolve) => {
@@ -37,47 +37,47 @@ export function askForEnvironment(): Promise<Environment> {
       resolve(message.environment);
     };
     cluster.worker?.on('message', onMessage);
-    say({ kind: 'started' });
+    sendToPrimary({ kind: 'started' });
   });
 }
 
-/** In a worker: does from now on what the primary says. */
-export function obeyPrimary(duties: WorkerDuties): void {
+/** In a worker: handles the messages of the primary from now on. */
+export function handlePrimaryMessages(handlers: WorkerHandlers): void {
   cluster.worker?.on('message', (message: ToWorker) => {
-    if (message.kind === 'reload') duties.reload();
-    else if (message.kind === 'stop') duties.stop(message.signal);
+    if (message.kind === 'reload') handlers.reload();
+    else if (message.kind === 'stop') handlers.stop(message.signal);
     else if (message.kind === 'metrics') {
       const { id } = message;
-      // Without an answer, the primary goes on without it.
-      duties.metricsText().then(
-        (text) => say({ kind: 'metrics', id, text }),
+      // If there is no answer, the primary goes on without it.
+      handlers.metricsText().then(
+        (text) => sendToPrimary({ kind: 'metrics', id, text }),
         () => {},
       );
     }
   });
 }
 
-function say(message: FromWorker): void {
-  // A primary that is gone ends this process by itself.
+function sendToPrimary(message: FromWorker): void {
+  // If the primary is gone, Node.js ends this process.
   cluster.worker?.send(message, () => {});
 }
 
-/** In the primary: tells `worker` something. One that is gone, or that does not listen yet, misses it. */
-export function tell(worker: Worker, message: Exclude<ToWorker, { kind: 'metrics' }>): void {
+/** In the primary: sends a message to `worker`. A worker that has ended, or does not listen yet, misses it. */
+export function sendTo(worker: Worker, message: Exclude<ToWorker, { kind: 'metrics' }>): void {
   if (worker.isConnected()) worker.send(message, () => {});
 }
 
-/** In the primary: has `worker` told its environment as soon as it asks. */
-export function tellEnvironment(worker: Worker, environment: Environment): void {
+/** In the primary: sends `worker` its environment when it asks for it. */
+export function sendEnvironment(worker: Worker, environment: Environment): void {
   worker.on('message', (message: FromWorker) => {
-    if (message.kind === 'started') tell(worker, { kind: 'start', environment });
+    if (message.kind === 'started') sendTo(worker, { kind: 'start', environment });
   });
 }
 
 let lastId = 0;
 
-/** In the primary: the metrics of `worker`; `undefined` if it does not tell them in `withinMs`, or ends. */
-export function metricsOf(worker: Worker, withinMs = METRICS_MS): Promise<string | undefined> {
+/** In the primary: the metrics of `worker`; `undefined` if it ends or does not send them within `withinMs`. */
+export function metricsOf(worker: Worker, withinMs = METRICS_TIMEOUT_MS): Promise<string | undefined> {
   if (!worker.isConnected()) return Promise.resolve(undefined);
   lastId += 1;
   const id = lastId;

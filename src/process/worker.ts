@@ -1,25 +1,29 @@
+import { catchConfigError } from '../config/catch-config-error.ts';
 import { loadConfig } from '../config/config.ts';
-import { orSayWhy } from '../config/or-say-why.ts';
 import { openLog } from './log.ts';
 import { runInstance } from './run-instance.ts';
-import { askForEnvironment, obeyPrimary } from './worker-channel.ts';
+import { askForEnvironment, handlePrimaryMessages } from './worker-channel.ts';
 
 /** Exit code of sysexits.h. */
 const EX_USAGE = 64;
 
 /**
- * Serves as the worker with the number that is the only argument, with the environment that the primary tells.
- * Returns the exit code if no primary has started it.
+ * Serves as one worker. The only argument is its number; its environment comes from the primary. Returns the exit code
+ * if no primary has started it.
  */
 export async function run([number]: readonly string[]): Promise<number | undefined> {
   if (!process.send) return EX_USAGE;
   const worker = Number(number);
-  const exitCode = await orSayWhy(async () => {
+  const exitCode = await catchConfigError(async () => {
     const config = loadConfig(await askForEnvironment());
-    await runInstance(config, { log: openLog(config.logLevel, worker), worker, obey: obeyPrimary });
+    await runInstance(config, {
+      log: openLog(config.logLevel, worker),
+      worker,
+      listenToPrimary: handlePrimaryMessages,
+    });
     return undefined;
   });
-  // The channel to the primary would keep this process.
+  // Otherwise the channel to the primary would keep this process running.
   if (exitCode !== undefined) process.exit(exitCode);
   return undefined;
 }

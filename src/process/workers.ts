@@ -3,220 +3,224 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Logger } from '../logger.ts';
 import { longestShutdownMs } from './shutdown-times.ts';
-import { metricsOf, type StopSignal, tell, tellEnvironment } from './worker-channel.ts';
+import { metricsOf, type StopSignal, sendEnvironment, sendTo } from './worker-channel.ts';
 
-/** A worker that ends sooner than this after its start, in ms, is not replaced at once. */
-const SOON_MS = 10_000;
+/** A worker that ends sooner than this after its start, in ms, is replaced only after a pause. */
+const EARLY_MS = 10_000;
 /**
- * What the first of those costs, in ms, and each of them while there is no other worker; each further one in a row
- * costs twice as much, up to the longest.
+ * The pause after the first early end, in ms. It doubles with each further early end in a row, up to the maximum; while
+ * no other worker runs, it stays at the minimum.
  */
-const FIRST_PAUSE_MS = 1_000;
-const LONGEST_PAUSE_MS = 60_000;
+const MIN_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 60_000;
 
 export interface WorkersOptions {
   readonly config: Pick<Config, 'workers' | 'shutdown'>;
-  /** The arguments by which the program knows that it is a worker; its number, from 1, comes behind them. */
+  /** The arguments that start the program as a worker; its number, from 1, is added. */
   readonly args: readonly string[];
-  /** What the workers read their configuration from. */
+  /** From which the workers read their configuration. */
   readonly environment: Environment;
   readonly logger: Logger;
   /**
-   * Told with which code this process is to end now: when a worker has ended before it ever listened, its exit code,
-   * or 1 if it has none; when one did not stop in order, 1.
+   * Called when this process must end, with its exit code: that of a worker that ended before it ever listened (1 if it
+   * has none), or 1 if a worker did not stop in order.
    */
   readonly onFailure: (exitCode: number) => void;
 }
 
 export interface Workers {
-  /** Has all workers read their files now. */
+  /** Makes all workers read their files again. */
   reload(): void;
   /**
-   * Has all workers shut down in order, and replaces none any more; resolves when the last one has ended. What is
-   * left when even the longest shutdown is over is killed. If one of them did not end in order, `onFailure` is told.
+   * Makes all workers shut down in order and replaces none any more; resolves when the last one has ended. Workers that
+   * take longer than the longest shutdown are killed. If a worker did not end in order, `onFailure` is called.
    */
   stop(signal: StopSignal): Promise<void>;
   /** Ends all workers at once. */
   kill(): void;
-  /** The metrics of each worker by its number; `undefined` for one that is away or does not answer in time. */
+  /** The metrics of each worker by its number; `undefined` if it does not run or does not answer in time. */
   metrics(): Promise<ReadonlyMap<number, string | undefined>>;
 }
 
-/** How a process ended: one of the two is null. */
+/** How a process ended; one of the two is null. */
 interface Ending {
   readonly exitCode: number | null;
   readonly signal: string | null;
 }
 
-/** One of the workers, whichever process it is right now. */
-interface Place {
+/** One worker by its number. When its process ends, another one takes over the number. */
+interface Member {
   readonly number: number;
   worker?: Worker | undefined;
   startedAt: number;
-  /** Whether one of its processes has ever listened. */
+  /** Whether any of its processes has listened. */
   hasListened: boolean;
-  listens: boolean;
-  /** How many in a row have ended soon. */
-  endedSoon: number;
+  isListening: boolean;
+  /** How many of its processes in a row have ended early. */
+  endedEarly: number;
   replacing?: NodeJS.Timeout | undefined;
 }
 
 /**
- * Starts the program `config.workers` times more, on the same port: the first worker alone, so that what is wrong with all
- * of them is said once, and the others when it listens. A worker that ends is replaced by one with its number, with
- * growing pauses if that happens again and again. When this process ends in any way, the workers end too.
+ * Starts the program `config.workers` more times, on the same port. The first worker starts alone, so that an error
+ * that all share is reported once; the others start when it listens. A worker that ends is replaced by one with the
+ * same number, with growing pauses if this repeats. When this process ends in any way, the workers end too.
  *
- * The workers accept from one shared socket, so that what a worker that dies has not accepted is left to the others.
- * When the last one is gone, the socket is closed: what waits in it is reset, and what comes then is refused.
+ * All workers accept from one shared socket. If a worker dies, the others accept the connections that it has not
+ * accepted. When no worker is left, the socket closes: waiting connections are reset, and new ones are refused.
  */
 export function startWorkers(options: WorkersOptions): Workers {
   const { config, logger, onFailure } = options;
-  // By default this process accepts, and a connection that is on its way to a worker hangs if that one dies or closes.
+  // By default the primary accepts and passes connections on; one on its way to a worker that dies would hang.
   cluster.schedulingPolicy = cluster.SCHED_NONE;
-  const staff = filledPlaces(options);
+  const pool = startPool(options);
   return {
     reload() {
-      for (const worker of present(staff)) tell(worker, { kind: 'reload' });
+      for (const worker of runningIn(pool)) sendTo(worker, { kind: 'reload' });
     },
     async stop(signal) {
       const withinMs = longestShutdownMs(config.shutdown);
       const late = setTimeout(() => {
-        killLate(staff.places, { logger, withinMs });
+        killLate(pool.members, { logger, withinMs });
         onFailure(1);
       }, withinMs);
-      const gone = letGo(staff);
-      for (const place of staff.places) stopOne(place, signal);
+      const gone = stopReplacing(pool);
+      for (const member of pool.members) stopOne(member, signal);
       const inOrder = await gone;
       clearTimeout(late);
       if (!inOrder) onFailure(1);
     },
     kill() {
-      for (const worker of present(staff)) worker.kill('SIGKILL');
+      for (const worker of runningIn(pool)) worker.kill('SIGKILL');
     },
-    metrics: () => metricsByNumber(staff.places),
+    metrics: () => metricsByNumber(pool.members),
   };
 }
 
-/** All places, and how they end. */
-interface Staff {
+/** All workers, and how they end. */
+interface WorkerPool {
   readonly options: WorkersOptions;
-  /** The first of them is filled before the others. */
-  readonly places: readonly Place[];
-  /** Set once no worker is replaced any more: told when the last one has ended, whether all of them did so in order. */
+  /** The first of them starts before the others. */
+  readonly members: readonly Member[];
+  /** Set when workers are no longer replaced. Called when the last one has ended: whether all ended in order. */
   onAllGone?: (inOrder: boolean) => void;
   allInOrder: boolean;
 }
 
-/** Has a worker in each place, and keeps it so until `letGo` is called. */
-function filledPlaces(options: WorkersOptions): Staff {
+/** Starts the workers, and replaces those that end until `stopReplacing` is called. */
+function startPool(options: WorkersOptions): WorkerPool {
   const { workers } = options.config;
-  const first = emptyPlace(1);
-  const others = Array.from({ length: workers - 1 }, (_, at) => emptyPlace(at + 2));
-  const staff: Staff = { options, places: [first, ...others], allInOrder: true };
-  fill(staff, first);
-  return staff;
+  const first = newMember(1);
+  const others = Array.from({ length: workers - 1 }, (_, at) => newMember(at + 2));
+  const pool: WorkerPool = { options, members: [first, ...others], allInOrder: true };
+  startMember(pool, first);
+  return pool;
 }
 
-function present({ places }: Staff): Worker[] {
-  return places.flatMap(({ worker }) => worker ?? []);
+function runningIn({ members }: WorkerPool): Worker[] {
+  return members.flatMap(({ worker }) => worker ?? []);
 }
 
-function fill(staff: Staff, place: Place): void {
-  const [first, ...others] = staff.places;
-  Object.assign(place, { startedAt: performance.now(), listens: false, replacing: undefined });
-  place.worker = startWorker(staff.options, place.number, {
+function startMember(pool: WorkerPool, member: Member): void {
+  const [first, ...others] = pool.members;
+  Object.assign(member, { startedAt: performance.now(), isListening: false, replacing: undefined });
+  member.worker = startWorker(pool.options, member.number, {
     listening() {
-      const isFirst = place === first && !place.hasListened;
-      Object.assign(place, { listens: true, hasListened: true });
-      if (isFirst && !staff.onAllGone) for (const other of others) fill(staff, other);
+      const isFirst = member === first && !member.hasListened;
+      Object.assign(member, { isListening: true, hasListened: true });
+      if (isFirst && !pool.onAllGone) for (const other of others) startMember(pool, other);
     },
-    ended: (how) => ended(staff, place, how),
+    ended: (how) => ended(pool, member, how),
   });
 }
 
-function ended(staff: Staff, place: Place, how: Ending): void {
-  const { logger, onFailure } = staff.options;
-  const line = { worker: place.number, pid: place.worker?.process.pid, ...how };
-  place.worker = undefined;
-  if (staff.onAllGone) {
-    // Whatever kept it from the end of its shutdown broke its streams.
-    const inOrder = !place.listens || how.exitCode === 0;
+function ended(pool: WorkerPool, member: Member, how: Ending): void {
+  const { logger, onFailure } = pool.options;
+  const line = { worker: member.number, pid: member.worker?.process.pid, ...how };
+  member.worker = undefined;
+  if (pool.onAllGone) {
+    // A worker that did not finish its shutdown has broken its streams.
+    const inOrder = !member.isListening || how.exitCode === 0;
     if (!inOrder) logger.error(line, 'worker ended');
-    staff.allInOrder &&= inOrder;
-    if (present(staff).length === 0) staff.onAllGone(staff.allInOrder);
-  } else if (place.hasListened) {
-    const pause = pauseBefore(place);
-    const replacedInMs = present(staff).length === 0 ? Math.min(pause, FIRST_PAUSE_MS) : pause;
+    pool.allInOrder &&= inOrder;
+    if (runningIn(pool).length === 0) pool.onAllGone(pool.allInOrder);
+  } else if (member.hasListened) {
+    const pause = pauseBefore(member);
+    const replacedInMs = runningIn(pool).length === 0 ? Math.min(pause, MIN_PAUSE_MS) : pause;
     logger[how.exitCode === 0 ? 'warn' : 'error']({ ...line, replacedInMs }, 'worker ended');
-    place.replacing = setTimeout(fill, replacedInMs, staff, place);
+    member.replacing = setTimeout(startMember, replacedInMs, pool, member);
   } else {
-    // One that exits says itself why.
+    // A worker that exits by itself has logged why.
     if (how.exitCode === null) logger.fatal(line, 'worker never listened');
     onFailure(how.exitCode ?? 1);
   }
 }
 
-/** Replaces no worker any more; resolves when the last one has ended, with whether all of them did so in order. */
-function letGo(staff: Staff): Promise<boolean> {
+/** Replaces no worker from now on; resolves when the last one has ended: whether all ended in order. */
+function stopReplacing(pool: WorkerPool): Promise<boolean> {
   return new Promise((resolve) => {
-    staff.onAllGone = resolve;
-    if (present(staff).length === 0) resolve(true);
+    pool.onAllGone = resolve;
+    if (runningIn(pool).length === 0) resolve(true);
   });
 }
 
-interface Turns {
+interface WorkerEvents {
   listening(): void;
   ended(how: Ending): void;
 }
 
-/** Starts the worker with this number, which tells its `turns`. */
-function startWorker({ args, environment, logger }: WorkersOptions, number: number, turns: Turns): Worker {
+/** Starts the worker with this number; calls `events` when it listens and when it ends. */
+function startWorker(
+  { args, environment, logger }: WorkersOptions,
+  number: number,
+  events: WorkerEvents,
+): Worker {
   cluster.setupPrimary({ args: [...args, String(number)] });
   const worker = cluster.fork();
-  tellEnvironment(worker, environment);
-  worker.once('listening', turns.listening);
-  worker.once('exit', (exitCode: number | null, signal: string | null) => turns.ended({ exitCode, signal }));
+  sendEnvironment(worker, environment);
+  worker.once('listening', events.listening);
+  worker.once('exit', (exitCode: number | null, signal: string | null) => events.ended({ exitCode, signal }));
   worker.on('error', (err) => {
     logger.error({ worker: number, err }, 'worker failed');
-    // One that never came to be has no exit.
-    if (worker.process.pid === undefined) turns.ended({ exitCode: 1, signal: null });
+    // A process that could not be started has no exit event.
+    if (worker.process.pid === undefined) events.ended({ exitCode: 1, signal: null });
   });
   return worker;
 }
 
-async function metricsByNumber(places: readonly Place[]): Promise<ReadonlyMap<number, string | undefined>> {
-  const texts = places.map(
+async function metricsByNumber(members: readonly Member[]): Promise<ReadonlyMap<number, string | undefined>> {
+  const texts = members.map(
     async ({ number, worker }) => [number, worker && (await metricsOf(worker))] as const,
   );
   return new Map(await Promise.all(texts));
 }
 
-function emptyPlace(number: number): Place {
-  return { number, startedAt: 0, hasListened: false, listens: false, endedSoon: 0 };
+function newMember(number: number): Member {
+  return { number, startedAt: 0, hasListened: false, isListening: false, endedEarly: 0 };
 }
 
 /** How long to wait before the worker that has just ended is replaced, in ms. */
-function pauseBefore(place: Place): number {
-  place.endedSoon = performance.now() - place.startedAt < SOON_MS ? place.endedSoon + 1 : 0;
-  if (place.endedSoon === 0) return 0;
-  return Math.min(FIRST_PAUSE_MS * 2 ** (place.endedSoon - 1), LONGEST_PAUSE_MS);
+function pauseBefore(member: Member): number {
+  member.endedEarly = performance.now() - member.startedAt < EARLY_MS ? member.endedEarly + 1 : 0;
+  if (member.endedEarly === 0) return 0;
+  return Math.min(MIN_PAUSE_MS * 2 ** (member.endedEarly - 1), MAX_PAUSE_MS);
 }
 
-function stopOne({ worker, listens, replacing }: Place, signal: StopSignal): void {
+function stopOne({ worker, isListening, replacing }: Member, signal: StopSignal): void {
   clearTimeout(replacing);
   if (!worker) return;
-  // A message cannot be taken for a second press of a key, as a signal could that comes late. One that does not
-  // listen has nobody to let finish.
-  if (listens) tell(worker, { kind: 'stop', signal });
+  // A message, since a late signal could count as the second one. A worker that does not listen yet has no requests
+  // to finish.
+  if (isListening) sendTo(worker, { kind: 'stop', signal });
   else worker.kill('SIGTERM');
 }
 
-/** Kills those that have not stopped `withinMs`: one that hangs reads no message, and no signal but this one. */
+/** Kills the workers that have not stopped within `withinMs`. A worker that hangs handles no other signal. */
 function killLate(
-  places: readonly Place[],
+  members: readonly Member[],
   { logger, withinMs }: { logger: Logger; withinMs: number },
 ): void {
-  for (const { number, worker } of places) {
+  for (const { number, worker } of members) {
     if (!worker) continue;
     logger.error({ worker: number, pid: worker.process.pid, withinMs }, 'worker did not stop, killed');
     worker.kill('SIGKILL');

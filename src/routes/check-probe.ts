@@ -7,7 +7,7 @@ import { PROBE_WINDOW_MS, probeTokens } from '../watch/probe-tokens.ts';
 import type { Parts } from './parts.ts';
 import type { SharedSteps } from './shared-steps.ts';
 
-/** The route on which `check` proves what stands before the relay. It looks as if there were nothing. */
+/** The route by which `check` tests the proxies before the relay. Without a valid token it answers as an unknown path. */
 export function checkProbeRoute(
   app: Express,
   { config, counts, redis }: Pick<Parts, 'config' | 'counts' | 'redis'>,

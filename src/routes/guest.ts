@@ -14,8 +14,8 @@ export interface GuestRoute {
 }
 
 /**
- * `POST /auth/guest`: a session for an anonymous visitor, whose id is random and stays for as long as the session. A
- * guest who has one keeps it, and it is extended.
+ * `POST /auth/guest`: begins a session for an anonymous user with a random id. If the browser has a session already, the
+ * session is kept and extended.
  */
 export function guestSession(route: GuestRoute): Steps {
   const { sessions } = route;

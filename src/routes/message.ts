@@ -1,191 +1,225 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Request, Response } from 'express';
-import type { LiveSession } from '../authenticate/sessions/session.ts';
-import type { SessionWatch } from '../authenticate/sessions/session-watch.ts';
-import type { Sessions } from '../authenticate/sessions/sessions.ts';
-import type { PathParameters } from '../bots/allow-list.ts';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { Problem } from '../errors.ts';
+import { botName } from '../bots/bot.ts';
+import type { PathShape } from '../bots/bot-path.ts';
+import { Problem } from '../errors.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import type { CarriedStream } from '../http/locals.ts';
-import type { BodyOptions } from '../http/read-body.ts';
 import { readJson } from '../http/read-json.ts';
-import type { Logger } from '../logger.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { Holders } from '../pace/holders.ts';
-import type { PacedMessage, Pacing } from '../pace/pacing.ts';
-import type { TakePlace } from '../pace/places.ts';
-import type { RequestLimit } from '../pace/request-limits.ts';
-import { asAnswerLost } from '../relay/message/answer-lost.ts';
-import { beginStream } from '../relay/message/begin-stream.ts';
-import { carryStream } from '../relay/message/carry-stream.ts';
-import { type Deadlines, deadlines, type TimeLimits } from '../relay/message/deadlines.ts';
-import type { Heartbeats } from '../relay/message/heartbeats.ts';
-import type { Refusal } from '../relay/message/judge-response.ts';
-import type { OpenMessages } from '../relay/message/open-messages.ts';
+import { type Progress, RUN_ELSEWHERE } from '../join/run.ts';
+import { resetsConversation, runName } from '../join/run-name.ts';
+import { beginStream, streamHead } from '../relay/message/begin-stream.ts';
+import { carryTo } from '../relay/message/carry-stream.ts';
+import { deadlines } from '../relay/message/deadlines.ts';
+import { lastEventIdOf, messageDeadline } from '../relay/message/message-deadline.ts';
+import { nameOfMessage } from '../relay/message/message-starts.ts';
+import { responseSink } from '../relay/message/response-sink.ts';
 import { sendAndJudge } from '../relay/message/send-and-judge.ts';
+import type { StreamSink } from '../relay/message/stream-sink.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
-import type { KeyRings } from '../relay/upstream/key-rings.ts';
-import { messageKeys } from '../relay/upstream/message-keys.ts';
+import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
-import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
-import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
-import { maskKeys, type OutgoingMessage, withKey } from '../relay/upstream/upstream-request.ts';
+import { withKey } from '../relay/upstream/upstream-request.ts';
+import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import { enterRun } from './enter-run.ts';
+import { answerInStream } from './message-failure.ts';
+import type { MessageRoute } from './message-parts.ts';
+import {
+  type Answered,
+  type Carried,
+  type MessageClient,
+  type MessageTask,
+  ownTask,
+  type ReadMessage,
+  runHold,
+  type Seated,
+  type Sending,
+  type Way,
+} from './message-steps.ts';
+import { requestKeys } from './request-keys.ts';
 import type { Steps } from './route.ts';
+import { headOf, readRun } from './run-seat.ts';
+import { SENT_AGAIN } from './sent-again.ts';
 
-/** The path of a message, below the base path. */
-export const MESSAGE_PATH = '/generic/ns/:namespace/bot-provider/:botProviderName/message/sse';
-
-/** What the steps of a message are made of; each is built once. */
-export interface MessageRoute {
-  readonly limitByAddress: LimitByAddress;
-  readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
-  readonly sessions: Pick<Sessions, 'require' | 'use'>;
-  readonly open: OpenMessages;
-  readonly limitBySession: RequestLimit;
-  readonly watch: SessionWatch;
-  readonly allowedBot: (parameters: PathParameters) => Bot;
-  readonly holdersOf: (userId: string, address: string) => Holders;
-  readonly takePlace: TakePlace;
-  readonly body: BodyOptions;
-  readonly paceMessage: (message: PacedMessage) => Pacing;
-  readonly upstreamRequest: (message: OutgoingMessage) => UpstreamRequest;
-  readonly keyRings: Pick<KeyRings, 'ringOf' | 'keys'>;
-  readonly send: Upstream['send'];
-  readonly times: TimeLimits;
-  readonly heartbeats: Heartbeats;
-  readonly observer: RelayObserver;
-  readonly logger: Logger;
+/** `POST …/message/sse`: the steps of a message, from top to bottom. */
+export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
+  return (shape) =>
+    async function message(req, res) {
+      await route.limitByAddress(req, res);
+      route.checkOrigin(req.headers);
+      const found = await route.sessions.require(req);
+      const userId = found.user.id;
+      res.locals.userId = userId;
+      const stop = abortWhenLeft(res);
+      const stream: CarriedStream = { bytes: 0 };
+      const releases = [route.open.add(stop, found.key)];
+      try {
+        stop.signal.throwIfAborted();
+        await route.limitBySession(req, res, found.key);
+        const session = await route.sessions.use(found);
+        releases.push(route.watch.follow({ session, bytes: () => stream.bytes }));
+        const bot = route.allowedBot(req.params);
+        res.locals.bot = botName(bot);
+        route.requireGroup('message', bot);
+        const holders = route.holdersOf(userId, clientAddress(req));
+        const place = await route.takePlace(holders);
+        const progress: Progress = { hasLeft: false, mayHaveStarted: false };
+        const accepted = { req, res, session, userId, bot, shape, holders, place, stop, stream, releases };
+        const client: MessageClient = { ...accepted, progress, run: undefined };
+        releases.push(() => client.run || place.release());
+        const way = await answerTo(route, client);
+        if (way && 'seat' in way) await readRun(way, route, client);
+        else if (way) await carryHere(route, way, client);
+      } finally {
+        for (const release of releases.reverse()) release();
+      }
+    };
 }
 
-/** `POST …/message/sse`: the way of a message, from top to bottom. */
-export function messageRoute(route: MessageRoute): Steps {
-  return async function message(req, res) {
-    await route.limitByAddress(req, res);
-    route.checkOrigin(req.headers);
-    const session = await route.sessions.require(req);
-    res.locals.userId = session.user.id;
-    const stop = abortWhenLeft(res);
-    const stream: CarriedStream = { bytes: 0 };
-    const releases = [route.open.add(stop, session.key)];
-    try {
-      stop.signal.throwIfAborted();
-      await route.limitBySession(req, res, session.key);
-      const used = await route.sessions.use(session);
-      releases.push(route.watch.follow({ session: used, bytes: () => stream.bytes }));
-      const bot = route.allowedBot(req.params);
-      res.locals.bot = botName(bot);
-      const holders = route.holdersOf(session.user.id, clientAddress(req));
-      releases.push(await route.takePlace(holders));
-      const limits = deadlines(stop, route.times);
-      releases.push(limits.clear);
-      const accepted = { req, res, session, bot, holders, stop, limits };
-      const { answer, mask } = await sendMessage(route, accepted);
-      res.locals.stream = stream;
-      beginStream(res, answer, mask);
-      releases.push(route.observer.streamStarted());
-      await carryStream({
-        upstream: answer,
-        res,
-        signal: stop.signal,
-        heartbeats: route.heartbeats,
-        onHeartbeat: route.observer.heartbeatSent,
-        of: { requestId: res.locals.requestId, bot },
-        stream,
-        log: res.locals,
-      });
-    } finally {
-      for (const release of releases.reverse()) release();
-    }
-  };
+/** Carries the stream of a message that only this request can have. */
+async function carryHere(route: MessageRoute, carried: Carried, client: MessageClient): Promise<void> {
+  const { res, bot, stream } = client;
+  res.locals.stream = stream;
+  beginStream(res, carried.answered.head);
+  const identity = { requestId: res.locals.requestId, bot };
+  const beats = { heartbeats: route.heartbeats, onHeartbeat: route.observer.heartbeatSent };
+  await carry(route, carried, responseSink({ res, identity, stream, log: res.locals, ...beats }));
 }
 
-/** A message that everything in front of the budget has let pass. */
-interface Accepted {
-  readonly req: Request;
-  readonly res: Response;
-  readonly session: LiveSession;
-  readonly bot: Bot;
-  readonly holders: Holders;
-  readonly stop: AbortController;
-  readonly limits: Deadlines;
-}
-
-/** An answer that is a stream, and what hides the keys of this message in it. */
-interface Answered {
-  readonly answer: UpstreamAnswer;
-  readonly mask: (text: string) => string;
-}
-
-/** Reads the body, waits for a slot and sends. A function of its own: the body is forgotten when the stream begins. */
-async function sendMessage(route: MessageRoute, accepted: Accepted): Promise<Answered> {
-  const { req, res, session, bot, holders, stop, limits } = accepted;
-  const { requestId } = res.locals;
-  const { bytes } = await readJson(req, route.body);
-  const endpoint = botName(bot);
-  const pacing = route.paceMessage({ endpoint, holders, signal: stop.signal, log: res.locals });
-  for (const [name, value] of Object.entries(await pacing.start())) res.setHeader(name, value);
-  const ring = route.keyRings.ringOf(endpoint);
-  // The message keeps these until it is answered, whatever becomes of the configuration.
-  const mask = maskKeys([...ring.keys, ...route.keyRings.keys()]);
-  const { url, headers } = req;
-  const request = route.upstreamRequest({
-    bot,
-    url,
-    headers,
-    requestId,
-    userId: session.user.id,
-    body: bytes,
+/** Carries the stream of a message until it ends. */
+export async function carry(
+  route: MessageRoute,
+  { task, answered }: Carried,
+  sink: StreamSink,
+): Promise<void> {
+  const { userId, bot, shape, holders, locals, stop, releases } = task;
+  const { answer, kept, deadline, conversation } = answered;
+  if (kept) releases.push(kept.release);
+  releases.push(route.observer.streamStarted());
+  const { requestId } = locals;
+  const { isComplete, openRun } = await carryTo(sink, {
+    ...{ answer, signal: stop.signal, log: locals, holding: route.holding, endEvents: route.endEvents },
+    lastEventId: lastEventIdOf(task.headers),
+    channel: conversation,
+    healer: kept?.healer,
+    onIncompleteEnd: route.observer.incompleteEnd,
+    onFault: (err) => route.logger.error({ requestId, err }, 'fault'),
   });
-  const keys = messageKeys(ring, route.logger, requestId);
-  const onStatus = (status: number | undefined) => {
-    res.locals.upstreamStatus = status;
+  if (isComplete) deadline.ended();
+  if (openRun !== undefined && conversation && stop.signal.reason !== RUN_ELSEWHERE) {
+    const ids = { channel: conversation.upstream, runId: openRun, userId };
+    route.suspendLeftRun({ shape, bot, holders, requestId, ...ids });
+  }
+}
+
+/**
+ * Sends a message, or joins its run. It answers itself that the message was stopped, after which no client sends it
+ * again, and with FAILURES=stream what fails after the message has left.
+ */
+async function answerTo(route: MessageRoute, client: MessageClient): Promise<Way | undefined> {
+  try {
+    const way = await sendOrJoin(route, client);
+    return 'task' in way ? way : { ...way, head: await headOf(way.run, way.seat, client) };
+  } catch (error) {
+    const isStopped = error instanceof Problem && error.code === 'stopped';
+    if (!isStopped && (route.failures === 'status' || !client.progress.hasLeft)) throw error;
+    answerInStream({ error, res: client.res, bot: client.bot, logger: route.logger });
+    return undefined;
+  }
+}
+
+/** Reads the message, and joins its run or sends it. A function of its own, so that the body is freed after it. */
+async function sendOrJoin(route: MessageRoute, client: MessageClient): Promise<Carried | Seated> {
+  const message = await readMessage(route, client);
+  const seated = await enterRun(route, client, { message, sending: { sendMessage, carry } });
+  if (seated) return seated;
+  const task = ownTask(client);
+  return { task, answered: await sendMessage(route, task, message) };
+}
+
+async function readMessage(route: MessageRoute, client: MessageClient): Promise<ReadMessage> {
+  const { req, res, userId, bot, shape, holders, stop, place } = client;
+  const { bytes, value } = await readJson(req, route.body);
+  const endpoint = botName(bot);
+  const { url, headers } = req;
+  const lastEventId = lastEventIdOf(headers);
+  const { requestId } = res.locals;
+  const about = { userId, bot, shape, holders, headers, requestId, signal: stop.signal };
+  // A message that is refused for its place or its files must not claim the conversation.
+  const isFree = async (id: string) => {
+    await place.keep();
+    await route.blobs.check(bytes, { bot: endpoint, userId, conversation: { client: id, upstream: id } });
+    return !(await route.askMetadata(id, about));
   };
-  const sending = { request, keys, pacing, mask, limits, onStatus, signal: stop.signal };
-  return { answer: await sendUntilTaken(route, sending), mask };
+  const { body, conversation } = await route.conversations.ofMessage(bytes, {
+    ...{ url, userId, bot: endpoint },
+    isFree: lastEventId !== undefined ? undefined : isFree,
+  });
+  await route.blobs.check(bytes, { bot: endpoint, userId, conversation });
+  const hash = nameOfMessage(userId, endpoint, bytes);
+  const ids = { userId, bot: endpoint, channel: conversation?.upstream };
+  const sent = { query: route.forwardedQuery(url), headers, value, bytes, hash };
+  const name = route.joining.runs && runName({ ...ids, ...sent });
+  return { body, conversation, hash, name, resets: resetsConversation(value), lastEventId, place };
 }
 
-interface Sending {
-  readonly request: UpstreamRequest;
-  readonly keys: ReturnType<typeof messageKeys>;
-  readonly pacing: Pacing;
-  readonly mask: (text: string) => string;
-  readonly limits: Deadlines;
-  /** Told the status of each answer, and that there is none yet. */
-  readonly onStatus: (status: number | undefined) => void;
-  readonly signal: AbortSignal;
+/** Waits for a slot and sends. */
+async function sendMessage(route: MessageRoute, task: MessageTask, message: ReadMessage): Promise<Answered> {
+  const { userId, bot, shape, holders, url, headers, locals, stop, releases, setHeader, keep } = task;
+  const { body, conversation, hash: name, lastEventId, place } = message;
+  const endpoint = botName(bot);
+  const { requestId } = locals;
+  const isResumption = lastEventId !== undefined;
+  const limits = deadlines(stop, route.times);
+  releases.push(limits.clear);
+  const { maxExecutionMs } = route.times;
+  const deadline = messageDeadline({ starts: route.starts, name, isResumption, maxExecutionMs });
+  deadline.check();
+  await place.keep();
+  const stoppedWith =
+    conversation && !isResumption ? { bot: endpoint, channel: conversation.upstream } : undefined;
+  const unsent = route.unsent.add(stoppedWith, stop);
+  releases.push(unsent.close);
+  const pacing = route.paceMessage({ endpoint, holders, signal: stop.signal, log: locals });
+  for (const [name, value] of Object.entries(await pacing.start())) setHeader(name, value);
+  const { keys, mask } = requestKeys(route, { bot: endpoint, requestId, conversation: () => conversation });
+  const target = { bot, shape, path: MESSAGE_PATH, url };
+  const request = route.upstreamRequest({ ...target, headers, requestId, userId, body });
+  const answer = await sendUntilTaken(route, { request, keys, pacing, unsent, mask, limits, deadline, task });
+  if (message.resets) await route.forgetRuns(bot, conversation, message.name);
+  const kept = route.keepMessage({ request, bot: endpoint, holders, locals });
+  if (typeof kept?.healer === 'object') keep(() => runHold(task, { request, conversation, limits }));
+  return { answer, head: streamHead(answer, mask), deadline, kept, conversation };
 }
 
-/** What a message waits for before it is sent once more. */
-type WaitToSendAgain = (problem: Problem, sending: Sending) => Promise<void>;
-
-/** The refusals after which a message may be sent again: the service has certainly not begun to run it. */
-const SENT_AGAIN: Readonly<Record<Refusal['kind'], WaitToSendAgain>> = {
-  async key_refused(problem, { keys, pacing }) {
-    if (!keys.refused()) throw problem;
-    await pacing.oneMore();
-  },
-  asked_to_wait: (problem, { pacing }) => pacing.waitAgain(problem),
-};
-
-/** The one loop around the one place where a message is sent: slot, key, send, judge. */
+/** Sends the message with the next key until the service takes it or refuses it finally. */
 async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<UpstreamAnswer> {
-  const { request, keys, pacing, mask, limits, onStatus, signal } = sending;
-  /** Whether the request has been handed to the network, and the service has not refused it since. */
-  let maybeStarted = false;
+  const { request, keys, pacing, unsent, mask, limits, deadline, task } = sending;
+  const { progress, locals, stop, onRefused } = task;
+  const onStatus = (status: number | undefined) => {
+    locals.upstreamStatus = status;
+    progress.upstreamStatus = status;
+  };
   const onSent = () => {
-    maybeStarted = true;
+    progress.mayHaveStarted = true;
+    progress.hasLeft = true;
+    unsent.sent();
     pacing.sent();
   };
   try {
     for (;;) {
+      // A slot may have become old during the round trip.
+      if (await unsent.leave()) await pacing.renewSlot();
+      await task.mayLeave();
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
-      limits.start();
+      limits.start(deadline.begin());
       const verdict = await sendAndJudge({
-        ...{ send, request: withKey(request, key), mask, onStatus, signal, onSent },
-        mayLeave: pacing.mayLeave,
+        ...{ send, request: withKey(request, key), mask, onStatus, signal: stop.signal, onSent },
+        mayStart: task.isSure,
+        async onDelayed() {
+          await pacing.renewSlot();
+          await task.mayLeave();
+        },
       });
       if (verdict.kind === 'stream') {
         limits.answered();
@@ -194,12 +228,15 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
         return verdict.answer;
       }
       limits.clear();
-      maybeStarted = false;
+      progress.mayHaveStarted = false;
+      unsent.refused();
+      onRefused();
       const waitToSendAgain = SENT_AGAIN[verdict.kind];
       await waitToSendAgain(verdict.problem, sending);
     }
   } catch (error) {
     pacing.judged(false);
-    throw maybeStarted ? asAnswerLost(error) : error;
+    if (error instanceof Problem && error.code === 'upstream_refused') progress.mayHaveStarted = false;
+    throw progress.mayHaveStarted ? asAnswerLost(error) : error;
   }
 }

@@ -1,113 +1,182 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Request, Response } from 'express';
+import type { SessionWatch } from '../authenticate/sessions/session-watch.ts';
+import type { Sessions } from '../authenticate/sessions/sessions.ts';
 import { type Bot, botName } from '../bots/bot.ts';
+import type { PathShape } from '../bots/bot-path.ts';
+import type { ConversationBlobs } from '../guard/conversation-blobs.ts';
+import type { Conversation } from '../guard/conversations.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
-import { readQuery } from '../http/read-query.ts';
-import { refuseBody } from '../http/refuse-body.ts';
-import type { Logger } from '../logger.ts';
-import type { Holders } from '../pace/holders.ts';
+import type { CarriedStream } from '../http/locals.ts';
+import { type Holders, holdersApart } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
+import type { TakePlace } from '../pace/places.ts';
+import type { UnsentMessages } from '../pace/unsent-messages.ts';
+import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { OperationAnswer } from '../relay/operations/judge-operation.ts';
-import type {
-  AcceptedOperation,
-  OperationRequest,
-  PathShape,
-} from '../relay/operations/operation-request.ts';
-import type { SendOperation } from '../relay/operations/send-operation.ts';
-import { SUSPEND } from '../relay/operations/suspend.ts';
-import type { KeyRings } from '../relay/upstream/key-rings.ts';
-import { keysRefused, messageKeys } from '../relay/upstream/message-keys.ts';
-import { maskKeys } from '../relay/upstream/upstream-request.ts';
+import { asOperationLost } from '../relay/operations/operation-lost.ts';
+import { endpointOf, type Operation, SUSPEND } from '../relay/operations/operation-table.ts';
+import { type PipeFileOptions, pipeFile } from '../relay/operations/pipe-file.ts';
+import { sendBody } from '../relay/operations/send-body.ts';
+import type { SpoolUpload } from '../relay/operations/spool-upload.ts';
+import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
+import type { ForgetRuns } from './joining.ts';
+import { operationForm } from './operation-form.ts';
+import type { RequireGroup } from './operation-group.ts';
+import type { OperationInput, ReadOperation } from './operation-input.ts';
+import {
+  type Sending,
+  type SendingParts,
+  type SentOperation,
+  sendOperationUntilTaken,
+} from './operation-sending.ts';
+import type { OwnSandboxes } from './own-sandbox.ts';
 import type { Steps } from './route.ts';
 
-/** The path of `POST …/message/suspend` in one of its shapes, below the base path. */
-export const suspendPath = (shape: PathShape) =>
-  `${shape}/:namespace/bot-provider/:botProviderName/${SUSPEND.path}`;
+/** How long a client may take to read an answer other than a file, in ms: it is in memory, and keeps its place. */
+const ANSWER_TIMES = { stallMs: 30_000, wholeMs: 120_000 };
 
-/** What the steps of an operation are made of; each is built once, and refuses by a thrown Problem. */
-export interface OperationRoute {
+/** What the steps of an operation need; each part is built once, and refuses by a thrown Problem. */
+export interface OperationRoute extends SendingParts, OwnSandboxes {
   readonly limitByAddress: (req: Request, res: Response) => Promise<void>;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
-  readonly sessions: {
-    require(req: Request): Promise<{ readonly key: string; readonly user: { readonly id: string } }>;
-  };
+  readonly sessions: Pick<Sessions, 'require'>;
+  readonly open: Pick<OpenMessages, 'add'>;
+  readonly watch: SessionWatch;
   readonly limitBySession: (req: Request, res: Response, key: string) => Promise<void>;
   readonly allowedBot: (parameters: Request['params']) => Bot;
+  readonly requireGroup: RequireGroup;
+  readonly takePlace: TakePlace;
+  readonly readOperation: ReadOperation;
   readonly holdersOf: (userId: string, address: string) => Holders;
+  readonly unsent: Pick<UnsentMessages, 'stop'>;
   readonly paceMessage: (message: PacedMessage) => Pacing;
-  readonly operationRequest: (accepted: AcceptedOperation) => OperationRequest;
-  readonly keyRings: Pick<KeyRings, 'ringOf' | 'keys'>;
-  readonly send: SendOperation;
-  readonly logger: Logger;
+  /** Given if forms are read to disk before they are sent. */
+  readonly spool: SpoolUpload | undefined;
+  readonly blobs: Pick<ConversationBlobs, 'remember'>;
+  readonly observer: Pick<RelayObserver, 'transferred'>;
+  /** The limits of a download. */
+  readonly fileTimes: PipeFileOptions['times'];
+  readonly forgetRuns: ForgetRuns;
 }
 
-/** `POST …/message/suspend`, which stops the run of a channel: its way from top to bottom. */
-export function suspendRoute(route: OperationRoute): (shape: PathShape) => Steps {
-  return (shape) =>
-    async function suspend(req: Request, res: Response): Promise<void> {
+/** An ordinary operation of the bot service, one request and one short answer: its steps from top to bottom. */
+export function operationRoute(route: OperationRoute): (operation: Operation, shape: PathShape) => Steps {
+  return (operation, shape) =>
+    async function operate(req: Request, res: Response): Promise<void> {
       await route.limitByAddress(req, res);
       route.checkOrigin(req.headers);
-      const session = await route.sessions.require(req);
-      res.locals.userId = session.user.id;
-      await route.limitBySession(req, res, session.key);
-      const bot = route.allowedBot(req.params);
-      res.locals.bot = botName(bot);
-      refuseBody(req.headers);
-      const query = readQuery(req.url, SUSPEND.query);
-      const { headers } = req;
-      const ids = { requestId: res.locals.requestId, userId: session.user.id };
-      const request = route.operationRequest({ operation: SUSPEND, shape, bot, query, headers, ...ids });
-      const { signal } = abortWhenLeft(res);
-      const slots = route.paceMessage({
-        endpoint: `${botName(bot)}/${SUSPEND.path}`,
-        holders: route.holdersOf(session.user.id, clientAddress(req)),
-        ...{ signal, log: res.locals },
-      });
-      setHeaders(res, await slots.start());
-      answer(res, await sendOperationUntilTaken(route, { req, res, bot, request, slots, signal }));
+      const { key, user } = await route.sessions.require(req);
+      const userId = user.id;
+      res.locals.userId = userId;
+      const stop = abortWhenLeft(res);
+      const releases = [route.open.add(stop, key, 'operation')];
+      try {
+        await route.limitBySession(req, res, key);
+        // Once more: a logout that came before `open.add` has not ended this request.
+        const session = await route.sessions.require(req);
+        releases.push(route.watch.follow({ session, bytes: () => 0 }));
+        const bot = route.allowedBot(req.params);
+        res.locals.bot = botName(bot);
+        route.requireGroup(operation.group, bot);
+        const holders = route.holdersOf(userId, clientAddress(req));
+        // A suspend has places of its own: it must work while others hang.
+        const kind = operation === SUSPEND ? 'suspend' : 'operation';
+        releases.push(await route.takePlace(holdersApart(kind, holders)));
+        const input = await route.readOperation(operation, req, { userId, bot: botName(bot) });
+        const { requestId } = res.locals;
+        const { signal } = stop;
+        const about = { shape, bot, userId, holders, headers: req.headers, requestId, signal };
+        await route.checkSandbox(input, about);
+        // A client that has gone or signed out must not drop messages. The waits below check the signal themselves.
+        signal.throwIfAborted();
+        const hasDropped = operation === SUSPEND && (await dropUnsent(route, res, { bot, ...input }));
+        const form = operationForm(route.spool, input, { operation, req, holders, signal });
+        releases.push(() => route.observer.transferred('up', form.fileBytes()), form.close);
+        await form.arrive();
+        const endpoint = endpointOf(operation, botName(bot));
+        const slots = route.paceMessage({ endpoint, holders, signal, log: res.locals });
+        setHeaders(res, await slots.start());
+        const accepted = { operation, shape, bot, userId, input };
+        const sending = { req, res, accepted, slots, upload: form.begin(), signal };
+        const answer = await sendOperationUntilTaken(route, sending);
+        await conclude(route, hasDropped && answer.status === 404 ? DROPPED : answer, sending);
+      } finally {
+        for (const release of releases.reverse()) release();
+      }
     };
 }
 
-/** A request that has passed all checks and has its slot. */
-interface Sending {
-  readonly req: Request;
-  readonly res: Response;
-  readonly bot: Bot;
-  readonly request: OperationRequest;
-  readonly slots: Pacing;
-  readonly signal: AbortSignal;
+/** The answer if the service had nothing to stop, but messages were dropped. */
+const DROPPED: OperationAnswer = {
+  status: 200,
+  headers: { 'Content-Type': 'application/json' },
+  body: Buffer.from('{}'),
+};
+
+/** Drops the messages of the conversation that have not left yet. Resolves with whether there was one. */
+async function dropUnsent(
+  { unsent }: OperationRoute,
+  { locals }: Response,
+  { bot, conversation }: Pick<SentOperation, 'bot'> & Pick<OperationInput, 'conversation'>,
+): Promise<boolean> {
+  const channel = conversation()?.upstream;
+  if (channel === undefined) return false;
+  const count = await unsent.stop({ bot: botName(bot), channel });
+  if (count > 0) locals.stoppedMessages = count;
+  return count > 0;
 }
 
-/** The one loop around the sending: a refused key is the only reason to go round again. */
-async function sendOperationUntilTaken(route: OperationRoute, sending: Sending): Promise<OperationAnswer> {
-  const { req, res, bot, request, slots, signal } = sending;
-  const ring = route.keyRings.ringOf(botName(bot));
-  // The request keeps these until it is answered, whatever becomes of the configuration.
-  const mask = maskKeys([...ring.keys, ...route.keyRings.keys()]);
-  const keys = messageKeys(ring, route.logger, res.locals.requestId);
-  const onStatus = (status: number) => {
-    res.locals.upstreamStatus = status;
-  };
-  for (;;) {
-    const key = keys.next();
-    const attempt = { request, key, mask, signal, onSent: slots.sent, onStatus };
-    const verdict = await route.send(req, res, attempt);
-    if (verdict !== 'key_refused') {
-      keys.accepted();
-      return verdict;
-    }
-    if (!keys.refused()) throw keysRefused();
-    await slots.oneMore();
+/** Keeps what the service's answer says, and passes the answer on. */
+async function conclude(route: OperationRoute, answer: OperationAnswer, sending: Sending): Promise<void> {
+  const { operation, bot, input } = sending.accepted;
+  try {
+    if (operation.channel === 'form') await rememberFiles(route, sending.accepted, answer);
+    if (operation.forgets && answer.status < 300) await forgetConversation(route, bot, input.conversation());
+    await answerWith(route, answer, sending);
+  } catch (error) {
+    throw asOperationLost(operation, error);
   }
 }
 
-/** Nothing of the service's answer goes down but what the verdict names. */
-function answer(res: Response, { status, headers, body }: OperationAnswer): void {
+/** Lets messages of this conversation name the files that the service has taken. */
+async function rememberFiles(
+  route: OperationRoute,
+  accepted: SentOperation,
+  answer: OperationAnswer,
+): Promise<void> {
+  const { bot, userId, input } = accepted;
+  const { body } = answer;
+  await route.blobs.remember(body, { bot: botName(bot), userId, conversation: input.conversation() });
+}
+
+/** What was said in the conversation, and what it had launched, is gone. */
+async function forgetConversation(
+  route: OperationRoute,
+  bot: Bot,
+  conversation: Conversation | undefined,
+): Promise<void> {
+  route.forgetSandboxes(bot, conversation);
+  await route.forgetRuns(bot, conversation);
+}
+
+/** Answers with nothing of the service's answer except what the verdict holds. */
+async function answerWith(
+  route: OperationRoute,
+  answer: OperationAnswer,
+  { res, signal }: { readonly res: Response; readonly signal: AbortSignal },
+): Promise<void> {
+  const { status, headers, body, file } = answer;
   res.statusCode = status;
   setHeaders(res, headers);
-  if (body !== '') res.setHeader('Content-Length', Buffer.byteLength(body));
-  res.end(body);
+  if (file) {
+    const stream: CarriedStream = { bytes: 0 };
+    res.locals.stream = stream;
+    const options = { res, signal, stream, log: res.locals, times: route.fileTimes };
+    return pipeFile(file, options).finally(() => route.observer.transferred('down', stream.bytes));
+  }
+  await sendBody(body, { res, signal, log: res.locals, times: ANSWER_TIMES });
 }
 
 function setHeaders(res: Response, headers: Readonly<Record<string, string>>): void {

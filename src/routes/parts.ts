@@ -2,43 +2,58 @@ import type { Request, Response } from 'express';
 import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
+import type { OperationGroup } from '../bots/operation-groups.ts';
 import type { Config } from '../config/config.ts';
+import type { ChannelOwners } from '../guard/channel-owners.ts';
+import type { GivenBlobs } from '../guard/given-blobs.ts';
+import type { RunStore } from '../join/joinable-runs.ts';
 import type { Logger } from '../logger.ts';
 import type { AttemptCounts } from '../pace/attempts.ts';
 import type { EndpointBudgets } from '../pace/budgets.ts';
 import type { Counts } from '../pace/request-limits.ts';
 import type { StreamLeases } from '../pace/stream-leases.ts';
+import type { UnsentStore } from '../pace/unsent-store.ts';
+import type { HeldBytes } from '../relay/message/held-bytes.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import type { Metrics } from '../watch/metrics.ts';
 
-/** What the way by which users sign in needs. */
+/** The way in which users sign in, and what it needs. */
 export type SignIn =
   | { readonly mode: 'password'; readonly users: Users }
   | { readonly mode: 'oidc'; readonly provider: IdentityProvider }
   | { readonly mode: 'guest' };
 
-/** What all instances know together. */
+/** The state that all instances share. */
 export interface Stores {
   readonly sessions: SessionStore;
   readonly budgets: EndpointBudgets;
   readonly streams: StreamLeases;
-  /** Where requests are counted. */
+  readonly unsent: UnsentStore;
+  /** Counts requests. */
   readonly counts: Counts;
-  /** Where sign-ins with a password are counted. */
+  /** The files that users were given in their conversations. */
+  readonly blobs: GivenBlobs;
+  /** Counts sign-ins with a password. */
   readonly attempts: AttemptCounts;
+  /** Keeps runs that can be joined. */
+  readonly runs: RunStore;
+  /** Keeps who owns a conversation, with `CHANNELS=owned`. */
+  readonly channelOwners: ChannelOwners;
 }
 
-/** What is known of the bots right now: it changes with the files that it comes from. */
+/** The current settings of the bots. They change when their files change. */
 export interface KnownBots {
   readonly keyRings: KeyRings;
   /** The rate limit of the bot `namespace/bot`, if it has one of its own. */
   limitOf(bot: string): number | undefined;
-  /** Why the files could not be used when they were last read; `undefined` if they could. */
+  /** The groups of operations that are enabled for the bot `namespace/bot`. */
+  groupsOf(bot: string): readonly OperationGroup[];
+  /** Why the files could not be used when they were last read; `undefined` if they were used. */
   lastFailure(): object | undefined;
 }
 
-/** What the application is built from; whoever builds them closes them. */
+/** The parts from which the application is built. The caller who builds them closes them. */
 export interface Parts extends Stores {
   readonly config: Config;
   readonly logger: Logger;
@@ -47,13 +62,17 @@ export interface Parts extends Stores {
   readonly signIn: SignIn;
   readonly bots: KnownBots;
   readonly open: OpenMessages;
-  /** Whether Redis answers. Without it, everything is in the memory of this process. */
+  /** Counts what all streams together hold: parts of events, and what is kept to resume streams. */
+  readonly held: HeldBytes;
+  /** Counts what is kept of the streams of runs, so that they can be joined. */
+  readonly runBytes: HeldBytes;
+  /** Tells whether Redis answers. Undefined if all state is in the memory of this process. */
   readonly redis?: { answers(): Promise<boolean> } | undefined;
-  /** What the process says of itself. */
+  /** The state of the process. */
   readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
-  /** Kept only if somebody can read them. */
+  /** Undefined if metrics are not served. */
   readonly metrics?: Metrics | undefined;
-  /** Pages to serve besides, by their paths below the base path. */
+  /** Additional pages, by their paths below the base path. */
   readonly pages?:
     | readonly { readonly path: string; readonly handler: (req: Request, res: Response) => void }[]
     | undefined;

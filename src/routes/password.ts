@@ -21,8 +21,8 @@ export interface PasswordRoute {
 }
 
 /**
- * `POST /auth/login`: a session with a new id; the id that came with the request is dead from then on. A client that
- * leaves before its turn costs nothing more.
+ * `POST /auth/login`: checks the password and begins a session with a new id; the session of the request's cookie is
+ * removed. If the client leaves while it waits, its password is not checked.
  */
 export function passwordLogin(route: PasswordRoute): Steps {
   const { attempts, users, sessions } = route;

@@ -4,19 +4,23 @@ import { readiness } from '../watch/health.ts';
 import type { Parts } from './parts.ts';
 import { route } from './route.ts';
 
-/** The paths by which load balancers ask how the relay is. */
+/** The paths of the health probes. */
 export function probePaths({ basePath }: Pick<Config, 'basePath'>): [healthz: string, readyz: string] {
   return [`${basePath}/healthz`, `${basePath}/readyz`];
 }
 
 /**
- * `GET /healthz`: 200 while the process lives. `GET /readyz`: 200 if everything that the relay needs is there, else
- * 503; the body names each check. A load balancer that asks this sends no new requests while an instance shuts down.
+ * `GET /healthz`: 200 while the process runs. `GET /readyz`: 200 if everything that the relay needs is available, else
+ * 503; the body names each check. A load balancer that probes it sends no new requests to an instance that shuts down.
  */
-export function probeRoutes(app: Express, { config, lifecycle, redis, bots, metrics, open }: Parts): void {
+export function probeRoutes(app: Express, parts: Parts): void {
+  const { config, lifecycle, redis, bots, metrics, open, runBytes, runs } = parts;
   const [healthz, readyz] = probePaths(config);
   const checks = { accepting: lifecycle.isReady, ...(redis && { redis: redis.answers }) };
-  metrics?.readAtScrape({ checks, openMessages: open.count });
+  metrics?.readAtScrape({
+    ...{ checks, openMessages: open.count },
+    ...{ runBytes: runBytes.bytes, storedRunBytes: runs.storedBytes },
+  });
   route(app, healthz, {
     async get(_req, res) {
       res.locals.isProbe = true;

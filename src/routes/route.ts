@@ -2,28 +2,33 @@ import type { Express, Request, RequestHandler, Response } from 'express';
 import { methodNotAllowed } from '../arrive/problem-response.ts';
 import { CLIENT_LEFT } from '../http/client-left.ts';
 
-/** The steps of a route, from its first to its last. Refuses by a Problem that it throws. */
+/** All steps of a route, as one function. It refuses a request by a thrown Problem. */
 export type Steps = (req: Request, res: Response) => Promise<void>;
 
-/** What one path takes, by method; HEAD is taken with GET. */
-export interface Methods {
-  readonly get?: Steps;
-  readonly post?: Steps;
+const METHODS = ['get', 'post', 'put', 'delete'] as const;
+
+/** The steps of one path by method. */
+export interface Methods extends Partial<Record<(typeof METHODS)[number], Steps>> {
+  /** GET serves HEAD, too, unless this is true. */
+  readonly withoutHead?: boolean;
 }
 
-/** One exact path, as the log and the metrics name it; every other method is refused with `Allow`. */
-export function route(app: Express, path: string, { get, post }: Methods): void {
-  if (get) app.get(path, handlerOf(path, get));
-  if (post) app.post(path, handlerOf(path, post));
-  const allow = [...(get ? ['GET, HEAD'] : []), ...(post ? ['POST'] : [])].join(', ');
-  const refuse = methodNotAllowed(allow);
-  app.all(
-    path,
-    handlerOf(path, async () => refuse()),
-  );
+/** Serves one path pattern, by which the log and the metrics name the route. Other methods are refused with `Allow`. */
+export function route(app: Express, path: string, methods: Methods): void {
+  const { withoutHead = false } = methods;
+  const allow: string[] = [];
+  const refuse = handlerOf(path, async () => methodNotAllowed(allow.join(', '))());
+  if (withoutHead) app.head(path, refuse);
+  for (const method of METHODS) {
+    const steps = methods[method];
+    if (!steps) continue;
+    allow.push(method === 'get' && !withoutHead ? 'GET, HEAD' : method.toUpperCase());
+    app[method](path, handlerOf(path, steps));
+  }
+  app.all(path, refuse);
 }
 
-/** A route whose client has left ends without an answer. */
+/** Runs the steps. If the client has left, the request ends without an answer. */
 function handlerOf(path: string, steps: Steps): RequestHandler {
   return async function route(req, res) {
     res.locals.route = path;

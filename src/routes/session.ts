@@ -11,11 +11,11 @@ export interface SessionRoutes {
   readonly limitBySession: RequestLimit;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Sessions;
-  /** What a client is told whose session is over, if anything. */
-  readonly farewell?: ((session: ProviderSession) => Promise<object>) | undefined;
+  /** The body with which a logout answers; without it a logout answers 204. */
+  readonly logoutAnswer?: ((session: ProviderSession) => Promise<object>) | undefined;
 }
 
-/** `GET /auth/session`: whose session it is and how long it lasts. Never extends it. */
+/** `GET /auth/session`: the user and the limits of the session. Does not extend it. */
 export function showSession({ limitByAddress, limitBySession, sessions }: SessionRoutes): Steps {
   return async function showSession(req, res) {
     await limitByAddress(req, res);
@@ -28,24 +28,24 @@ export function showSession({ limitByAddress, limitBySession, sessions }: Sessio
 }
 
 /**
- * `POST /auth/logout`: the session is removed, and its cookie. What is open of it ends as the store tells.
- * Not limited by session: it works only once.
+ * `POST /auth/logout`: removes the session and its cookie. Its open messages end by the store's `RemovalListener`.
+ * There is no limit by session, since it succeeds only once for each.
  */
-export function logout({ limitByAddress, checkOrigin, sessions, farewell }: SessionRoutes): Steps {
+export function logout({ limitByAddress, checkOrigin, sessions, logoutAnswer }: SessionRoutes): Steps {
   return async function logout(req, res) {
     await limitByAddress(req, res);
     checkOrigin(req.headers);
     const session = await sessions.require(req);
     res.locals.userId = session.user.id;
     await sessions.end(session, res);
-    if (farewell) res.json(await farewell(session));
+    if (logoutAnswer) res.json(await logoutAnswer(session));
     else res.status(204).end();
   };
 }
 
 /**
- * `POST /auth/logout-all`: removes all sessions of the user, this one too, and its cookie. What is open of them
- * ends as the store tells.
+ * `POST /auth/logout-all`: removes all sessions of the user, this one too, and its cookie. Their open messages end by
+ * the store's `RemovalListener`.
  */
 export function logoutAll({ limitByAddress, checkOrigin, sessions }: SessionRoutes): Steps {
   return async function logoutAll(req, res) {

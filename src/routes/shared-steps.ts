@@ -14,21 +14,22 @@ export const BODY_TIMEOUT_MS = 30_000;
 /** Steps that more than one route takes, each built once. */
 export interface SharedSteps {
   readonly limitByAddress: LimitByAddress;
-  /** Limits of other kinds, with counts of their own. */
-  readonly limit: (options: RequestLimitOptions) => RequestLimit;
+  /** Makes another limit, with its own counts. */
+  readonly newLimit: (options: RequestLimitOptions) => RequestLimit;
   readonly limitBySession: RequestLimit;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Sessions;
 }
 
+/** Builds the steps from the parts of the instance. */
 export function sharedSteps({ config, counts, logger, sessions: store }: Parts): SharedSteps {
-  const limit = requestLimits(counts, logger);
+  const newLimit = requestLimits(counts, logger);
   const { secrets, sameSite } = config.session;
   const cookie = sessionCookie({ secrets, sameSite, realm: realmOf(config), https: isHttps(config) });
   return {
-    limit,
-    limitByAddress: addressLimit(limit, config.clientLimits),
-    limitBySession: sessionLimit(limit, config.clientLimits),
+    newLimit,
+    limitByAddress: addressLimit(newLimit, config.clientLimits),
+    limitBySession: sessionLimit(newLimit, config.clientLimits),
     checkOrigin: sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins }),
     sessions: openSessions({ store, cookie, limits: config.session }),
   };

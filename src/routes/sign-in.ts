@@ -1,16 +1,16 @@
 import type { Express, NextFunction, Request, Response } from 'express';
 import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
 import { LOGOUT_TOKEN_LIFE_MS } from '../authenticate/oidc/logout-token.ts';
-import { sessionBefore } from '../authenticate/oidc/session-before.ts';
+import { previousSession } from '../authenticate/oidc/previous-session.ts';
 import { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import { returnToOf, signInPage } from '../authenticate/oidc/sign-in-page.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import { realmOf } from '../authenticate/sessions/realm.ts';
 import { guestLimit } from '../pace/client-limits.ts';
 import { loginAttempts } from '../pace/login-attempts.ts';
-import { onceOnly } from '../pace/once-only.ts';
+import { createRunOnce } from '../pace/run-once.ts';
 import { guestSession } from './guest.ts';
-import { backchannelLogout, beginSignIn, endSignIn } from './oidc.ts';
+import { backchannelLogout, beginSignIn, finishSignIn } from './oidc.ts';
 import type { Parts } from './parts.ts';
 import { passwordLogin } from './password.ts';
 import { route } from './route.ts';
@@ -19,7 +19,7 @@ import { BODY_TIMEOUT_MS, isHttps, type SharedSteps } from './shared-steps.ts';
 const MAX_LOGIN_BYTES = 4096;
 const MAX_LOGOUT_TOKEN_BYTES = 16_384;
 
-/** The routes of the one way by which users sign in. */
+/** The routes to sign in, in the way that `AUTH_MODE` names. */
 export function signInRoutes(app: Express, parts: Parts, steps: SharedSteps): void {
   const { signIn } = parts;
   switch (signIn.mode) {
@@ -42,7 +42,7 @@ function passwordRoutes(app: Express, parts: Parts & { readonly users: Users }, 
     ...steps,
     body,
     users,
-    attempts: loginAttempts(steps.limit, attempts, config.login),
+    attempts: loginAttempts(steps.newLimit, attempts, config.login),
   });
   route(app, `${config.basePath}/auth/login`, { post: login });
 }
@@ -64,12 +64,12 @@ function oidcRoutes(
     page,
     authPath: auth,
     flows: signInFlows({ ...config.session, https, realm: realmOf(config) }),
-    before: sessionBefore({ ...config.session, https, sessions: store, callbackPath }),
+    previous: previousSession({ ...config.session, https, sessions: store, callbackPath }),
     body: { maxBytes: MAX_LOGOUT_TOKEN_BYTES, timeoutMs: BODY_TIMEOUT_MS },
-    once: onceOnly(counts, 'logout-token', LOGOUT_TOKEN_LIFE_MS),
+    once: createRunOnce(counts, 'logout-token', LOGOUT_TOKEN_LIFE_MS),
   };
   route(app, signInPath, { get: beginSignIn(oidc) });
-  route(app, callbackPath, { get: endSignIn(oidc) });
+  route(app, callbackPath, { get: finishSignIn(oidc) });
   app.use([signInPath, callbackPath], (error: unknown, req: Request, res: Response, next: NextFunction) => {
     if (!page(error, { req, res, returnTo: returnToOf(req, signInPath) })) next(error);
   });
@@ -78,6 +78,6 @@ function oidcRoutes(
 
 function guestRoutes(app: Express, { config }: Parts, steps: SharedSteps): void {
   const newGuests = { perAddress: config.guestsPerAddress, windowMs: config.login.windowMs };
-  const guest = guestSession({ ...steps, limitNewGuests: guestLimit(steps.limit, newGuests) });
+  const guest = guestSession({ ...steps, limitNewGuests: guestLimit(steps.newLimit, newGuests) });
   route(app, `${config.basePath}/auth/guest`, { post: guest });
 }

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from './redis.ts';
 
-/** How long Redis may take to be there, in ms. */
+/** How long Redis may take to answer, in ms. */
 const CONNECT_MS = 3_000;
-const RETRY_MS = 50;
+const PING_EVERY_MS = 50;
 
 /**
- * Resolves when Redis answers; for commands, which begin before the connection is there.
+ * Resolves when Redis answers; for programs that use Redis as soon as they start.
  * @throws Problem `session_store_unavailable` if it does not answer within 3 seconds
  */
 export async function whenConnected(redis: Redis): Promise<void> {
@@ -17,7 +17,7 @@ export async function whenConnected(redis: Redis): Promise<void> {
       return;
     } catch (error) {
       if (performance.now() > deadline) throw error;
-      await sleep(RETRY_MS);
+      await sleep(PING_EVERY_MS);
     }
   }
 }

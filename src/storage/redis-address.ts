@@ -1,8 +1,8 @@
 import type { Secret } from '../secret.ts';
 
-/** Where a Redis URL leads, and how: never its user and password. */
+/** What a Redis URL says, without its user and password. */
 export interface RedisAddress {
-  /** With the port. */
+  /** Name and port. */
   readonly host: string;
   readonly hostname: string;
   readonly tls: boolean;

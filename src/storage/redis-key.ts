@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
 
 /**
- * `text` as a part of a Redis key: 43 characters that never hold a `:`, whatever was typed, and that show neither a
- * session id nor a user's name to who lists the keys.
+ * Makes a part of a Redis key from `text`: 43 characters without a `:`. It is a hash, so that a list of the keys shows
+ * no session id and no user's name.
  */
 export function keyPart(text: string): string {
   return hash('sha256', text, 'base64url');

@@ -6,15 +6,15 @@ import {
   createClient,
   SocketClosedUnexpectedlyError,
   SocketTimeoutError,
-} from 'redis';
+} from '@redis/client';
 import { Problem } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { Secret } from '../secret.ts';
 
-/** How long a command may take, in ms. The client's own timeout ends when a command is written. */
+/** How long a command may take, in ms. The client's own timeout only covers the time until the command is written. */
 const COMMAND_TIMEOUT_MS = 500;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** A connection on which nothing comes for this long is dropped; a ping asks for something twice in that time. */
+/** A connection is dropped if nothing arrives for this long, in ms. Two pings are sent in that time. */
 const SILENT_MS = 2_000;
 const MAX_RECONNECT_DELAY_MS = 500;
 
@@ -26,22 +26,22 @@ export type RedisScript = (keys: string[], args: string[]) => Promise<unknown>;
 /** The one connection of this process to Redis. */
 export interface Redis {
   /**
-   * Runs commands, which must be done within half a second; nothing waits for a connection that is not there.
+   * Runs commands, which must finish within half a second. Without a connection they fail at once.
    * @throws Problem `session_store_unavailable`, with Redis's or the system's error code as its cause
    */
   run<T>(commands: (client: RedisClient) => Promise<T>): Promise<T>;
-  /** A Lua script that takes one round trip to run, and is sent again when Redis has forgotten it. */
+  /** Prepares a Lua script. A run takes one round trip; if Redis no longer has the script, it is sent again. */
   script(lua: string): RedisScript;
-  /** Resolves once Redis can be used for the first time, or after `withinMs` without it. */
+  /** Resolves when Redis can be used for the first time, or after `withinMs`. */
   ready(withinMs: number): Promise<void>;
-  /** Whether Redis answers now; with the deadline of every command. Asked twice at once, it asks Redis once. */
+  /** Whether Redis answers a ping within the deadline of a command. Calls at the same time share one ping. */
   answers(): Promise<boolean>;
   /**
-   * Calls `listener` with every message on the channel, also after Redis was away; what came meanwhile is lost.
-   * `onListening` is called whenever messages come from then on: at first, and each time Redis is back.
+   * Calls `listener` with every message on the channel, also after a reconnect; messages in between are lost.
+   * `onListening` is called each time the subscription begins: at first, and after each reconnect.
    */
   subscribe(channel: string, listener: (message: string) => void, onListening?: () => void): Promise<void>;
-  /** When Redis last came back after it was lost, by `performance.now()` in ms; it may have forgotten what it knew. */
+  /** When the last reconnect was, by `performance.now()` in ms. Redis may have lost its data before it. */
   backAt(): number | undefined;
   /** Drops the connection. */
   close(): void;
@@ -51,11 +51,11 @@ export interface RedisOptions {
   /** `redis://` or `rediss://`, with user and password if Redis wants them. */
   readonly url: Secret;
   readonly logger: Logger;
-  /** Told of every run: how long it took in ms, and whether it went well. */
+  /** Called after every run with its time in ms, and whether it succeeded. */
   readonly observe?: (ms: number, ok: boolean) => void;
 }
 
-/** What every run of commands needs. */
+/** The client, its state and its observer. */
 interface Connection {
   readonly client: RedisClient;
   readonly changes: Readonly<Changes>;
@@ -66,7 +66,7 @@ interface Connection {
 export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Redis {
   const client = clientFor(url);
   const changes = logChanges(client, logger);
-  // Only `close` ends the attempts.
+  // The client connects again by itself until `close`.
   client.connect().catch(() => {});
   const connection: Connection = { client, changes, observe };
   return {
@@ -112,7 +112,7 @@ function scriptOn(connection: Connection, lua: string): RedisScript {
     });
 }
 
-/** Whoever asks while an answer is awaited gets the same one. */
+/** Calls during a ping share its answer. */
 function sharedPing(connection: Connection): () => Promise<boolean> {
   let asked: Promise<boolean> | undefined;
   return function answers() {
@@ -145,19 +145,19 @@ interface Subscription {
   readonly onListening?: (() => void) | undefined;
 }
 
-/** Resolves once it listens; see `Redis`. */
+/** Resolves when the subscription has begun; see `Redis`. */
 function subscribe(client: RedisClient, { channel, listener, onListening }: Subscription): Promise<void> {
   return new Promise((resolve) => {
     const listen = async () => {
-      // Once this went well, the client repeats it by itself before it calls a new connection ready.
+      // After the first success the client subscribes again by itself, before it reports a new connection as ready.
       await client.subscribe(channel, listener);
       onListening?.();
       resolve();
     };
-    // Lost again meanwhile: the next connection is the next attempt.
-    const attempt = () => void listen().catch(() => {});
-    client.on('ready', attempt);
-    if (client.isReady) attempt();
+    // If the connection is lost again meanwhile, the next one is tried.
+    const tryToListen = () => void listen().catch(() => {});
+    client.on('ready', tryToListen);
+    if (client.isReady) tryToListen();
   });
 }
 
@@ -180,11 +180,11 @@ function clientFor(url: Secret) {
 interface Changes {
   /** When Redis last came back, by `performance.now()` in ms. */
   backAt: number | undefined;
-  /** Why the last connection was lost or not made: what a command without a connection cannot know. */
+  /** Why the last connection was lost or not made. A command without a connection cannot know this. */
   lastCause: string;
 }
 
-/** One line when Redis is lost and one when it is back, however many attempts lie between. */
+/** Logs one line when Redis is lost and one when it is back, and none for the attempts in between. */
 function logChanges(client: RedisClient, logger: Logger): Readonly<Changes> {
   const changes: Changes = { backAt: undefined, lastCause: 'CONNECTING' };
   let lost = false;
@@ -204,7 +204,11 @@ function logChanges(client: RedisClient, logger: Logger): Readonly<Changes> {
 async function withDeadline<T>(work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(TIMEOUT), COMMAND_TIMEOUT_MS);
+    // In two halves: after a pause of the whole machine in the first one, Redis has the second to answer.
+    timer = setTimeout(() => {
+      // An answer that has come while this process was busy is read before `setImmediate` calls back.
+      timer = setTimeout(() => setImmediate(reject, TIMEOUT), COMMAND_TIMEOUT_MS / 2);
+    }, COMMAND_TIMEOUT_MS / 2);
   });
   try {
     return await Promise.race([work, late]);
@@ -222,7 +226,7 @@ function unavailable(cause: string): Problem {
   });
 }
 
-/** What went wrong as one word: the system's code, the first word of Redis's error, or the error's class. */
+/** The cause of an error in one word: the system's code, the first word of Redis's error, or the error's class. */
 function causeOf(error: unknown): string {
   if (!isNativeError(error)) return 'unknown';
   if (error instanceof SocketTimeoutError || error instanceof ConnectionTimeoutError) return 'TIMEOUT';

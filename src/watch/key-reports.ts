@@ -1,11 +1,11 @@
 import type { Redis } from '../storage/redis.ts';
 
-/** How long Redis remembers a key that is not used, in ms. */
+/** How long Redis remembers an unused key, in ms. */
 const REMEMBER_MS = 90 * 24 * 60 * 60 * 1000;
 const REPORT_EVERY_MS = 1_000;
 const PREFIX = 'bot-relay:key-use:';
 
-/** What the bot service said to a key of a ring. */
+/** Whether the bot service has accepted or refused a key of a ring. */
 export interface KeyUse {
   /** The ring's name. */
   readonly ring: string;
@@ -21,7 +21,7 @@ export interface KeyReport {
   readonly refused?: Date;
 }
 
-/** The time is Redis's own: the clocks of the instances may differ. */
+/** Uses Redis's own clock, since the clocks of the instances may differ. */
 const SCRIPT = `
 local clock = redis.call('TIME')
 local at = clock[1] * 1000 + math.floor(clock[2] / 1000) - tonumber(ARGV[2])
@@ -32,8 +32,8 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 `;
 
 /**
- * Makes the function that tells Redis of every use of a key; at most once a second for each key and outcome,
- * and later if Redis is out of reach. Never throws.
+ * Makes the function that reports every use of a key to Redis, at most once a second for each key and outcome; if Redis
+ * cannot be reached, it tries again later. Never throws.
  */
 export function keyReporter(redis: Redis): (use: KeyUse) => void {
   const run = redis.script(SCRIPT);
@@ -46,7 +46,7 @@ export function keyReporter(redis: Redis): (use: KeyUse) => void {
     try {
       await run([key], [use.outcome, String(ageMs), String(REMEMBER_MS)]);
     } catch {
-      // Redis's own log line says that it is out of reach. What came since is newer.
+      // The Redis client logs the failure itself. Keep this use only if no newer one is pending.
       if (!pending.has(id)) pending.set(id, { use, at });
       timer ??= setTimeout(flush, REPORT_EVERY_MS).unref();
     }
@@ -64,8 +64,8 @@ export function keyReporter(redis: Redis): (use: KeyUse) => void {
 }
 
 /**
- * Everything that Redis knows of keys.
- * @throws Problem `session_store_unavailable` if Redis is out of reach
+ * Reads all reports about keys from Redis.
+ * @throws Problem `session_store_unavailable` if Redis cannot be reached
  */
 export async function readKeyReports(redis: Redis): Promise<KeyReport[]> {
   const reports: KeyReport[] = [];

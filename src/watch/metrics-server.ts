@@ -8,7 +8,7 @@ import { Problem, problemDocument } from '../errors.ts';
 const REQUEST_TIMEOUT_MS = 10_000;
 
 export interface MetricsServerOptions {
-  /** A free one if not given. */
+  /** By default, the system chooses a free port. */
   readonly port?: number | undefined;
   readonly host: string;
   readonly registry: Pick<Registry, 'contentType' | 'metrics'>;
@@ -16,14 +16,13 @@ export interface MetricsServerOptions {
 
 export interface MetricsServer {
   readonly port: number;
-  /** Closes at once; a scrape that is under way is cut. */
+  /** Closes at once; a running scrape is cut. */
   close(): Promise<void>;
 }
 
 /**
- * Serves `GET /metrics` in Prometheus's text format on a port of its own, and nothing else there. Leaves no
- * trace in the log.
- * @throws the system's error if the address cannot be had
+ * Serves `GET /metrics` in Prometheus's text format, and nothing else, on a separate port. Writes nothing to the log.
+ * @throws the system's error if it cannot listen on the address
  */
 export async function startMetricsServer({
   port,

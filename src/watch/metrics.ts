@@ -1,18 +1,19 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { declareJoinMetrics, declareRunGauges, type RunSources } from './declare-join-metrics.ts';
 import type { Check } from './health.ts';
 import { countDroppedLogLines } from './log-metrics.ts';
 
 /** What the metrics read at every scrape. */
-export interface MetricsSources {
-  /** Those that `/readyz` asks. */
+export interface MetricsSources extends RunSources {
+  /** The checks of `/readyz`. */
   readonly checks: Readonly<Record<string, Check>>;
-  /** Messages that have not been answered to their end. */
+  /** How many messages are not answered completely yet. */
   readonly openMessages: () => number;
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** How the bot service took a request: a class of statuses, one of two that mean more, or why there is none. */
+/** The results of a request to the bot service: a class of statuses, a special status, or why there is no response. */
 const UPSTREAM_OUTCOMES = [
   ...['1xx', '2xx', '3xx', '4xx', '5xx', 'key_rejected', 'rate_limited', 'other'],
   ...['unreachable', 'not_http', 'timeout', 'given_up'],
@@ -21,25 +22,32 @@ const SESSION_OPERATIONS = ['get', 'set', 'touch', 'destroy'] as const;
 const STORE_OUTCOMES = ['ok', 'unavailable'];
 const RELOAD_OUTCOMES = ['ok', 'failed'];
 const SLOT_OUTCOMES = ['granted', 'refused', 'given_up'];
+const RESUMPTION_OUTCOMES = [
+  ...['resumed', 'unreachable', 'timeout', 'unavailable', 'rate_limited', 'key_rejected'],
+  ...['over', 'new_run', 'ended_early', 'given_up'],
+];
+const UNHELD_REASONS = ['too_large', 'no_room'];
+const INCOMPLETE_END_REASONS = ['held', 'no_end_event'];
+const DIRECTIONS = ['up', 'down'];
+const SUSPEND_OUTCOMES = ['suspended', 'over', 'rate_limited', 'failed'];
 
 const FIRST_BYTE_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60];
 const STREAM_SECONDS = [0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 90, 120, 150, 180];
 const SLOT_WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30];
-/** The one metric that somebody can also tell of others. */
+/** Exported since the primary also sets it, for a worker that does not answer. */
 export const READY = {
   name: 'bot_relay_ready',
-  help: '1 for each check of /readyz that holds, else 0',
+  help: '1 for each check of /readyz that is ok, else 0',
   labelNames: ['check'],
 } as const;
 
 const REDIS_SECONDS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 /**
- * The one table of metrics, in a registry of its own, with those of the process and the runtime under the
- * names that every Node program has for them. Names follow Prometheus's rules: base units, `_total` for counters.
- * What a caller could choose never becomes a label.
- * `keys` are the fingerprints of the bot service's keys that are known from the start. With `worker`, the number of
- * one of several workers, all series carry it as a label. `droppedLogLines` is asked at every scrape.
+ * All metrics, in a new registry, including the default metrics of the process and of Node.js. Names follow Prometheus's
+ * rules: base units, `_total` for counters. Values that a caller can choose never become labels.
+ * `keys` are the fingerprints of the bot service's keys that are known at the start. `worker` is the number of one of
+ * several workers, which becomes a label of all series. `droppedLogLines` is called at every scrape.
  */
 export function createMetrics(keys: readonly string[], worker?: number, droppedLogLines = () => 0) {
   const registry = new Registry();
@@ -47,13 +55,21 @@ export function createMetrics(keys: readonly string[], worker?: number, droppedL
   collectDefaultMetrics({ register: registry });
   const metrics = {
     registry,
-    ...requestMetrics(registry),
-    ...partMetrics(registry),
-    readAtScrape: gauges(registry),
+    ...declareRequestMetrics(registry),
+    ...declareOpenStreams(registry),
+    ...declareStreamMetrics(registry),
+    ...declareJoinMetrics(registry),
+    ...declareDependencyMetrics(registry),
+    readAtScrape: declareGauges(registry),
   };
   countDroppedLogLines(registry, droppedLogLines);
-  // A series that first shows with its first event hides that event from `increase`.
+  // Start all series at 0: `increase` misses the first event of a series that begins with it.
   for (const outcome of SLOT_OUTCOMES) metrics.slotWait.zero({ outcome });
+  for (const outcome of RESUMPTION_OUTCOMES) metrics.resumptions.inc({ outcome }, 0);
+  for (const reason of UNHELD_REASONS) metrics.unheldEvents.inc({ reason }, 0);
+  for (const reason of INCOMPLETE_END_REASONS) metrics.incompleteEnds.inc({ reason }, 0);
+  for (const outcome of SUSPEND_OUTCOMES) metrics.suspendsOnLeave.inc({ outcome }, 0);
+  for (const direction of DIRECTIONS) metrics.transferredBytes.inc({ direction }, 0);
   for (const outcome of RELOAD_OUTCOMES) metrics.reloads.inc({ outcome }, 0);
   for (const outcome of STORE_OUTCOMES) {
     metrics.redisRun.zero({ outcome });
@@ -63,15 +79,15 @@ export function createMetrics(keys: readonly string[], worker?: number, droppedL
   return metrics;
 }
 
-/** Has every outcome of each of `keys` start at 0; what was counted of them stays. */
+/** Starts every outcome of each of `keys` at 0; existing counts stay. */
 export function zeroKeys({ upstreamResponses }: Pick<Metrics, 'upstreamResponses'>, keys: readonly string[]) {
   for (const key of keys) {
     for (const outcome of UPSTREAM_OUTCOMES) upstreamResponses.inc({ key, outcome }, 0);
   }
 }
 
-/** What is known of a request when it is over, and of a stream. */
-function requestMetrics(registry: Registry) {
+/** The metrics of requests. */
+function declareRequestMetrics(registry: Registry) {
   const registers = [registry];
   return {
     requests: new Counter({
@@ -82,31 +98,21 @@ function requestMetrics(registry: Registry) {
     }),
     firstByte: new Histogram({
       name: 'bot_relay_time_to_first_byte_seconds',
-      help: 'From the arrival of a message to the first byte of its answer, with the wait for its slot',
+      help: 'From the arrival of a message to the first byte of its answer, including the wait for its slot',
       buckets: FIRST_BYTE_SECONDS,
       registers,
     }),
     slotWait: new Histogram({
       name: 'bot_relay_slot_wait_seconds',
-      help: 'What messages waited for their slot, by what came of it',
+      help: 'How long messages waited for their slot, by the result',
       labelNames: ['outcome'],
       buckets: SLOT_WAIT_SECONDS,
       registers,
     }),
-    openStreams: new Gauge({
-      name: 'bot_relay_open_streams',
-      help: 'Streams under way from the bot service to a client',
-      registers,
-    }),
-    streamDuration: new Histogram({
-      name: 'bot_relay_stream_duration_seconds',
-      help: 'From the headers of a stream to its end, however it ended',
-      buckets: STREAM_SECONDS,
-      registers,
-    }),
-    heartbeats: new Counter({
-      name: 'bot_relay_heartbeats_total',
-      help: 'Heartbeats that were written into silent streams',
+    transferredBytes: new Counter({
+      name: 'bot_relay_transferred_bytes_total',
+      help: 'Bytes of files that were carried up to the bot service or down to clients',
+      labelNames: ['direction'],
       registers,
     }),
     connectionsCut: new Counter({
@@ -117,13 +123,72 @@ function requestMetrics(registry: Registry) {
   };
 }
 
-/** What those did that the relay depends on: the bot service, the session store, Redis. */
-function partMetrics(registry: Registry) {
+/** How many streams are open. */
+function declareOpenStreams(registry: Registry) {
+  const registers = [registry];
+  return {
+    openStreams: new Gauge({
+      name: 'bot_relay_open_streams',
+      help: 'Open streams from the bot service to a client',
+      registers,
+    }),
+    openLiveStreams: new Gauge({
+      name: 'bot_relay_open_live_streams',
+      help: 'Open streams that show a conversation live, without a message of their own',
+      registers,
+    }),
+  };
+}
+
+/** The metrics of the streams that are carried. */
+function declareStreamMetrics(registry: Registry) {
+  const registers = [registry];
+  return {
+    streamDuration: new Histogram({
+      name: 'bot_relay_stream_duration_seconds',
+      help: 'Duration of streams, from their headers to their end',
+      buckets: STREAM_SECONDS,
+      registers,
+    }),
+    heartbeats: new Counter({
+      name: 'bot_relay_heartbeats_total',
+      help: 'Heartbeats that were written into silent streams',
+      registers,
+    }),
+    resumptions: new Counter({
+      name: 'bot_relay_resumptions_total',
+      help: 'Attempts to resume broken streams at the bot service, by their result',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    unheldEvents: new Counter({
+      name: 'bot_relay_unheld_events_total',
+      help: 'Events that were passed on before they were whole, by the reason',
+      labelNames: ['reason'],
+      registers,
+    }),
+    incompleteEnds: new Counter({
+      name: 'bot_relay_incomplete_ends_total',
+      help: 'Streams that were taken as complete though they ended inside an event, or inside a run with END_EVENTS=off',
+      labelNames: ['reason'],
+      registers,
+    }),
+    suspendsOnLeave: new Counter({
+      name: 'bot_relay_suspends_on_leave_total',
+      help: 'Requests to suspend a run whose client has left, by their result',
+      labelNames: ['outcome'],
+      registers,
+    }),
+  };
+}
+
+/** The metrics of what the relay depends on: the bot service, the session store, Redis. */
+function declareDependencyMetrics(registry: Registry) {
   const registers = [registry];
   return {
     upstreamResponses: new Counter({
       name: 'bot_relay_upstream_responses_total',
-      help: 'Requests to the bot service, by the fingerprint of the key they carried and how they were taken',
+      help: 'Requests to the bot service, by the fingerprint of their key and their result',
       labelNames: ['key', 'outcome'],
       registers,
     }),
@@ -135,13 +200,13 @@ function partMetrics(registry: Registry) {
     }),
     reloads: new Counter({
       name: 'bot_relay_reloads_total',
-      help: 'Reloads of the files of keys and bots because they had changed or somebody asked, by whether they could be used',
+      help: 'Reloads of the files of keys and bots, after a change or on request, by whether the files could be used',
       labelNames: ['outcome'],
       registers,
     }),
     redisRun: new Histogram({
       name: 'bot_relay_redis_run_duration_seconds',
-      help: 'What runs of commands on Redis took',
+      help: 'How long runs of commands on Redis took',
       labelNames: ['outcome'],
       buckets: REDIS_SECONDS,
       registers,
@@ -149,26 +214,27 @@ function partMetrics(registry: Registry) {
   };
 }
 
-/** Gauges that are read at every scrape, once the returned function has said from what. */
-function gauges(registry: Registry): (sources: MetricsSources) => void {
+/** Gauges that are read at every scrape. Call the returned function once with their sources. */
+function declareGauges(registry: Registry): (sources: MetricsSources) => void {
   const registers = [registry];
-  let sources: MetricsSources = { checks: {}, openMessages: () => 0 };
+  let sources: MetricsSources | undefined;
   new Gauge({
     ...READY,
     registers,
     async collect() {
-      for (const [check, holds] of Object.entries(sources.checks))
-        this.set({ check }, (await holds()) ? 1 : 0);
+      for (const [name, check] of Object.entries(sources?.checks ?? {}))
+        this.set({ check: name }, (await check()) ? 1 : 0);
     },
   });
   new Gauge({
     name: 'bot_relay_open_messages',
-    help: 'Messages that are not answered to their end: arriving, waiting for a slot or the bot service, streaming',
+    help: 'Messages whose answers have not ended: arriving, waiting for a slot or the bot service, streaming',
     registers,
     collect() {
-      this.set(sources.openMessages());
+      this.set(sources?.openMessages() ?? 0);
     },
   });
+  declareRunGauges(registry, () => sources);
   return (from) => {
     sources = from;
   };

@@ -3,25 +3,25 @@ import { jwtVerify, SignJWT } from 'jose';
 import { z } from 'zod';
 import type { Secret } from '../secret.ts';
 
-/** How long a token is good for, and how far ahead the clock of who signs may be, both in seconds. */
+/** How long a token is valid, and how far ahead the signer's clock may be, both in seconds. */
 const LIFE_SECONDS = 60;
 const MAX_AHEAD_SECONDS = 30;
-/** A token is over for good this long after it first came, also where the clocks of two instances differ; in ms. */
+/** After this time from its first arrival, a token is expired at all instances, even if their clocks differ; in ms. */
 export const PROBE_WINDOW_MS = 2 * (LIFE_SECONDS + MAX_AHEAD_SECONDS) * 1000;
 
 /**
- * How a probe can have itself failed: by a status, or by a connection that is cut before any answer. That comes last:
- * nginx sends nothing for 10 s to an instance that has cut one, so that it could send nothing again either.
+ * How a probe can ask to fail: with a status, or with a connection that is cut before any answer. `cut` comes last, since
+ * nginx then sends nothing to the instance for 10 s, and a probe could not be seen to be sent again.
  */
 export const FAILURES = ['500', '502', '504', 'cut'] as const;
 
 const probeSchema = z.object({
-  /** One use (RFC 7519 §4.1.7). */
+  /** The id of the token, which is valid once (RFC 7519 §4.1.7). */
   jti: z.string().min(1),
   exp: z.number(),
-  /** What the relay is to tell, or how it is to fail. */
+  /** What the relay should answer, or how it should fail. */
   ask: z.enum(['client', 'arrivals', ...FAILURES]),
-  /** The `jti` of the probe whose arrivals are asked for. */
+  /** For `arrivals`: the `jti` of the probe whose arrivals are counted. */
   of: z.string().optional(),
 });
 
@@ -31,13 +31,13 @@ export type ProbeAsk = Pick<Probe, 'ask' | 'of'>;
 export interface ProbeTokens {
   /** A new token, and the `jti` by which its arrivals are counted. */
   sign(ask: ProbeAsk): Promise<{ readonly token: string; readonly jti: string }>;
-  /** What a token asks for; undefined if it is none of ours, or over. Whether it came before, it does not know. */
+  /** Reads what a token asks for; undefined if it is invalid or expired. Does not check whether it was used before. */
   read(token: string): Promise<Probe | undefined>;
 }
 
 /**
- * Tokens by which the relay knows a probe of `check`: signed (RFC 7515, HS256) with a key that is derived from
- * SESSION_SECRETS for this alone (RFC 5869), so that a token opens no session. The first secret signs, all verify.
+ * Tokens by which the relay recognizes a probe of `check`: signed (RFC 7515, HS256) with a key that is derived from
+ * SESSION_SECRETS only for this (RFC 5869), so that no token can open a session. The first secret signs, all verify.
  */
 export function probeTokens(secrets: readonly Secret[]): ProbeTokens {
   const keys = secrets.map(keyOf) as [Uint8Array, ...Uint8Array[]];
@@ -54,7 +54,7 @@ export function probeTokens(secrets: readonly Secret[]): ProbeTokens {
           const probe = probeSchema.safeParse(payload).data;
           return probe && probe.exp <= nowInSeconds() + LIFE_SECONDS + MAX_AHEAD_SECONDS ? probe : undefined;
         } catch {
-          // Of another key, changed, or over.
+          // Signed with another key, changed, or expired.
         }
       }
       return undefined;

@@ -1,6 +1,6 @@
 import type { Metrics } from './metrics.ts';
 
-/** Keeps the metric of runs on Redis: how long each took, in ms, and whether it went well. */
+/** Makes the function that records a run of commands on Redis: how long it took, in ms, and whether it succeeded. */
 export function redisMetrics({ redisRun }: Metrics): (ms: number, ok: boolean) => void {
   return (ms, ok) => redisRun.observe({ outcome: ok ? 'ok' : 'unavailable' }, ms / 1000);
 }

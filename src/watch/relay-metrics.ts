@@ -1,11 +1,13 @@
 import { Problem } from '../errors.ts';
 import type { Metrics } from './metrics.ts';
 
-/** Keeps the metrics of streams and of the bot service. */
+/** Makes the observer that records the metrics of streams and of requests to the bot service. */
 export function relayMetrics(metrics: Metrics) {
   const { openStreams, streamDuration, heartbeats, upstreamResponses } = metrics;
+  const { openLiveStreams, resumptions, unheldEvents, incompleteEnds, suspendsOnLeave, transferredBytes } =
+    metrics;
   return {
-    /** The headers of a stream went down; what is returned is to be called when it is over. */
+    /** The headers of a stream were sent to the client. Returns the function to call when the stream ends. */
     streamStarted() {
       const startedAt = performance.now();
       openStreams.inc();
@@ -14,25 +16,44 @@ export function relayMetrics(metrics: Metrics) {
         streamDuration.observe((performance.now() - startedAt) / 1000);
       };
     },
+    /** The same for a live stream. */
+    liveStreamStarted() {
+      openLiveStreams.inc();
+      return () => openLiveStreams.dec();
+    },
     heartbeatSent: () => heartbeats.inc(),
-    /** The bot service has answered a request that carried the key with this fingerprint. */
+    /** The bot service has answered a message or a live stream with the key of this fingerprint. */
     upstreamAnswered(key: string, status: number) {
+      upstreamResponses.inc({ key, outcome: status === 403 ? 'key_rejected' : outcomeOfStatus(status) });
+    },
+    /** The bot service has answered another operation. Its 403 may be about the request. */
+    operationAnswered(key: string, status: number) {
       upstreamResponses.inc({ key, outcome: outcomeOfStatus(status) });
     },
     /** A request with this key got no answer: `reason` is the Problem, or why the message was stopped. */
     upstreamFailed(key: string, reason: unknown) {
       upstreamResponses.inc({ key, outcome: outcomeOfFailure(reason) });
     },
+    /** An attempt to resume a stream at the bot service is over. */
+    resumption: (outcome: string) => resumptions.inc({ outcome }),
+    /** An event is passed on before it is whole. */
+    unheldEvent: (reason: string) => unheldEvents.inc({ reason }),
+    /** A stream was taken as complete, though it ended inside an event or a run. */
+    incompleteEnd: (reason: string) => incompleteEnds.inc({ reason }),
+    /** The service was asked to suspend a run whose client has left. */
+    suspendOnLeave: (outcome: string) => suspendsOnLeave.inc({ outcome }),
+    /** A file was carried, whole or in part. */
+    transferred: (direction: string, bytes: number) => transferredBytes.inc({ direction }, bytes),
   };
 }
 
 function outcomeOfStatus(status: number): string {
-  if (status === 401 || status === 403) return 'key_rejected';
+  if (status === 401) return 'key_rejected';
   if (status === 429) return 'rate_limited';
   return status >= 100 && status < 600 ? `${Math.floor(status / 100)}xx` : 'other';
 }
 
-/** Why there was no response; `given_up`: somebody else ended the message before. */
+/** Why there was no response; `given_up` if the message ended for another reason, such as a client that left. */
 function outcomeOfFailure(reason: unknown): string {
   const code = reason instanceof Problem ? reason.code : undefined;
   if (code === 'upstream_unreachable') return 'unreachable';

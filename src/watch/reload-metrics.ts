@@ -1,8 +1,8 @@
 import { type Metrics, zeroKeys } from './metrics.ts';
 
 /**
- * Counts reloads of the files of keys and bots: whether they could be used. `keys` are the fingerprints of the keys
- * that there are from then on: a new one is known to the metrics before its first use.
+ * Makes the function that counts a reload of the files of keys and bots, by whether the files could be used. `keys` are
+ * the fingerprints of all keys after the reload, so that the series of a new key start before its first use.
  */
 export function reloadMetrics(metrics: Metrics): (ok: boolean, keys: readonly string[]) => void {
   return (ok, keys) => {

@@ -8,21 +8,20 @@ const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIO
 const CODES = new Set([...Object.keys(PROBLEMS), 'ok', 'client_closed', 'client_stalled']);
 
 /**
- * Counts every request when it is over, from what the stages have noted on `res.locals`; probes don't count,
- * since they would drown the ratios. The labels are the route's pattern, known methods and known codes: nothing
- * that came from outside.
+ * Counts every request when it is over, from `res.locals`. Probes are not counted, since their number would hide changes
+ * in the ratios. The labels are the route's pattern, known methods and known codes, never texts from outside.
  */
 export function requestMetrics(metrics: Metrics): RequestHandler {
   return function requestMetrics(_req, res, next) {
     const startedAt = performance.now();
-    // A message that waits for its slot learns of a client that left only after this, and then says how long it waited.
+    // When a client leaves, a message that waits for its slot ends after `close`; only then its wait is complete.
     res.once('close', () => setImmediate(() => count(res, startedAt, metrics)));
     next();
   };
 }
 
 function count(res: Response, startedAt: number, { requests, firstByte, slotWait }: Metrics): void {
-  const { route = 'none', stream, slotWait: wait, isProbe } = res.locals;
+  const { route = 'none', stream, slotWait: wait, isProbe, isLive } = res.locals;
   if (isProbe) return;
   const { method } = res.req;
   const { status, outcome } = endingOf(res);
@@ -32,6 +31,8 @@ function count(res: Response, startedAt: number, { requests, firstByte, slotWait
     status,
     code: CODES.has(outcome) ? outcome : 'other',
   });
+  // The two histograms are about messages: other operations have budgets and times of their own.
+  if (isLive || !route.endsWith('/message/sse')) return;
   if (stream?.firstByteAt !== undefined) firstByte.observe((stream.firstByteAt - startedAt) / 1000);
   if (wait) slotWait.observe({ outcome: wait.outcome }, waitedMs(wait) / 1000);
 }

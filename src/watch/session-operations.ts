@@ -1,6 +1,6 @@
 import type { Metrics } from './metrics.ts';
 
-/** A store's methods, and as what they count. */
+/** The methods of a store, and the operation that each counts as. */
 const OPERATIONS = {
   get: 'get',
   state: 'get',
@@ -14,7 +14,7 @@ const OPERATIONS = {
 
 type Call = (...args: never[]) => Promise<unknown>;
 
-/** A session store that counts the operations of `store`, and whether they went well. */
+/** Wraps a session store: counts its operations by whether they succeeded. */
 export function countSessionOperations<Store extends Readonly<Record<keyof typeof OPERATIONS, Call>>>(
   store: Store,
   { sessionOperations }: Metrics,

@@ -6,10 +6,10 @@ import { READY } from './metrics.ts';
 export type WorkersTexts = ReadonlyMap<number, string | undefined>;
 
 /**
- * What a scrape of all workers together says: their series, which carry their numbers as the label `worker`, and
- * those of the primary's own process and log, as `primary`. Nothing is summed up: a sum falls when a worker is replaced,
- * which reads as a reset of everything. A worker that does not answer counts as one that is not ready. Who asks while
- * the workers are asked already gets the same answer, so that what waits for one that is stuck does not pile up.
+ * The metrics of all workers for one scrape: the series of the workers, with their numbers as the label `worker`, and
+ * those of the primary's process and log, with the label `primary`. There are no sums: a sum falls when a worker is
+ * replaced, which Prometheus takes for a reset. A worker that does not answer counts as not ready. Scrapes at the same
+ * time share one reading, so that scrapes do not pile up behind a worker that hangs.
  */
 export function workersMetrics(
   textsOf: () => Promise<WorkersTexts>,
@@ -22,7 +22,7 @@ export function workersMetrics(
   const ready = new Gauge({ ...READY, labelNames: [...READY.labelNames, 'worker'], registers: [own] });
   let scrape: Promise<string> | undefined;
 
-  async function wholeText(): Promise<string> {
+  async function readAll(): Promise<string> {
     const texts = await textsOf();
     ready.reset();
     for (const [worker, text] of texts) if (text === undefined) ready.set({ check: 'accepting', worker }, 0);
@@ -32,7 +32,7 @@ export function workersMetrics(
   return {
     contentType: own.contentType,
     metrics() {
-      scrape ??= wholeText().finally(() => {
+      scrape ??= readAll().finally(() => {
         scrape = undefined;
       });
       return scrape;
@@ -40,7 +40,7 @@ export function workersMetrics(
   };
 }
 
-/** The samples of several texts below one head for each metric, as the format demands. */
+/** Merges several texts: one head for each metric, followed by the samples of all texts, as the format requires. */
 export function mergedText(texts: readonly string[]): string {
   const samplesOf = new Map<string, string[]>();
   for (const text of texts) {

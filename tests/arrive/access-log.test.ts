@@ -30,7 +30,7 @@ const lineOf = (id: string) => relay.logLine((line) => line.requestId === id && 
 const sorted = (...names: string[][]) => names.flat().sort();
 
 describe('the access log', () => {
-  test('has one line for a stream, with exactly the documented fields and nothing that came', async () => {
+  test('has one line for a stream, with exactly the documented fields and no data of the request', async () => {
     const headers = {
       'X-Request-Id': 'stream-line-1',
       'X-Api-Key': 'shown-header',
@@ -60,12 +60,12 @@ describe('the access log', () => {
     expect(relay.logs.filter(({ requestId }) => requestId === 'stream-line-1')).toHaveLength(1);
   });
 
-  test('names who has signed in', async () => {
+  test('names the user who has signed in', async () => {
     const line = await relay.logLine(({ route }) => route === '/auth/login');
     expect(line).toMatchObject({ status: 200, userId: 'ada' });
   });
 
-  test('says nothing of the path of a request that no route took', async () => {
+  test('does not show the path of a request that matches no route', async () => {
     const { body } = await call(relay.port, '/shown-path/x?shown=1', {
       headers: { 'X-Request-Id': 'lost-line-1' },
     });
@@ -93,7 +93,7 @@ describe('the access log', () => {
     expect(Object.keys(line).sort()).toEqual(sorted(PINO, ALWAYS, ['cause', 'slotWaitMs', 'userId', 'bot']));
   });
 
-  test('calls a client that left before its answer client_closed, which is no error', async () => {
+  test('reports client_closed at level info if the client leaves before its answer', async () => {
     answers = 'never';
     const client = rawClient(relay.port, rawMessage({ cookie, headers: ['X-Request-Id: left-line-1'] }));
     await upstream.nextRequest();
@@ -105,7 +105,7 @@ describe('the access log', () => {
     });
   });
 
-  test('tells of a probe at debug only, as long as it goes well', async () => {
+  test('logs a successful probe at debug only', async () => {
     await call(relay.port, '/healthz', { headers: { 'X-Request-Id': 'good-probe-1' } });
     expect(await lineOf('good-probe-1')).toMatchObject({ level: 'debug', status: 200 });
     relay.lifecycle.enter('leaving');

@@ -1,27 +1,29 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call, expectProblem } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { BOT_PATH } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), { BASE_PATH: '/chat-api' });
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    BASE_PATH: '/chat-api',
+  });
 });
 afterAll(() => pair.close());
 
 describe('BASE_PATH', () => {
-  test('stands before the message, and does not go upstream', async () => {
+  test('is a prefix of the path of a message, and is not sent upstream', async () => {
     expect(await (await pair.relay.send(pair.cookie)).text()).toBe('data: 1\n\n');
     expect(pair.upstream.requests[0]?.requestLine).toBe(`POST ${BOT_PATH} HTTP/1.1`);
   });
 
-  test.each(['/healthz', '/readyz'])('stands before the probe %s', async (path) => {
+  test.each(['/healthz', '/readyz'])('is a prefix of the probe %s', async (path) => {
     expect(await call(pair.relay.port, `/chat-api${path}`)).toMatchObject({ status: 200 });
     expectProblem(await call(pair.relay.port, path), 404, 'not_found');
   });
 
-  test('stands before the session routes', async () => {
+  test('is a prefix of the session routes', async () => {
     expect(
       await call(pair.relay.port, '/chat-api/auth/session', { headers: { Cookie: pair.cookie } }),
     ).toMatchObject({ status: 200 });
@@ -38,7 +40,7 @@ describe('BASE_PATH', () => {
     ['GET', '/chat-api/'],
     ['GET', '/Chat-Api/auth/session'],
     ['GET', '/chat-api/chat-api/auth/session'],
-  ])('leaves nothing at %s %s', async (method, path) => {
+  ])('makes %s %s answer 404', async (method, path) => {
     expectProblem(
       await call(pair.relay.port, path, { method, headers: { Cookie: pair.cookie } }),
       404,

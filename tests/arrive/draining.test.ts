@@ -1,19 +1,19 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { BOT_PATH } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const ORIGIN = 'https://partner.example.org';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeEach(async () => {
-  pair = await startPair(() => {}, { ALLOWED_ORIGINS: ORIGIN });
+  pair = await startRelayAndUpstream(() => {}, { ALLOWED_ORIGINS: ORIGIN });
 });
 afterEach(() => pair.close());
 
 describe('while the relay drains', () => {
-  test('a message on a kept connection is 503, and the connection closes behind it', async () => {
+  test('a message on an open connection is answered with 503, and the connection is closed', async () => {
     const client = rawClient(pair.relay.port, 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n');
     await client.waitFor('{"status":"ok"}');
     const before = client.text().length;
@@ -26,7 +26,7 @@ describe('while the relay drains', () => {
     expect(pair.upstream.sockets).toHaveLength(0);
   });
 
-  test('a page of another origin may read why it is refused, and its preflight is answered', async () => {
+  test('a page of an allowed origin can read the refusal, and its preflight is answered', async () => {
     pair.relay.lifecycle.enter('draining');
     const headers = { Origin: ORIGIN };
     const refused = await call(pair.relay.port, BOT_PATH, { method: 'POST', headers });
@@ -55,7 +55,7 @@ describe('while the relay drains', () => {
     ]);
   });
 
-  test('a relay that is only leaving still serves', async () => {
+  test('a relay that is not ready but does not drain yet still serves', async () => {
     pair.relay.lifecycle.enter('leaving');
     expect(await call(pair.relay.port, '/readyz')).toMatchObject({ status: 503 });
     expectProblem(await call(pair.relay.port, '/auth/session'), 401, 'unauthenticated');

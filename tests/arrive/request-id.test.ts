@@ -14,7 +14,7 @@ afterAll(() => relay.close());
 
 describe('a request id', () => {
   test.each(['12345678', 'a'.repeat(128), 'Abc_9.-x'])(
-    'of the caller is kept where it is well formed: %s',
+    'of the caller is kept if it is well formed: %s',
     (id) => {
       expect(requestIdFrom(id)).toBe(id);
     },
@@ -24,7 +24,7 @@ describe('a request id', () => {
     ['too short', '1234567'],
     ['too long', 'a'.repeat(129)],
     ['with a space', 'abcd efgh'],
-    ['with a line end behind it', 'abcdefgh\n'],
+    ['with a line end at its end', 'abcdefgh\n'],
     ['with a quote', 'abcdefgh"'],
     ['that is not ASCII', 'abcdefgé'],
     ['that is empty', ''],
@@ -41,7 +41,7 @@ describe('a request id', () => {
     });
   });
 
-  test('that came twice is replaced', async () => {
+  test('that is sent twice is replaced', async () => {
     const client = rawClient(
       relay.port,
       'GET /healthz HTTP/1.1\r\nHost: a\r\nX-Request-Id: first-id-01\r\nX-Request-Id: second-id-02\r\nConnection: close\r\n\r\n',
@@ -50,7 +50,7 @@ describe('a request id', () => {
     expect(parseAnswer(client.text()).headers['x-request-id']).toMatch(UUID);
   });
 
-  test('is another one for every request', async () => {
+  test('differs for every request', async () => {
     const [first, second] = [await call(relay.port, '/healthz'), await call(relay.port, '/healthz')];
     expect(first.headers['x-request-id']).not.toBe(second.headers['x-request-id']);
   });

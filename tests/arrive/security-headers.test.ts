@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type Answer, type Call, call } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { BOT_PATH, MESSAGE, startRelay } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const PROTECTION = {
   'content-security-policy': "default-src 'none';frame-ancestors 'none';base-uri 'none';form-action 'none'",
@@ -13,9 +13,11 @@ const PROTECTION = {
 };
 const ORIGIN = 'https://partner.example.org';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), { ALLOWED_ORIGINS: ORIGIN });
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    ALLOWED_ORIGINS: ORIGIN,
+  });
 });
 afterAll(() => pair.close());
 
@@ -35,7 +37,7 @@ const kinds: [string, number, string, Call][] = [
   ['another method', 405, '/auth/login', {}],
   ['a foreign site', 403, '/auth/logout', { method: 'POST', headers: { 'Sec-Fetch-Site': 'cross-site' } }],
   ['a logout', 204, '/auth/logout', { method: 'POST' }],
-  ['a dead session', 401, '/auth/session', {}],
+  ['an ended session', 401, '/auth/session', {}],
 ];
 
 describe('security headers', () => {
@@ -55,7 +57,7 @@ describe('security headers', () => {
     expect(answer.headers).not.toHaveProperty('strict-transport-security');
   });
 
-  test('promise https only where PUBLIC_URL is https', async () => {
+  test('have HSTS only if PUBLIC_URL is https', async () => {
     const secure = await startRelay(pair.upstream.url, { PUBLIC_URL: 'https://app.example.com' });
     const { headers } = await call(secure.port, '/healthz');
     await secure.close();

@@ -8,9 +8,9 @@ beforeAll(async () => {
 });
 afterAll(() => relay.close());
 
-describe('what no route takes', () => {
+describe('a request that matches no route', () => {
   test.each(['/', '/nowhere', '/auth', '/auth/', '/generic', '/metrics', '/favicon.ico'])(
-    '%s is 404',
+    'to %s is answered with 404',
     async (path) => {
       expectProblem(await call(relay.port, path), 404, 'not_found');
     },
@@ -23,8 +23,8 @@ describe('what no route takes', () => {
     ['/auth/login', 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS']],
     ['/auth/logout', 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS']],
     ['/auth/logout-all', 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS']],
-    [BOT_PATH, 'POST', ['GET', 'HEAD', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'PROPFIND']],
-  ])('%s with another method than %s is 405 with Allow (G4)', async (path, allow, methods) => {
+    [BOT_PATH, 'GET, POST', ['HEAD', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'PROPFIND']],
+  ])('to %s with a method other than %s is answered with 405 and Allow', async (path, allow, methods) => {
     for (const method of methods) {
       const answer = await call(relay.port, path, { method });
       expect([method, answer.status, answer.headers.allow]).toEqual([method, 405, allow]);

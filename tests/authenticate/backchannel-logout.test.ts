@@ -15,6 +15,7 @@ import {
 import { type Instances, startInstances } from '../support/instances.ts';
 import { describeWithRedis, type RedisServer } from '../support/redis.ts';
 import { startRelay, type TestRelay } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
 
 const PATH = '/auth/backchannel-logout';
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' };
@@ -40,13 +41,13 @@ async function signIn({ port }: TestRelay, claims: Record<string, unknown>): Pro
   return cookie;
 }
 
-/** Expects that the token was taken, and that the answer says nothing more. */
+/** Expects that the token was accepted, and that the answer has no body. */
 function expectTaken(answer: Answer): void {
   expect(answer).toMatchObject({ status: 200, body: '' });
   expect(answer.headers['cache-control']).toBe('no-store');
   expect(answer.headers['set-cookie']).toBeUndefined();
 }
-/** The line of the log on a logout token. */
+/** The log line of a logout token's request. */
 const lineOf = ({ logLine }: TestRelay, { headers }: Answer) =>
   logLine((line) => line.route === PATH && line.requestId === headers['x-request-id']);
 function expectInvalid(answer: Answer): void {
@@ -65,21 +66,31 @@ describe('a logout token of the provider', () => {
 
   test.each<[string, Record<string, unknown>, boolean[], string]>([
     [
-      'with a session of the provider, ends those that began in it',
+      'with a session of the provider, ends the sessions that began in it',
       { sid: 'one' },
       [false, false, true, true, true],
       'sid',
     ],
-    ['with a user, ends all of that user', { sub: 'ada' }, [false, false, false, false, true], 'sub'],
     [
-      'with both, ends those of the session',
+      'with a user, ends all sessions of that user',
+      { sub: 'ada' },
+      [false, false, false, false, true],
+      'sub',
+    ],
+    [
+      'with both, ends the sessions that began in that session of the provider',
       { sub: 'ada', sid: 'two' },
       [true, true, false, true, true],
       'sid',
     ],
-    ['of a session that nobody has, ends none', { sid: 'ada' }, [true, true, true, true, true], 'sid'],
-    ['of a user who is not here, ends none', { sub: 'one' }, [true, true, true, true, true], 'sub'],
-  ])('%s, and the log says how many', async (_what, claims, left, by) => {
+    [
+      'with an unknown session of the provider, ends no session',
+      { sid: 'ada' },
+      [true, true, true, true, true],
+      'sid',
+    ],
+    ['with a user without a session, ends no session', { sub: 'one' }, [true, true, true, true, true], 'sub'],
+  ])('%s, and logs how many', async (_what, claims, left, by) => {
     const cookies = [
       await signIn(relay, { sub: 'ada', sid: 'one' }),
       await signIn(relay, { sub: 'ada', sid: 'one' }),
@@ -96,14 +107,14 @@ describe('a logout token of the provider', () => {
     for (const name of Object.values(claims)) expect(Object.values(line)).not.toContain(name);
   });
 
-  test('is taken with a clock that is off by 20 seconds, and without an end of its own', async () => {
+  test('is accepted with a clock that is off by 20 seconds, and without an exp claim', async () => {
     for (const offset of [-20, 20])
       expectTaken(
         await post(relay, await provider.logoutToken({ sub: 'ada', iat: seconds(offset), exp: undefined })),
       );
   });
 
-  test('is taken for one of several clients only if it was issued to this one', async () => {
+  test('for several clients is accepted only if it was issued to this one', async () => {
     const aud = [FAKE_CLIENT.id, 'another'];
     expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', aud })));
     expectTaken(await post(relay, await provider.logoutToken({ sub: 'ada', aud, azp: FAKE_CLIENT.id })));
@@ -112,7 +123,7 @@ describe('a logout token of the provider', () => {
   test.each<[string, Record<string, unknown>]>([
     ['a session of the provider', { sid: 'one' }],
     ['a user', { sub: 'ada' }],
-  ])('ends a sign-in that is under way, too, and none that comes after: of %s', async (_what, named) => {
+  ])('of %s also ends a sign-in that is under way, but none that begins later', async (_what, named) => {
     provider.claims = { sub: 'ada', sid: 'one' };
     provider.idToken = async (claims) => {
       expectTaken(await post(relay, await provider.logoutToken(named)));
@@ -126,7 +137,7 @@ describe('a logout token of the provider', () => {
     expect(await isLive(relay, await signIn(relay, { sub: 'ada', sid: 'one' }))).toBe(true);
   });
 
-  test('does not end the sign-in of somebody else that is under way', async () => {
+  test('does not end the sign-in of another user that is under way', async () => {
     provider.claims = { sub: 'bob', sid: 'two' };
     provider.idToken = async (claims) => {
       for (const named of [{ sub: 'ada' }, { sid: 'one' }, { sub: 'two' }, { sid: 'bob' }])
@@ -136,12 +147,12 @@ describe('a logout token of the provider', () => {
     expect((await signInWith(relay.port)).ended.status).toBe(302);
   });
 
-  test('works once', async () => {
+  test('is accepted only once', async () => {
     const token = await provider.logoutToken({ sub: 'ada' });
     expectTaken(await post(relay, token));
     const again = await signIn(relay, { sub: 'ada' });
     expectInvalid(await post(relay, token));
-    // The name is what counts, not the text.
+    // Its id counts, not its text.
     expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', jti: jtiOf(token) })));
     expect(await isLive(relay, again)).toBe(true);
     expect((await lineOf(relay, await post(relay, token))).sessionsEnded).toBeUndefined();
@@ -154,24 +165,24 @@ describe('a logout token of the provider', () => {
     ['with a nonce that is null', () => ({ nonce: null })],
     ['without an event', () => ({ events: undefined })],
     ['of another event', () => ({ events: { 'http://schemas.openid.net/event/other': {} } })],
-    ['whose event is no object', () => ({ events: { [BACKCHANNEL_EVENT]: true } })],
+    ['whose event is not an object', () => ({ events: { [BACKCHANNEL_EVENT]: true } })],
     ['whose events are a list', () => ({ events: [BACKCHANNEL_EVENT] })],
-    ['of nobody', () => ({ sub: undefined, sid: undefined })],
+    ['without a user and a session', () => ({ sub: undefined, sid: undefined })],
     ['of an empty user', () => ({ sub: '' })],
     ['of an empty session', () => ({ sid: '' })],
-    ['whose user is no text', () => ({ sub: ['ada'] })],
+    ['whose user is not a string', () => ({ sub: ['ada'] })],
     ['of another issuer', () => ({ iss: 'http://127.0.0.1:1' })],
-    ['of no issuer', () => ({ iss: undefined })],
+    ['without an issuer', () => ({ iss: undefined })],
     ['for another client', () => ({ aud: 'another' })],
-    ['for nobody', () => ({ aud: undefined })],
+    ['without an audience', () => ({ aud: undefined })],
     ['issued to another client', () => ({ azp: 'another' })],
     ['of 4 minutes ago', () => ({ iat: seconds(-240) })],
-    ['that is over for 2 minutes', () => ({ exp: seconds(-120) })],
-    ['from 2 minutes ahead', () => ({ iat: seconds(120), exp: seconds(240) })],
-    ['of no date', () => ({ iat: undefined })],
-    ['without a name', () => ({ jti: undefined })],
-    ['with an empty name', () => ({ jti: '' })],
-    ['with a name beyond all measure', () => ({ jti: 'x'.repeat(513) })],
+    ['that expired 2 minutes ago', () => ({ exp: seconds(-120) })],
+    ['that is dated 2 minutes ahead', () => ({ iat: seconds(120), exp: seconds(240) })],
+    ['without a date', () => ({ iat: undefined })],
+    ['without an id', () => ({ jti: undefined })],
+    ['with an empty id', () => ({ jti: '' })],
+    ['with an id that is too long', () => ({ jti: 'x'.repeat(513) })],
   ])('%s is refused', async (_what, claims) => {
     const cookie = await signIn(relay, { sub: 'ada', sid: 'one' });
     expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', ...claims() })));
@@ -196,7 +207,7 @@ describe('a logout token of the provider', () => {
       },
     ],
     [
-      'by an algorithm that the metadata do not name',
+      'that is signed by an algorithm that the metadata does not name',
       async (claims) => {
         provider.signer = await signingKey('odd', 'ES384');
         provider.published = [provider.signer];
@@ -204,13 +215,13 @@ describe('a logout token of the provider', () => {
       },
     ],
     [
-      'of a key that the provider does not have',
+      'that is signed with a key that the provider does not have',
       async (claims) => {
         provider.signer = await signingKey('stranger');
         return provider.sign(claims);
       },
     ],
-    ['that is none', () => 'no.token.atall'],
+    ['that is not a token', () => 'no.token.atall'],
     [
       'that is an ID token',
       ({ iss, aud, iat, exp, jti }) =>
@@ -229,7 +240,7 @@ describe('a logout token of the provider', () => {
   });
 
   test.each(['', 'x=y', 'logout_token=', 'logout_token'])(
-    'that does not come with the form "%s" is missed by its cause',
+    'is refused with the cause no_token if the form is "%s"',
     async (body) => {
       const answer = await call(relay.port, PATH, { method: 'POST', headers: FORM, body });
       expectInvalid(answer);
@@ -238,14 +249,14 @@ describe('a logout token of the provider', () => {
     },
   );
 
-  test('whose key has just come is taken', async () => {
+  test('that is signed with a new key is accepted', async () => {
     await signIn(relay, { sub: 'ada' });
     const next = await signingKey('next');
     Object.assign(provider, { published: [provider.signer, next], signer: next });
     expectTaken(await post(relay, await provider.logoutToken({ sub: 'ada' })));
   });
 
-  test('is not refused, but may come again, while the keys cannot be had', async () => {
+  test('is answered with 503 while the keys are not available, and accepted when it is sent again', async () => {
     provider.answers = { [PATHS.keys]: (_req, res) => void res.writeHead(500).end() };
     const token = await provider.logoutToken({ sub: 'ada' });
     expectProblem(await post(relay, token), 503, 'identity_provider_unavailable');
@@ -253,7 +264,7 @@ describe('a logout token of the provider', () => {
     expectTaken(await post(relay, token));
   });
 
-  test('must come as a form, by POST, and not be too large', async () => {
+  test('must be sent as a form by POST, and must not be too large', async () => {
     const token = await provider.logoutToken({ sub: 'ada' });
     const body = `logout_token=${token}`;
     const sent = (headers: Record<string, string>, text = body, method = 'POST') =>
@@ -267,7 +278,7 @@ describe('a logout token of the provider', () => {
     expectTaken(await sent({ 'Content-Type': 'Application/X-WWW-Form-URLencoded; charset=utf-8' }));
   });
 
-  test('touches no session: not that of the caller, and none is made', async () => {
+  test('neither uses the session of the caller nor begins one', async () => {
     const cookie = await signIn(relay, { sub: 'bob' });
     const operations = async () =>
       [...(await relay.metricsText()).matchAll(/^bot_relay_session_operations_total\{.*$/gm)].map(
@@ -286,7 +297,7 @@ describe('a logout token of the provider', () => {
     expect(after.body).toBe(before.body);
   });
 
-  test('that nobody has signed costs the provider little, however many come', async () => {
+  test('with an unknown key causes few requests to the provider, however many tokens are sent', async () => {
     await signIn(relay, { sub: 'ada' });
     const good = provider.signer;
     provider.signer = await signingKey('stranger');
@@ -313,7 +324,7 @@ describeWithRedis('a logout token at one of several instances', () => {
   test.each([
     ['of a session of the provider', { sid: 'one' }],
     ['of a user', { sub: 'ada' }],
-  ])('%s ends the open streams at the others, and nobody else’s (G7)', async (_what, claims) => {
+  ])('%s ends the open streams at the other instances, and none of other users', async (_what, claims) => {
     const [adas, bobs] = [
       await signIn(at(0), { sub: 'ada', sid: 'one' }),
       await signIn(at(0), { sub: 'bob', sid: 'two' }),
@@ -332,14 +343,14 @@ describeWithRedis('a logout token at one of several instances', () => {
     expect(await isLive(at(1), bobs)).toBe(true);
   });
 
-  test('is refused at the others when it comes again', async () => {
+  test('is refused by the other instances when it is sent again', async () => {
     const token = await provider.logoutToken({ sub: 'ada' });
     expectTaken(await post(at(0), token));
     const cookie = await signIn(at(1), { sub: 'ada' });
     expectInvalid(await post(at(1), token));
     expectInvalid(await post(at(0), token));
     expect(await isLive(at(0), cookie)).toBe(true);
-    // For as long as it could be good, and not for ever.
+    // Remembered for as long as it could be valid, and not for ever.
     const { command } = all.redis as RedisServer;
     const [name, ...more] = (await command('KEYS', 'bot-relay:limit:logout-token:*')) as string[];
     expect(more).toEqual([]);
@@ -349,7 +360,7 @@ describeWithRedis('a logout token at one of several instances', () => {
 });
 
 describeWithRedis('a logout token while the store is out of reach', () => {
-  test('is answered with 503, and good when it comes again', async () => {
+  test('is answered with 503, and accepted when it is sent again', async () => {
     const all = await startInstances({
       count: 1,
       shared: true,
@@ -362,7 +373,7 @@ describeWithRedis('a logout token while the store is out of reach', () => {
     all.wire?.cut();
     expectProblem(await post(relay, token), 503, 'session_store_unavailable');
     all.wire?.mend();
-    while (!(await relay.redis?.answers())) await new Promise((resolve) => setTimeout(resolve, 10));
+    while (!(await relay.redis?.answers())) await sleep(10);
     expect(await isLive(relay, cookie)).toBe(true);
     expectTaken(await post(relay, token));
     expect(await isLive(relay, cookie)).toBe(false);

@@ -17,14 +17,14 @@ describe('the id of a user', () => {
     ['nothing', ''],
     ['a space', ' '],
     ['a space before it', ' ada'],
-    ['a space behind it', 'ada '],
+    ['a space after it', 'ada '],
     ['a line end', 'ada\n'],
     ['a header', 'ada\r\nX-API-KEY: canary'],
     ['a NUL', 'a\0da'],
     ['a tab', 'a\tda'],
     ['a DEL', 'a\x7fda'],
-    ['what is not ASCII', 'adä'],
-    ['half a character', 'a\ud800'],
+    ['a letter that is not ASCII', 'adä'],
+    ['half a surrogate pair', 'a\ud800'],
     ['more than 255 characters', 'x'.repeat(256)],
     ['a million characters', 'x'.repeat(1_000_000)],
     ['a number', 7],
@@ -59,7 +59,7 @@ describe('the name of a user', () => {
     expect(user(claims)).toEqual({ id: 'ada', name });
   });
 
-  test('is cut to 200, and never within a character', () => {
+  test('is cut to 200 UTF-16 units, and never within a character', () => {
     expect(user({ name: 'n'.repeat(1_000_000) }).name).toBe('n'.repeat(200));
     const cut = user({ name: `n${'😀'.repeat(200)}` }).name;
     expect(cut).toBe(`n${'😀'.repeat(99)}`);
@@ -85,7 +85,7 @@ describe('at a sign-in', () => {
     expect(line).not.toHaveProperty('userId');
   });
 
-  test('a name that is none is made up for by the subject, and a huge one is cut', async () => {
+  test('the subject replaces a name that is not text, and a very long name is cut', async () => {
     const names: Record<string, unknown> = { ada: { first: 'Ada' }, bob: 'b'.repeat(100_000) };
     oidc = await startOidc({
       provider: {

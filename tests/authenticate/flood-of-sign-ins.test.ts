@@ -11,13 +11,13 @@ import { passwordLogin } from '../../src/routes/password.ts';
 import { route } from '../../src/routes/route.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
-import { until } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { startStage, type TestStage } from '../support/stage.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { startTestApp, type TestApp } from '../support/test-app.ts';
 
-let stage: TestStage;
+let stage: TestApp;
 let store: SessionStore;
-/** The passwords that were verified, or are being. */
+/** The passwords whose verification has begun. */
 let verified: string[];
 let arrived: number;
 let left: number;
@@ -46,11 +46,11 @@ beforeEach(async () => {
     limitByAddress: async () => {},
     checkOrigin: () => {},
     body: { maxBytes: 4096, timeoutMs: 1000 },
-    attempts: loginAttempts(limit, memoryAttempts, { ...many, checkedAtOnce: 2 }),
+    attempts: loginAttempts(limit, memoryAttempts, { ...many, maxConcurrentChecks: 2 }),
     users,
     sessions: openSessions({ store, cookie, limits }),
   });
-  stage = await startStage((app) => {
+  stage = await startTestApp((app) => {
     app.use((_req, res, next) => {
       arrived += 1;
       res.once('close', () => {
@@ -68,7 +68,7 @@ afterEach(async () => {
 
 const bodyOf = (password: string) => JSON.stringify({ username: 'ada', password });
 
-test('few passwords are verified at once, and none of a client that has left', async () => {
+test('only a few passwords are verified at the same time, and none of a client that has left', async () => {
   const clients = Array.from({ length: 6 }, (_, n) =>
     rawClient(stage.port, rawMessage({ path: '/login', body: bodyOf(`left ${n}`) })),
   );

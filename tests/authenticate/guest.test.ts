@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { type Answer, type Call, call, expectProblem } from '../support/call.ts';
-import { until } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import {
   LAST_CHUNK,
@@ -10,6 +9,7 @@ import {
   wholeStream,
 } from '../support/raw-upstream.ts';
 import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
 import { change, idOf, signedCookie, stored } from '../support/sessions.ts';
 
 const GUEST = /^guest:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -42,16 +42,16 @@ const cookieIn = ({ headers }: Answer) => (headers['set-cookie']?.[0] ?? '').spl
 const userIn = ({ body }: Answer) => (JSON.parse(body) as { user: { id: string } }).user.id;
 
 /** A new guest. */
-async function arrive(options: Call = {}) {
+async function becomeGuest(options: Call = {}) {
   const answer = await post('/auth/guest', '', options);
   expect(answer.status).toBe(200);
   return { answer, cookie: cookieIn(answer), user: userIn(answer) };
 }
 
 describe('POST /auth/guest', () => {
-  test('gives a visitor a session like every other, of a user whom nobody else is', async () => {
+  test('begins an ordinary session of a new user', async () => {
     await start();
-    const { answer, cookie, user } = await arrive();
+    const { answer, cookie, user } = await becomeGuest();
     expect(user).toMatch(GUEST);
     expect(JSON.parse(answer.body)).toEqual({
       user: { id: user, name: 'Guest' },
@@ -64,21 +64,21 @@ describe('POST /auth/guest', () => {
     expect(answer.headers['content-type']).toMatch(/^application\/json/);
     expect(answer.headers['cache-control']).toBe('no-store');
     expect((await get('/auth/session', cookie)).body).toBe(answer.body);
-    expect((await arrive()).user).not.toBe(user);
+    expect((await becomeGuest()).user).not.toBe(user);
     expect(await relay.logLine(({ route }) => route === '/auth/guest')).toMatchObject({ userId: user });
   });
 
-  test('sets a cookie for https only where the browser sees https', async () => {
+  test('sets a Secure cookie only if browsers see the relay over https', async () => {
     await start({ PUBLIC_URL: 'https://app.example.com' });
-    const { answer } = await arrive();
+    const { answer } = await becomeGuest();
     expect(answer.headers['set-cookie']).toEqual([
       expect.stringMatching(/^__Host-bot_relay_session=[^;]+; Path=\/; HttpOnly; Secure; SameSite=Strict$/),
     ]);
   });
 
-  test('from a guest who has a session keeps it and extends it, and does not count', async () => {
+  test('keeps and extends the session of a guest who has one, and does not count it', async () => {
     await start({ GUESTS_PER_ADDRESS: '1' });
-    const { cookie, user } = await arrive();
+    const { cookie, user } = await becomeGuest();
     const now = Date.now();
     const limits = { idleExpiresAt: now + MINUTE, absoluteExpiresAt: now + 60 * MINUTE };
     await change(relay.sessions, idOf(cookie), limits);
@@ -87,7 +87,7 @@ describe('POST /auth/guest', () => {
       expect([again.status, userIn(again)]).toEqual([200, user]);
       expect(again.headers).not.toHaveProperty('set-cookie');
       const session = await stored(relay.sessions, idOf(cookie));
-      // By the relay's own idle limit of 30 minutes.
+      // To the relay's idle limit of 30 minutes.
       expect(session?.idleExpiresAt).toBeGreaterThanOrEqual(now + 30 * MINUTE);
       expect(session?.absoluteExpiresAt).toBe(limits.absoluteExpiresAt);
       expect(JSON.parse(again.body)).toMatchObject({
@@ -98,9 +98,9 @@ describe('POST /auth/guest', () => {
     expectProblem(await post('/auth/guest'), 429, 'too_many_attempts');
   });
 
-  test('never extends a session beyond its absolute limit (G8)', async () => {
+  test('never extends a session beyond its absolute limit', async () => {
     await start();
-    const { cookie, user } = await arrive();
+    const { cookie, user } = await becomeGuest();
     const absoluteExpiresAt = Date.now() + 5 * MINUTE;
     await change(relay.sessions, idOf(cookie), { idleExpiresAt: Date.now() + MINUTE, absoluteExpiresAt });
     const again = await post('/auth/guest', cookie);
@@ -115,9 +115,9 @@ describe('POST /auth/guest', () => {
   test.each([
     ['idle', { idleExpiresAt: Date.now() - 1 }],
     ['absolute', { absoluteExpiresAt: Date.now() - 1 }],
-  ])('after the %s limit of a session gives another one to another guest (G5)', async (_which, past) => {
+  ])('after the %s limit begins another session of another guest', async (_which, past) => {
     await start();
-    const { cookie, user } = await arrive();
+    const { cookie, user } = await becomeGuest();
     await change(relay.sessions, idOf(cookie), past);
     const next = await post('/auth/guest', cookie);
     expect(userIn(next)).toMatch(GUEST);
@@ -128,11 +128,11 @@ describe('POST /auth/guest', () => {
   });
 
   test.each(['/auth/logout', '/auth/logout-all'])(
-    'after %s gives another one to another guest',
+    'after %s begins another session of another guest',
     async (path) => {
       await start();
-      const { cookie, user } = await arrive();
-      const other = await arrive();
+      const { cookie, user } = await becomeGuest();
+      const other = await becomeGuest();
       const out = await post(path, cookie);
       expect([out.status, out.body]).toEqual([204, '']);
       expect(out.headers['set-cookie']?.[0]).toMatch(/^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/);
@@ -150,9 +150,9 @@ describe('POST /auth/guest', () => {
     },
   );
 
-  test('lets no session come back that was logged out while it was asked for (G6)', async () => {
+  test('does not restore a session that is logged out during the request', async () => {
     await start();
-    const { cookie } = await arrive();
+    const { cookie } = await becomeGuest();
     const { sessions } = relay;
     const extend = sessions.extend.bind(sessions);
     jest.spyOn(sessions, 'extend').mockImplementation(async (...args) => {
@@ -163,7 +163,7 @@ describe('POST /auth/guest', () => {
     expect((await get('/auth/session', cookie)).status).toBe(401);
   });
 
-  test('takes no session id that somebody else has chosen (G5)', async () => {
+  test('never accepts a session id that was chosen by somebody else', async () => {
     await start();
     const fixed = signedCookie('x'.repeat(32), CANARY.sessionSecret, 'guest');
     for (const cookie of ['bot_relay_session=fixed', `bot_relay_session=${'x'.repeat(32)}`, fixed]) {
@@ -177,9 +177,9 @@ describe('POST /auth/guest', () => {
     ['no body', {}],
     ['a body of JSON', { headers: { 'Content-Type': 'application/json' }, body: '{"user":{"id":"admin"}}' }],
     ['a form', { headers: { 'Content-Type': 'application/x-www-form-urlencoded' }, body: 'id=admin' }],
-    ['what is no JSON', { headers: { 'Content-Type': 'application/json' }, body: '{' }],
+    ['a body that is not JSON', { headers: { 'Content-Type': 'application/json' }, body: '{' }],
     ['a query', {}],
-  ])('looks at nothing that came: %s', async (what, options) => {
+  ])('ignores %s in the request', async (what, options) => {
     await start();
     const answer = await post(
       `/auth/guest${what === 'a query' ? '?id=admin&user[id]=admin' : ''}`,
@@ -189,7 +189,7 @@ describe('POST /auth/guest', () => {
     expect([answer.status, userIn(answer)]).toEqual([200, expect.stringMatching(GUEST)]);
   });
 
-  test('keeps nothing of a large body, and answers before it is over', async () => {
+  test('does not read a large body, and answers before its end', async () => {
     await start();
     const large = await post('/auth/guest', '', { body: Buffer.alloc(20 * 1024 * 1024, 'x') });
     expect(large.status).toBe(200);
@@ -200,7 +200,7 @@ describe('POST /auth/guest', () => {
     client.socket.destroy();
   });
 
-  test.each(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS'])('is the only method: %s is 405', async (method) => {
+  test.each(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS'])('answers 405 to %s', async (method) => {
     await start();
     const answer = await call(relay.port, '/auth/guest', { method });
     expect([answer.status, answer.headers.allow]).toEqual([405, 'POST']);
@@ -208,7 +208,7 @@ describe('POST /auth/guest', () => {
   });
 });
 
-describe('who may ask for a guest session', () => {
+describe('a guest session', () => {
   const OWN = 'http://app.example.com';
   const ALLOWED = 'https://partner.example.org';
   const SITES = ['same-origin', 'same-site', 'cross-site', 'none', undefined, 'sideways', ''];
@@ -216,14 +216,14 @@ describe('who may ask for a guest session', () => {
     ...[OWN, ALLOWED, 'https://other.example.net', 'null', 'https://app.example.evil', `${OWN}/`],
     ...['https://app.example.com.evil.net', 'https://app.example.com', '', undefined],
   ];
-  /** The rule as it is written down. */
+  /** The documented rule. */
   const passes = (site?: string, origin?: string) =>
     ['same-origin', 'none'].includes(site ?? 'missing') ||
     origin === OWN ||
     origin === ALLOWED ||
     (site === undefined && origin === undefined);
 
-  test('is the relay’s own page, an allowed one, or no browser: the table of headers (G1)', async () => {
+  test('is given to the relay’s own page, to an allowed page and to clients that are no browser', async () => {
     await start({ ALLOWED_ORIGINS: ALLOWED });
     for (const site of SITES) {
       for (const origin of ORIGINS) {
@@ -247,7 +247,7 @@ describe('who may ask for a guest session', () => {
     }
   });
 
-  test('is asked in a preflight, which sets no cookie and gives no session (G3)', async () => {
+  test('is not begun by a preflight, which sets no cookie', async () => {
     await start({ ALLOWED_ORIGINS: ALLOWED, GUESTS_PER_ADDRESS: '1' });
     const set = jest.spyOn(relay.sessions, 'set');
     for (const origin of [ALLOWED, ALLOWED, 'https://other.example.net']) {
@@ -262,14 +262,14 @@ describe('who may ask for a guest session', () => {
       expect(answer.headers).not.toHaveProperty('set-cookie');
     }
     expect(set).not.toHaveBeenCalled();
-    await arrive();
+    await becomeGuest();
   });
 });
 
 describe('a message', () => {
-  test('of a guest streams, and the bot service learns whose it is from the session alone', async () => {
+  test('of a guest is streamed, and the bot service gets the user only from the session', async () => {
     await start({ USER_HEADER: 'X-User-Id' });
-    const [one, two] = [await arrive(), await arrive()];
+    const [one, two] = [await becomeGuest(), await becomeGuest()];
     const evil = {
       'X-User-Id': ['evil', 'evil-2'],
       'x-USER-id': 'evil-3',
@@ -297,7 +297,7 @@ describe('a message', () => {
     ['two cookies', 'bot_relay_session=a; bot_relay_session=b'],
     ['a long cookie', `bot_relay_session=s%3A${'x'.repeat(4000)}`],
     ['many cookies', Array.from({ length: 200 }, (_, n) => `c${n}=${n}`).join('; ')],
-  ])('with %s is 401: it makes nobody a guest and sets no cookie', async (_what, cookie) => {
+  ])('with %s is answered with 401, begins no session and sets no cookie', async (_what, cookie) => {
     await start();
     const set = jest.spyOn(relay.sessions, 'set');
     for (const headers of [{}, { Accept: 'text/event-stream' }, { Accept: 'text/html' }]) {
@@ -312,7 +312,7 @@ describe('a message', () => {
   });
 });
 
-test('probes and other questions make nobody a guest (O8)', async () => {
+test('only POST /auth/guest begins a session of a guest', async () => {
   await start();
   const set = jest.spyOn(relay.sessions, 'set');
   for (const path of ['/healthz', '/readyz', '/auth/session', '/nothing', '/auth/guest', '/']) {
@@ -322,11 +322,11 @@ test('probes and other questions make nobody a guest (O8)', async () => {
     }
   }
   expect(set).not.toHaveBeenCalled();
-  await arrive();
+  await becomeGuest();
   expect(set).toHaveBeenCalledTimes(1);
 });
 
-describe('the ways to sign in are those of AUTH_MODE and no others:', () => {
+describe('only the sign-in routes of AUTH_MODE exist:', () => {
   const MODES: [string, Record<string, string>, string[]][] = [
     ['guest', {}, ['POST /auth/guest']],
     ['password', {}, ['POST /auth/login']],
@@ -369,10 +369,10 @@ describe('the stream of a guest', () => {
   }
 
   test.each(['/auth/logout', '/auth/logout-all'])(
-    'ends with %s, and nobody else’s does (G7)',
+    'ends with %s, and streams of other guests go on',
     async (path) => {
       await startStreaming();
-      const [mine, other] = [await arrive(), await arrive()];
+      const [mine, other] = [await becomeGuest(), await becomeGuest()];
       const [stream, others] = [await begin(mine.cookie), await begin(other.cookie)];
       expect((await post(path, mine.cookie)).status).toBe(204);
       await stream.closed;
@@ -384,9 +384,9 @@ describe('the stream of a guest', () => {
     },
   );
 
-  test.each([{ idleMs: 2000 }, { absoluteMs: 2000 }])('ends with its session at %j (G7)', async (limits) => {
+  test.each([{ idleMs: 2000 }, { absoluteMs: 2000 }])('ends with its session at %j', async (limits) => {
     await startStreaming(limits);
-    const stream = await begin((await arrive()).cookie);
+    const stream = await begin((await becomeGuest()).cookie);
     await stream.closed;
     expect(stream.text()).toMatch(ENDED);
     await until(() => relay.open.count() === 0);

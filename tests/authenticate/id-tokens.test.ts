@@ -24,7 +24,7 @@ beforeAll(async () => {
   for (const alg of ['ES256', 'PS256', 'RS256']) keys[alg] = await signingKey(`of-${alg}`, alg);
   keys.stranger = await signingKey('stranger');
   provider.published = [provider.signer, ...['ES256', 'PS256', 'RS256'].map(keyNamed)];
-  // Metadata that allow everything: what is refused is refused by the relay itself.
+  // The metadata allows every algorithm, so that only the relay itself can refuse one.
   provider.metadata.id_token_signing_alg_values_supported = ['RS256', 'PS256', 'ES256', 'HS256', 'none'];
   relay = await startRelay('http://127.0.0.1:9', signInAt(provider.issuer));
   usual = { ...provider };
@@ -49,7 +49,7 @@ const isCallback = ({ route }: Record<string, unknown>) => route === '/auth/call
 const isSignedIn = async (cookie: string) =>
   (await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status === 200;
 
-/** What only the provider, or whoever has set it up, can have caused is a warning. */
+/** A fault that only the provider or its settings can have caused is logged as a warning. */
 async function expectRefused(cause: string, level = 'warn'): Promise<void> {
   const seen = relay.logs.length;
   const { ended, cookie } = await signInWith(relay.port);
@@ -82,7 +82,7 @@ describe('an ID token', () => {
       },
     ],
     [
-      'of another key under the name of a good one',
+      'of another key with the id of a valid one',
       () => 'ERR_JWS_SIGNATURE_VERIFICATION_FAILED',
       (claims) => {
         provider.signer = { ...keyNamed('stranger'), kid: usual.signer.kid };
@@ -90,7 +90,7 @@ describe('an ID token', () => {
       },
     ],
     [
-      'of a key that the provider does not have',
+      'that is signed with a key that the provider does not have',
       () => 'ERR_JWKS_NO_MATCHING_KEY',
       (claims) => {
         provider.signer = keyNamed('stranger');
@@ -131,7 +131,7 @@ describe('an ID token', () => {
     await expectRefused(await cause());
   });
 
-  test('by another algorithm than the metadata say is refused', async () => {
+  test('that is signed by an algorithm that the metadata does not name is refused', async () => {
     const strict = await startFakeProvider();
     strict.metadata.id_token_signing_alg_values_supported = ['RS256'];
     const other = await startRelay('http://127.0.0.1:9', signInAt(strict.issuer));
@@ -146,50 +146,50 @@ describe('an ID token', () => {
   const TIMES = 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED';
   test.each<[string, () => Record<string, unknown>, string]>([
     ['of another issuer', () => ({ iss: 'http://127.0.0.1:1' }), COMPARED],
-    ['of no issuer', () => ({ iss: undefined }), MISSING],
+    ['without an issuer', () => ({ iss: undefined }), MISSING],
     ['for another client', () => ({ aud: 'another' }), COMPARED],
-    ['for others', () => ({ aud: ['another', 'third'] }), COMPARED],
-    ['for nobody', () => ({ aud: undefined }), MISSING],
-    ['for another client too', () => ({ aud: [FAKE_CLIENT.id, 'another'] }), COMPARED],
+    ['for other clients', () => ({ aud: ['another', 'third'] }), COMPARED],
+    ['without an audience', () => ({ aud: undefined }), MISSING],
+    ['for this and another client', () => ({ aud: [FAKE_CLIENT.id, 'another'] }), COMPARED],
     [
-      'issued to another of those it is for',
+      'for two clients, issued to the other one',
       () => ({ aud: [FAKE_CLIENT.id, 'another'], azp: 'another' }),
       COMPARED,
     ],
     ['issued to another client', () => ({ azp: 'another' }), 'ERR_JWT_CLAIM_VALIDATION_FAILED'],
     ['without a nonce', () => ({ nonce: undefined }), MISSING],
-    ['that is over for 2 minutes', () => ({ iat: seconds(-600), exp: seconds(-120) }), TIMES],
-    ['without an end', () => ({ exp: undefined }), MISSING],
+    ['that expired 2 minutes ago', () => ({ iat: seconds(-600), exp: seconds(-120) }), TIMES],
+    ['without an exp claim', () => ({ exp: undefined }), MISSING],
     [
-      'from 2 minutes ahead',
+      'that is dated 2 minutes ahead',
       () => ({ iat: seconds(120), exp: seconds(420) }),
       'ERR_JWT_CLAIM_VALIDATION_FAILED',
     ],
-    ['that is good from in 2 minutes on', () => ({ nbf: seconds(120) }), TIMES],
-    ['of no date', () => ({ iat: undefined }), MISSING],
-    ['of a date of long ago', () => ({ iat: seconds(-7200) }), 'ERR_JWT_EXPIRED'],
-    ['of nobody', () => ({ sub: undefined }), MISSING],
-    ['of somebody whose name could be a header', () => ({ sub: 'ada\r\nx: y' }), 'bad_subject'],
+    ['that becomes valid in 2 minutes', () => ({ nbf: seconds(120) }), TIMES],
+    ['without a date', () => ({ iat: undefined }), MISSING],
+    ['that is dated 2 hours back', () => ({ iat: seconds(-7200) }), 'ERR_JWT_EXPIRED'],
+    ['without a subject', () => ({ sub: undefined }), MISSING],
+    ['whose subject contains a header', () => ({ sub: 'ada\r\nx: y' }), 'bad_subject'],
   ])('%s is refused', async (_what, claims, cause) => {
     provider.claims = claims();
     await expectRefused(cause);
   });
 
-  test('with the nonce of another sign-in is refused, which a user can cause', async () => {
+  test('with the nonce of another sign-in is refused without a warning, since users can cause it', async () => {
     provider.claims = { nonce: 'another' };
     await expectRefused(COMPARED, 'info');
   });
 
   test.each<[string, () => Record<string, unknown>]>([
-    ['that is over for 20 seconds', () => ({ iat: seconds(-300), exp: seconds(-20) })],
-    ['from 20 seconds ahead', () => ({ iat: seconds(20), nbf: seconds(20) })],
+    ['that expired 20 seconds ago', () => ({ iat: seconds(-300), exp: seconds(-20) })],
+    ['that is dated 20 seconds ahead', () => ({ iat: seconds(20), nbf: seconds(20) })],
     [
       'that is dated back by 5 minutes, as some providers do',
       () => ({ iat: seconds(-300), nbf: seconds(-300) }),
     ],
     ['for this client, as a list', () => ({ aud: [FAKE_CLIENT.id] })],
     [
-      'for others too, but issued to this client',
+      'for several clients, but issued to this one',
       () => ({ aud: ['other', FAKE_CLIENT.id], azp: FAKE_CLIENT.id }),
     ],
   ])('%s signs in', async (_what, claims) => {

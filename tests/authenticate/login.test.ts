@@ -50,7 +50,7 @@ describe('POST /auth/login', () => {
     ['a number for a password', '{"username":"ada","password":1}'],
     ['objects for both', '{"username":{"$ne":1},"password":{"$ne":1}}'],
     ['a huge password', `{"username":"ada","password":"${'x'.repeat(1025)}"}`],
-  ])('answers %s alike, without a cookie', async (_what, body) => {
+  ])('answers %s with the same 401, without a cookie', async (_what, body) => {
     const answer = await login(body);
     const { detail } = expectProblem(answer, 401, 'invalid_credentials');
     expect(detail).toBe('The user name or the password is wrong.');
@@ -58,7 +58,7 @@ describe('POST /auth/login', () => {
     expect(answer.headers).not.toHaveProperty('www-authenticate');
   });
 
-  test('answers that all is well only once the session is saved', async () => {
+  test('answers only after the session is stored', async () => {
     const cause = new Error('the store is away');
     const away = new Problem('session_store_unavailable', 'Sessions are not available.', { cause });
     const set = jest.spyOn(relay.sessions, 'set').mockRejectedValue(away);
@@ -72,7 +72,7 @@ describe('POST /auth/login', () => {
     expectProblem(await login(JSON.stringify({ username: 'x'.repeat(4096) })), 413, 'body_too_large');
   });
 
-  test('refuses the right password of an account after 10 failures from anywhere (G14)', async () => {
+  test('refuses the right password of an account after 10 failures from any addresses', async () => {
     const wrong = JSON.stringify({ username: 'bob', password: 'wrong' });
     const failures = await Promise.all(Array.from({ length: 10 }, () => login(wrong)));
     expect(failures.map(({ status }) => status)).toEqual(Array(10).fill(401));

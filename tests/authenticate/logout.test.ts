@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { call, expectProblem } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 import { idOf, stored } from '../support/sessions.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeEach(async () => {
-  pair = await startPair((socket) => socket.write(STREAM_HEAD));
+  pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD));
 });
 afterEach(() => pair.close());
 
@@ -14,7 +14,7 @@ const session = () => call(pair.relay.port, '/auth/session', { headers: { Cookie
 const logout = () =>
   call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: pair.cookie } });
 
-async function expectDead() {
+async function expectEnded() {
   expect(await stored(pair.relay.sessions, idOf(pair.cookie))).toBeNull();
   expectProblem(await session(), 401, 'unauthenticated');
 }
@@ -24,26 +24,26 @@ describe('logout', () => {
     const answer = await logout();
     expect([answer.status, answer.body]).toEqual([204, '']);
     expect(answer.headers['set-cookie']?.[0]).toMatch(/^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/);
-    await expectDead();
+    await expectEnded();
     expectProblem(await logout(), 401, 'unauthenticated');
   });
 
-  test('is not a GET, which leaves the session alive (G4)', async () => {
+  test('is refused by GET, and the session stays', async () => {
     const answer = await call(pair.relay.port, '/auth/logout', { headers: { Cookie: pair.cookie } });
     expectProblem(answer, 405, 'method_not_allowed');
     expect(await session()).toMatchObject({ status: 200 });
   });
 
-  test('while a stream is open stays a logout when the stream ends (G6)', async () => {
+  test('during a stream is not undone by the end of the stream', async () => {
     const client = pair.ask({ headers: ['X-Request-Id: open-stream-1'] });
     await client.waitFor('\r\n\r\n');
     expect(await logout()).toMatchObject({ status: 204 });
     pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
     await pair.relay.logLine(({ requestId }) => requestId === 'open-stream-1');
-    await expectDead();
+    await expectEnded();
   });
 
-  test('between the reading and the writing of a parallel message stays a logout (G6)', async () => {
+  test('is not undone by a message that has read the session before', async () => {
     const { sessions } = pair.relay;
     const extend = sessions.extend.bind(sessions);
     const loggedOut = Promise.withResolvers<void>();
@@ -61,6 +61,6 @@ describe('logout', () => {
     await client.waitFor('\r\n\r\n');
     expect(client.text()).toMatch(/^HTTP\/1.1 401 /);
     expect(pair.upstream.sockets).toHaveLength(0);
-    await expectDead();
+    await expectEnded();
   });
 });

@@ -22,7 +22,7 @@ afterEach(() => {
 });
 
 describe('the memory session store', () => {
-  test('forgets dead sessions by itself within a minute, and only those', async () => {
+  test('deletes expired sessions, and only those, within a minute', async () => {
     await store.set('live', session(61_001));
     await store.set('dead', session(61_000));
     now = 61_000;
@@ -32,7 +32,7 @@ describe('the memory session store', () => {
     expect(await store.get('dead')).toBeUndefined();
   });
 
-  test('remembers what was removed for as long as it would have lived, and no longer', async () => {
+  test('remembers a removed session until it would have expired', async () => {
     await store.set('a', session(61_000));
     await store.remove('a');
     jest.advanceTimersByTime(60_000);
@@ -42,7 +42,7 @@ describe('the memory session store', () => {
     expect(await store.state('a')).toBe('missing');
   });
 
-  test('forgets after a minute that all sessions of somebody were removed', async () => {
+  test('forgets after a minute that all sessions of a user were removed', async () => {
     const owner = { userId: 'ada', providerSession: 'one' };
     await store.removeUser('ada');
     await store.removeProviderSession('one');
@@ -54,7 +54,7 @@ describe('the memory session store', () => {
     expect(await store.removedSince(owner, 0)).toBe(false);
   });
 
-  test('sweeps no more once it is closed', () => {
+  test('stops its timer when it is closed', () => {
     expect(jest.getTimerCount()).toBe(1);
     store.close();
     expect(jest.getTimerCount()).toBe(0);

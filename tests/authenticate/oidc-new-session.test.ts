@@ -10,26 +10,26 @@ const start = async (options?: OidcOptions) => {
   oidc = await startOidc(options);
   return oidc.browser();
 };
-const isThere = async (id: string) => (await stored(oidc.relay.sessions, id)) !== null;
+const isStored = async (id: string) => (await stored(oidc.relay.sessions, id)) !== null;
 const idOf = (browser: Browser) => browser.sessionId() as string;
 
 describe.each(['strict', 'lax'])('a sign-in with a live session and a %s cookie', (sameSite) => {
   test.each(['ada', 'bob'])(
-    'of %s gives another id, and the old one is dead in the store (G5)',
+    'of %s gives another id, and removes the old session from the store',
     async (name) => {
       const browser = await start({ environment: { COOKIE_SAME_SITE: sameSite } });
       await browser.signIn('ada');
       const before = idOf(browser);
-      // Somebody else signs in at the provider, too.
+      // Another user can sign in at the provider, too.
       await browser.signIn(name, { query: '?prompt=login' });
       const after = idOf(browser);
       expect(after).not.toBe(before);
-      expect([await isThere(before), await isThere(after)]).toEqual([false, true]);
+      expect([await isStored(before), await isStored(after)]).toEqual([false, true]);
       expect(JSON.parse((await browser.session()).body).user.id).toBe(name);
     },
   );
 
-  test('whose cookie has been copied leaves the copy worth nothing (G5)', async () => {
+  test('makes a copy of the old cookie useless', async () => {
     const browser = await start({ environment: { COOKIE_SAME_SITE: sameSite } });
     await browser.signIn();
     const copied = browser.jar.header();
@@ -38,7 +38,7 @@ describe.each(['strict', 'lax'])('a sign-in with a live session and a %s cookie'
     expectProblem(answer, 401, 'unauthenticated');
   });
 
-  test('that fails leaves the session as it was', async () => {
+  test('that fails does not change the session', async () => {
     const browser = await start({ environment: { COOKIE_SAME_SITE: sameSite } });
     await browser.signIn();
     const before = idOf(browser);
@@ -49,32 +49,32 @@ describe.each(['strict', 'lax'])('a sign-in with a live session and a %s cookie'
     expect((await browser.session()).status).toBe(200);
   });
 
-  test('that began before another one ended ends the session of that one (G5)', async () => {
+  test('that began before another one finished ends the session of that one', async () => {
     const browser = await start({ environment: { COOKIE_SAME_SITE: sameSite } });
     const [one, other] = [await browser.begin(), await browser.begin({ query: '?returnTo=/other' })];
     await browser.comeBack(await browser.atProvider(one));
     const first = idOf(browser);
     const ended = await browser.comeBack(await browser.atProvider(other));
     expect(ended).toMatchObject({ status: 302, headers: { location: '/other' } });
-    expect([await isThere(first), await isThere(idOf(browser))]).toEqual([false, true]);
+    expect([await isStored(first), await isStored(idOf(browser))]).toEqual([false, true]);
   });
 });
 
-describe('the session before', () => {
-  test('ends also when the sign-in begins at a link on another site (G5)', async () => {
+describe('the previous session', () => {
+  test('also ends when the sign-in begins at a link on another site', async () => {
     const browser = await start();
     await browser.signIn();
     const first = idOf(browser);
     const begun = await browser.login({ headers: { Cookie: browser.jar.header({ crossSite: true }) } });
     await browser.comeBack(await browser.atProvider(new URL(begun.headers.location as string)));
-    expect([await isThere(first), await isThere(idOf(browser))]).toEqual([false, true]);
+    expect([await isStored(first), await isStored(idOf(browser))]).toEqual([false, true]);
   });
 
   test.each<[string, Record<string, string>, string]>([
     ['http', {}, ''],
     ['https', { PUBLIC_URL: 'https://app.example.com', BASE_PATH: '/chat' }, '; Secure'],
   ])(
-    'is named to the callback only, in a %s cookie that opens nothing',
+    'is named only to the callback, in a cookie over %s that is no credential',
     async (_scheme, environment, secure) => {
       const browser = await start({ environment: { ...environment, SESSION_ABSOLUTE_HOURS: '2' } });
       const { headers } = await browser.signIn();
@@ -89,7 +89,7 @@ describe('the session before', () => {
     },
   );
 
-  test('is nobody’s who makes one up', async () => {
+  test('is not ended by a made-up cookie', async () => {
     const browser = await start();
     await browser.signIn();
     for (const value of ['x'.repeat(43), 'short', `${'y'.repeat(43)}; bot_relay_before=${'z'.repeat(43)}`]) {
@@ -102,16 +102,16 @@ describe('the session before', () => {
 });
 
 describe('a session id', () => {
-  test('that was planted is not taken over (G5)', async () => {
+  test('that an attacker has set is never used', async () => {
     const browser = await start();
     const planted = `s:${'planted-'.repeat(4)}.${'x'.repeat(43)}`;
     browser.jar.set('bot_relay_session', encodeURIComponent(planted));
     await browser.signIn();
     expect(idOf(browser)).not.toContain('planted-');
-    expect(await isThere('planted-'.repeat(4))).toBe(false);
+    expect(await isStored('planted-'.repeat(4))).toBe(false);
   });
 
-  test('is given at the end of a sign-in only: neither its begin nor its failure makes one', async () => {
+  test('is set only at the end of a sign-in, not at its beginning and not if it fails', async () => {
     const browser = await start();
     const begun = await browser.login();
     const failed = await call(oidc.relay.port, '/auth/callback?code=x&state=y');
@@ -119,7 +119,7 @@ describe('a session id', () => {
       expect(String(headers['set-cookie'])).not.toContain('bot_relay_session');
   });
 
-  test('of one browser outlives the sign-in of another', async () => {
+  test('of one browser stays valid when another browser signs in', async () => {
     const one = await start();
     const other = oidc.browser();
     await one.signIn();

@@ -3,6 +3,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type Answer, expectProblem } from '../support/call.ts';
 import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 const DISCOVERY = '/.well-known/openid-configuration';
 
@@ -14,15 +15,15 @@ beforeEach(async () => {
 });
 afterEach(() => oidc.close());
 
-function expectUnavailable(answer: Answer): void {
+function expectUnavailable(answer: Answer, { provider } = oidc): void {
   const { detail } = expectProblem(answer, 503, 'identity_provider_unavailable');
-  expect(detail).toBe('The identity provider does not answer as it should; try again.');
+  expect(detail).toBe('The identity provider does not answer as it should. Try again.');
   expect(answer.headers['retry-after']).toBe('5');
-  expect(JSON.stringify(answer)).not.toContain(new URL(oidc.provider.issuer).host);
+  expect(JSON.stringify(answer)).not.toContain(new URL(provider.issuer).host);
 }
-/** The cause of the last request, as the log tells it. */
+/** The cause of the last request in the log. */
 const cause = () => oidc.relay.logs.filter(({ msg }) => msg === 'request').at(-1)?.cause;
-/** What the relay answers when `listener` answers at `path` in place of the provider. */
+/** The relay's answer when `listener` answers at `path` in place of the provider. */
 async function withAnswer(path: string, listener: RequestListener): Promise<Answer> {
   oidc.provider.answers.set(path, listener);
   try {
@@ -33,7 +34,7 @@ async function withAnswer(path: string, listener: RequestListener): Promise<Answ
   }
 }
 
-/** Resolves when so many sign-ins have begun at the relay. */
+/** Resolves when `count` sign-ins have begun at the relay. */
 function arrivals(count: number): Promise<void> {
   let left = count;
   return new Promise((resolve) => {
@@ -53,10 +54,20 @@ const text =
   (status: number, body: string, headers: Record<string, string> = {}): RequestListener =>
   (_req, res) =>
     void res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(body);
+const never: RequestListener = () => {};
+const slowly: RequestListener = (_req, res) =>
+  void res.writeHead(200, { 'Content-Type': 'application/json' }).write('{');
+const HANGING: [how: string, path: string, hang: RequestListener, cause: string][] = [
+  ['whose metadata never comes', DISCOVERY, never, 'OAUTH_TIMEOUT'],
+  ['whose tokens never come', '/token', never, 'OAUTH_TIMEOUT'],
+  ['whose tokens come very slowly', '/token', slowly, 'OAUTH_PARSE_ERROR'],
+  ['whose keys never come', '/jwks', never, 'ERR_JWKS_TIMEOUT'],
+  ['whose user data never come', '/me', never, 'OAUTH_TIMEOUT'],
+];
 const HTML = { 'Content-Type': 'text/html' };
 
 describe('while the provider is out of reach', () => {
-  test('a sign-in is 503 at its begin, leaves no cookie, and works as soon as the provider is back', async () => {
+  test('the beginning of a sign-in is answered with 503, sets no cookie, and works when the provider is back', async () => {
     oidc.provider.isDown = true;
     const answer = await browser.login();
     expectUnavailable(answer);
@@ -67,7 +78,7 @@ describe('while the provider is out of reach', () => {
     expect((await browser.session()).status).toBe(200);
   });
 
-  test('a sign-in is 503 at its end, signs nobody in, and can begin anew', async () => {
+  test('the end of a sign-in is answered with 503, signs nobody in, and a new sign-in can begin', async () => {
     const back = await browser.atProvider(await browser.begin());
     oidc.provider.isDown = true;
     expectUnavailable(await browser.comeBack(back));
@@ -76,13 +87,13 @@ describe('while the provider is out of reach', () => {
     expect((await browser.signIn()).status).toBe(302);
   });
 
-  test('a sign-in that another one has shown the way still begins', async () => {
+  test('a sign-in still begins if the metadata was fetched before', async () => {
     await browser.begin();
     oidc.provider.isDown = true;
     expect((await browser.login()).status).toBe(302);
   });
 
-  test('whoever is in stays in', async () => {
+  test('users who are signed in stay signed in', async () => {
     await browser.signIn();
     oidc.provider.isDown = true;
     const back = new URL('http://app.example.com/auth/callback?code=x');
@@ -92,7 +103,7 @@ describe('while the provider is out of reach', () => {
     expect((await browser.session()).status).toBe(200);
   });
 
-  test('the log says why', async () => {
+  test('the log has the cause', async () => {
     await oidc.provider.close();
     expectUnavailable(await browser.login());
     expect(cause()).toBe('ECONNREFUSED');
@@ -100,13 +111,13 @@ describe('while the provider is out of reach', () => {
     expect(line).toMatchObject({ level: 'error', cause: 'ECONNREFUSED' });
   });
 
-  test('many who come at once ask it once', async () => {
+  test('many sign-ins at the same time cause one request to it', async () => {
     const held: ServerResponse[] = [];
     oidc.provider.answers.set(DISCOVERY, (_req, res) => void held.push(res));
     const arrived = arrivals(20);
     const all = Array.from({ length: 20 }, () => oidc.browser().login());
     await arrived;
-    // Whoever has arrived before this is answered has asked by then.
+    // All sign-ins that arrived before this answer have asked by then.
     await oidc.browser().get('/healthz');
     while (held.length === 0) await new Promise((resolve) => setImmediate(resolve));
     oidc.provider.answers.set(DISCOVERY, (_req, res) => void res.writeHead(500).end());
@@ -117,41 +128,7 @@ describe('while the provider is out of reach', () => {
   });
 });
 
-describe('a provider that never answers', () => {
-  test('is waited for, but not for long', async () => {
-    const never: RequestListener = () => {};
-    const hung = await Promise.all(
-      [DISCOVERY, '/token', '/jwks', '/me'].map(async (path) => {
-        const one = await startOidc();
-        const user = one.browser();
-        try {
-          const back = path === DISCOVERY ? undefined : await user.atProvider(await user.begin());
-          one.provider.answers.set(path, never);
-          const from = performance.now();
-          const answer = await (back ? user.comeBack(back) : user.login());
-          const ms = performance.now() - from;
-          const { cause } = await one.relay.logLine(({ status }) => status === 503);
-          return { path, answer, ms, cause, session: await user.session() };
-        } finally {
-          await one.close();
-        }
-      }),
-    );
-    expect(hung.map(({ cause }) => cause)).toEqual([
-      'OAUTH_TIMEOUT',
-      'OAUTH_TIMEOUT',
-      'ERR_JWKS_TIMEOUT',
-      'OAUTH_TIMEOUT',
-    ]);
-    for (const { answer, ms, session } of hung) {
-      expectProblem(answer, 503, 'identity_provider_unavailable');
-      expect(session.status).toBe(401);
-      expect(ms).toBeLessThan(12_000);
-    }
-  });
-});
-
-describe('a provider whose answer is none', () => {
+describe('a provider with an unusable answer', () => {
   const cases: [string, RequestListener][] = [
     ['a page', text(200, '<html>canary-page</html>', HTML)],
     ['a page of an error', text(500, '<html>canary-page</html>', HTML)],
@@ -163,12 +140,14 @@ describe('a provider whose answer is none', () => {
     ['null', text(200, 'null')],
   ];
 
-  test.each(cases)('but %s is out of reach, at every step', async (_, listener) => {
+  test.each(cases)('such as %s counts as out of reach at every step', async (_, listener) => {
     for (const path of [DISCOVERY, '/token', '/jwks', '/me']) {
-      // The keys of one relay are asked for once.
-      await oidc.close();
-      oidc = await startOidc();
-      browser = oidc.browser();
+      // Metadata and keys that did not come are not asked for again at once.
+      if (path === '/token' || path === '/me') {
+        await oidc.close();
+        oidc = await startOidc();
+        browser = oidc.browser();
+      }
       const answer = await withAnswer(path, listener);
       expect([path, answer.status]).toEqual([path, 503]);
       expectUnavailable(answer);
@@ -179,7 +158,7 @@ describe('a provider whose answer is none', () => {
     expect((await browser.signIn()).status).toBe(302);
   });
 
-  test('but the description of another provider is out of reach', async () => {
+  test('such as the metadata of another provider counts as out of reach', async () => {
     const body = JSON.stringify({
       issuer: 'https://evil.example',
       authorization_endpoint: 'https://evil.example/',
@@ -187,7 +166,7 @@ describe('a provider whose answer is none', () => {
     expectUnavailable(await withAnswer(DISCOVERY, text(200, body)));
   });
 
-  test('but what looks like a secret is logged without it', async () => {
+  test('that looks like a secret is not logged', async () => {
     const words = { code: 'canary-leaked code', name: 'canary leaked', message: 'canary-leaked' };
     await withAnswer('/token', text(200, JSON.stringify(words)));
     await withAnswer('/token', text(400, JSON.stringify({ error: 'canary-leaked code', ...words })));
@@ -196,7 +175,7 @@ describe('a provider whose answer is none', () => {
 });
 
 describe('a relay with the wrong client secret', () => {
-  test('says 503, and in the log why', async () => {
+  test('answers 503 and logs the cause', async () => {
     await oidc.close();
     oidc = await startOidc({ environment: { OIDC_CLIENT_SECRET: 'canary-wrong-client-secret' } });
     browser = oidc.browser();
@@ -207,7 +186,7 @@ describe('a relay with the wrong client secret', () => {
     expect(JSON.stringify(oidc.relay.logs)).not.toContain('canary-wrong-client-secret');
   });
 
-  test('tells a navigation the same with a page', async () => {
+  test('answers a navigation with a page that says the same', async () => {
     await oidc.close();
     oidc = await startOidc({ environment: { OIDC_CLIENT_SECRET: 'canary-wrong-client-secret' } });
     browser = oidc.browser();
@@ -220,3 +199,28 @@ describe('a relay with the wrong client secret', () => {
     expect(line).toMatchObject({ outcome: 'identity_provider_unavailable', cause: 'invalid_client' });
   });
 });
+
+// These begin when the file begins, and wait while the other tests run.
+testSideBySide(
+  HANGING.map(([how, path, hang, expected]) => [
+    `a provider ${how} is waited for only a few seconds`,
+    async () => {
+      const one = await startOidc();
+      const user = one.browser();
+      try {
+        const back = path === DISCOVERY ? undefined : await user.atProvider(await user.begin());
+        one.provider.answers.set(path, hang);
+        const from = performance.now();
+        const answer = await (back ? user.comeBack(back) : user.login());
+        expect(performance.now() - from).toBeGreaterThan(4000);
+        expect(performance.now() - from).toBeLessThan(15_000);
+        expectUnavailable(answer, one);
+        const { cause } = await one.relay.logLine(({ status }) => status === 503);
+        expect(cause).toBe(expected);
+        expect((await user.session()).status).toBe(401);
+      } finally {
+        await one.close();
+      }
+    },
+  ]),
+);

@@ -11,17 +11,17 @@ beforeEach(async () => {
 });
 afterEach(() => oidc.close());
 
-const nobodyIsIn = async () => expect((await browser.session()).status).toBe(401);
-/** The causes that the log tells for the answers of the callback, in their order. */
+const expectNoSession = async () => expect((await browser.session()).status).toBe(401);
+/** The codes and causes of the callback's answers in the log, in their order. */
 const causes = () =>
   oidc.relay.logs
     .filter(({ route }) => route === '/auth/callback')
     .map(({ outcome, cause }) => [outcome, cause]);
-/** How loud the log tells of them: `info` for what users, or those who play with the callback, cause. */
+/** The levels of their log lines: `info` for refusals that users, or attackers at the callback, can cause. */
 const levels = () =>
   new Set(oidc.relay.logs.filter(({ route }) => route === '/auth/callback').map(({ level }) => level));
 const askedForTokens = () => oidc.provider.asked.filter((path) => path === '/token').length;
-/** The callback's URL with other parameters; one that is undefined is left out. */
+/** The callback's URL with other parameters; undefined ones are removed. */
 function changed(url: URL, parameters: Record<string, string | undefined>): URL {
   const other = new URL(url);
   for (const [name, value] of Object.entries(parameters)) {
@@ -30,7 +30,7 @@ function changed(url: URL, parameters: Record<string, string | undefined>): URL 
   }
   return other;
 }
-/** The callback's URL of a sign-in that has just begun, as the provider would say it. */
+/** The callback's URL of a sign-in that has just begun, with these parameters of the provider. */
 async function answered(parameters: Record<string, string>): Promise<URL> {
   const state = (await browser.begin()).searchParams.get('state') as string;
   const url = new URL('http://app.example.com/auth/callback');
@@ -43,7 +43,7 @@ function expectRefusal(answer: Answer): void {
 }
 
 describe('a callback', () => {
-  test('that comes once more signs nobody in, and does not sign out who is in', async () => {
+  test('that is repeated signs nobody in, and does not end the session', async () => {
     const back = await browser.atProvider(await browser.begin());
     expect((await browser.comeBack(back)).status).toBe(302);
     expectRefusal(await browser.comeBack(back));
@@ -53,7 +53,7 @@ describe('a callback', () => {
     expect(askedForTokens()).toBe(1);
   });
 
-  test('that comes once more with a copy of its cookie is refused by the provider', async () => {
+  test('that is repeated with a copy of its cookie is refused by the provider', async () => {
     const back = await browser.atProvider(await browser.begin());
     const thief = oidc.browser();
     for (const name of browser.flows()) thief.jar.set(name, browser.jar.value(name) as string);
@@ -63,7 +63,7 @@ describe('a callback', () => {
     await oidc.relay.logLine(({ cause }) => cause === 'invalid_grant');
   });
 
-  test('that comes twice at once signs in once', async () => {
+  test('that comes twice at the same time signs in once', async () => {
     const back = await browser.atProvider(await browser.begin());
     const copy = oidc.browser();
     for (const name of browser.flows()) copy.jar.set(name, browser.jar.value(name) as string);
@@ -75,7 +75,7 @@ describe('a callback', () => {
     const back = await browser.atProvider(await browser.begin());
     expectRefusal(await oidc.browser().comeBack(back));
     expect(askedForTokens()).toBe(0);
-    // The browser in which it began can still end it.
+    // The browser in which it began can still finish it.
     expect((await browser.comeBack(back)).status).toBe(302);
   });
 
@@ -85,14 +85,14 @@ describe('a callback', () => {
     ['another state', { state: 'x'.repeat(43) }, 'no_such_sign_in'],
     ['no issuer', { iss: undefined }, 'OAUTH_INVALID_RESPONSE'],
     ['the issuer of another provider', { iss: 'https://evil.example' }, 'OAUTH_INVALID_RESPONSE'],
-    ['another code', { code: 'canary-code-that-nobody-gave' }, 'invalid_grant'],
+    ['an unknown code', { code: 'canary-code-that-nobody-gave' }, 'invalid_grant'],
     ['a huge code', { code: 'a'.repeat(8_000) }, 'invalid_grant'],
     ['a response', { response: 'e30.e30.' }, 'OAUTH_INVALID_RESPONSE'],
     ['an ID token', { id_token: 'e30.e30.' }, 'OAUTH_UNSUPPORTED_OPERATION'],
   ])('with %s signs nobody in', async (_, parameters, cause) => {
     const back = await browser.atProvider(await browser.begin());
     expectRefusal(await browser.comeBack(changed(back, parameters)));
-    await nobodyIsIn();
+    await expectNoSession();
     expect(causes()).toEqual([['sign_in_failed', cause]]);
     expect(levels()).toEqual(new Set(['info']));
   });
@@ -101,7 +101,7 @@ describe('a callback', () => {
     const back = await browser.atProvider(await browser.begin());
     const answer = await browser.comeBack(changed(back, { code: undefined }));
     expectRefusal(answer);
-    await nobodyIsIn();
+    await expectNoSession();
     expect(askedForTokens()).toBe(0);
   });
 
@@ -110,7 +110,7 @@ describe('a callback', () => {
     const own = back.searchParams.get(name) ?? 'access_denied';
     for (const one of [own, 'x'.repeat(43)]) back.searchParams.append(name, one);
     expectRefusal(await browser.comeBack(back));
-    await nobodyIsIn();
+    await expectNoSession();
     expect(askedForTokens()).toBe(0);
   });
 
@@ -121,7 +121,7 @@ describe('a callback', () => {
     ['is broken', '%ff%fe&=&&=%&state&code=%00%0d%0aSet-Cookie:x=1'],
     ['is a list', 'state[]=a&code[]=b'],
     ['repeats its question mark', '??state=?&?code=?'],
-  ])('whose query %s is refused as any other', async (_, query) => {
+  ])('whose query %s is refused like any other', async (_, query) => {
     for (const path of [`/auth/callback?${query}`, `/auth/callback?${query}&state=${'x'.repeat(43)}`]) {
       const answer = await call(oidc.relay.port, path);
       expectRefusal(answer);
@@ -133,7 +133,7 @@ describe('a callback', () => {
 });
 
 describe('a user who', () => {
-  test('cancels at the provider is told so, as JSON and as a page', async () => {
+  test('cancels at the provider gets that answer, as JSON and as a page', async () => {
     const back = await cancelAtProvider((await browser.begin({ query: '?returnTo=/chat' })).href);
     expect(back.searchParams.get('error')).toBe('access_denied');
     const page = await browser.comeBack(back, NAVIGATION);
@@ -143,7 +143,7 @@ describe('a user who', () => {
     const again = await cancelAtProvider((await browser.begin()).href);
     const problem = expectProblem(await browser.comeBack(again), 400, 'sign_in_failed');
     expect(problem.detail).toMatch(/^The sign-in was cancelled, or/);
-    await nobodyIsIn();
+    await expectNoSession();
     expect(causes()).toEqual([
       ['sign_in_failed', 'access_denied'],
       ['sign_in_failed', 'access_denied'],
@@ -170,17 +170,17 @@ describe('an error of the provider', () => {
     const answer = await browser.comeBack(await answered({ error }));
     expectProblem(answer, status, code);
     expect(answer.headers['retry-after']).toBe(status === 503 ? '5' : undefined);
-    await nobodyIsIn();
+    await expectNoSession();
     expect(causes()).toEqual([[code, error]]);
   });
 
-  test('of any other wording is told as one word', async () => {
+  test('with unusual characters is logged as the word other', async () => {
     for (const error of ['<script>alert(1)</script>', 'a b', 'x'.repeat(3000), 'A\r\nB', 'canary/sëcret'])
       expectProblem(await browser.comeBack(await answered({ error })), 400, 'sign_in_failed');
     expect(causes()).toEqual(Array.from({ length: 5 }, () => ['sign_in_failed', 'other']));
   });
 
-  test('is never shown in its own words', async () => {
+  test('never shows the text of the provider', async () => {
     const words = '<img src=x onerror=alert(1)>canary-words';
     for (const error of ['access_denied', 'server_error', 'other']) {
       for (const headers of [{}, NAVIGATION]) {
@@ -214,7 +214,7 @@ describe('the methods of the sign-in', () => {
   });
 
   test.each(['/auth/login/', '/auth/login/x', '/auth/callback/x', '/AUTH/login', '/auth/loginx'])(
-    'are none for %s, which is not there, also for a navigation',
+    'do not exist for the unknown path %s, also for a navigation',
     async (path) => {
       expectProblem(await call(oidc.relay.port, path, { headers: NAVIGATION }), 404, 'not_found');
     },

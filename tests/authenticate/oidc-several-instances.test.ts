@@ -1,21 +1,24 @@
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { expectProblem } from '../support/call.ts';
 import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import type { TestRelay } from '../support/relay.ts';
 import { stored } from '../support/sessions.ts';
+import { sleep } from '../support/sleep.ts';
 
 let redis: RedisServer;
 let oidc: Oidc;
 let browser: Browser;
-afterEach(async () => {
+afterAll(async () => {
   await oidc.close();
   stopRedis();
 });
-beforeEach(async () => {
+beforeAll(async () => {
   redis = await startRedis();
   const environment = { REDIS_URL: redis.url };
   oidc = await startOidc({ environment: [environment, environment] });
+});
+beforeEach(() => {
   browser = oidc.browser();
 });
 const at = (instance: number) => {
@@ -23,7 +26,7 @@ const at = (instance: number) => {
 };
 
 describeWithRedis('a sign-in at several instances with one Redis', () => {
-  test('that begins at one and ends at another ends the session of before at both (G5)', async () => {
+  test('that begins at one and finishes at another ends the previous session at both', async () => {
     await browser.signIn();
     const before = browser.sessionId() as string;
     const url = await browser.begin({ query: '?returnTo=/chat' });
@@ -37,7 +40,7 @@ describeWithRedis('a sign-in at several instances with one Redis', () => {
     }
   });
 
-  test('is once only: the same callback at another instance signs nobody in', async () => {
+  test('cannot be repeated: the same callback at another instance signs nobody in', async () => {
     const back = await browser.atProvider(await browser.begin());
     const copy = oidc.browser(1);
     for (const name of browser.flows()) copy.jar.set(name, browser.jar.value(name) as string);
@@ -46,7 +49,7 @@ describeWithRedis('a sign-in at several instances with one Redis', () => {
     expect(copy.sessionId()).toBeUndefined();
   });
 
-  test('whose Redis is out of reach signs nobody in, says so to both kinds of client, and works after it', async () => {
+  test('signs nobody in while Redis is out of reach, answers with JSON or a page, and works afterwards', async () => {
     const back = await browser.atProvider(await browser.begin());
     await redis.stop();
     const problem = await browser.comeBack(back);
@@ -59,8 +62,8 @@ describeWithRedis('a sign-in at several instances with one Redis', () => {
     expect(page.body).toContain('href="/auth/login?returnTo=%2Fchat"');
     expect(browser.sessionId()).toBeUndefined();
     await redis.start();
-    while (!(await oidc.relay.redis?.answers())) await new Promise((resolve) => setTimeout(resolve, 10));
-    // The code has not been used, nor is the sign-in over: a reload ends it.
+    while (!(await oidc.relay.redis?.answers())) await sleep(10);
+    // The code is not used and the sign-in not over, so a reload finishes it.
     expect((await browser.comeBack(back)).status).toBe(302);
     expect((await browser.session()).status).toBe(200);
   });

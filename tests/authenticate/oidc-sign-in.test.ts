@@ -15,7 +15,7 @@ const start = async (options?: OidcOptions) => {
 const sessionHeld = (id: string | undefined) => stored(oidc.relay.sessions, id as string);
 
 describe('a sign-in at the identity provider', () => {
-  test('leads there, back to where it began, and to a session', async () => {
+  test('redirects to the provider and back to where it began, and begins a session', async () => {
     const browser = await start();
     const ended = await browser.signIn('ada', { query: '?returnTo=/chat?tab=2', headers: NAVIGATION });
     expect(ended).toMatchObject({ status: 302, body: '', headers: { location: '/chat?tab=2' } });
@@ -30,14 +30,14 @@ describe('a sign-in at the identity provider', () => {
     expect(browser.flows()).toEqual([]);
   });
 
-  test('is what a message needs, and all that it needs', async () => {
+  test('is sufficient to send a message', async () => {
     const browser = await start();
     await browser.signIn();
-    // Nothing listens there: it has passed every stage.
+    // Nothing listens there, so this message has passed every stage.
     expect((await oidc.relay.send(browser.jar.header())).status).toBe(502);
   });
 
-  test('leaves a session that holds the user, the session at the provider and its limits, and nothing else', async () => {
+  test('stores a session with the user, the provider’s session and the limits, and nothing else', async () => {
     const browser = await start({ limits: { idleMs: 60_000, absoluteMs: 120_000 } });
     const before = Date.now();
     await browser.signIn();
@@ -53,7 +53,7 @@ describe('a sign-in at the identity provider', () => {
     expect(idleExpiresAt).toBeGreaterThanOrEqual(before + 60_000);
   });
 
-  test('keeps the ID token if it is told to', async () => {
+  test('keeps the ID token with OIDC_KEEP_ID_TOKEN', async () => {
     const browser = await start({ environment: { OIDC_KEEP_ID_TOKEN: 'true' } });
     await browser.signIn();
     const { idToken } = (await sessionHeld(browser.sessionId())) ?? {};
@@ -62,7 +62,7 @@ describe('a sign-in at the identity provider', () => {
     expect((await browser.session()).body).not.toContain(idToken);
   });
 
-  test('is logged as what it is, with the user who has come', async () => {
+  test('is logged with its route and its user', async () => {
     const browser = await start();
     await browser.signIn('ada', { query: '?returnTo=/canary-path' });
     const line = await oidc.relay.logLine(({ route }) => route === '/auth/callback');
@@ -71,12 +71,12 @@ describe('a sign-in at the identity provider', () => {
     expect(begun).toMatchObject({ status: 302, outcome: 'ok' });
     expect(begun).not.toHaveProperty('userId');
     expect(JSON.stringify(oidc.relay.logs)).not.toContain('canary-path');
-    // The code, the state, the verifier and the tokens are looked for at the end of each of these tests.
+    // At the end of each test the log is searched for the code, the state, the verifier and the tokens.
     expect([...oidc.provider.secrets].length).toBeGreaterThanOrEqual(7);
     expect(await oidc.relay.metricsText()).toContain('route="/auth/callback"');
   });
 
-  test('takes a HEAD for a GET', async () => {
+  test('handles HEAD like GET', async () => {
     const browser = await start();
     const { status, headers } = await call(oidc.relay.port, '/auth/login', { method: 'HEAD' });
     expect([status, new URL(headers.location as string).origin]).toEqual([302, oidc.provider.issuer]);
@@ -84,8 +84,8 @@ describe('a sign-in at the identity provider', () => {
   });
 });
 
-describe('the question to the provider', () => {
-  test('has state, nonce and a challenge of its own, and no secret', async () => {
+describe('the authorization request', () => {
+  test('has a new state, nonce and challenge each time, and no secret', async () => {
     const browser = await start();
     const url = await browser.begin();
     expect(url.origin + url.pathname).toBe(`${oidc.provider.issuer}/auth`);
@@ -104,7 +104,7 @@ describe('the question to the provider', () => {
       expect(other.searchParams.get(name)).not.toBe(url.searchParams.get(name));
   });
 
-  test('is proven by the verifier of its challenge (RFC 7636)', async () => {
+  test('is confirmed with the verifier of its challenge (RFC 7636)', async () => {
     const browser = await start();
     const url = await browser.begin();
     const verifiers: unknown[] = [];
@@ -116,7 +116,7 @@ describe('the question to the provider', () => {
     );
   });
 
-  test('has the scopes, the public URL and the base path of the configuration', async () => {
+  test('has the scopes and the callback URL of the configuration', async () => {
     const environment = {
       PUBLIC_URL: 'https://chat.example.com',
       BASE_PATH: '/chat-api',
@@ -132,7 +132,7 @@ describe('the question to the provider', () => {
     expect((await browser.session()).status).toBe(200);
   });
 
-  test('asks for the password once more with prompt=login, and for nothing else that came', async () => {
+  test('asks for the password again with prompt=login, and passes no other parameter on', async () => {
     const browser = await start();
     const url = await browser.begin({ query: '?prompt=login&scope=evil&redirect_uri=https://evil.example' });
     expect(url.searchParams.get('prompt')).toBe('login');
@@ -141,7 +141,7 @@ describe('the question to the provider', () => {
     expect((await browser.begin({ query: '?prompt=none' })).searchParams.has('prompt')).toBe(false);
   });
 
-  test('leads back to nothing but a path of this origin (G15)', async () => {
+  test('returns only to paths of this origin', async () => {
     const browser = await start();
     for (const returnTo of ['//evil.example', 'https://evil.example', '/%5Cevil.example', '/auth/login']) {
       const ended = await browser.signIn('ada', { query: `?returnTo=${encodeURIComponent(returnTo)}` });
@@ -150,9 +150,9 @@ describe('the question to the provider', () => {
   });
 });
 
-describe('what needs a session', () => {
+describe('a request that needs a session', () => {
   test.each(['text/event-stream', '*/*', 'text/html', undefined])(
-    'is refused as JSON to a client that accepts %s (G13)',
+    'is refused as JSON to a client that accepts %s',
     async (accept) => {
       await start();
       const path = '/generic/ns/acme/bot-provider/helper/message/sse';

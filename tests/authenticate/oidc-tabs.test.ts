@@ -12,7 +12,7 @@ const to = (path: string) => ({ query: `?returnTo=${path}` });
 const stateOf = ({ searchParams }: URL) => searchParams.get('state') as string;
 
 describe('the cookie of a sign-in under way', () => {
-  test('is for the relay alone, comes along from the provider, and lives ten minutes', async () => {
+  test('is HttpOnly and Lax, and lives ten minutes', async () => {
     const browser = await start();
     const { headers } = await browser.login();
     const [cookie = '', ...others] = headers['set-cookie'] ?? [];
@@ -28,7 +28,7 @@ describe('the cookie of a sign-in under way', () => {
     ]);
   });
 
-  test('is Secure and __Host- where the public URL is https', async () => {
+  test('is Secure and __Host- if the public URL is https', async () => {
     const browser = await start({ environment: { PUBLIC_URL: 'https://chat.example.com' } });
     const { headers } = await browser.login();
     const [pair = '', ...flags] = headers['set-cookie']?.[0]?.split('; ') ?? [];
@@ -42,7 +42,7 @@ describe('the cookie of a sign-in under way', () => {
     expect((await browser.session()).status).toBe(200);
   });
 
-  test('stays small with the longest returnTo, and shows nothing of what it holds', async () => {
+  test('stays small with the longest returnTo, and its content is encrypted', async () => {
     const browser = await start();
     await browser.signIn();
     const long = `/${'canary-path-'.repeat(42)}`.slice(0, 512);
@@ -55,13 +55,13 @@ describe('the cookie of a sign-in under way', () => {
     expect((await browser.comeBack(back)).headers.location).toBe(long);
   });
 
-  test('stays small with a returnTo that takes more room where it is kept', async () => {
+  test('stays small with a returnTo whose JSON is longer', async () => {
     const browser = await start();
     const { headers } = await browser.login(to(`/${encodeURIComponent('"'.repeat(511))}`));
     expect(headers['set-cookie']?.[0]?.length).toBeLessThan(1500);
   });
 
-  test('is gone after the end, whether it went well or not', async () => {
+  test('is removed after the sign-in, whether it succeeded or failed', async () => {
     const browser = await start();
     const url = await browser.begin();
     const back = new URL(`http://app.example.com/auth/callback?error=access_denied&state=${stateOf(url)}`);
@@ -73,7 +73,7 @@ describe('the cookie of a sign-in under way', () => {
 });
 
 describe('several tabs', () => {
-  test('begin and end in any order, each where it belongs', async () => {
+  test('can finish in any order, and each returns to its own path', async () => {
     const browser = await start();
     const [one, two, three] = [
       await browser.begin(to('/one')),
@@ -88,7 +88,7 @@ describe('several tabs', () => {
     expect((await browser.session()).status).toBe(200);
   });
 
-  test('that begin at the same moment do not know of each other', async () => {
+  test('can begin at the same moment', async () => {
     const browser = await start();
     const urls = await Promise.all(['/one', '/two', '/three'].map((path) => browser.begin(to(path))));
     const backs = [];
@@ -97,7 +97,7 @@ describe('several tabs', () => {
     expect(ended.map(({ headers }) => headers.location)).toEqual(['/one', '/two', '/three']);
   });
 
-  test('may be five at a time, and the oldest gives way', async () => {
+  test('can be five at a time, and a sixth removes the oldest', async () => {
     const browser = await start();
     const urls: URL[] = [];
     for (let n = 0; n < 7; n += 1) urls.push(await browser.begin(to(`/${n}`)));
@@ -115,7 +115,7 @@ describe('several tabs', () => {
     ]);
   });
 
-  test('that are far too many give way little by little: no answer’s head grows beyond what proxies take', async () => {
+  test('that are far too many are removed a few at a time, so that proxies accept the answer’s headers', async () => {
     const browser = await start({ environment: { PUBLIC_URL: 'https://chat.example.com' } });
     const names = Array.from(
       { length: 40 },
@@ -133,7 +133,7 @@ describe('several tabs', () => {
     }
   });
 
-  test('do not end each other: the code of one with the state of another signs nobody in', async () => {
+  test('are not mixed up: the code of one with the state of another signs nobody in', async () => {
     const browser = await start();
     const [one, other] = [await browser.begin(), await browser.begin()];
     const mixed = await browser.atProvider(one);
@@ -151,9 +151,9 @@ describe('a sign-in that began', () => {
 
   test.each([
     ['the same secrets', OLD, OLD, 302],
-    ['secrets that know those of before', OLD, `${NEW},${OLD}`, 302],
+    ['new secrets and the old ones', OLD, `${NEW},${OLD}`, 302],
     ['other secrets', OLD, NEW, 400],
-  ])('at one instance ends at another with %s: %s, %s', async (_, here, there, status) => {
+  ])('at one instance is finished at another with %s (%s, then %s)', async (_, here, there, status) => {
     const browser = await start({ environment: [{ SESSION_SECRETS: here }, { SESSION_SECRETS: there }] });
     const back = await browser.atProvider(await browser.begin(to('/there')));
     browser.relay = oidc.relays[1] as Oidc['relay'];

@@ -18,7 +18,7 @@ import { idOf, stored } from '../support/sessions.ts';
 const CLEARED = /^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/;
 
 let closing: { close(): Promise<void> }[] = [];
-const later = <T extends { close(): Promise<void> }>(one: T): T => {
+const closeLater = <T extends { close(): Promise<void> }>(one: T): T => {
   closing.unshift(one);
   return one;
 };
@@ -32,11 +32,11 @@ const logout = (relay: TestRelay, cookie: string, path = '/auth/logout') =>
 const isLive = async (relay: TestRelay, cookie: string) =>
   (await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status === 200;
 
-describe('signing out where the provider', () => {
+describe('signing out with a provider that', () => {
   async function signedIn(environment: Record<string, string> = {}, metadata: Record<string, unknown> = {}) {
-    const provider = later(await startFakeProvider());
+    const provider = closeLater(await startFakeProvider());
     Object.assign(provider.metadata, metadata);
-    const relay = later(
+    const relay = closeLater(
       await startRelay('http://127.0.0.1:9', { ...signInAt(provider.issuer), ...environment }),
     );
     const { cookie } = await signInWith(relay.port);
@@ -45,7 +45,7 @@ describe('signing out where the provider', () => {
   }
   const END = 'http://127.0.0.1:9/end?tenant=one';
 
-  test('takes part answers where to go there, and ends the session here', async () => {
+  test('supports logout answers with the logout URL of the provider, and ends the session', async () => {
     const { relay, cookie } = await signedIn({}, { end_session_endpoint: END });
     expect(Object.keys((await stored(relay.sessions, idOf(cookie))) ?? {}).sort()).toEqual([
       'absoluteExpiresAt',
@@ -68,7 +68,7 @@ describe('signing out where the provider', () => {
     expect((await logout(relay, cookie)).status).toBe(401);
   });
 
-  test('asks for the ID token hands it on, and keeps it only then', async () => {
+  test('needs the ID token puts it into the logout URL with OIDC_KEEP_ID_TOKEN', async () => {
     const { relay, cookie, provider } = await signedIn(
       { OIDC_KEEP_ID_TOKEN: 'true' },
       { end_session_endpoint: END },
@@ -80,29 +80,29 @@ describe('signing out where the provider', () => {
   });
 
   test.each<[string, Record<string, unknown>]>([
-    ['does not take part', {}],
-    ['says nonsense of it', { end_session_endpoint: 'javascript:alert(1)' }],
-  ])('%s leads nowhere', async (_what, metadata) => {
+    ['does not support logout', {}],
+    ['has an unusable logout URL', { end_session_endpoint: 'javascript:alert(1)' }],
+  ])('%s answers without a logout URL', async (_what, metadata) => {
     const { relay, cookie, provider } = await signedIn();
     Object.assign(provider.metadata, metadata);
     expect(await logout(relay, cookie)).toMatchObject({ status: 200, body: '{"logoutUrl":null}' });
     expect(await isLive(relay, cookie)).toBe(false);
   });
 
-  test('was never reached by this instance leads nowhere, and the session is over', async () => {
+  test('was never reached by this instance answers without a logout URL, and ends the session', async () => {
     const { relay, cookie, provider } = await signedIn({}, { end_session_endpoint: END });
     await provider.close();
     closing = closing.filter((one) => one !== provider);
-    const other = later(await startRelay('http://127.0.0.1:9', signInAt(provider.issuer)));
+    const other = closeLater(await startRelay('http://127.0.0.1:9', signInAt(provider.issuer)));
     const data = await stored(relay.sessions, idOf(cookie));
     await other.sessions.set(sessionKey(idOf(cookie)), data as Session);
     expect(await logout(other, cookie)).toMatchObject({ status: 200, body: '{"logoutUrl":null}' });
     expect(await isLive(other, cookie)).toBe(false);
-    // The one that knows it needs nobody for that.
+    // The instance that has the metadata does not need the provider.
     expect((await logout(relay, cookie)).body).toContain('127.0.0.1:9/end');
   });
 
-  test('is not asked: of all of the user, by logout-all', async () => {
+  test('supports logout does not need it for logout-all, which ends all sessions of the user', async () => {
     const { relay, cookie } = await signedIn({}, { end_session_endpoint: END });
     const other = (await signInWith(relay.port)).cookie;
     const answer = await logout(relay, cookie, '/auth/logout-all');
@@ -114,8 +114,8 @@ describe('signing out where the provider', () => {
 
 describe('streams of a session', () => {
   test.each(['/auth/logout', '/auth/logout-all'])('end with %s', async (path) => {
-    const provider: FakeProvider = later(await startFakeProvider());
-    const all: Instances = later(
+    const provider: FakeProvider = closeLater(await startFakeProvider());
+    const all: Instances = closeLater(
       await startInstances({ count: 1, shared: false, environment: signInAt(provider.issuer) }),
     );
     const relay = all.relays[0] as TestRelay;
@@ -135,15 +135,15 @@ describe('a real provider', () => {
   async function start(environment: Record<string, string> = {}): Promise<void> {
     const port = await freePort();
     relayUrl = `http://127.0.0.1:${port}`;
-    // Its own would refuse to ask anything on this machine where it can.
-    provider = later(
+    // The default would refuse requests to this machine.
+    provider = closeLater(
       await startIdentityProvider(relayUrl, {
         fetch: (url, { method, headers, body, signal } = {}) =>
           fetch(url, { method, headers, body, signal } as RequestInit),
       }),
     );
     const names = { OIDC_CLIENT_ID: CLIENT.id, OIDC_CLIENT_SECRET: CLIENT.secret };
-    all = later(
+    all = closeLater(
       await startInstances({
         count: 1,
         shared: false,
@@ -177,7 +177,7 @@ describe('a real provider', () => {
     return { cookie: here.header(), there };
   }
 
-  /** Signs out at the provider, beginning at its page; returns where that leads. */
+  /** Signs out at the provider, beginning at its page; returns the address to which it redirects. */
   async function signOutAt(url: string, jar: Jar): Promise<string | null> {
     const asked = await fetch(url, { redirect: 'manual', headers: { cookie: jar.header() } });
     jar.take(asked);
@@ -195,7 +195,7 @@ describe('a real provider', () => {
   }
 
   test.each(['false', 'true'])(
-    'takes the logout URL, and leads back (OIDC_KEEP_ID_TOKEN=%s)',
+    'accepts the logout URL and redirects back with OIDC_KEEP_ID_TOKEN=%s',
     async (keep) => {
       await start({ OIDC_KEEP_ID_TOKEN: keep });
       const { cookie, there } = await signIn('ada');
@@ -205,7 +205,7 @@ describe('a real provider', () => {
     },
   );
 
-  test('that the user signs out of ends the session and its stream here, and no other', async () => {
+  test('ends the session and its stream when the user signs out there, and no other session', async () => {
     await start();
     const [here, elsewhere, bobs] = [await signIn('ada'), await signIn('ada'), await signIn('bob')];
     const [ends, stays] = [await all.stream(0, here.cookie), await all.stream(0, elsewhere.cookie)];

@@ -28,34 +28,34 @@ afterAll(async () => {
   await provider.close();
 });
 
-/** Signs in with `query` at the beginning; returns where the callback leads to. */
-async function leadsTo(query: string): Promise<string | undefined> {
+/** Signs in with `query` at the beginning; returns the path to which the callback redirects. */
+async function returnPathOf(query: string): Promise<string | undefined> {
   const jar = new Jar();
   const begun = await call(relay.port, `${BASE_PATH}/auth/login${query}`);
   expect(begun.status).toBe(302);
   const cookies = new Headers((begun.headers['set-cookie'] ?? []).map((cookie) => ['set-cookie', cookie]));
   jar.take(new Response(null, { headers: cookies }));
   const back = await signInAtProvider(begun.headers.location as string, 'ada');
-  // Nobody can have another place put in on the way back.
+  // A returnTo in the callback's query must have no effect.
   const path = `${back.pathname}${back.search}&returnTo=https://evil.example/`;
   const ended = await call(relay.port, path, { headers: { Cookie: jar.header() } });
   expect(ended.status).toBe(302);
   return ended.headers.location;
 }
 
-const asked = (value: string) => `?returnTo=${encodeURIComponent(value)}`;
+const queryFor = (value: string) => `?returnTo=${encodeURIComponent(value)}`;
 
-describe('the end of a sign-in leads', () => {
+describe('the end of a sign-in redirects', () => {
   test.each([
-    ['/', asked('/')],
-    ['/chat/room?id=7&x=a%20b#message', asked('/chat/room?id=7&x=a%20b#message')],
-    ['/chat?next=https://elsewhere.example/', asked('/chat?next=https://elsewhere.example/')],
-    ['/b%C3%BCcher', asked('/b%C3%BCcher')],
+    ['/', queryFor('/')],
+    ['/chat/room?id=7&x=a%20b#message', queryFor('/chat/room?id=7&x=a%20b#message')],
+    ['/chat?next=https://elsewhere.example/', queryFor('/chat?next=https://elsewhere.example/')],
+    ['/b%C3%BCcher', queryFor('/b%C3%BCcher')],
     ['/chat', '?returnTo=/chat'],
     ['/chat', '?other=1&returnTo=%2Fchat&prompt=none'],
-    ['/auth/login', asked('/auth/login')],
-  ])('to %s where that was asked for', async (path, query) => {
-    expect(await leadsTo(query)).toBe(path);
+    ['/auth/login', queryFor('/auth/login')],
+  ])('to %s if returnTo is that path', async (path, query) => {
+    expect(await returnPathOf(query)).toBe(path);
   });
 
   test.each([
@@ -77,11 +77,11 @@ describe('the end of a sign-in leads', () => {
     ['?returnTo=https://app.example.com/chat'],
     ['?returnTo=javascript:alert(1)'],
     ['?returnTo=//evil.example&returnTo=/chat'],
-    [asked('/chat-api/auth/login')],
-    [asked('/chat-api%2fauth/login')],
-    [asked('/chat/../chat-api/auth/login')],
+    [queryFor('/chat-api/auth/login')],
+    [queryFor('/chat-api%2fauth/login')],
+    [queryFor('/chat/../chat-api/auth/login')],
     [`?returnTo=/${'a'.repeat(600)}`],
-  ])('to / for %s (G15)', async (query) => {
-    expect(await leadsTo(query)).toBe('/');
+  ])('to / for the query %s', async (query) => {
+    expect(await returnPathOf(query)).toBe('/');
   });
 });

@@ -11,7 +11,7 @@ interface Hostile {
   readonly basePaths: readonly string[];
 }
 
-/** The corpus, whose head says how it is written. */
+/** The hostile values of the corpus. The head of the file describes its format. */
 function corpus(): Hostile[] {
   const text = readFileSync(new URL('../security/hostile-return-to.txt', import.meta.url), 'utf8');
   let basePaths: readonly string[] = BASE_PATHS;
@@ -29,8 +29,8 @@ function read(line: string): string {
 }
 
 /**
- * Where somebody might end up whom `location` is sent to from the own origin, by whatever each server and browser
- * on the way makes of it: as it is, decoded up to three times however broken, and with backslashes as slashes.
+ * The origins to which a browser could go from `location`, depending on how servers and browsers read it: unchanged,
+ * decoded up to three times even if it is broken, and with backslashes as slashes.
  */
 function origins(location: string): Set<string> {
   const readings = [location];
@@ -88,15 +88,15 @@ const GOOD = [
   `/chat?q=${'a'.repeat(504)}`,
 ];
 
-describe('where a sign-in leads back to', () => {
-  test('is tried with many values, each of them once', () => {
+describe('the return path of a sign-in', () => {
+  test('is tested with many values, each of them once', () => {
     expect(hostile.length).toBeGreaterThan(300);
     const tried = hostile.flatMap(({ value, basePaths }) => basePaths.map((base) => `${base} ${value}`));
     expect(new Set(tried).size).toBe(tried.length);
   });
 
   test.each(hostile.map(({ value, basePaths }) => [value.slice(0, 80), value, basePaths] as const))(
-    'is / for %j (G15)',
+    'is / for %j',
     (_shown, value, basePaths) => {
       for (const base of basePaths) {
         const path = localPath(value, base + AUTH);
@@ -106,22 +106,22 @@ describe('where a sign-in leads back to', () => {
     },
   );
 
-  test.each(GOOD)('is %s where that was asked for, unchanged', (value) => {
+  test.each(GOOD)('is %s unchanged', (value) => {
     expect(localPath(value, AUTH)).toBe(value);
     expect([...origins(value)]).toEqual([OWN]);
   });
 
-  test('is / if nothing was asked for', () => {
+  test('is / if there is no returnTo', () => {
     expect(localPath(null, AUTH)).toBe('/');
     expect(localPath('', AUTH)).toBe('/');
   });
 
-  test('below BASE_PATH may be what only leads in a circle without it', () => {
+  test('may be /auth/login if BASE_PATH moves the sign-in elsewhere', () => {
     expect(localPath('/auth/login', '/chat-api/auth')).toBe('/auth/login');
     expect(localPath('/chat-api/x', '/chat-api/auth')).toBe('/chat-api/x');
   });
 
-  test('is on the own origin for whatever is put together of what attacks are made of (G15)', () => {
+  test('is on the own origin for all combinations of the parts of attacks', () => {
     const parts = [
       ...['/', '\\', '.', '..', ':', '@', '?', '#', ';', '%', '%25', 'evil.example', 'https:'],
       ...['%2f', '%252f', '%5c', '%2e', '%3f', '%09', '\t', '%ef%bc%8f', '\uff0f'],
@@ -135,7 +135,7 @@ describe('where a sign-in leads back to', () => {
     };
     build('', 1);
     build('/', 3);
-    // Most are refused, and some are not: those are worth a look.
+    // Some combinations are harmless and therefore accepted; each of those must stay on the own origin.
     expect(kept.size).toBeGreaterThan(100);
     expect([...kept].filter((path) => origins(path).size !== 1 || !origins(path).has(OWN))).toEqual([]);
   });

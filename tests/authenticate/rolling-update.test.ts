@@ -14,7 +14,7 @@ const UNTIL_IDLE_MS = 10 * MINUTE;
 interface OldSession {
   readonly cookie: string;
   readonly key: string;
-  /** What version 0.1 has stored. */
+  /** The text that version 0.1 has stored. */
   readonly data: { readonly idleExpiresAt: number; readonly absoluteExpiresAt: number };
 }
 
@@ -59,7 +59,7 @@ async function signIn({ name, password } = USER, before = ''): Promise<string> {
 }
 
 describeWithRedis('a session of version 0.1, at an instance of this version', () => {
-  test('goes on with its cookie', async () => {
+  test('stays valid with its cookie', async () => {
     const { cookie, data } = await oldSession();
     const answer = await shown(cookie);
     expect(answer.status).toBe(200);
@@ -81,14 +81,14 @@ describeWithRedis('a session of version 0.1, at an instance of this version', ()
     const { idleExpiresAt: before, ...kept } = data;
     expect(rest).toEqual(kept);
     expect(idleExpiresAt).toBeGreaterThan(before + 19 * MINUTE);
-    // As a script of version 0.1 looks for it.
+    // The pattern by which the script of version 0.1 finds it.
     expect(text.startsWith(`{"v":1,"idleExpiresAt":${idleExpiresAt},`)).toBe(true);
     expect(await redis.command('ZRANGE', setOf('ada'), '0', '-1')).toEqual([key]);
     expect(Number(await redis.command('PTTL', `bot-relay:session:${key}`))).toBeGreaterThan(29 * MINUTE);
     expect(await statuses({ cookie })).toEqual([200]);
   });
 
-  test('ends by logout, and what is open of it', async () => {
+  test('ends by logout, and so do its streams', async () => {
     const { cookie, key } = await oldSession();
     const other = await oldSession();
     const stream = await all.stream(0, cookie);
@@ -101,7 +101,7 @@ describeWithRedis('a session of version 0.1, at an instance of this version', ()
     expect(await statuses(other)).toEqual([200]);
   });
 
-  test('ends by logout-all with those of this version, whichever asks, and nobody else’s', async () => {
+  test('ends by logout-all of its user in a session of either version, and sessions of other users stay', async () => {
     for (const whoAsks of ['old', 'new'] as const) {
       const [old, another, bobs] = [await oldSession(), await oldSession(), await oldSession('bob')];
       const [adasNew, bobsNew] = [{ cookie: await signIn() }, { cookie: await signIn(OTHER_USER) }];
@@ -112,7 +112,7 @@ describeWithRedis('a session of version 0.1, at an instance of this version', ()
     }
   });
 
-  test('is over once its user signs in anew, and the new one is sealed', async () => {
+  test('ends when its user signs in again, and the new session is encrypted', async () => {
     const { cookie, key } = await oldSession();
     const fresh = await signIn(USER, cookie);
     expect(idOf(fresh)).not.toBe(idOf(cookie));
@@ -126,7 +126,7 @@ describeWithRedis('a session of version 0.1, at an instance of this version', ()
     });
   });
 
-  test('is none for a cookie that another secret signed', async () => {
+  test('is not opened by a cookie that is signed with another secret', async () => {
     const { cookie } = await oldSession();
     const forged = signedCookie(idOf(cookie), `${CANARY.sessionSecret}x`);
     expect(await statuses({ cookie: forged }, { cookie })).toEqual([401, 200]);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { sealer } from '../../src/authenticate/sessions/seal.ts';
+import { scopedSealer, sealer } from '../../src/authenticate/sessions/seal.ts';
 import { secret } from '../../src/secret.ts';
 
 const [FIRST, SECOND] = [secret('the first secret of this test'), secret('the second secret of this test')];
@@ -13,10 +13,10 @@ describe('a sealed text', () => {
     expect(one.open(one.seal(text, 'key'), 'key')).toBe(text);
   });
 
-  test('shows nothing of itself, and differs each time', () => {
+  test('does not show the text, and differs each time', () => {
     const sealed = Array.from({ length: 100 }, () => one.seal(TEXT, 'key'));
     expect(new Set(sealed).size).toBe(100);
-    // The nonce, which must never come twice with one key.
+    // The nonce must never be used twice with one key.
     expect(new Set(sealed.map((text) => text.slice(0, 16))).size).toBe(100);
     for (const text of sealed) {
       expect(text).toMatch(/^[\w-]+$/);
@@ -24,16 +24,16 @@ describe('a sealed text', () => {
     }
   });
 
-  test('is as long as its text, with 28 bytes for nonce and tag', () => {
+  test('is 28 bytes longer than the text, for nonce and tag', () => {
     expect(bytesOf(one.seal(TEXT, 'key'))).toHaveLength(Buffer.byteLength(TEXT) + 28);
   });
 
-  test('opens under its own name only', () => {
+  test('opens only with its own name', () => {
     const sealed = one.seal(TEXT, 'key');
     for (const name of ['kex', 'ke', 'key ', '']) expect(one.open(sealed, name)).toBeUndefined();
   });
 
-  test('opens no more once any bit of it is changed', () => {
+  test('does not open if any bit is changed', () => {
     const bytes = bytesOf(one.seal(TEXT, 'key'));
     for (let at = 0; at < bytes.length; at += 1) {
       for (const bit of [1, 128]) {
@@ -44,7 +44,7 @@ describe('a sealed text', () => {
     }
   });
 
-  test('opens no more once it is shorter or longer', () => {
+  test('does not open if it is shorter or longer', () => {
     const bytes = bytesOf(one.seal('text', 'key'));
     for (let length = 0; length < bytes.length; length += 1)
       expect(one.open(bytes.subarray(0, length).toString('base64url'), 'key')).toBeUndefined();
@@ -52,7 +52,7 @@ describe('a sealed text', () => {
     expect(one.open(longer.toString('base64url'), 'key')).toBeUndefined();
   });
 
-  test.each(['', 'null', '{}', '🤖', '=', 'A'.repeat(1000)])('is none if it is %j', (text) => {
+  test.each(['', 'null', '{}', '🤖', '=', 'A'.repeat(1000)])('cannot be %j, which does not open', (text) => {
     expect(one.open(text, 'key')).toBeUndefined();
   });
 });
@@ -75,5 +75,25 @@ describe('the secrets of a sealer', () => {
     const elsewhere = sealer([FIRST], 'something else');
     expect(elsewhere.open(one.seal(TEXT, 'key'), 'key')).toBeUndefined();
     expect(one.open(elsewhere.seal(TEXT, 'key'), 'key')).toBeUndefined();
+  });
+});
+
+describe('a scoped sealer', () => {
+  const [both, old] = [scopedSealer([SECOND, FIRST], 'runs'), scopedSealer([FIRST], 'runs')];
+
+  test('has keys of its own for each scope, from each of its secrets', () => {
+    const sealed = old('a').seal(TEXT, 'key');
+    expect(both('a').open(sealed, 'key')).toBe(TEXT);
+    expect(old('b').open(sealed, 'key')).toBeUndefined();
+    expect(scopedSealer([FIRST], 'something else')('a').open(sealed, 'key')).toBeUndefined();
+    expect(old('a').open(both('a').seal(TEXT, 'key'), 'key')).toBeUndefined();
+  });
+
+  test('derives the keys of a scope again after 4096 others', () => {
+    const first = old('first');
+    expect(old('first')).toBe(first);
+    for (let n = 0; n < 4096; n += 1) old(String(n));
+    expect(old('first')).not.toBe(first);
+    expect(old('first').open(first.seal(TEXT, 'key'), 'key')).toBe(TEXT);
   });
 });

@@ -9,8 +9,8 @@ const PROXIES: [string, Record<string, string>][] = [
   ['https,http', { 'X-Forwarded-Proto': 'https,http' }],
 ];
 const SETTINGS: [string, Record<string, string>][] = [
-  ['an untrusted hop', {}],
-  ['a trusted hop', { TRUST_PROXY: '1' }],
+  ['an untrusted proxy', {}],
+  ['a trusted proxy', { TRUST_PROXY: '1' }],
 ];
 
 const login = (relay: TestRelay, headers: Record<string, string>) =>
@@ -33,7 +33,7 @@ describe.each(SETTINGS)('behind %s', (_hop, environment) => {
   afterAll(() => Promise.all([http.close(), https.close()]));
 
   test.each(PROXIES)(
-    'with X-Forwarded-Proto %s the cookie’s flags are those of PUBLIC_URL (G10)',
+    'with X-Forwarded-Proto %s the cookie’s flags follow PUBLIC_URL',
     async (_proto, headers) => {
       const [plain, secure] = await Promise.all([login(http, headers), login(https, headers)]);
       const [cookie = '', ...more] = plain.headers['set-cookie'] ?? [];
@@ -49,7 +49,7 @@ describe.each(SETTINGS)('behind %s', (_hop, environment) => {
 });
 
 describe('the cookie of an https relay', () => {
-  test('signs in over a plain hop, and is removed with the same name and flags at logout (G10)', async () => {
+  test('is set over http behind a proxy, and is removed with the same name and flags at logout', async () => {
     const relay = await startRelay('http://127.0.0.1:9', {
       PUBLIC_URL: 'https://app.example.com',
       COOKIE_SAME_SITE: 'none',

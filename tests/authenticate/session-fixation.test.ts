@@ -22,7 +22,7 @@ async function signInWith(cookie: string): Promise<string> {
 const session = (cookie: string) => call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
 
 describe('signing in', () => {
-  test('with a live session gives another id, and the old one is dead in the store (G5)', async () => {
+  test('with a session gives another id, and removes the old session from the store', async () => {
     const before = await signInWith('');
     const after = await signInWith(before);
     expect(idOf(after)).not.toBe(idOf(before));
@@ -31,20 +31,20 @@ describe('signing in', () => {
     expect(await session(after)).toMatchObject({ status: 200 });
   });
 
-  test('never takes over an id that came with the request, even a well signed one (G5)', async () => {
+  test('never uses an id of the request, even a signed one', async () => {
     const planted = signedCookie('planted-id-planted-id-planted-id');
     const after = await signInWith(planted);
     expect(idOf(after)).not.toBe('planted-id-planted-id-planted-id');
     expectProblem(await session(planted), 401, 'unauthenticated');
   });
 
-  test('twice from two places gives two sessions that live side by side (G5)', async () => {
+  test('in two browsers gives two sessions', async () => {
     const [one, other] = await Promise.all([signInWith(''), signInWith('')]);
     expect(idOf(one)).not.toBe(idOf(other));
     expect([(await session(one)).status, (await session(other)).status]).toEqual([200, 200]);
   });
 
-  test('that fails leaves the session that came as it was', async () => {
+  test('that fails does not change the session of the request', async () => {
     const before = await signInWith('');
     const answer = await call(relay.port, '/auth/login', {
       method: 'POST',

@@ -29,7 +29,7 @@ afterAll(async () => {
 const session = () => call(relay.port, '/auth/session', { headers: { Cookie: cookie } });
 
 describe('a session', () => {
-  test('is never extended by GET /auth/session (G8)', async () => {
+  test('is never extended by GET /auth/session', async () => {
     const writes = [jest.spyOn(relay.sessions, 'extend'), jest.spyOn(relay.sessions, 'set')];
     const before = await stored(relay.sessions, id);
     const first = await session();
@@ -42,12 +42,12 @@ describe('a session', () => {
     );
   });
 
-  test('is extended by a message, but never beyond its absolute limit, which never moves (G8)', async () => {
+  test('is extended by a message, but never beyond its absolute limit, which does not change', async () => {
     const before = await stored(relay.sessions, id);
     await (await relay.send(cookie)).text();
     const after = await stored(relay.sessions, id);
     expect(after?.idleExpiresAt).toBeGreaterThan(before?.idleExpiresAt as number);
-    // The relay's own idle limit of 30 minutes is longer than what is left of this session.
+    // The relay's idle limit of 30 minutes is longer than the rest of this session.
     expect(after?.idleExpiresAt).toBe(before?.absoluteExpiresAt);
     expect(after?.absoluteExpiresAt).toBe(before?.absoluteExpiresAt);
   });
@@ -55,7 +55,7 @@ describe('a session', () => {
   test.each([
     ['idle', { idleExpiresAt: Date.now() - 1 }],
     ['absolute', { absoluteExpiresAt: Date.now() - 1 }],
-  ])('is dead after its %s limit, and no message brings it back (G8)', async (_which, past) => {
+  ])('expires at its %s limit, and no message restores it', async (_which, past) => {
     await change(relay.sessions, id, past);
     const before = await stored(relay.sessions, id);
     expectProblem(await session(), 401, 'unauthenticated');
@@ -65,7 +65,7 @@ describe('a session', () => {
 });
 
 describe('the limits', () => {
-  test('start as asked, the idle one never beyond the absolute one', () => {
+  test('begin with the given durations, the idle limit never beyond the absolute one', () => {
     expect(startSession(USER, { idleMs: 10, absoluteMs: 30 }, 1000)).toEqual({
       user: USER,
       idleExpiresAt: 1010,
@@ -74,7 +74,7 @@ describe('the limits', () => {
     expect(startSession(USER, { idleMs: 50, absoluteMs: 30 }, 1000).idleExpiresAt).toBe(1030);
   });
 
-  test('extend the idle one from the moment of use', () => {
+  test('extend the idle limit from the time of use', () => {
     const started = startSession(USER, { idleMs: 10, absoluteMs: 30 }, 1000);
     const limits = { idleMs: 10, absoluteMs: 30 };
     expect([1005, 1020, 1025].map((now) => extendedIdleLimit(started, limits, now))).toEqual([
@@ -82,7 +82,7 @@ describe('the limits', () => {
     ]);
   });
 
-  test('are the first moment at which the session is dead', () => {
+  test('are the first moment at which the session has expired', () => {
     const started = startSession(USER, { idleMs: 10, absoluteMs: 10 }, 1000);
     expect([999, 1009, 1010, 1011].map((now) => isLive(started, now))).toEqual([true, true, false, false]);
     expect(isLive({ ...started, idleExpiresAt: 2000 }, 1010)).toBe(false);

@@ -27,15 +27,15 @@ async function statusWith(secrets: string): Promise<number> {
 }
 
 describe('SESSION_SECRETS', () => {
-  test('with the old secret behind the new one keeps the sessions that the old one signed (G11)', async () => {
+  test('with the old secret after the new one keeps the sessions that the old one signed', async () => {
     expect(await statusWith(`${NEW},${OLD}`)).toBe(200);
   });
 
-  test('without the old secret ends them (G11)', async () => {
+  test('without the old secret ends them', async () => {
     expect(await statusWith(NEW)).toBe(401);
   });
 
-  test('signs with the first (G11)', async () => {
+  test('signs new sessions with the first secret', async () => {
     const relay = await startRelay('http://127.0.0.1:9', { SESSION_SECRETS: `${NEW},${OLD}` });
     const fresh = await relay.signIn();
     await relay.close();

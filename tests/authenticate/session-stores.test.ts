@@ -1,17 +1,17 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { redisSessionStore } from '../../src/authenticate/sessions/redis-session-store.ts';
 import { sealer } from '../../src/authenticate/sessions/seal.ts';
 import { type Session, startSession } from '../../src/authenticate/sessions/session.ts';
+import { sessionCodec } from '../../src/authenticate/sessions/session-codec.ts';
 import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
-import { sessionTexts } from '../../src/authenticate/sessions/session-text.ts';
 import { createLogger } from '../../src/logger.ts';
 import { type Secret, secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
-import { until } from '../support/pair.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const MINUTE = 60_000;
 const LIMITS = { idleMs: 30 * MINUTE, absoluteMs: 480 * MINUTE };
@@ -22,7 +22,7 @@ const newKey = () => sessionKey(`id-${++sessions}`.padEnd(32, 'x'));
 const session = (userId = 'ada', limits = LIMITS): Session =>
   startSession({ id: userId, name: userId }, limits, Date.now());
 
-/** What every store of sessions must do. */
+/** The tests for every store of sessions. */
 function storeContract(open: () => SessionStore, { inMemory = false } = {}): void {
   let store: SessionStore;
   beforeEach(() => {
@@ -38,7 +38,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
   const begunAt = (providerSession: string, userId?: string) =>
     storedSession(userId, LIMITS, { providerSession });
   const states = (...sessions: { key: string }[]) => Promise.all(sessions.map(({ key }) => store.state(key)));
-  /** What the store tells of removals from now on. */
+  /** The keys that the store reports as removed from now on. */
   async function listen(): Promise<string[]> {
     const heard: string[] = [];
     await new Promise<void>((resolve) => {
@@ -49,7 +49,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     return heard;
   }
 
-  test('gives back what was set, and nothing for what was not', async () => {
+  test('returns a session that was set, and undefined for an unknown key', async () => {
     const { key, data } = await storedSession('ada', LIMITS, { providerSession: 'one', idToken: 'two' });
     expect(await store.get(key)).toEqual(data);
     expect(await store.state(key)).toBe(data.idleExpiresAt);
@@ -57,14 +57,14 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await store.state(newKey())).toBe('missing');
   });
 
-  test('keeps what a session holds when it is extended', async () => {
+  test('keeps the other fields of a session when it is extended', async () => {
     const user = { id: 'ada', name: '\u2028"idleExpiresAt":1' };
     const { key, data } = await storedSession('ada', LIMITS, { user });
     await store.extend(key, data.idleExpiresAt + 1);
     expect(await store.get(key)).toEqual({ ...data, idleExpiresAt: data.idleExpiresAt + 1 });
   });
 
-  test('shares no object with anybody', async () => {
+  test('shares no object with its callers', async () => {
     const { key, data } = await storedSession();
     const { idleExpiresAt } = data;
     Object.assign(data, { idleExpiresAt: 1 });
@@ -72,7 +72,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect((await store.get(key))?.idleExpiresAt).toBe(idleExpiresAt);
   });
 
-  test('extends a session forward and never back', async () => {
+  test('never extends a session to an earlier time', async () => {
     const { key, data } = await storedSession();
     const later = data.idleExpiresAt + MINUTE;
     expect(await store.extend(key, later)).toBe(later);
@@ -80,7 +80,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await store.get(key)).toEqual({ ...data, idleExpiresAt: later });
   });
 
-  test('never brings a removed session back, neither by extend nor by set', async () => {
+  test('never restores a removed session, neither by extend nor by set', async () => {
     const { key, data } = await storedSession();
     await store.remove(key);
     expect(await store.state(key)).toBe('removed');
@@ -91,20 +91,20 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await store.state(key)).toBe('removed');
   });
 
-  test('brings no session back that has run out', async () => {
+  test('never restores a session that has expired', async () => {
     const { key, data } = await storedSession('ada', { idleMs: 30, absoluteMs: MINUTE });
     await sleep(50);
     expect(await store.extend(key, data.idleExpiresAt + MINUTE)).toBe('missing');
     expect((await store.get(key))?.idleExpiresAt ?? data.idleExpiresAt).toBe(data.idleExpiresAt);
   });
 
-  test('has nothing to extend where there is nothing', async () => {
+  test('answers missing if there is no session to extend', async () => {
     const key = newKey();
     expect(await store.extend(key, Date.now() + MINUTE)).toBe('missing');
     expect(await store.get(key)).toBeUndefined();
   });
 
-  test('removes all sessions of a user, those that were extended too, and nobody else’s', async () => {
+  test('removes all sessions of a user, also extended ones, and no others', async () => {
     const [one, other, bobs] = [await storedSession(), await storedSession(), await storedSession('bob')];
     await store.extend(one.key, one.data.idleExpiresAt + MINUTE);
     expect(await store.removeUser('ada')).toBe(2);
@@ -119,7 +119,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await store.state(again.key)).toBe(again.data.idleExpiresAt);
   });
 
-  test('removes a session by its key, and no other, for good', async () => {
+  test('removes only the session of the key, permanently', async () => {
     const [one, other] = [await storedSession(), await storedSession()];
     await store.remove(one.key);
     await store.remove(newKey());
@@ -129,7 +129,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await store.get(one.key)).toBeUndefined();
   });
 
-  test('removes all that began in a session of the provider, extended ones too, for good', async () => {
+  test('removes all sessions that began in a session of the provider, also extended ones, permanently', async () => {
     const [one, extended] = [await begunAt('sid 1'), await begunAt('sid 1', 'bob')];
     const others = [await begunAt('sid 2'), await storedSession(), await storedSession('sid 1')];
     await store.extend(extended.key, extended.data.idleExpiresAt + MINUTE);
@@ -146,7 +146,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await store.state(later.key)).toBe(later.data.idleExpiresAt);
   });
 
-  test('removes by its user a session that began at the provider, and the other way round', async () => {
+  test('removes a session of the provider by its user, too, and with others of its user by the provider’s session', async () => {
     const [adas, bobs] = [await begunAt('one', 'ada'), await begunAt('one', 'bob')];
     await store.removeUser('ada');
     expect(await states(adas, bobs)).toEqual(['removed', bobs.data.idleExpiresAt]);
@@ -170,7 +170,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     expect(await was('carol', 'three', Date.now() + 1)).toBe(false);
   });
 
-  test('finds every session, whatever characters are in what it holds', async () => {
+  test('finds sessions with any characters in their values', async () => {
     for (const odd of ['half a pair: \ud83d', '\udc00', 'nul \u0000', 'line \u2028', '"\\/{}%d', '🤖 ünï']) {
       const user = { id: 'ada', name: odd };
       const [one, other] = [
@@ -184,7 +184,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     }
   });
 
-  test('tells once of what is removed by its key or with a session of the provider', async () => {
+  test('reports each session once that is removed by its key or with a session of the provider', async () => {
     const heard = await listen();
     const [one, two, three] = [await begunAt('one'), await begunAt('two'), await begunAt('two')];
     await store.remove(one.key);
@@ -204,7 +204,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     ]);
   });
 
-  test('tells whoever listens of each session that is removed, once', async () => {
+  test('reports each session once that is removed by its key or with its user', async () => {
     const heard = await listen();
     const [one, two, three] = [await storedSession('eve'), await storedSession('eve'), await storedSession()];
     await store.remove(three.key);
@@ -228,7 +228,7 @@ describe('the sessions in memory', () => {
 });
 
 const SECRETS = ['first', 'second'].map((text) => secret(`the ${text} secret of the sessions’ test`));
-const texts = sessionTexts(sealer(SECRETS, 'sessions'));
+const codec = sessionCodec(sealer(SECRETS, 'sessions'));
 const lines: string[] = [];
 const logger = createLogger('info', { write: (line: string) => void lines.push(line) });
 
@@ -242,7 +242,7 @@ describeWithRedis('the sessions in Redis', () => {
     while (!(await redis.answers())) await sleep(5);
   });
   beforeEach(async () => {
-    store = redisSessionStore({ redis, logger, texts });
+    store = redisSessionStore({ redis, logger, codec });
     await server.command('FLUSHALL');
     lines.length = 0;
   });
@@ -251,7 +251,7 @@ describeWithRedis('the sessions in Redis', () => {
     stopRedis();
   });
 
-  storeContract(() => redisSessionStore({ redis, logger, texts }));
+  storeContract(() => redisSessionStore({ redis, logger, codec }));
 
   const set = (key: string, data = session()) => store.set(key, data);
   const names = async () => ((await server.command('KEYS', '*')) as string[]).sort();
@@ -259,7 +259,7 @@ describeWithRedis('the sessions in Redis', () => {
 
   const textOf = async (key: string) => (await server.command('GET', `bot-relay:session:${key}`)) as string;
 
-  test('are sealed, but for their idle limit and the names of their sets', async () => {
+  test('are encrypted, except for their idle limit and the names of their sets', async () => {
     const key = newKey();
     await set(key, {
       ...session(),
@@ -282,7 +282,7 @@ describeWithRedis('the sessions in Redis', () => {
     expect(text).not.toContain('Ada L.');
   });
 
-  test('count as none under another key, or once their seal is changed', async () => {
+  test('cannot be read with another key, or if their encrypted part is changed', async () => {
     const [one, other] = [newKey(), newKey()];
     await set(one);
     const text = await textOf(one);
@@ -296,17 +296,17 @@ describeWithRedis('the sessions in Redis', () => {
     }
   });
 
-  test('are opened with each of the secrets, and not without that which sealed them', async () => {
+  test('can be read with each of the secrets, and not without the one that encrypted them', async () => {
     const key = newKey();
     const storeWith = (...secrets: typeof SECRETS) =>
-      redisSessionStore({ redis, logger, texts: sessionTexts(sealer(secrets, 'sessions')) });
+      redisSessionStore({ redis, logger, codec: sessionCodec(sealer(secrets, 'sessions')) });
     const [first, second] = SECRETS as [Secret, Secret];
     await storeWith(second).set(key, session());
     expect(await storeWith(first, second).get(key)).toBeDefined();
     expect(await storeWith(first).get(key)).toBeUndefined();
   });
 
-  test('of version 0.1 are read, extended and removed as they are', async () => {
+  test('of version 0.1 are read, extended and removed in their format', async () => {
     const key = newKey();
     const { idleExpiresAt, ...data } = { ...session('ada'), providerSession: 'one' };
     const old = JSON.stringify({ v: 1, idleExpiresAt, ...data });
@@ -318,7 +318,7 @@ describeWithRedis('the sessions in Redis', () => {
     expect(await store.state(key)).toBe('removed');
   });
 
-  test('leave Redis by themselves when they run out, with what is known of their user', async () => {
+  test('expire in Redis together with the set of their user', async () => {
     const key = newKey();
     await set(key);
     const name = `bot-relay:session:${key}`;
@@ -327,7 +327,7 @@ describeWithRedis('the sessions in Redis', () => {
     await store.extend(key, Date.now() + 40 * MINUTE);
     expect(await ttlOf(name)).toBeGreaterThan(39 * MINUTE);
     expect(await ttlOf(name)).toBeLessThanOrEqual(40 * MINUTE);
-    // A moment longer than the last session, for the clocks of the instances.
+    // Somewhat longer than the last session, since the clocks of the instances differ.
     expect(await ttlOf('bot-relay:user-sessions:ada')).toBeLessThanOrEqual(42 * MINUTE);
     expect(await ttlOf('bot-relay:user-sessions:ada')).toBeGreaterThan(39 * MINUTE);
     await store.remove(key);
@@ -335,7 +335,7 @@ describeWithRedis('the sessions in Redis', () => {
     expect(await names()).toEqual([name]);
   });
 
-  test('leave a mark for a minute when all of a user, or of a session of the provider, are removed', async () => {
+  test('of a user, or of a session of the provider, are remembered as removed for a minute', async () => {
     await store.removeUser('ada');
     await store.removeProviderSession('one');
     const marks = [
@@ -349,7 +349,7 @@ describeWithRedis('the sessions in Redis', () => {
     }
   });
 
-  test('leave the list of their user when they have run out', async () => {
+  test('leave the set of their user when they have expired', async () => {
     await server.command('ZADD', 'bot-relay:user-sessions:ada', String(Date.now() - 2 * MINUTE), 'long-gone');
     const key = newKey();
     await set(key);
@@ -377,7 +377,7 @@ describeWithRedis('the sessions in Redis', () => {
     expect((await names()).filter((name) => sets.includes(name))).toEqual([]);
   });
 
-  test('leave the list of the provider’s session when they have run out', async () => {
+  test('leave the set of the provider’s session when they have expired', async () => {
     const name = 'bot-relay:provider-sessions:one';
     await server.command('ZADD', name, String(Date.now() - 2 * MINUTE), 'long-gone');
     const key = newKey();
@@ -385,7 +385,7 @@ describeWithRedis('the sessions in Redis', () => {
     expect(await server.command('ZRANGE', name, '0', '-1')).toEqual([key]);
   });
 
-  test('are not kept if they have run out', async () => {
+  test('are not stored if they have expired', async () => {
     await set(newKey(), session('ada', { idleMs: 0, absoluteMs: MINUTE }));
     expect(await names()).toEqual([]);
   });
@@ -393,22 +393,22 @@ describeWithRedis('the sessions in Redis', () => {
   test.each([
     ['of another version', '{"v":3,"idleExpiresAt":9000000000000,"canary":"canary-in-redis"}'],
     ['without a version', '{"cookie":{},"user":{"id":"ada","name":"ada"},"canary":"canary-in-redis"}'],
-    ['that is no JSON', 'canary-in-redis'],
+    ['that is not JSON', 'canary-in-redis'],
     ['that is null', 'null'],
-    ['whose user is none', '{"v":1,"idleExpiresAt":9000000000000,"user":"canary-in-redis"}'],
-  ])('%s count as none; the log says so once and shows nothing of them', async (_what, text) => {
+    ['whose user is malformed', '{"v":1,"idleExpiresAt":9000000000000,"user":"canary-in-redis"}'],
+  ])('%s count as missing, which is logged once and without their text', async (_what, text) => {
     const [one, other] = [newKey(), newKey()];
     for (const key of [one, other]) await server.command('SET', `bot-relay:session:${key}`, text);
     expect([await store.get(one), await store.get(other)]).toEqual([undefined, undefined]);
     expect(await store.state(one)).toBe('missing');
     expect(lines.map((line) => JSON.parse(line))).toEqual([
-      { level: 'warn', time: expect.any(String), msg: expect.stringMatching(/cannot be read/) },
+      { level: 'warn', time: expect.any(String), msg: expect.stringMatching(/cannot read a stored session/) },
     ]);
     await store.remove(one);
     expect(await store.get(one)).toBeUndefined();
   });
 
-  test('that were removed are not told of in the log', async () => {
+  test('that were removed cause no warning in the log', async () => {
     const key = newKey();
     await set(key);
     await store.remove(key);
@@ -416,22 +416,22 @@ describeWithRedis('the sessions in Redis', () => {
     expect(lines).toEqual([]);
   });
 
-  test('are not removed where nobody can be told', async () => {
+  test('are not removed if the removal cannot be published', async () => {
     const key = newKey();
     await set(key);
     await server.command('ACL', 'SETUSER', 'mute', 'on', 'nopass', '~*', '+@all', 'resetchannels');
     const mute = openRedis({ url: secret(server.url.replace('://', '://mute:any@')), logger });
     while (!(await mute.answers())) await sleep(5);
-    const removal = redisSessionStore({ redis: mute, logger, texts }).remove(key);
+    const removal = redisSessionStore({ redis: mute, logger, codec }).remove(key);
     await expect(removal).rejects.toMatchObject({ code: 'session_store_unavailable' });
     mute.close();
     expect(await store.get(key)).toBeDefined();
   });
 
-  test('fail with the problem of the store when Redis is away', async () => {
+  test('reject with session_store_unavailable while Redis is out of reach', async () => {
     const key = newKey();
     const lost = openRedis({ url: secret('redis://127.0.0.1:9'), logger });
-    const without = redisSessionStore({ redis: lost, logger, texts });
+    const without = redisSessionStore({ redis: lost, logger, codec });
     const PROBLEM = { code: 'session_store_unavailable' };
     await expect(without.get(key)).rejects.toMatchObject(PROBLEM);
     await expect(without.set(key, session())).rejects.toMatchObject(PROBLEM);

@@ -69,7 +69,7 @@ async function another(): Promise<SignInFlow> {
 }
 
 describe('a sign-in under way', () => {
-  test('is found again as it was, once', async () => {
+  test('is found once with all its values', async () => {
     await ask('/take');
     expect(taken).toMatchObject({ ...flow });
     await ask('/take');
@@ -77,7 +77,7 @@ describe('a sign-in under way', () => {
   });
 
   test.each(['\xa0', '\t', '=', '"', 'x'])(
-    'is not found in a cookie whose name begins with %j, nor kept from being found by it',
+    'is not read from a cookie whose name begins with %j, and is found beside such a cookie',
     async (byte) => {
       await ask('/take', `a=b;${byte}${jar.header()}`);
       expect(taken).toBeUndefined();
@@ -87,8 +87,8 @@ describe('a sign-in under way', () => {
   );
 
   test.each([
-    ['is good for ten minutes', 10 * MINUTE - 1000, true],
-    ['is over then, also for a browser that has kept it', 10 * MINUTE + 1000, false],
+    ['is valid for ten minutes', 10 * MINUTE - 1000, true],
+    ['expires then, also if the browser has kept the cookie', 10 * MINUTE + 1000, false],
   ])('%s', async (_, after, isGood) => {
     const cookie = jar.header();
     jest.setSystemTime(Date.now() + after);
@@ -104,13 +104,13 @@ describe('a sign-in under way', () => {
     expect(jar.names()).toEqual([nameOf(flow)]);
   });
 
-  test('is not taken in the name of another one', async () => {
+  test('is not found in the cookie of another one', async () => {
     const other = await another();
     await ask('/take', `${nameOf(flow)}=${cookieOf(other)}`);
     expect(taken).toBeUndefined();
   });
 
-  test('that was changed in any of its parts is none', async () => {
+  test('is not found if any part of it was changed', async () => {
     const value = cookieOf(flow);
     const parts = value.split('.');
     for (const at of [0, 2, 3, 4]) {
@@ -129,7 +129,7 @@ describe('a sign-in under way', () => {
     expect(taken).toBeDefined();
   });
 
-  test('that was made with another secret, or with none, is none', async () => {
+  test('is not found if it was encrypted with another secret, or not encrypted', async () => {
     const { state } = flow;
     const theirs = signInFlows({ secrets: [THEIRS], realm: 'oidc', https: false });
     const real = flows;
@@ -149,13 +149,13 @@ describe('a sign-in under way', () => {
     }
   });
 
-  test('that was made with a secret of before is found', async () => {
+  test('is found if it was encrypted with an older secret', async () => {
     flows = signInFlows({ secrets: [THEIRS, OURS], realm: 'oidc', https: false });
     await ask('/take');
     expect(taken).toMatchObject({ returnTo: '/chat' });
   });
 
-  test('is found among many other cookies, and under exactly its name', async () => {
+  test('is found among many other cookies, and only by its exact name', async () => {
     const pair = `${nameOf(flow)}=${cookieOf(flow)}`;
     const noise = Array.from({ length: 50 }, (_, n) => `cookie${n}=${'y'.repeat(50)}`).join('; ');
     await ask('/take', `${noise};${pair};${noise}`);
@@ -166,7 +166,7 @@ describe('a sign-in under way', () => {
     }
   });
 
-  test('has values of its own', () => {
+  test('has its own random values', () => {
     const other = flows.begin('/chat');
     expect(
       new Set([other, flow].flatMap(({ state, nonce, verifier }) => [state, nonce, verifier])).size,

@@ -27,8 +27,8 @@ const post = (relay: TestRelay, path: string) =>
     body: '{"username":"ada","password":"x"}',
   });
 
-describe('what one way to sign in has and another has not', () => {
-  test('is not there at a relay with an identity provider', async () => {
+describe('a sign-in route of another AUTH_MODE', () => {
+  test('does not exist in the mode oidc', async () => {
     const { relay } = await start();
     expectProblem(await post(relay, '/auth/guest'), 404, 'not_found');
     const login = await post(relay, '/auth/login');
@@ -36,7 +36,7 @@ describe('what one way to sign in has and another has not', () => {
     expect(login.headers.allow).toBe('GET, HEAD');
   });
 
-  test.each(['password', 'guest'])('is not there in the mode %s', async (mode) => {
+  test.each(['password', 'guest'])('does not exist in the mode %s', async (mode) => {
     const relay = await startOther({ AUTH_MODE: mode });
     for (const headers of [{}, NAVIGATION]) {
       expectProblem(await call(relay.port, '/auth/callback?code=x&state=y', { headers }), 404, 'not_found');
@@ -49,7 +49,7 @@ describe('what one way to sign in has and another has not', () => {
 });
 
 describeWithRedis('a session that began in another mode', () => {
-  test('counts for nothing, with the same store and the same secrets', async () => {
+  test('is not valid, even with the same store and the same secrets', async () => {
     const redis = await startRedis();
     ends.push(async () => stopRedis());
     const shared = { REDIS_URL: redis.url };
@@ -81,7 +81,7 @@ const startProvider = async () => {
 };
 
 describe('a sign-in that began at one identity provider', () => {
-  test('does not end at another one, which gets no code that is not its own', async () => {
+  test('cannot finish at another one, which never gets the code', async () => {
     const [ours, theirs] = [await startProvider(), await startProvider()];
     const begun = await call((await startOther(signInAt(ours.issuer))).port, '/auth/login', {});
     const jar = new Jar();
@@ -96,7 +96,7 @@ describe('a sign-in that began at one identity provider', () => {
 });
 
 describeWithRedis('a session that began at one identity provider', () => {
-  test('counts for nothing at another one, nor for another client, where its user may be somebody else', async () => {
+  test('is not valid at another one, nor for another client, since its user may be another one there', async () => {
     const redis = await startRedis();
     ends.push(async () => stopRedis());
     const [ours, theirs] = [await startProvider(), await startProvider()];

@@ -26,17 +26,12 @@ describe('a sign-in that failed is answered with', () => {
     ['a page', 'an old browser', { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' }, HTML],
     ['JSON', 'fetch', { 'Sec-Fetch-Mode': 'cors', Accept: '*/*' }, JSON_TYPE],
     ['JSON', 'fetch that accepts pages', { 'Sec-Fetch-Mode': 'same-origin', Accept: 'text/html' }, JSON_TYPE],
-    [
-      'JSON',
-      'a client that would rather have JSON',
-      { Accept: 'application/json, text/html;q=0.9' },
-      JSON_TYPE,
-    ],
+    ['JSON', 'a client that prefers JSON', { Accept: 'application/json, text/html;q=0.9' }, JSON_TYPE],
     ['JSON', 'a client that refuses pages', { Accept: 'text/html;q=0, */*' }, JSON_TYPE],
     ['JSON', 'a client with a broken header', { Accept: ';;,=/text/html' }, JSON_TYPE],
     ['JSON', 'a client that asks for JSON', { Accept: 'application/json' }, JSON_TYPE],
     ['JSON', 'a client that accepts anything', { Accept: '*/*' }, JSON_TYPE],
-    ['JSON', 'a client that says nothing', {}, JSON_TYPE],
+    ['JSON', 'a client without preferences', {}, JSON_TYPE],
   ])('%s to %s', async (_, __, headers, type) => {
     expect(await ask(NO_SIGN_IN, headers)).toMatchObject({ status: 400, headers: { 'content-type': type } });
     oidc.provider.isDown = true;
@@ -46,7 +41,7 @@ describe('a sign-in that failed is answered with', () => {
     });
   });
 
-  test('the same code and cause in the log, and the same headers, whichever of the two it is', async () => {
+  test('the same headers, and the same code and cause in the log, for a page and for JSON', async () => {
     oidc.provider.isDown = true;
     const answers = [
       await ask('/auth/login'),
@@ -82,7 +77,7 @@ describe('a sign-in that failed is answered with', () => {
 });
 
 describe('the page', () => {
-  test('has no script, and a policy that lets through its own style and nothing else', async () => {
+  test('has no script, and a policy that allows only its own style', async () => {
     const { body, headers } = await visit(NO_SIGN_IN);
     const styles = [...body.matchAll(/<style>([^<]*)<\/style>/g)].map(([, style = '']) => style);
     expect(styles).toHaveLength(1);
@@ -105,15 +100,15 @@ describe('the page', () => {
     expect(body).not.toMatch(/<script|javascript:|\son\w+=|style=|<(img|link|iframe|form|object)\b/i);
   });
 
-  test('says what happened, and by which request', async () => {
+  test('shows the problem and the request id', async () => {
     const { body } = await visit(NO_SIGN_IN, { 'X-Request-Id': 'my-request-1' });
     expect(body).toMatch(/^<!doctype html>\n<html lang="en">/);
-    expect(body).toContain('<title>The sign-in did not come to its end</title>');
+    expect(body).toContain('<title>The sign-in was not completed</title>');
     expect(body).toContain('This sign-in is over already, took too long, or began in another browser.');
     expect(body).toContain('<code>my-request-1</code>');
   });
 
-  test('shows nothing of what came', async () => {
+  test('shows no data of the request', async () => {
     const hostile = '"><script>alert(1)</script>canary-words';
     const query = `state=${encodeURIComponent(hostile)}&error=x&error_description=${encodeURIComponent(hostile)}`;
     const answers = [
@@ -124,7 +119,7 @@ describe('the page', () => {
       expect(body + JSON.stringify(headers)).not.toContain('canary-words');
       expect(body).not.toMatch(/<script|<b>/);
     }
-    // But for a path of this origin, which is a part of the link.
+    // Except a path of this origin, which is a part of the link.
     oidc.provider.isDown = true;
     const page = await visit(`/auth/login?returnTo=${encodeURIComponent(`/${hostile}`)}`);
     expect(page.body.replace(/<a href="[\w/?=%-]+">/, '')).not.toMatch(/canary-words|<script/);
@@ -138,19 +133,19 @@ describe('its link', () => {
     ['//evil.example', '/auth/login?returnTo=%2F'],
     ['javascript:alert(1)', '/auth/login?returnTo=%2F'],
     ['', '/auth/login?returnTo=%2F'],
-  ])('leads to another try that leads back to %s', async (returnTo, link) => {
+  ])('leads to a new sign-in, which returns to %s', async (returnTo, link) => {
     oidc.provider.isDown = true;
     const query = returnTo && `?returnTo=${encodeURIComponent(returnTo)}`;
     const page = await visit(`/auth/login${query}`);
     expect(linkOf(page)).toEqual([link, 'Try again']);
-    // It is one that works.
+    // The link works.
     oidc.provider.isDown = false;
     const browser = oidc.browser();
     const back = await browser.atProvider(new URL((await browser.get(link)).headers.location as string));
     expect((await browser.comeBack(back)).headers.location).toBe(link.endsWith('%2F') ? '/' : returnTo);
   });
 
-  test('keeps where the sign-in leads back to when it fails at its end', async () => {
+  test('keeps the return path if the sign-in fails at its end', async () => {
     const browser = oidc.browser();
     const back = await browser.atProvider(await browser.begin({ query: '?returnTo=/chat' }));
     oidc.provider.isDown = true;
@@ -158,7 +153,7 @@ describe('its link', () => {
     expect([page.status, linkOf(page)]).toEqual([503, ['/auth/login?returnTo=%2Fchat', 'Try again']]);
   });
 
-  test('keeps it when there were too many attempts', async () => {
+  test('keeps the return path if there were too many requests', async () => {
     await oidc.close();
     oidc = await startOidc({ environment: { CLIENT_LIMIT_PER_ADDRESS: '1' } });
     await visit('/auth/login');
@@ -166,24 +161,24 @@ describe('its link', () => {
     expect([page.status, linkOf(page)]).toEqual([429, ['/auth/login?returnTo=%2Fchat', 'Try again']]);
     expect(Number(page.headers['retry-after'])).toBeGreaterThan(0);
     expect(await requestLine('too_many_attempts', '/auth/login')).toMatchObject({ status: 429 });
-    // Nor does a callback take a path that came with it.
+    // The callback ignores a returnTo in its own query.
     expect(linkOf(await visit('/auth/callback?returnTo=/evil'))?.[0]).toBe('/auth/login?returnTo=%2F');
   });
 
-  test('lies below the base path', async () => {
+  test('is below the base path', async () => {
     await oidc.close();
     oidc = await startOidc({ environment: { BASE_PATH: '/chat-api' } });
     oidc.provider.isDown = true;
     const page = await visit('/chat-api/auth/login?returnTo=/x');
     expect(linkOf(page)?.[0]).toBe('/chat-api/auth/login?returnTo=%2Fx');
-    // What would lead in a circle is left out here too.
+    // A path that would start the next sign-in is left out here, too.
     const circle = await visit('/chat-api/auth/login?returnTo=/chat-api/auth/login');
     expect(linkOf(circle)?.[0]).toBe('/chat-api/auth/login?returnTo=%2F');
   });
 });
 
 describe('a navigation', () => {
-  test('to an instance that shuts down is asked to come back, on another connection', async () => {
+  test('to an instance that shuts down gets Retry-After, and the connection is closed', async () => {
     oidc.relay.lifecycle.enter('draining');
     const page = await visit('/auth/login?returnTo=/chat');
     expect(page).toMatchObject({ status: 503, headers: { 'content-type': HTML, 'retry-after': '1' } });
@@ -191,20 +186,20 @@ describe('a navigation', () => {
     expect(linkOf(page)?.[0]).toBe('/auth/login?returnTo=%2Fchat');
   });
 
-  test('with another method learns which are taken', async () => {
+  test('with another method gets the allowed ones', async () => {
     for (const name of ['login', 'callback']) {
       const page = await call(oidc.relay.port, `/auth/${name}`, { method: 'POST', headers: NAVIGATION });
       expect([page.status, page.headers.allow]).toEqual([405, 'GET, HEAD']);
     }
   });
 
-  test('to anywhere else gets JSON', async () => {
+  test('to any other path gets JSON', async () => {
     expectProblem(await visit('/auth/session'), 401, 'unauthenticated');
     expectProblem(await visit('/auth/login/x'), 404, 'not_found');
     expectProblem(await visit('/'), 404, 'not_found');
   });
 
-  test('with HEAD gets the head of the page', async () => {
+  test('with HEAD gets the headers of the page', async () => {
     const answer = await call(oidc.relay.port, NO_SIGN_IN, { method: 'HEAD', headers: NAVIGATION });
     expect(answer).toMatchObject({ status: 400, body: '', headers: { 'content-type': HTML } });
     expect(Number(answer.headers['content-length'])).toBeGreaterThan(300);

@@ -31,7 +31,7 @@ const routes = [
 
 describe('without a session', () => {
   test.each(routes.flatMap((route) => accepts.map((accept) => [...route, accept] as const)))(
-    '%s %s that accepts "%s" is 401 in JSON, no redirect and no login box (G13)',
+    '%s %s that accepts "%s" is answered with 401 in JSON, without a redirect or WWW-Authenticate',
     async (method, path, accept) => {
       const headers = {
         Accept: accept,

@@ -25,7 +25,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** What a command printed, and each time it did. */
+/** Collects the output of a command. */
 function output() {
   const printed: string[] = [];
   const stream = new Writable({
@@ -46,7 +46,7 @@ async function run(args: string[], input: string | Buffer = '') {
 }
 
 /** Runs `add ada` at a terminal that answers each question with the next of `answers`, a key per read. */
-async function type(...answers: string[]) {
+async function typeAnswers(...answers: string[]) {
   const raw: boolean[] = [];
   const input = Object.assign(new PassThrough(), {
     isTTY: true,
@@ -84,7 +84,7 @@ describe('npm run user -- add, piped', () => {
     expect(() => listUsers(path)).toThrow();
   });
 
-  test('says what is wrong with the name or the file', async () => {
+  test('explains why the name or the file cannot be used', async () => {
     expect(await run(['add', 'a b'], 'long enough')).toMatchObject({
       code: 1,
       text: expect.stringMatching(/letters/),
@@ -98,28 +98,28 @@ describe('npm run user -- add, piped', () => {
 });
 
 describe('npm run user -- add, at a terminal', () => {
-  test('asks twice, shows nothing of what is typed, and leaves the terminal as it was', async () => {
-    const { code, text, raw, paused } = await type('typed-word\r', 'typed-word\n');
+  test('asks twice, does not show the password, and restores the terminal', async () => {
+    const { code, text, raw, paused } = await typeAnswers('typed-word\r', 'typed-word\n');
     expect(code).toBe(0);
     expect(text).toBe(`Password: \nOnce more: \nada can sign in now (${path}).\n`);
     expect([raw, paused]).toEqual([[true, false, true, false], true]);
     expect(await signsIn('typed-word')).toBe(true);
   });
 
-  test('takes a key back', async () => {
-    expect((await type('typee\u007fd-wör\bö\u007f\u007förd\r', 'typed-wörd\r')).code).toBe(0);
+  test('handles backspace', async () => {
+    expect((await typeAnswers('typee\u007fd-wör\bö\u007f\u007förd\r', 'typed-wörd\r')).code).toBe(0);
     expect(await signsIn('typed-wörd')).toBe(true);
   });
 
-  test('refuses two that differ', async () => {
-    const { code, text } = await type('typed-word\r', 'typed-ward\r');
+  test('refuses two passwords that differ', async () => {
+    const { code, text } = await typeAnswers('typed-word\r', 'typed-ward\r');
     expect([code, text]).toEqual([1, 'Password: \nOnce more: \nThe two passwords differ.\n']);
     expect(() => listUsers(path)).toThrow();
   });
 
-  test.each(['\u0003', '\u0004'])('gives up on %j, with the terminal as it was', async (key) => {
-    const { code, text, raw } = await type(`typed${key}`);
-    expect([code, text, raw]).toEqual([1, 'Password: \nGiven up.\n', [true, false]]);
+  test.each(['\u0003', '\u0004'])('is cancelled by %j, and restores the terminal', async (key) => {
+    const { code, text, raw } = await typeAnswers(`typed${key}`);
+    expect([code, text, raw]).toEqual([1, 'Password: \nCancelled.\n', [true, false]]);
   });
 });
 
@@ -141,7 +141,7 @@ describe('npm run user', () => {
   });
 
   test.each([[[]], [['add']], [['remove']], [['list', 'ada']], [['add', 'ada', 'bob']], [['change', 'ada']]])(
-    'explains itself to %j',
+    'prints its usage for the arguments %j',
     async (args) => {
       expect(await run(args)).toMatchObject({
         code: 64,

@@ -27,8 +27,8 @@ afterEach(async () => {
 
 const MEMBER = { sub: 'ada', name: 'Ada of userinfo', groups: ['chat-users'] };
 
-describe('what the ID token lacks', () => {
-  test('is asked for, with the access token and nothing else', async () => {
+describe('userinfo', () => {
+  test('is fetched with the access token if the ID token lacks a claim', async () => {
     provider.userinfo = MEMBER;
     const { ended, cookie } = await signInWith(relay.port);
     expect(ended.status).toBe(302);
@@ -38,29 +38,29 @@ describe('what the ID token lacks', () => {
     expect(headers).toMatchObject({ authorization: 'Bearer an-access-token' });
   });
 
-  test('is not asked for where nothing is lacking', async () => {
+  test('is not fetched if the ID token has all claims', async () => {
     provider.claims = MEMBER;
     expect((await signInWith(relay.port)).ended.status).toBe(302);
     expect(provider.asked(PATHS.userinfo)).toBe(0);
   });
 
-  test('never goes over what the ID token says', async () => {
+  test('never replaces a claim of the ID token', async () => {
     provider.claims = { name: undefined, groups: ['others'] };
     provider.userinfo = MEMBER;
     expectProblem((await signInWith(relay.port)).ended, 403, 'not_allowed');
   });
 
   test.each<[string, Record<string, unknown>]>([
-    ['somebody else', { ...MEMBER, sub: 'root' }],
-    ['nobody', { ...MEMBER, sub: undefined }],
-  ])('signs nobody in where it is said of %s', async (_what, userinfo) => {
+    ['another one', { ...MEMBER, sub: 'root' }],
+    ['missing', { ...MEMBER, sub: undefined }],
+  ])('signs nobody in if its subject is %s', async (_what, userinfo) => {
     provider.userinfo = userinfo;
     const { ended, cookie } = await signInWith(relay.port);
     expectProblem(ended, 400, 'sign_in_failed');
     expect(cookie).not.toContain('bot_relay_session');
   });
 
-  test('signs nobody in where it cannot be had, or lies behind a redirect', async () => {
+  test('signs nobody in if it is not available, or redirects', async () => {
     for (const status of [500, 302]) {
       provider.answers = {
         [PATHS.userinfo]: (_req, res) => void res.writeHead(status, { Location: '/elsewhere' }).end(),

@@ -16,7 +16,7 @@ import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globa
 import * as passwordHash from '../../src/authenticate/password/password-hash.ts';
 import { cheapHash } from '../support/cheap-hash.ts';
 
-// Before `users.ts` is loaded: counts the costly calls, and makes them cheap where the cost is not the point.
+// Set before `users.ts` is loaded: the mocks count the expensive calls, and make new hashes cheap.
 const hashPassword = jest.fn(async (password: string) => cheapHash(password));
 const verifyPassword = jest.fn(passwordHash.verifyPassword);
 jest.unstable_mockModule('../../src/authenticate/password/password-hash.ts', () => ({
@@ -47,7 +47,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const write = (users: unknown) => writeFileSync(path, JSON.stringify(users));
 
 describe('users', () => {
-  test('are known by name and password', async () => {
+  test('are verified by name and password', async () => {
     const users = usersOf(() => new Map([['ada', ADA]]), ADA);
     expect(await users.verify('ada', 'ada-password')).toEqual({ id: 'ada', name: 'ada' });
     expect(await users.verify('ada', 'wrong')).toBeUndefined();
@@ -58,7 +58,7 @@ describe('users', () => {
     expect(await users.verify('eve', 'ada-password')).toBeUndefined();
   });
 
-  test('cost one hash of the same cost, whether the name or the password is wrong (G14)', async () => {
+  test('need one hash of the same cost, whether the name or the password is wrong', async () => {
     const hash = await passwordHash.hashPassword('ada-password');
     write({ users: [{ name: 'ada', hash }] });
     hashPassword.mockImplementationOnce(passwordHash.hashPassword);
@@ -74,7 +74,7 @@ describe('users', () => {
 });
 
 describe('a users file', () => {
-  test('is made for its owner only, and nothing else is left beside it', async () => {
+  test('is created for its owner only, without a temporary file beside it', async () => {
     await saveUser(path, 'ada', 'ada-password');
     expect(statSync(path).mode & 0o777).toBe(0o600);
     expect(readdirSync(folder)).toEqual(['users.json']);
@@ -85,7 +85,7 @@ describe('a users file', () => {
     });
   });
 
-  test('becomes its owner’s only when it is changed', async () => {
+  test('is readable by its owner only after a change', async () => {
     write({ users: [] });
     chmodSync(path, 0o644);
     await saveUser(path, 'ada', 'ada-password');
@@ -118,7 +118,7 @@ describe('a users file', () => {
   });
 
   test.each<[string, (users: string, stats: Stats) => void]>([
-    ['the time of its change', (users) => writeFileSync(path, users)],
+    ['its modification time', (users) => writeFileSync(path, users)],
     [
       'its length',
       (users, { atime, mtime }) => {
@@ -134,7 +134,7 @@ describe('a users file', () => {
         renameSync(`${path}.new`, path);
       },
     ],
-  ])('is read again where only %s tells that it is another', async (_what, replace) => {
+  ])('is read again if only %s has changed', async (_what, replace) => {
     write({ users: [{ name: 'ada', hash: ADA }] });
     const past = new Date(Date.now() - 60_000);
     utimesSync(path, past, past);
@@ -144,7 +144,7 @@ describe('a users file', () => {
     expect(await users.verify('bob', 'ada-password')).toBeDefined();
   });
 
-  test('keeps the users it had when the file cannot be used, and says so once', async () => {
+  test('that cannot be used after a change leaves the users unchanged, which is reported once', async () => {
     write({ users: [{ name: 'ada', hash: ADA }] });
     const reports: string[] = [];
     const users = await usersFromFile(path, ({ message }) => reports.push(message));
@@ -156,31 +156,34 @@ describe('a users file', () => {
     expect(await users.verify('ada', 'ada-password')).toBeUndefined();
   });
 
-  test.each(['', 'a b', 'a/b', 'a\n', 'é', 'x'.repeat(65)])('takes no user named %j', async (name) => {
+  test.each(['', 'a b', 'a/b', 'a\n', 'é', 'x'.repeat(65)])('refuses the user name %j', async (name) => {
     await expect(saveUser(path, name, 'long enough')).rejects.toThrow(/1 to 64 letters/);
     expect(readdirSync(folder)).toEqual([]);
   });
 
   test.each([
-    ['is no JSON', '{', /it is not JSON/],
+    ['is not JSON', '{', /it is not JSON/],
     [
       'has a plain password',
       '{"users":[{"name":"ada","hash":"secret-text"}]}',
       /not a hash made by npm run user/,
     ],
     ['has a bad name', `{"users":[{"name":"a b","hash":"${ADA}"}]}`, /a name has 1 to 64 letters/],
-    ['has a field too many', `{"users":[{"name":"ada","hash":"${ADA}","admin":true}]}`, /admin/],
+    ['has an unknown field in a user', `{"users":[{"name":"ada","hash":"${ADA}","admin":true}]}`, /admin/],
     ['has no users', '{}', /cannot be used/],
-    ['has something besides them', '{"users":[],"admin":1}', /admin/],
-  ])('that %s is named at the start, without what it holds', async (_what, text, message) => {
-    writeFileSync(path, text);
-    const error = await usersFromFile(path, fail).catch((thrown: Error) => thrown);
-    expect(error).toMatchObject({ message: expect.stringMatching(message) });
-    expect((error as Error).message).toContain(path);
-    expect((error as Error).message).not.toMatch(/secret-text|scrypt/);
-  });
+    ['has an unknown field', '{"users":[],"admin":1}', /admin/],
+  ])(
+    'that %s causes an error with its name but without its content at the start',
+    async (_what, text, message) => {
+      writeFileSync(path, text);
+      const error = await usersFromFile(path, fail).catch((thrown: Error) => thrown);
+      expect(error).toMatchObject({ message: expect.stringMatching(message) });
+      expect((error as Error).message).toContain(path);
+      expect((error as Error).message).not.toMatch(/secret-text|scrypt/);
+    },
+  );
 
-  test('that is missing is named at the start', async () => {
+  test('that is missing causes an error with its name at the start', async () => {
     await expect(usersFromFile(path, fail)).rejects.toThrow(`${path} cannot be used: it does not exist`);
   });
 });

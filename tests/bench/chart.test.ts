@@ -11,7 +11,7 @@ interface Element {
   readonly text: string;
 }
 
-/** The elements of `svg` that hold no others, in order. */
+/** The elements of `svg` that contain no other elements, in order. */
 function elementsOf(svg: string): Element[] {
   return [...svg.matchAll(/<(\w+)([^<>]*?)(?:\/>|>([^<]*)(?=<))/g)].map(
     ([, kind = '', attributes = '', text = '']) => ({
@@ -33,7 +33,7 @@ describe('the chart', () => {
   const svg = chart(results);
   const elements = elementsOf(svg);
 
-  test('has a panel for each figure of the summary, all of which are better the lower they are', () => {
+  test('has a panel for each figure of the summary, and lower is better in all of them', () => {
     expect(ofClass(elements, 'title').map(({ text }) => text)).toEqual([
       'CPU per event',
       'CPU per message',
@@ -56,7 +56,7 @@ describe('the chart', () => {
     expect(svg).toContain('–: could not be measured.');
   });
 
-  test('sets the bars of this project apart', () => {
+  test('marks the bars of this project', () => {
     const own = ofClass(ofClass(elements, 'bar'), 'own');
     expect(own).toHaveLength(2 * SUMMARY.length);
     expect(ofClass(ofClass(elements, 'label'), 'own').map(({ text }) => text)).toEqual([
@@ -67,7 +67,7 @@ describe('the chart', () => {
     ]);
   });
 
-  test('has bars as long as the medians are large, from zero', () => {
+  test('has bars from zero, as long as the medians are large', () => {
     const [nginx, haproxy] = ofClass(elements, 'bar') as [Element, Element];
     expect(px(nginx, 'width') / px(haproxy, 'width')).toBeCloseTo(40 / 31, 1);
     expect(px(nginx, 'x')).toBe(px(haproxy, 'x'));
@@ -92,7 +92,7 @@ describe('the chart', () => {
       expect(px(value, 'x')).toBeGreaterThan(whiskers[index] as number);
   });
 
-  test('keeps inside its picture, 800 px wide', () => {
+  test('stays inside its picture, 800 px wide', () => {
     expect(svg).toMatch(/viewBox="0 0 800 (\d+)" width="800" height="\1"/);
     const height = Number(/height="(\d+)"/.exec(svg)?.[1]);
     const shapes = elements.filter(({ attributes }) => attributes.x && attributes.y);
@@ -102,7 +102,7 @@ describe('the chart', () => {
     expect(shapes.filter((one) => px(one, 'y') + (px(one, 'height') || 0) > height)).toEqual([]);
   });
 
-  test('tells who can not see it the same', () => {
+  test('has a description with the same content for people who cannot see it', () => {
     expect(svg).toMatch(/^<svg [^>]*role="img" aria-labelledby="title description"/);
     expect(elements.find(({ kind }) => kind === 'title')?.attributes).toEqual({ id: 'title' });
     const description = elements.find(({ kind }) => kind === 'desc');
@@ -111,7 +111,7 @@ describe('the chart', () => {
     expect(description?.text).toContain('@fastify/http-proxy not measured;');
   });
 
-  test('escapes what comes from outside', () => {
+  test('escapes all texts of the results', () => {
     const made = chart({
       ...sampleResults([samplePeer(`<a> & "b" 'c'\u0007`, { cpuPerEvent: 1 })]),
       machine: '<m>',
@@ -131,7 +131,7 @@ describe('the chart', () => {
     expect(px(bar, 'x') + px(bar, 'width')).toBeCloseTo(axis, 0);
   });
 
-  test('of nothing is a picture still', () => {
+  test('is a picture also without any results', () => {
     expect(chart(sampleResults([]))).not.toMatch(/NaN|Infinity/);
     expect(chart(sampleResults([samplePeer('nginx', { cpuPerEvent: 0 })]))).not.toMatch(/NaN|Infinity/);
   });

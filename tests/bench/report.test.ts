@@ -9,7 +9,7 @@ import { driftOf, readResults, writeReport } from '../../bench/report/write.ts';
 import { sampleResults } from './sample-results.ts';
 
 describe('the figures in the documents', () => {
-  test('are those of the results that are kept', () => {
+  test('are those of bench/results.json', () => {
     expect(driftOf()).toEqual([]);
   });
 });
@@ -18,7 +18,7 @@ describe('a section of a document', () => {
   const text =
     'before\n<!-- bench:a -->\nold\n<!-- /bench:a -->\nafter\n<!-- bench:b -->\n<!-- /bench:b -->\n';
 
-  test('is replaced, and nothing around it', () => {
+  test('is replaced, and the text around it stays', () => {
     const replaced = withSection(text, 'a', 'new');
     expect(replaced).toBe(text.replace('old', '\nnew\n'));
     expect(withSection(replaced, 'a', 'new')).toBe(replaced);
@@ -35,7 +35,7 @@ describe('a section of a document', () => {
     ['there are two ends', '<!-- bench:a --> <!-- /bench:a --> <!-- /bench:a -->'],
     ['one end is before the beginning', '<!-- /bench:a --> <!-- bench:a --> <!-- /bench:a -->'],
     ['they are of another section', '<!-- bench:ab --> <!-- /bench:ab -->'],
-  ])('is nowhere if %s', (_, text) => {
+  ])('is not found if %s', (_, text) => {
     expect(() => withSection(text, 'a', 'new')).toThrow(
       'one <!-- bench:a --> here, and one <!-- /bench:a -->',
     );
@@ -44,7 +44,8 @@ describe('a section of a document', () => {
 
 describe('the report', () => {
   const results = sampleResults();
-  const README = 'Costs:\n\n<!-- bench:summary -->\n<!-- /bench:summary -->\n\nThe end.\n';
+  const SUMMARY = 'Costs:\n\n<!-- bench:summary -->\n<!-- /bench:summary -->\n\nThe end.\n';
+  const SUMMARY_PATH = 'docs/performance.md';
   const FIGURES = 'Figures:\n\n<!-- bench:tables -->\n<!-- /bench:tables -->\n';
   let root = '';
   const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -52,13 +53,13 @@ describe('the report', () => {
 
   beforeEach(() => {
     root = mkdtempSync(join(tmpdir(), 'report-'));
-    mkdirSync(join(root, 'bench'));
-    write('README.md', README);
+    for (const folder of ['bench', 'docs']) mkdirSync(join(root, folder));
+    write(SUMMARY_PATH, SUMMARY);
     write('bench/README.md', FIGURES);
   });
   afterEach(() => rmSync(root, { recursive: true }));
 
-  test('keeps the results as they are, to be read by people, too', () => {
+  test('keeps the results unchanged, in a form that people can read', () => {
     writeReport(results, root);
     expect(readResults(root)).toEqual(results);
     expect(read('bench/results.json')).toContain('\n          "rounds": [40, 38, 44]\n');
@@ -70,45 +71,45 @@ describe('the report', () => {
     expect(readResults(root)?.machine).toBe(machine);
   });
 
-  test('has all tables in one document, the summary in the other, and a chart', () => {
+  test('writes all tables to one document, the summary to the other, and a chart', () => {
     writeReport(results, root);
     expect(read('bench/README.md')).toBe(withSection(FIGURES, 'tables', markdownTable(results)));
-    expect(read('README.md')).toBe(withSection(README, 'summary', summaryTable(results)));
+    expect(read(SUMMARY_PATH)).toBe(withSection(SUMMARY, 'summary', summaryTable(results)));
     expect(read('bench/results.svg')).toBe(chart(results));
     expect(driftOf(root)).toEqual([]);
   });
 
-  test('replaces what an earlier run has left', () => {
+  test('replaces the report of an earlier run', () => {
     writeReport(results, root);
     writeReport({ ...results, peers: results.peers.slice(1) }, root);
     expect(driftOf(root)).toEqual([]);
-    expect(read('README.md')).not.toContain('| nginx |');
-    expect(read('README.md')).toContain('The end.');
+    expect(read(SUMMARY_PATH)).not.toContain('| nginx |');
+    expect(read(SUMMARY_PATH)).toContain('The end.');
   });
 
-  test('keeps the results, and whatever else has a place, before it says what has none', () => {
+  test('writes everything that it can before it reports a missing section', () => {
     write('bench/README.md', 'Figures:\n');
     expect(() => writeReport(results, root)).toThrow(
       'bench/README.md: There should be one <!-- bench:tables -->',
     );
     expect(readResults(root)).toEqual(results);
-    expect(read('README.md')).toContain('| nginx |');
+    expect(read(SUMMARY_PATH)).toContain('| nginx |');
     expect(read('bench/README.md')).toBe('Figures:\n');
   });
 
-  test('has nothing to drift from before there are results', () => {
+  test('has no differences before there are results', () => {
     expect(driftOf(root)).toEqual([]);
-    write('README.md', 'No markers.');
+    write(SUMMARY_PATH, 'No markers.');
     expect(driftOf(root)).toEqual([]);
   });
 
   test.each([
-    ['README.md', '62.0', '61.0'],
-    ['README.md', '<!-- bench:summary -->', ''],
+    [SUMMARY_PATH, '62.0', '61.0'],
+    [SUMMARY_PATH, '<!-- bench:summary -->', ''],
     ['bench/README.md', '(38.0–44.0)', '(38.0–43.0)'],
     ['bench/README.md', '<!-- /bench:tables -->', ''],
     ['bench/results.svg', '>62.0<', '>61.0<'],
-  ])('has drifted if %s has not %s but "%s"', (path, right, wrong) => {
+  ])('differs if %s has, instead of %s, "%s"', (path, right, wrong) => {
     writeReport(results, root);
     const text = read(path);
     expect(text).toContain(right);
@@ -116,15 +117,15 @@ describe('the report', () => {
     expect(driftOf(root).map((fault) => fault.split(':')[0])).toEqual([path]);
   });
 
-  test('says which document has lost its place', () => {
+  test('says which document has no section', () => {
     writeReport(results, root);
-    write('README.md', README.replace('<!-- /bench:summary -->', ''));
+    write(SUMMARY_PATH, SUMMARY.replace('<!-- /bench:summary -->', ''));
     expect(driftOf(root)).toEqual([
-      'README.md: There should be one <!-- bench:summary --> here, and one <!-- /bench:summary --> after it',
+      'docs/performance.md: There should be one <!-- bench:summary --> here, and one <!-- /bench:summary --> after it',
     ]);
   });
 
-  test('has drifted in all its parts if the results are others', () => {
+  test('differs in all its parts if the results have changed', () => {
     writeReport(results, root);
     write('bench/results.json', read('bench/results.json').replaceAll('"median": 40,', '"median": 41,'));
     expect(driftOf(root)).toHaveLength(3);

@@ -12,7 +12,7 @@ export function samplePeer(name: string, medians: Medians, more: Partial<PeerRes
   return { name, version: '', notes: [], figures: Object.fromEntries(figures), ...more };
 }
 
-/** Invented figures, of the size that the real ones have. */
+/** Invented figures of realistic sizes. */
 export function sampleResults(peers: readonly PeerResults[] = samplePeers()): Results {
   return {
     takenAt: '2026-03-04T05:06:07.000Z',

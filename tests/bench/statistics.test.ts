@@ -18,13 +18,13 @@ describe('a figure over several rounds', () => {
     expect(figureOf([-0.5, 10, -20])).toMatchObject({ median: -0.5, min: -20, max: 10 });
   });
 
-  test('does not come of nothing, or of what JSON could not hold', () => {
+  test('is refused without rounds, or if a round is not a finite number', () => {
     expect(() => figureOf([])).toThrow(RangeError);
     expect(() => figureOf([1, Number.NaN])).toThrow('No figure comes of these rounds: [1, NaN]');
     expect(() => figureOf([1, Number.POSITIVE_INFINITY])).toThrow(RangeError);
   });
 
-  test('is told with the same median', () => {
+  test('is printed with the same median', () => {
     expect(overRounds([1, 2], 1)).toBe('1.5 (1.0–2.0)');
     expect(overRounds([3, 1, 2], 0)).toBe('2 (1–3)');
   });

@@ -28,7 +28,7 @@ describe('numbers', () => {
     expect(numberText(-0.25, 2)).toBe('-0.25');
   });
 
-  test('as ratios have about three digits that count', () => {
+  test('have about three significant digits as ratios', () => {
     const ratio = (one: number, other: number) => ratioText(figureOf([one]), figureOf([other]));
     expect([ratio(1, 3), ratio(9.99, 1), ratio(9.999, 1), ratio(99.96, 1), ratio(1_234, 1)]).toEqual([
       '0.33',
@@ -40,7 +40,7 @@ describe('numbers', () => {
     expect([ratio(1, 1_000), ratio(0, 1)]).toEqual(['<0.01', '0.00']);
   });
 
-  test('give no ratio where one is missing, or is noise about zero', () => {
+  test('give no ratio if one is missing, or is noise around zero', () => {
     const one = figureOf([1]);
     expect(ratioText(undefined, one)).toBe('–');
     expect(ratioText(one, undefined)).toBe('–');
@@ -53,7 +53,7 @@ describe('numbers', () => {
 describe('the tables in Markdown', () => {
   const markdown = markdownTable(sampleResults());
 
-  test('have every figure once, with its unit and which way is better, and once per reference as a ratio', () => {
+  test('have every figure once with its unit and direction, and once per reference as a ratio', () => {
     expect(THEMES.flatMap(({ figures }) => figures).sort()).toEqual(Object.keys(FIGURES).sort());
     const headings = headingsOf(markdown).flat();
     expect(headings).toHaveLength(3 * Object.keys(FIGURES).length);
@@ -78,7 +78,7 @@ describe('the tables in Markdown', () => {
     expect(cellsOf(markdown, '**bot-relay with Redis**')[0]?.[1]).toBe('1,204 (1,144–1,324)');
   });
 
-  test('have the ratios of medians to each reference, whichever way is better', () => {
+  test('have the ratios of medians to each reference, also if higher is better', () => {
     const [, , , , , toBare, , toNginx] = cellsOf(markdown, '**bot-relay**');
     expect(toBare?.slice(0, 3)).toEqual(['1.00', '1.16', '1.00']);
     expect(toNginx?.slice(0, 3)).toEqual(['1.55', '7.06', '0.65']);
@@ -88,7 +88,7 @@ describe('the tables in Markdown', () => {
     expect(markdown).toContain('↓: lower is better, ↑: higher is better.');
   });
 
-  test('say what is missing, and why, in words that Markdown leaves as they are', () => {
+  test('say what is missing and why, escaped for Markdown', () => {
     const [, , , memory] = cellsOf(markdown, '@fastify/http-proxy');
     expect(memory).toEqual(['–', '–', '–']);
     expect(markdown.split('\n').at(-1)).toBe(
@@ -103,7 +103,7 @@ describe('the tables in Markdown', () => {
     expect(markdown).toContain('delay of an event 0.110 (0.105–0.121) ms at p50');
   });
 
-  test('of a few figures have those alone, and the notes of who lacks one of them', () => {
+  test('have only the figures that were asked for, and the notes of peers that lack one of them', () => {
     const results = sampleResults();
     expect(headingsOf(markdownTable(results, ['throughput']))).toEqual([
       ['carried per CPU second, MB ↑'],
@@ -114,7 +114,7 @@ describe('the tables in Markdown', () => {
     expect(markdownTable(results, ['throughput', 'memory5000'])).toContain('never end');
   });
 
-  test('let no name of a peer end its cell or its line', () => {
+  test('escape the names of peers', () => {
     const made = markdownTable(sampleResults([samplePeer('a | b\nc*', { aborts: 1 })]));
     expect(made).toContain('| a \\| b c\\* |');
   });
@@ -170,7 +170,7 @@ describe('the tables in a terminal', () => {
     expect(lines.filter((line) => line !== line.trimEnd())).toEqual([]);
   });
 
-  test('have the cells of the columns below each other, and the heading above them', () => {
+  test('align cells and headings in columns', () => {
     const start = lines.indexOf('CPU');
     expect(lines.slice(start, start + 5)).toEqual([
       'CPU',
@@ -181,7 +181,7 @@ describe('the tables in a terminal', () => {
     ]);
   });
 
-  test('tell the same as those in Markdown', () => {
+  test('have the same content as those in Markdown', () => {
     const told = (text: string) => text.replace(/[\\*|]/g, '').match(/\d[\d.,]* \([^)]*\)/g);
     expect(told(lines.join(' '))).toEqual(told(markdownTable(sampleResults())));
     expect(lines).toContain('Ratio to nginx');

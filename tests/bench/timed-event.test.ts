@@ -13,13 +13,13 @@ function read(...pieces: string[]): number[] {
   return delays;
 }
 
-test('an event has the length that was asked for, and is one', () => {
+test('an event is one event of the given length', () => {
   expect(event(7)).toHaveLength(BYTES);
   expect(event(7)).toMatch(/^data: \{"n":"0*7","at":"\d+","fill":"x+"\}\n\n$/);
   expect(() => restOfEvent(MIN_EVENT_BYTES - 1)).toThrow(RangeError);
 });
 
-test('the reader says how long each event took, wherever the stream is split', () => {
+test('the reader gives the delay of each event, wherever the stream is split', () => {
   const stream = event(0) + event(1);
   for (let at = 1; at < stream.length; at++) {
     const delays = read(stream.slice(0, at), stream.slice(at));
@@ -28,11 +28,11 @@ test('the reader says how long each event took, wherever the stream is split', (
   }
 });
 
-test('heartbeats between events are passed over', () => {
+test('heartbeats between events are skipped', () => {
   expect(read(`:\n${event(0)}:`, `\n:\n${event(1)}`)).toHaveLength(2);
 });
 
-test('an event that is missing, repeated, changed or half is found', () => {
+test('a missing, repeated, changed or incomplete event is an error', () => {
   expect(() => read(event(0), event(2))).toThrow('event 1');
   expect(() => read(event(0), event(0))).toThrow('event 1');
   expect(() => read(event(0).replace('xx', 'xy'))).toThrow('event 0');

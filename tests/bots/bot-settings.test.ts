@@ -2,12 +2,12 @@ import { describe, expect, test } from '@jest/globals';
 import { keysOf, overlap, patternsFor, rateLimitOf } from '../../src/bots/bot-settings.ts';
 import { secret } from '../../src/secret.ts';
 
-describe('the patterns that fit', () => {
+describe('the patterns that match', () => {
   test('a bot are in order, the most specific first', () => {
     expect(patternsFor('acme/helper')).toEqual(['acme/helper', 'acme/*', '*/helper', '*/*']);
   });
 
-  test('a pattern are those that fit whatever it fits', () => {
+  test('a pattern are those that match all that it matches', () => {
     expect(patternsFor('acme/*')).toEqual(['acme/*', '*/*']);
     expect(patternsFor('*/helper')).toEqual(['*/helper', '*/*']);
     expect(patternsFor('*/*')).toEqual(['*/*']);
@@ -49,14 +49,14 @@ describe('the settings of a bot', () => {
     ['other/helper', 'name', 3],
     ['other/other', 'all', 3],
   ])(
-    '%s has the keys of "%s" and the limit %d: each comes from the most specific entry that has it',
+    'of %s are the keys "%s" and the limit %d, each from the most specific entry that has it',
     (bot, expected, limit) => {
       expect(keysOf(settings, bot)).toBe(keys[expected]);
       expect(rateLimitOf(settings, bot)).toBe(limit);
     },
   );
 
-  test('may have no limit of its own', () => {
+  test('may have no limit', () => {
     expect(rateLimitOf({ apiKeys: [], own: {} }, 'acme/helper')).toBeUndefined();
   });
 });

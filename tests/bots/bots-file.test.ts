@@ -22,7 +22,7 @@ function write(name: string, content: unknown): string {
 const read = (content: unknown) => readBotsFile(write('bots.json', content), BOTS);
 
 describe('a bots file', () => {
-  test('gives bots keys, inline or by a file beside it, and a rate limit', () => {
+  test('gives bots keys, inline or from a file, and a rate limit', () => {
     mkdirSync(join(folder, 'keys'));
     const keysFile = write('keys/helper', 'key-3\nkey-4\n');
     const { own, problems, keyFiles } = read({
@@ -41,23 +41,27 @@ describe('a bots file', () => {
   });
 
   test.each([
-    ['nothing', '', 'BOTS_FILE names an empty file'],
+    ['no content', '', 'BOTS_FILE names an empty file'],
     [
-      'no JSON',
+      'incomplete JSON',
       '{"acme/one": {"keys": ["canary-key"',
       'BOTS_FILE must hold a JSON object with an entry per bot',
     ],
     ['a list', ['canary'], 'BOTS_FILE must hold a JSON object with an entry per bot'],
-    ['an entry that is none', { 'acme/one': 'canary' }, /^BOTS_FILE: acme\/one must be an object/],
+    ['an entry that is no object', { 'acme/one': 'canary' }, /^BOTS_FILE: acme\/one must be an object/],
     [
-      'a word it does not know',
+      'an unknown field',
       { 'acme/one': { rateLimit: 1, canary: 1 } },
       /^BOTS_FILE: acme\/one must be an object with no more/,
     ],
     ['an entry that sets nothing', { 'acme/one': {} }, 'BOTS_FILE: acme/one sets nothing'],
     ['no keys', { 'acme/one': { keys: [] } }, 'BOTS_FILE: acme/one keys must not be an empty list'],
     ['keys that are no list', { 'acme/one': { keys: 'canary' } }, 'BOTS_FILE: acme/one keys must be a list'],
-    ['keys that are no texts', { 'acme/one': { keys: [1, 2] } }, 'BOTS_FILE: acme/one keys must hold texts'],
+    [
+      'keys that are not strings',
+      { 'acme/one': { keys: [1, 2] } },
+      'BOTS_FILE: acme/one keys must hold strings',
+    ],
     [
       'keys that no header can carry',
       { 'acme/one': { keys: ['canary key', 'canary\n'] } },
@@ -68,14 +72,14 @@ describe('a bots file', () => {
       { 'acme/one': { keys: ['canary'], keysFile: 'x' } },
       'BOTS_FILE: acme/one has both keys and keysFile',
     ],
-    ['a path that is none', { 'acme/one': { keysFile: '' } }, 'BOTS_FILE: acme/one keysFile must be a path'],
+    ['an empty path', { 'acme/one': { keysFile: '' } }, 'BOTS_FILE: acme/one keysFile must be a path'],
     [
-      'a file that is not there',
+      'a key file that does not exist',
       { 'acme/one': { keysFile: 'canary' } },
       'BOTS_FILE: acme/one keysFile names a file that cannot be read (ENOENT)',
     ],
     [
-      'a limit that is none',
+      'a limit that is no number',
       { 'acme/one': { rateLimit: '5' } },
       /acme\/one rateLimit must be a whole number from 1 to/,
     ],
@@ -85,23 +89,23 @@ describe('a bots file', () => {
       /acme\/one rateLimit must be a whole number from 1 to/,
     ],
     [
-      'half a limit',
+      'a fractional limit',
       { 'acme/one': { rateLimit: 1.5 } },
       /acme\/one rateLimit must be a whole number from 1 to/,
     ],
-    ['a name that is none', { canary: { rateLimit: 1 } }, 'BOTS_FILE: entry 1 is not named namespace/bot'],
+    ['a name that is no bot', { canary: { rateLimit: 1 } }, 'BOTS_FILE: entry 1 is not named namespace/bot'],
     [
       'a bot that is not on the list',
       { 'acme/one': { rateLimit: 1 }, 'canary/one': { rateLimit: 1 } },
-      'BOTS_FILE: entry 2 is a bot that BOTS does not let through',
+      'BOTS_FILE: entry 2 is a bot that BOTS does not allow',
     ],
-  ])('with %s is one problem, which shows no value', (_what, content, problem) => {
+  ])('with %s has one problem, which shows no value', (_what, content, problem) => {
     const { problems } = read(content);
     expect(problems).toEqual([typeof problem === 'string' ? problem : expect.stringMatching(problem)]);
     expect(problems.join()).not.toMatch(/canary/);
   });
 
-  test('with keys in a file that cannot be used is a problem as well', () => {
+  test('with a key file that cannot be used has a problem', () => {
     const keysFile = write('spaces', 'canary key\ncanary other');
     const { problems } = read({ 'acme/one': { keysFile } });
     expect(problems).toEqual([
@@ -109,7 +113,7 @@ describe('a bots file', () => {
     ]);
   });
 
-  test('has all its problems named at once', () => {
+  test('shows all its problems at once', () => {
     const { problems } = read({ 'acme/one': { keys: [], rateLimit: 0 }, 'acme/two': {}, 'no/bot': {} });
     expect(problems).toHaveLength(5);
   });
@@ -129,14 +133,14 @@ describe('BOTS_FILE', () => {
     }
   };
 
-  test('is part of the configuration, and of its problems', () => {
+  test('is part of the configuration and its problems', () => {
     const BOTS_FILE = write('good.json', { 'acme/helper': { keys: ['own'], rateLimit: 2 } });
     const { upstream } = loadConfig({ ...environment, BOTS_FILE });
     expect(upstream.own['acme/helper']).toMatchObject({ rateLimit: 2 });
     expect(Object.isFrozen(upstream.own['acme/helper']?.keys)).toBe(true);
     expect(problemsOf({ ...environment, BOTS: 'acme/other', BOTS_FILE, PORT: 'x' })).toEqual([
       'PORT must be a whole number from 0 to 65535',
-      'BOTS_FILE: entry 1 is a bot that BOTS does not let through',
+      'BOTS_FILE: entry 1 is a bot that BOTS does not allow',
     ]);
   });
 

@@ -11,12 +11,12 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type FileChanges, fileChanges } from '../../src/bots/file-changes.ts';
-import { until } from '../support/pair.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
-const LOOK_MS = 60;
+const POLL_MS = 60;
 
 let folder: string;
 let path: string;
@@ -33,7 +33,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** What the file holds, or why it cannot be read. */
+/** The content of the file, or why it cannot be read. */
 function content(): string {
   try {
     return readFileSync(path, 'utf8');
@@ -47,7 +47,7 @@ async function watch(): Promise<void> {
   changes = fileChanges({
     files: () => [path],
     onChange: () => void seen.push(content()),
-    lookEveryMs: LOOK_MS,
+    pollEveryMs: POLL_MS,
   });
   await until(() => seen.length === 1);
   seen = [];
@@ -61,7 +61,7 @@ describe('a file is read again', () => {
     expect(seen).toEqual(['new']);
   });
 
-  test('when it is renamed over, again and again', async () => {
+  test('when it is replaced by a rename, several times', async () => {
     await watch();
     for (const text of ['one', 'two', 'six']) {
       writeFileSync(`${path}.tmp`, text);
@@ -71,7 +71,7 @@ describe('a file is read again', () => {
     expect(seen).toEqual(['one', 'two', 'six']);
   });
 
-  test('when a folder that it is in is swapped behind a symbolic link, as Kubernetes does', async () => {
+  test('when its folder is replaced behind a symbolic link, as in Kubernetes', async () => {
     const put = (version: string, text: string) => {
       mkdirSync(join(folder, version));
       writeFileSync(join(folder, version, 'keys'), text);
@@ -92,7 +92,7 @@ describe('a file is read again', () => {
     expect(seen).toEqual(['new', 'one']);
   });
 
-  test('when it has gone, and when it comes back', async () => {
+  test('when it is deleted, and when it is created again', async () => {
     await watch();
     unlinkSync(path);
     await until(() => seen.length > 0);
@@ -101,35 +101,35 @@ describe('a file is read again', () => {
     expect(seen).toEqual(['ENOENT', 'back']);
   });
 
-  test('when it was changed before the first look', async () => {
+  test('when it was changed before the first poll', async () => {
     changes = fileChanges({
       files: () => [path],
       onChange: () => void seen.push(content()),
-      lookEveryMs: LOOK_MS,
+      pollEveryMs: POLL_MS,
     });
     writeFileSync(path, 'new');
     await until(() => seen.length > 0);
     expect(seen).toEqual(['new']);
   });
 
-  test('at once when that is asked for, changed or not', async () => {
+  test('at once by readNow, changed or not', async () => {
     await watch();
     changes.readNow();
     expect(seen).toEqual(['old']);
     writeFileSync(path, 'new');
     changes.readNow();
     expect(seen).toEqual(['old', 'new']);
-    // And not once more for the same change.
-    await sleep(4 * LOOK_MS);
+    // The same change causes no second read.
+    await sleep(4 * POLL_MS);
     expect(seen).toEqual(['old', 'new']);
   });
 
-  test('when it is one that joined the files later', async () => {
+  test('when it was added to the files later', async () => {
     const other = join(folder, 'other');
     writeFileSync(other, '1');
     let files = [path];
     let reads = 0;
-    changes = fileChanges({ files: () => files, onChange: () => void reads++, lookEveryMs: LOOK_MS });
+    changes = fileChanges({ files: () => files, onChange: () => void reads++, pollEveryMs: POLL_MS });
     await until(() => reads === 1);
     files = [path, other];
     await until(() => reads === 2);
@@ -142,10 +142,10 @@ describe('a file is not read', () => {
   test('while it is being written', async () => {
     await watch();
     writeFileSync(path, '');
-    // Somebody who writes slowly, and yet never stands still from one look to the next.
+    // Writes slowly, but changes the file between any two polls.
     for (const part of 'half-written'.split('')) {
       appendFileSync(path, part);
-      await sleep(LOOK_MS / 3);
+      await sleep(POLL_MS / 3);
     }
     await until(() => seen.length > 0);
     expect(seen).toEqual(['half-written']);
@@ -153,7 +153,7 @@ describe('a file is not read', () => {
 
   test('when nothing has changed', async () => {
     await watch();
-    await sleep(5 * LOOK_MS);
+    await sleep(5 * POLL_MS);
     expect(seen).toEqual([]);
   });
 
@@ -161,7 +161,7 @@ describe('a file is not read', () => {
     await watch();
     changes.close();
     writeFileSync(path, 'new');
-    await sleep(4 * LOOK_MS);
+    await sleep(4 * POLL_MS);
     expect(seen).toEqual([]);
   });
 });

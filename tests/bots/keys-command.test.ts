@@ -1,14 +1,14 @@
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { keysCommand } from '../../src/commands/keys.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { secret } from '../../src/secret.ts';
-import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { CANARY, expectNoCanary } from '../support/relay.ts';
+import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const [first, second, third] = [CANARY.key, CANARY.secondKey, 'third-key'].map(
   (key) => secret(key).fingerprint,
@@ -17,6 +17,7 @@ const ENVIRONMENT = {
   UPSTREAM_BASE_URL: 'http://127.0.0.1:9',
   UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,
   SESSION_SECRETS: CANARY.sessionSecret,
+  CHANNEL_SECRET: CANARY.channelSecret,
   BOTS: 'acme/helper,other/*',
 };
 const TIME = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`;
@@ -66,7 +67,7 @@ describe('npm run keys', () => {
     });
   });
 
-  test('says that the demo has a key of its own', async () => {
+  test('prints that the demo makes its own key', async () => {
     expect(await run([], {})).toEqual({
       code: 0,
       printed: 'In demo mode the relay makes a key of its own at every start.\n',
@@ -74,11 +75,14 @@ describe('npm run keys', () => {
     expect(JSON.parse((await run(['--json'], {})).printed)).toEqual({ shared: false, bots: [] });
   });
 
-  test.each([[['json']], [['--json', 'more']], [['add', 'key']]])('explains itself to %j', async (args) => {
-    expect(await run(args)).toEqual({ code: 64, printed: expect.stringMatching(/^Usage: npm run keys /) });
-  });
+  test.each([[['json']], [['--json', 'more']], [['add', 'key']]])(
+    'prints its usage for the arguments %j',
+    async (args) => {
+      expect(await run(args)).toEqual({ code: 64, printed: expect.stringMatching(/^Usage: npm run keys /) });
+    },
+  );
 
-  test('says that Redis is out of reach', async () => {
+  test('exits with 1 if Redis cannot be used', async () => {
     expect(await run([], { ...ENVIRONMENT, REDIS_URL: 'redis://127.0.0.1:1' })).toEqual({
       code: 1,
       printed: 'Redis cannot be used; npm run check says why.\n',
@@ -87,7 +91,7 @@ describe('npm run keys', () => {
 });
 
 describeWithRedis('npm run keys, with Redis', () => {
-  const pairs: Pair[] = [];
+  const pairs: RelayAndUpstream[] = [];
   afterEach(async () => {
     for (const pair of pairs.splice(0)) await pair.close();
     stopRedis();
@@ -96,7 +100,7 @@ describeWithRedis('npm run keys, with Redis', () => {
   test('prints when each key last worked and was last refused, over all instances', async () => {
     const { url: REDIS_URL } = await startRedis();
     const instance = async (keys: string, valid: string) => {
-      const pair = await startPair(
+      const pair = await startRelayAndUpstream(
         (socket, { all }) =>
           void socket.write(
             all('x-api-key')[0] === valid ? wholeStream('data: a\n\n') : plainAnswer('403 No', []),
@@ -115,7 +119,7 @@ describeWithRedis('npm run keys, with Redis', () => {
       }
     };
     await instance(ENVIRONMENT.UPSTREAM_API_KEYS, CANARY.secondKey);
-    // An instance that still goes by another configuration.
+    // An instance that still has another configuration.
     await instance('third-key', 'third-key');
     const lines = await printedOnce(new RegExp(`refused ${TIME}[^]*worked ${TIME}[^]*${third}`));
     expect(lines).toEqual([

@@ -10,21 +10,26 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { call } from '../support/call.ts';
-import { type Pair, plainAnswer, startPair, until } from '../support/pair.ts';
+import { samplesOf, total } from '../support/metric-samples.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { CANARY } from '../support/relay.ts';
-import { samplesOf, total } from '../support/samples.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const OWN_PATH = '/generic/ns/acme/bot-provider/own/message/sse';
 const STREAM = wholeStream('data: a\n\n');
 const REFUSAL = plainAnswer('401 No', []);
 
 let folder: string;
-let pair: Pair;
-/** The keys that the bot service takes. */
+let pair: RelayAndUpstream;
+/** The keys that the bot service accepts. */
 let valid: Set<string>;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'bot-relay-reload-'));
@@ -42,7 +47,7 @@ const put = (name: string, content: string | object) => {
 };
 
 async function start(environment: Record<string, string>) {
-  pair = await startPair(
+  pair = await startRelayAndUpstream(
     (socket, { all }) => void socket.write(valid.has(all('x-api-key')[0] ?? '') ? STREAM : REFUSAL),
     { BOTS: 'acme/helper,acme/own', UPSTREAM_API_KEYS: '', ...environment },
   );
@@ -51,7 +56,7 @@ const startWithKeys = (text: string) => start({ UPSTREAM_API_KEYS_FILE: put('key
 const startWithBots = (own: object) =>
   start({ UPSTREAM_API_KEYS: CANARY.key, BOTS_FILE: put('bots.json', own) });
 
-/** Sends a message; returns the key that it came with last, or its status if it failed. */
+/** Sends a message; returns the key of its last request, or its status if it failed. */
 async function keyOf(path?: string): Promise<string | number> {
   const response = await pair.relay.send(pair.cookie, path ? { path } : {});
   await response.text();
@@ -60,7 +65,7 @@ async function keyOf(path?: string): Promise<string | number> {
     : response.status;
 }
 const logged = (msg: string) => pair.relay.logs.filter((line) => String(line.msg).startsWith(msg));
-/** Resolves once the files were read again `times`, and could be used. */
+/** Resolves once the files were reloaded `times` times with success. */
 const reloaded = (times = 1) => until(() => logged('reloaded').length === times);
 const failed = () => until(() => pair.relay.bots.lastFailure() !== undefined);
 
@@ -68,13 +73,13 @@ describe('a file of keys that changes', () => {
   test.each([
     ['written in place', (path: string, text: string) => writeFileSync(path, text)],
     [
-      'renamed over',
+      'replaced by a rename',
       (path: string, text: string) => {
         writeFileSync(`${path}.new`, text);
         renameSync(`${path}.new`, path);
       },
     ],
-  ])('when it is %s, counts from the next message on (O7)', async (_how, change) => {
+  ])('is used from the next message on if it is %s', async (_how, change) => {
     await startWithKeys(`${CANARY.key}\n`);
     expect(await keyOf()).toBe(CANARY.key);
     change(join(folder, 'keys'), `${CANARY.secondKey}\n${CANARY.key}\n`);
@@ -82,7 +87,7 @@ describe('a file of keys that changes', () => {
     expect(await keyOf()).toBe(CANARY.secondKey);
   });
 
-  test('when a symbolic link is swapped, counts from the next message on (O7)', async () => {
+  test('is used from the next message on if a symbolic link is replaced', async () => {
     const version = (name: string, keys: string) => {
       mkdirSync(join(folder, name));
       put(`${name}/keys`, keys);
@@ -98,7 +103,7 @@ describe('a file of keys that changes', () => {
     expect(await keyOf()).toBe(CANARY.secondKey);
   });
 
-  test('to a key that does not work, leaves the one behind it to serve, and the log says so (O7)', async () => {
+  test('to a key that is refused works with the next key, and the refusal is logged', async () => {
     await startWithKeys(CANARY.key);
     put('keys', `bad-key,${CANARY.key}`);
     await reloaded();
@@ -109,7 +114,7 @@ describe('a file of keys that changes', () => {
     ]);
   });
 
-  test('has its new keys counted from 0 on, so that the first refusal is an increase', async () => {
+  test('has series at 0 for its new keys, so that the first refusal is an increase', async () => {
     await start({ UPSTREAM_API_KEYS_FILE: put('keys', CANARY.key), METRICS_PORT: '9090' });
     put('keys', `${CANARY.secondKey}\n${CANARY.key}\n`);
     await reloaded();
@@ -119,7 +124,7 @@ describe('a file of keys that changes', () => {
     expect(known.map(({ labels }) => labels.outcome)).toContain('key_rejected');
   });
 
-  test('is told in the log by fingerprints, once', async () => {
+  test('is logged once, by fingerprints', async () => {
     await startWithKeys(CANARY.key);
     put('keys', `${CANARY.secondKey},${CANARY.key}`);
     await reloaded();
@@ -130,7 +135,7 @@ describe('a file of keys that changes', () => {
     expect(logged('reloaded')).toHaveLength(1);
   });
 
-  test('is not taken while it is half written (O7)', async () => {
+  test('is not used while it is half written', async () => {
     await startWithKeys(CANARY.key);
     const path = put('keys', '');
     const parts = `${CANARY.secondKey}\n${CANARY.key}`.match(/.{1,6}|\n/g) ?? [];
@@ -145,7 +150,7 @@ describe('a file of keys that changes', () => {
       messages.push(message);
       await sleep(15);
     }
-    // The last of them may be slower than the look at the file that is whole.
+    // The last message may be slower than the poll that sees the complete file.
     const keys = new Set(await Promise.all(messages));
     expect([CANARY.key, CANARY.secondKey]).toEqual(expect.arrayContaining([...keys]));
     expect(new Set(early)).toEqual(new Set([CANARY.key]));
@@ -169,7 +174,7 @@ describe('a file that cannot be used', () => {
       () => void put('keys', `two words\n${CANARY.secondKey} x`),
       'UPSTREAM_API_KEYS_FILE holds a value with white space or characters that no header can carry',
     ],
-  ])('because it %s leaves everything as it was, and says so loudly, once', async (_why, spoil, problem) => {
+  ])('because it %s changes nothing, and is logged once as an error', async (_why, spoil, problem) => {
     await startWithKeys(CANARY.key);
     spoil();
     await failed();
@@ -180,7 +185,7 @@ describe('a file that cannot be used', () => {
     expect(logged('reload failed')).toMatchObject([{ level: 'error', problems: [problem] }]);
   });
 
-  test('is counted, and so is one that succeeds', async () => {
+  test('is counted as a failed reload, and a usable one as ok', async () => {
     await start({
       UPSTREAM_API_KEYS: CANARY.key,
       BOTS_FILE: put('bots.json', { 'acme/own': { rateLimit: 7 } }),
@@ -199,7 +204,7 @@ describe('a file that cannot be used', () => {
     expect(await counts()).toEqual([1, 1]);
   });
 
-  test('is told to who asks whether the relay is ready, which it is', async () => {
+  test('is shown by /readyz, which still answers 200', async () => {
     await startWithBots({ 'acme/own': { rateLimit: 7 } });
     const ready = async () => {
       const { status, body } = await call(pair.relay.port, '/readyz');
@@ -219,7 +224,7 @@ describe('a file that cannot be used', () => {
     expect(pair.relay.bots.limitOf('acme/own')).toBe(8);
   });
 
-  test('changes nothing else either: all files count together or not at all', async () => {
+  test('prevents the use of the other changed files too', async () => {
     const keys = put('keys', CANARY.key);
     await start({
       UPSTREAM_API_KEYS_FILE: keys,
@@ -236,7 +241,7 @@ describe('a file that cannot be used', () => {
 });
 
 describe('a bots file that changes', () => {
-  test('gives a bot keys of its own, and takes them again', async () => {
+  test('gives a bot its own keys, and removes them again', async () => {
     await startWithBots({});
     expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
     put('bots.json', { 'acme/own': { keys: [CANARY.secondKey] } });
@@ -248,7 +253,7 @@ describe('a bots file that changes', () => {
     expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
   });
 
-  test('is followed by the files that it names', async () => {
+  test('makes the relay watch the key files that it names', async () => {
     await startWithBots({});
     put('own-keys', CANARY.key);
     put('bots.json', { 'acme/own': { keysFile: 'own-keys' } });
@@ -259,7 +264,7 @@ describe('a bots file that changes', () => {
     expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
   });
 
-  test('may name a file that comes later', async () => {
+  test('may name a file that is created later', async () => {
     await startWithBots({});
     put('bots.json', { 'acme/own': { keysFile: 'own-keys' } });
     await failed();
@@ -282,7 +287,7 @@ describe('reload()', () => {
     expect(await keyOf()).toBe(CANARY.secondKey);
   });
 
-  test('says what came of it, also if that is nothing new', async () => {
+  test('logs its result, also if nothing has changed', async () => {
     await startWithKeys(CANARY.key);
     pair.relay.bots.reload();
     expect(logged('reloaded')).toHaveLength(1);
@@ -294,7 +299,7 @@ describe('reload()', () => {
     expect(logged('reload')).toHaveLength(3);
   });
 
-  test('has a key tried again that was refused', async () => {
+  test('makes the next message try a refused key again', async () => {
     valid = new Set([CANARY.secondKey]);
     await start({ UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` });
     expect([await keyOf(), await keyOf()]).toEqual([CANARY.secondKey, CANARY.secondKey]);
@@ -303,7 +308,7 @@ describe('reload()', () => {
     expect(await keyOf()).toBe(CANARY.key);
   });
 
-  test('does nothing where there are none', async () => {
+  test('does nothing without files', async () => {
     await start({ UPSTREAM_API_KEYS: CANARY.key });
     pair.relay.bots.reload();
     expect(await keyOf()).toBe(CANARY.key);
@@ -314,7 +319,7 @@ describe('reload()', () => {
 test('a message that has begun keeps the keys that it began with', async () => {
   valid = new Set([CANARY.secondKey]);
   let refuse = () => {};
-  pair = await startPair(
+  pair = await startRelayAndUpstream(
     (socket, { all }) => {
       if (valid.has(all('x-api-key')[0] ?? '')) socket.write(STREAM);
       else refuse = () => void socket.write(REFUSAL);

@@ -7,6 +7,7 @@ import { CANARY } from '../support/relay.ts';
 afterEach(() => stopProcesses());
 
 const SIGN_IN = ['--through', 'http://127.0.0.1:9', '--user', 'ada'];
+const OTHER_SIGN_IN = [...SIGN_IN, '--other-user', 'bob', '--other-password-file', 'file'];
 
 test.each([
   [[CANARY.password]],
@@ -21,14 +22,17 @@ test.each([
   [['--bot', 'helper']],
   [SIGN_IN],
   [[...SIGN_IN, '--password-file', '/no/such/file']],
-])('the command ends with 64 and an explanation, and repeats no argument: %#', async (args) => {
+  [['--through', 'https://chat.example.com', '--other-user', 'bob']],
+  [[...SIGN_IN, '--other-user', 'ada']],
+  [[...SIGN_IN, '--other-password-file', 'file']],
+])('wrong arguments exit with 64 and an explanation, and no argument is printed: %#', async (args) => {
   const { code, text, progress } = await printCheck(args, checkEnvironment('http://127.0.0.1:9'));
   expect([code, text]).toEqual([64, '']);
   expect(progress).toMatch(/./);
 });
 
-test('what is asked for is read, and a bot that is named twice is asked once', () => {
-  const args = ['--bot', 'a/b', '--bot', 'a/b', '--text', 'Hi', '--json', '--no-messages', ...SIGN_IN];
+test('the arguments are read, and a bot that is named twice is used once', () => {
+  const args = ['--bot', 'a/b', '--bot', 'a/b', '--text', 'Hi', '--json', '--no-messages', ...OTHER_SIGN_IN];
   expect(readArguments(args)).toEqual({
     json: true,
     messages: false,
@@ -37,5 +41,7 @@ test('what is asked for is read, and a bot that is named twice is asked once', (
     through: new URL('http://127.0.0.1:9'),
     user: 'ada',
     passwordFile: undefined,
+    otherUser: 'bob',
+    otherPasswordFile: 'file',
   });
 });

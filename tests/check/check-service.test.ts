@@ -1,10 +1,8 @@
 import type { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { startBotService } from '../../src/demo/bot-service.ts';
 import { secret } from '../../src/secret.ts';
 import { checkEnvironment, printCheck, runCheck } from '../support/check.ts';
-import { plainAnswer } from '../support/pair.ts';
 import { stopProcesses } from '../support/process.ts';
 import {
   chunk,
@@ -16,39 +14,52 @@ import {
   wholeStream,
 } from '../support/raw-upstream.ts';
 import { CANARY } from '../support/relay.ts';
+import { plainAnswer } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const [GOOD, BAD] = [secret(CANARY.key).fingerprint, secret(CANARY.secondKey).fingerprint];
 const EVENTS = ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n', 'data: 4\n\n'];
 const DEMO = { BOTS: 'demo/echo' };
+const WITHOUT_RESUMPTION = [[], { RESUME_UPSTREAM: 'off' }] as const;
 
-let upstream: RawUpstream | undefined;
-let service: BotService | undefined;
-afterEach(async () => {
-  await upstream?.close();
-  await service?.close();
-  upstream = service = undefined;
+const closings: (() => Promise<void>)[] = [];
+afterAll(async () => {
+  for (const close of closings) await close();
   await stopProcesses();
 });
 
+async function raw(answer: (socket: Socket, request: RawRequest) => void): Promise<RawUpstream> {
+  const upstream = await startRawUpstream(answer);
+  closings.push(upstream.close);
+  return upstream;
+}
+
 async function checkRaw(
   answer: (socket: Socket, request: RawRequest) => void,
-  args: string[] = [],
+  args: readonly string[] = [],
   more = {},
 ) {
-  upstream = await startRawUpstream(answer);
-  return runCheck(args, checkEnvironment(upstream.url, more));
+  return runCheck(args, checkEnvironment((await raw(answer)).url, more));
+}
+
+async function demoEnvironment(more: Record<string, string>) {
+  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 60 } });
+  closings.push(service.close);
+  return checkEnvironment(service.url, { ...DEMO, ...more });
 }
 
 async function checkDemo(args: string[], more: Record<string, string> = {}) {
-  service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 60 } });
-  return runCheck(args, checkEnvironment(service.url, { ...DEMO, ...more }));
+  return runCheck(args, await demoEnvironment(more));
 }
 
-describe('a bot service that is as it should be', () => {
-  test('has its key taken, and its answer arrives in time', async () => {
+describe('a bot service without a problem', () => {
+  test.concurrent('accepts the key, and its answer arrives in time', async () => {
     const checked = await checkDemo([]);
     expect(checked.rows.filter(({ state }) => state === 'problem')).toEqual([]);
-    expect([checked.code, checked.ok, checked.messages]).toEqual([0, true, 1]);
+    expect([checked.code, checked.ok, checked.messages]).toEqual([0, true, 2]);
+    expect(checked.of('resumption')).toEqual([
+      'ok a stream goes on after its last id, and nothing runs again',
+    ]);
     expect(checked.rows).toContainEqual(
       expect.objectContaining({ state: 'ok', check: 'key', about: `demo/echo ${GOOD}`, says: 'works' }),
     );
@@ -63,10 +74,10 @@ describe('a bot service that is as it should be', () => {
       moments: expect.any(Number),
       spreadMs: expect.any(Number),
     });
-    expect(checked.progress).toMatch(/^Sending up to 1 message, each a run of a bot/);
+    expect(checked.progress).toMatch(/^Sending up to 2 messages, each a run of a bot/);
   });
 
-  test('is sent the text that was asked for, as a client sends it, in a conversation of its own', async () => {
+  test.concurrent('gets the text of --text, as a client sends it, in a new conversation', async () => {
     const bodies: string[] = [];
     const { messages } = await checkRaw(
       (socket, { body }) => {
@@ -86,35 +97,35 @@ describe('a bot service that is as it should be', () => {
     ]);
   });
 
-  test('is sent nothing with --no-messages', async () => {
-    const checked = await checkRaw(() => {}, ['--no-messages']);
-    expect(upstream?.requests).toEqual([]);
+  test.concurrent('gets no message with --no-messages', async () => {
+    const upstream = await raw(() => {});
+    const checked = await runCheck(['--no-messages'], checkEnvironment(upstream.url));
+    expect(upstream.requests).toEqual([]);
     expect([checked.code, checked.messages]).toEqual([0, 0]);
     expect(checked.of('key')).toEqual(['note not tried: --no-messages']);
   });
 
-  test('has no bot asked whose name only it knows, until it is named', async () => {
-    const { code, of, messages } = await checkDemo([], { BOTS: 'demo/*' });
+  test.concurrent('gets no message for a pattern in BOTS, only for a bot that --bot names', async () => {
+    const environment = await demoEnvironment({ BOTS: 'demo/*' });
+    const { code, of, messages } = await runCheck([], environment);
     expect([code, messages]).toEqual([0, 0]);
     expect(of('bot')).toEqual([expect.stringMatching(/^note stands for bots .* not tried$/)]);
-    const named = await runCheck(
-      ['--bot', 'demo/echo'],
-      checkEnvironment(service?.url as URL, { BOTS: 'demo/*' }),
-    );
+    const named = await runCheck(['--bot', 'demo/echo'], environment);
     expect([named.code, named.of('bot'), named.of('key')]).toEqual([0, [], ['ok works']]);
   });
 
-  test('has no bot asked that BOTS does not let through', async () => {
+  test.concurrent('gets no message for a bot that BOTS does not allow', async () => {
     const { code, of, messages } = await checkDemo(['--bot', 'demo/guide']);
-    expect([code, messages, of('bot')]).toEqual([1, 0, ['problem BOTS does not let it through']]);
+    expect([code, messages, of('bot')]).toEqual([1, 0, ['problem BOTS does not allow it']]);
   });
 });
 
 describe('each key', () => {
-  test('is tried, and named by its fingerprint', async () => {
+  test.concurrent('is tried, and reported by its fingerprint', async () => {
     const keys = `${CANARY.secondKey},${CANARY.key}`;
-    const { code, rows, messages } = await checkDemo([], { UPSTREAM_API_KEYS: keys });
-    expect([code, messages]).toEqual([1, 2]);
+    const { code, rows, messages, progress } = await checkDemo([], { UPSTREAM_API_KEYS: keys });
+    expect([code, messages]).toEqual([1, 3]);
+    expect(progress).toMatch(/^Sending up to 3 messages,/);
     expect(rows.filter(({ check }) => check === 'key').map(({ state, about }) => [state, about])).toEqual([
       ['problem', `demo/echo ${BAD}`],
       ['ok', `demo/echo ${GOOD}`],
@@ -122,7 +133,7 @@ describe('each key', () => {
     expect(rows.filter(({ check }) => check === 'arrival')).toHaveLength(1);
   });
 
-  test('has its answer left as soon as it works, once an answer was read to its end', async () => {
+  test.concurrent('has its message aborted as soon as it is accepted, after one answer was read to its end', async () => {
     const times: number[] = [];
     let leave = () => {};
     const left = new Promise<void>((resolve) => {
@@ -140,21 +151,26 @@ describe('each key', () => {
     );
     await left;
     expect(of('key')).toEqual(['ok works', 'ok works']);
-    // One message in each window: what the relay itself sends is not known.
+    // One message in each window, since the check does not know what the relay sends.
     expect((times[1] as number) - (times[0] as number)).toBeGreaterThan(350);
   });
 
-  test('goes once more when the service asks to wait', async () => {
+  test.concurrent('is tried once more when the service asks to wait', async () => {
     let calls = 0;
-    const { code, of, messages } = await checkRaw((socket) => {
-      calls++;
-      socket.write(calls === 1 ? plainAnswer('429 Busy', ['Retry-After: 1']) : wholeStream(...EVENTS));
-    });
-    expect([code, messages, of('key')]).toEqual([0, 2, ['ok works']]);
+    const { code, of, messages, progress } = await checkRaw(
+      (socket) => {
+        calls++;
+        socket.write(calls === 1 ? plainAnswer('429 Busy', ['Retry-After: 1']) : wholeStream(...EVENTS));
+      },
+      ...WITHOUT_RESUMPTION,
+    );
+    // The service has refused it at first, so that it ran once.
+    expect([code, calls, messages, of('key')]).toEqual([0, 2, 1, ['ok works']]);
+    expect(progress).toMatch(/^Sending up to 1 message,/);
   });
 
-  test.each<[string, string | Buffer, RegExp]>([
-    ['is busy for good', plainAnswer('429 Busy', ['Retry-After: 1']), /takes no more messages/],
+  test.concurrent.each<[string, string | Buffer, RegExp]>([
+    ['stays busy', plainAnswer('429 Busy', ['Retry-After: 1']), /takes no more messages/],
     [
       'redirects',
       plainAnswer('302 Found', ['Location: http://other.example/']),
@@ -171,17 +187,17 @@ describe('each key', () => {
       /status 404: \{"e":"NO_BOT"\}$/,
     ],
     ['fails', plainAnswer('500 Oops', []), /status 500/],
-  ])('is a problem where the service %s', async (_what, answer, says) => {
+  ])('is a problem if the service %s', async (_what, answer, says) => {
     const { code, of, rows } = await checkRaw((socket) => void socket.write(answer));
     expect([code, of('key')]).toEqual([1, [expect.stringMatching(says)]]);
     expect(rows.find(({ check }) => check === 'key')?.advice).toMatch(/./);
   });
 
-  test('is masked where the service says it, and what could steer the terminal is not printed', async () => {
+  test.concurrent('is masked in an answer of the service, and control characters are not printed', async () => {
     const json = JSON.stringify({
       [CANARY.key]: `\u001b]0;mine\u0007 ${CANARY.key}\u202e ${'x'.repeat(500)}`,
     });
-    upstream = await startRawUpstream((socket) => {
+    const upstream = await raw((socket) => {
       socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], json));
     });
     const { text } = await printCheck([], checkEnvironment(upstream.url));
@@ -191,7 +207,7 @@ describe('each key', () => {
     expect(text).not.toContain('x'.repeat(200));
   });
 
-  test('is masked where it shows in the error of a run', async () => {
+  test.concurrent('is masked in the error of a run', async () => {
     const error = { code: 'E\u001b[2J', message: `no ${CANARY.key} here` };
     const event = { eventType: 'asgard.run.error', fact: { runError: { error } } };
     const { code, of } = await checkRaw((socket) => {
@@ -203,7 +219,7 @@ describe('each key', () => {
 });
 
 describe('the arrival of an answer', () => {
-  test('all at once after a wait is a problem', async () => {
+  test.concurrent('is a problem if it comes all at once after a wait', async () => {
     const { code, of } = await checkRaw((socket) => {
       setTimeout(() => socket.write(wholeStream(...EVENTS)), 1_100);
     });
@@ -213,13 +229,13 @@ describe('the arrival of an answer', () => {
     ]);
   });
 
-  test('all at once without a wait tells nothing', async () => {
+  test.concurrent('tells nothing if it comes all at once without a wait', async () => {
     const { code, of } = await checkRaw((socket) => void socket.write(wholeStream(...EVENTS)));
     expect(code).toBe(0);
     expect(of('arrival')).toEqual([expect.stringMatching(/^note .*too quick or too little to tell/)]);
   });
 
-  test('in blocks that end inside of events is a problem', async () => {
+  test.concurrent('is a problem if it comes in blocks that end inside events', async () => {
     const { code, of } = await checkRaw(async (socket) => {
       socket.write(STREAM_HEAD);
       const text = EVENTS.join('');
@@ -233,7 +249,7 @@ describe('the arrival of an answer', () => {
     expect(of('arrival')).toEqual([expect.stringMatching(/^problem .*blocks that end inside of events/)]);
   });
 
-  test('that breaks off is a problem', async () => {
+  test.concurrent('is a problem if it breaks off', async () => {
     const { code, of } = await checkRaw((socket) => {
       socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
       setTimeout(() => socket.destroy(), 50);
@@ -241,7 +257,7 @@ describe('the arrival of an answer', () => {
     expect([code, of('answer')]).toEqual([1, [expect.stringMatching(/^problem broke off after/)]]);
   });
 
-  test('that takes longer than it may is a problem', async () => {
+  test.concurrent('is a problem if it takes longer than MAX_EXECUTION_MS', async () => {
     const { code, of } = await checkRaw(
       (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])),
       [],
@@ -254,14 +270,14 @@ describe('the arrival of an answer', () => {
   });
 });
 
-describe('a bot service that is not there', () => {
-  test('is a problem, and nothing is sent', async () => {
+describe('a bot service that cannot be reached', () => {
+  test.concurrent('is a problem, and no message is sent', async () => {
     const { code, of, messages } = await runCheck([], checkEnvironment('http://127.0.0.1:9'));
     expect([code, messages, of('key')]).toEqual([1, 0, []]);
     expect(of('connection')).toEqual(['problem no connection (ECONNREFUSED)']);
   });
 
-  test('is named when its name cannot be resolved', async () => {
+  test.concurrent('is reported by its name if the name cannot be resolved', async () => {
     const { code, rows } = await runCheck([], checkEnvironment('http://no-such-host.invalid'));
     expect(code).toBe(1);
     expect(rows).toContainEqual(

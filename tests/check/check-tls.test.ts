@@ -1,7 +1,12 @@
 import tls from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { checkEnvironment, runCheck } from '../support/check.ts';
-import { type Front, type Identity, selfSigned, startFront } from '../support/front.ts';
+import {
+  type FakeLoadBalancer,
+  type Identity,
+  selfSigned,
+  startFakeLoadBalancer,
+} from '../support/fake-load-balancer.ts';
 import { stopProcesses } from '../support/process.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
 
@@ -9,7 +14,7 @@ const identities = {} as Record<'good' | 'soon' | 'expired' | 'other' | 'unknown
 let trustedBefore: readonly string[];
 beforeAll(() => {
   Object.assign(identities, {
-    // A store finds certificates by their subject: no two may have the same.
+    // OpenSSL finds certificates by their subject, so each has another one.
     good: selfSigned(90),
     soon: selfSigned(3, { subject: 'soon.test' }),
     expired: selfSigned(-1, { subject: 'expired.test' }),
@@ -23,7 +28,7 @@ beforeAll(() => {
 afterAll(() => tls.setDefaultCACertificates(trustedBefore));
 
 let service: RawUpstream;
-let front: Front;
+let front: FakeLoadBalancer;
 afterEach(async () => {
   await front.close();
   await service.close();
@@ -32,14 +37,14 @@ afterEach(async () => {
 
 async function check(name: keyof typeof identities) {
   service = await startRawUpstream((socket) => void socket.write(wholeStream('data: 1\n\n')));
-  front = await startFront({ identity: identities[name] });
-  front.leadTo(service.port);
+  front = await startFakeLoadBalancer({ identity: identities[name] });
+  front.forwardTo(service.port);
   const checked = await runCheck([], checkEnvironment(front.url));
   return { ...checked, row: checked.rows.find((row) => row.check === 'TLS') };
 }
 
 describe('the certificate of the bot service', () => {
-  test('is named with its end when it is good', async () => {
+  test('is reported with its expiry if it is valid', async () => {
     const { code, row, of } = await check('good');
     expect(code).toBe(0);
     expect(row).toMatchObject({
@@ -52,7 +57,7 @@ describe('the certificate of the bot service', () => {
     expect(of('key')).toEqual(['ok works']);
   });
 
-  test('that runs out soon is worth a note', async () => {
+  test('is a note if it expires soon', async () => {
     const { code, row } = await check('soon');
     expect([code, row?.state, row?.advice]).toEqual([0, 'note', expect.stringMatching(/runs out soon/)]);
   });
@@ -65,7 +70,7 @@ describe('the certificate of the bot service', () => {
     ],
     ['other', /\(ERR_TLS_CERT_ALTNAME_INVALID\)/, /other names/],
     ['unknown', /\(DEPTH_ZERO_SELF_SIGNED_CERT\); certificate of unknown\.test/, /NODE_EXTRA_CA_CERTS/],
-  ] as const)('that is %s is a problem, and no key is sent', async (name, says, advice) => {
+  ] as const)('is a problem if it is %s, and no key is sent', async (name, says, advice) => {
     const { code, row, messages } = await check(name);
     expect([code, messages, service.requests]).toEqual([1, 0, []]);
     expect(row).toMatchObject({

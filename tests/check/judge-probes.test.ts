@@ -7,16 +7,37 @@ const proxy = '10.0.0.1';
 
 describe('an address that a client claims', () => {
   test.each<[string, string, string[], Parameters<typeof clientFinding>[1], string, RegExp | undefined]>([
-    ['is dropped', client, [client], 1, 'ok', undefined],
-    ['stays unread, since nobody is trusted', proxy, [claimed], false, 'ok', undefined],
-    ['stays behind what one proxy says', client, [claimed, client], 1, 'ok', undefined],
-    ['stays behind what a proxy in a list says', client, [claimed, client], ['10.0.0.0/8'], 'ok', undefined],
-    ['is passed on', claimed, [claimed], 1, 'problem', /overwrite it/],
-    ['is passed on by two', claimed, [claimed], 2, 'problem', /overwrite it/],
-    ['is reached by a number too high', claimed, [claimed, client], 2, 'problem', /^Set TRUST_PROXY to 1,/],
-    ['is reached by a list', claimed, [claimed, client], [client], 'problem', /^Take this machine/],
+    ['is dropped by the load balancer', client, [client], 1, 'ok', undefined],
+    ['is not read without TRUST_PROXY', proxy, [claimed], false, 'ok', undefined],
+    ['comes before the address that one proxy adds', client, [claimed, client], 1, 'ok', undefined],
     [
-      'stays behind more than is read',
+      'comes before the address that a listed proxy adds',
+      client,
+      [claimed, client],
+      ['10.0.0.0/8'],
+      'ok',
+      undefined,
+    ],
+    ['is forwarded', claimed, [claimed], 1, 'problem', /overwrite it/],
+    ['is forwarded by two proxies', claimed, [claimed], 2, 'problem', /overwrite it/],
+    [
+      'is read with a TRUST_PROXY that is too high',
+      claimed,
+      [claimed, client],
+      2,
+      'problem',
+      /^Set TRUST_PROXY to 1,/,
+    ],
+    [
+      'is read with a list that contains the client',
+      claimed,
+      [claimed, client],
+      [client],
+      'problem',
+      /^Take this machine/,
+    ],
+    [
+      'comes before two addresses, of which one is read',
       proxy,
       [claimed, client, proxy],
       1,
@@ -24,23 +45,30 @@ describe('an address that a client claims', () => {
       /^Set TRUST_PROXY to 2\.$/,
     ],
     [
-      'stays behind what nobody reads',
+      'comes before an address that is not read',
       proxy,
       [claimed, client],
       false,
       'problem',
       /^Set TRUST_PROXY to 1\.$/,
     ],
-    ['is overwritten by what nobody reads', proxy, [client], false, 'problem', /^Set TRUST_PROXY to 1\.$/],
     [
-      'is overwritten, and another proxy says more than is read',
+      'is replaced by an address that is not read',
+      proxy,
+      [client],
+      false,
+      'problem',
+      /^Set TRUST_PROXY to 1\.$/,
+    ],
+    [
+      'is replaced, and a second proxy adds an address that is not read',
       proxy,
       [client, proxy],
       1,
       'problem',
       /^Set TRUST_PROXY to 2\.$/,
     ],
-  ])('%s', (_what, address, forwarded, trustProxy, state, advice) => {
+  ])('is judged correctly if it %s', (_what, address, forwarded, trustProxy, state, advice) => {
     const finding = clientFinding({ address, forwarded }, trustProxy);
     expect(finding.state).toBe(state);
     if (advice) expect(finding.advice).toMatch(advice);
@@ -48,10 +76,10 @@ describe('an address that a client claims', () => {
   });
 });
 
-describe('requests that failed', () => {
+describe('the finding about failed requests', () => {
   const seen = (...arrivals: number[]) => arrivals.map((n, at) => ({ how: `failure ${at}`, arrivals: n }));
 
-  test('came once each', () => {
+  test('is ok if each came once', () => {
     expect(failuresFinding(seen(1, 1), true)).toEqual({
       state: 'ok',
       says: 'a POST came once: failure 0, failure 1',
@@ -62,14 +90,14 @@ describe('requests that failed', () => {
     });
   });
 
-  test('came again, also where others were not seen', () => {
+  test('is a problem if one came again, even if others were not seen', () => {
     expect(failuresFinding(seen(0, 3, 1), false)).toMatchObject({
       state: 'problem',
       says: expect.stringMatching(/\(3 times after failure 1\)/),
     });
   });
 
-  test('were not seen, which proves nothing', () => {
+  test('is a note if they were not seen', () => {
     expect(failuresFinding(seen(1, 0), true)).toMatchObject({
       state: 'note',
       says: expect.stringMatching(/failure 1$/),

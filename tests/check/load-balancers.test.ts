@@ -1,19 +1,20 @@
 import tls from 'node:tls';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { startBotService } from '../../src/demo/bot-service.ts';
 import { type Checked, checkEnvironment, runCheck } from '../support/check.ts';
+import { type Identity, selfSigned } from '../support/fake-load-balancer.ts';
 import { freePort } from '../support/free-port.ts';
-import { type Identity, selfSigned } from '../support/front.ts';
 import {
+  isInstalled,
   type LoadBalancer,
   startLoadBalancer,
   stopLoadBalancers,
-  testWith,
 } from '../support/load-balancers.ts';
 import { describeWithNginx, startNginx, stopNginx } from '../support/nginx.ts';
 import { stopProcesses } from '../support/process.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 let identity: Identity;
 let trustedBefore: readonly string[];
@@ -24,13 +25,11 @@ beforeAll(() => {
 });
 afterAll(() => tls.setDefaultCACertificates(trustedBefore));
 
-let service: BotService;
-const relays: TestRelay[] = [];
-afterEach(async () => {
+/** Shared by all relays. */
+let redis: RedisServer;
+afterAll(async () => {
   await stopLoadBalancers();
   await stopNginx();
-  for (const relay of relays.splice(0)) await relay.close();
-  await service.close();
   stopRedis();
   await stopProcesses();
 });
@@ -43,27 +42,38 @@ interface Setup {
 }
 
 /** Two relays that share a Redis, and the environment of the check. */
-async function startRelays(origin: string, { more, ports }: Setup): Promise<Record<string, string>> {
-  service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 40 } });
-  const environment = {
+async function startRelays(origin: string, { more, ports = [0, 0] }: Setup) {
+  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 40 } });
+  const shared = {
     BOTS: 'demo/echo',
     PUBLIC_URL: origin,
     TRUST_PROXY: '1',
-    REDIS_URL: (await startRedis()).url,
+    REDIS_URL: redis.url,
     ...more,
   };
-  for (const port of ports ?? [0, 0])
-    relays.push(await startRelay(service.url, { ...environment, PORT: String(port) }));
-  return checkEnvironment(service.url, { ...environment, CHECK_PASSWORD: CANARY.password });
+  const start = (port: number) => startRelay(service.url, { ...shared, PORT: String(port) });
+  const relays: [TestRelay, TestRelay] = [await start(ports[0]), await start(ports[1])];
+  return {
+    relays,
+    environment: checkEnvironment(service.url, { ...shared, CHECK_PASSWORD: CANARY.password }),
+    async close() {
+      for (const relay of relays) await relay.close();
+      await service.close();
+    },
+  };
 }
 
-/** Checks two relays behind a load balancer with these lines of configuration. */
+/** Runs the check through a load balancer with these lines of configuration, in front of two relays. */
 async function check(name: LoadBalancer, setup: Setup): Promise<Checked> {
   const port = await freePort();
   const origin = `https://127.0.0.1:${port}`;
-  const environment = await startRelays(origin, setup);
-  await startLoadBalancer(name, { ...setup, identity, port, relays: relays.map((relay) => relay.port) });
-  return runCheck(['--no-messages', '--through', origin, '--user', USER.name], environment);
+  const { relays, environment, close } = await startRelays(origin, setup);
+  try {
+    await startLoadBalancer(name, { ...setup, identity, port, relays: relays.map((relay) => relay.port) });
+    return await runCheck(['--no-messages', '--through', origin, '--user', USER.name], environment);
+  } finally {
+    await close();
+  }
 }
 
 const problemsOf = ({ rows }: Checked) =>
@@ -73,24 +83,24 @@ const adviceOn = ({ rows }: Checked, name: string) => rows.find(({ check }) => c
 const GOOD: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup>>>> = {
   nginx: {
     'overwrites X-Forwarded-For': { lines: 'proxy_set_header X-Forwarded-For $remote_addr;' },
-    'extends X-Forwarded-For, and sends elsewhere what has not been sent': {
+    'extends X-Forwarded-For, and sends to another relay only what was not sent': {
       lines: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
         proxy_next_upstream error timeout http_500 http_502 http_503 http_504;`,
     },
   },
   haproxy: {
     'overwrites X-Forwarded-For': { lines: 'http-request set-header X-Forwarded-For %[src]' },
-    'extends X-Forwarded-For, and sends elsewhere what has not been sent': {
+    'extends X-Forwarded-For, and sends to another relay only what was not sent': {
       lines: 'option forwardfor\n  option redispatch\n  retries 3\n  retry-on conn-failure 503',
     },
   },
   caddy: {
-    'is as it comes': {},
-    'sends elsewhere what has not been sent': { lines: 'lb_try_duration 2s' },
+    'has its default configuration': {},
+    'sends to another relay only what was not sent': { lines: 'lb_try_duration 2s' },
   },
 };
 
-/** What lets clients say who they are, and what the advice says. */
+/** Configurations that let clients claim any address, and the advice for each. */
 const BELIEVING: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup & { advice: RegExp }>>>> = {
   nginx: {
     'passes X-Forwarded-For on': { advice: /^The load balancer passes the header on .*\$remote_addr/ },
@@ -124,7 +134,7 @@ const BELIEVING: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup & {
   },
 };
 
-/** What sends a POST again, and after what. */
+/** Configurations that send a POST again, and after which failures. */
 const REPEATING: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup & { after: string }>>>> = {
   nginx: {
     'non_idempotent after errors': {
@@ -156,56 +166,68 @@ const REPEATING: Readonly<Record<LoadBalancer, Readonly<Record<string, Setup & {
   },
 };
 
-describeWithRedis.each(['nginx', 'haproxy', 'caddy'] as const)('through %s, check', (name) => {
-  testWith(name).each(Object.entries(GOOD[name]))('finds nothing wrong where it %s', async (_what, setup) => {
-    const checked = await check(name, setup);
-    expect(problemsOf(checked)).toEqual([]);
-    expect(checked.code).toBe(0);
-    expect(checked.of('client address')).toEqual([
-      'ok an X-Forwarded-For of its own is not believed; this machine is 127.0.0.1',
-    ]);
-    expect(checked.of('sent again')).toEqual(['ok a POST came once: a 500, a 502, a 504, a cut connection']);
+async function expectGood(name: LoadBalancer, setup: Setup): Promise<void> {
+  const checked = await check(name, setup);
+  expect(problemsOf(checked)).toEqual([]);
+  expect(checked.code).toBe(0);
+  expect(checked.of('client address')).toEqual([
+    'ok an X-Forwarded-For of its own is not believed; this machine is 127.0.0.1',
+  ]);
+  expect(checked.of('sent again')).toEqual(['ok a POST came once: a 500, a 502, a 504, a cut connection']);
+}
+
+async function expectBelieving(name: LoadBalancer, setup: Setup & { advice: RegExp }): Promise<void> {
+  const checked = await check(name, setup);
+  expect([checked.code, problemsOf(checked)]).toEqual([1, ['client address']]);
+  expect(checked.of('client address')).toEqual([
+    'problem the relay believes an X-Forwarded-For that a client sends: anybody can be any address',
+  ]);
+  expect(adviceOn(checked, 'client address')).toMatch(setup.advice);
+}
+
+async function expectRepeating(name: LoadBalancer, setup: Setup & { after: string }): Promise<void> {
+  const checked = await check(name, setup);
+  expect([checked.code, problemsOf(checked)]).toEqual([1, ['sent again']]);
+  expect(checked.of('sent again')).toEqual([
+    `problem a POST that had failed came again (${setup.after}): a message would run, and be paid, as often`,
+  ]);
+  expect(adviceOn(checked, 'sent again')).toMatch(/non_idempotent.*retry-on conn-failure.*lb_retry_match/);
+}
+
+describeWithRedis('two relays', () => {
+  beforeAll(async () => {
+    redis = await startRedis();
   });
 
-  testWith(name).each(Object.entries(BELIEVING[name]))(
-    'finds out that it %s',
-    async (_what, { advice, ...setup }) => {
-      const checked = await check(name, setup);
-      expect([checked.code, problemsOf(checked)]).toEqual([1, ['client address']]);
-      expect(checked.of('client address')).toEqual([
-        'problem the relay believes an X-Forwarded-For that a client sends: anybody can be any address',
+  describe.each(['nginx', 'haproxy', 'caddy'] as const)('through %s, check', (name) => {
+    (isInstalled(name) ? describe : describe.skip)('with configurations', () => {
+      afterAll(() => stopLoadBalancers());
+      testSideBySide([
+        ...Object.entries(GOOD[name]).map(
+          ([what, setup]) => [`finds no problem if it ${what}`, () => expectGood(name, setup)] as const,
+        ),
+        ...Object.entries(BELIEVING[name]).map(
+          ([what, setup]) => [`finds out that it ${what}`, () => expectBelieving(name, setup)] as const,
+        ),
+        ...Object.entries(REPEATING[name]).map(
+          ([what, setup]) => [`finds out that it has ${what}`, () => expectRepeating(name, setup)] as const,
+        ),
       ]);
-      expect(adviceOn(checked, 'client address')).toMatch(advice);
-    },
-  );
+    });
+  });
 
-  testWith(name).each(Object.entries(REPEATING[name]))(
-    'finds out that it has %s',
-    async (_what, { after, ...setup }) => {
-      const checked = await check(name, setup);
-      expect([checked.code, problemsOf(checked)]).toEqual([1, ['sent again']]);
-      expect(checked.of('sent again')).toEqual([
-        `problem a POST that had failed came again (${after}): a message would run, and be paid, as often`,
-      ]);
-      expect(adviceOn(checked, 'sent again')).toMatch(
-        /non_idempotent.*retry-on conn-failure.*lb_retry_match/,
-      );
-    },
-  );
-});
-
-describeWithNginx('through deploy/nginx.conf, check', () => {
-  describeWithRedis('with Redis', () => {
-    test('finds nothing wrong, and says that any name gets through', async () => {
+  describeWithNginx('through deploy/nginx.conf, check', () => {
+    test('finds no problem, and notes that any host name gets through', async () => {
       const ports = [await freePort(), await freePort()] as const;
       const nginx = await startNginx(ports);
       tls.setDefaultCACertificates([nginx.certificate]);
-      const environment = await startRelays(nginx.origin, { ports });
+      const { environment, close } = await startRelays(nginx.origin, { ports });
       const checked = await runCheck(
         ['--no-messages', '--through', nginx.origin, '--user', USER.name],
         environment,
       );
       tls.setDefaultCACertificates([identity.cert]);
+      await close();
       expect(problemsOf(checked)).toEqual([]);
       expect(checked.of('client address')).toEqual([expect.stringMatching(/^ok /)]);
       expect(checked.of('sent again')).toEqual([expect.stringMatching(/^ok /)]);

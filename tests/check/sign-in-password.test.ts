@@ -3,9 +3,9 @@ import { expect, test } from '@jest/globals';
 import { signInPassword } from '../../src/check/sign-in-password.ts';
 import { CANARY, expectNoCanary } from '../support/relay.ts';
 
-const ada = { user: 'ada', passwordFile: undefined };
+const ada = { user: 'ada', variable: 'CHECK_PASSWORD', option: '--password-file', file: undefined };
 
-test('the password is typed at a terminal, which shows nothing of it', async () => {
+test('the password is asked for at the terminal, which does not show it', async () => {
   const printed: string[] = [];
   const output = new Writable({
     write(text, _encoding, done) {
@@ -23,7 +23,7 @@ test('the password is typed at a terminal, which shows nothing of it', async () 
   expectNoCanary(printed.join(''));
 });
 
-test('a password so short that it is part of other words is not masked in them', async () => {
+test('a very short password is not masked, since other words may contain it', async () => {
   const terminal = { input: new PassThrough(), output: new PassThrough() };
   expect((await signInPassword(ada, { CHECK_PASSWORD: 'demo' }, terminal)).hidden).toEqual([]);
 });

@@ -49,14 +49,14 @@ describe('baseUrl may be', () => {
       baseUrl,
       namespace: 'acme',
       botProviderName: 'helper',
-      // What a page does with a path. One with two slashes before it would name a host.
+      // As a page resolves a path. With two slashes at the beginning it would name a host.
       fetch: (path, init) => fetch(new URL(String(path), `${url}/page/of/it`), init),
     });
   });
 });
 
-describe('the names of the namespace and the bot', () => {
-  test('reach the bot service whatever is in them', async () => {
+describe('the namespace and the name of the bot', () => {
+  test('reach the bot service with any characters', async () => {
     relay = await startRelay(upstream.url, { BOTS: '*/*' });
     const [namespace, botProviderName] = ['ä & b+c', 'what?is#this=100 🦊'];
     await tryAll({ baseUrl: relay.url, namespace, botProviderName });
@@ -65,7 +65,7 @@ describe('the names of the namespace and the bot', () => {
     expect(names?.map(decodeURIComponent)).toEqual([namespace, botProviderName]);
   });
 
-  test('stay one segment each', async () => {
+  test('stay one path segment each', async () => {
     const settings = { namespace: 'a/../b', botProviderName: '%2F' };
     await readAll(createBotClient({ baseUrl: upstream.url, ...settings }).send('hi'));
     expect(upstream.requests[0]?.requestLine).toBe(
@@ -74,7 +74,7 @@ describe('the names of the namespace and the bot', () => {
   });
 });
 
-test("a fetch of the caller's is used for every call, with the page's cookies and a way to stop it", async () => {
+test('the option fetch is used for every call, with credentials and a signal', async () => {
   relay = await startRelay(upstream.url);
   const { url } = relay;
   const calls: [string, string | undefined, boolean][] = [];

@@ -1,17 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
 import { type ConversationOptions, conversation } from '../../src/client/conversation.ts';
 import { type BotRuns, deltaOf, startBotRuns } from '../support/bot-runs.ts';
-import { until } from '../support/pair.ts';
 import { OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const BOT = { namespace: 'acme', botProviderName: 'helper' };
 const completeOf = (text: string, messageId = 'm1') => ({
   messageComplete: { message: { messageId, text } },
 });
 
-/** Rejections that nobody has handled. */
+const startOf = (messageId: string) => ({ messageStart: { message: { messageId } } });
+
+/** Unhandled rejections. */
 const unhandled: unknown[] = [];
 const note = (reason: unknown) => void unhandled.push(reason);
 beforeEach(() => void process.on('unhandledRejection', note));
@@ -59,17 +61,35 @@ describe('a conversation with a bot behind a relay', () => {
 
   test.each([
     ['pieces', [deltaOf('You'), deltaOf(' said')], 'You said'],
-    ['a whole', [completeOf('You said')], 'You said'],
-    ['pieces and the whole of them', [deltaOf('You'), deltaOf(' said'), completeOf('You said')], 'You said'],
-    ['pieces that the whole corrects', [deltaOf('You '), deltaOf('sed'), completeOf('You said')], 'You said'],
+    ['a whole text', [completeOf('You said')], 'You said'],
+    [
+      'pieces and then the whole text',
+      [deltaOf('You'), deltaOf(' said'), completeOf('You said')],
+      'You said',
+    ],
+    [
+      'pieces that the whole text corrects',
+      [deltaOf('You '), deltaOf('sed'), completeOf('You said')],
+      'You said',
+    ],
     [
       'several messages',
       [deltaOf('One', '1'), completeOf('One.', '1'), deltaOf('Two', '2'), completeOf('Two.', '2')],
       'One.\n\nTwo.',
     ],
+    [
+      'a message that comes again from its start, as after a resumption',
+      [startOf('1'), deltaOf('You', '1'), startOf('1'), deltaOf('You', '1'), deltaOf(' said', '1')],
+      'You said',
+    ],
+    [
+      'a message that comes again behind a whole one',
+      [completeOf('One.', '1'), startOf('2'), deltaOf('Tw', '2'), startOf('2'), deltaOf('Two', '2')],
+      'One.\n\nTwo',
+    ],
     ['empty pieces', [deltaOf(''), deltaOf('You')], 'You'],
     [
-      'what says nothing',
+      'events without text',
       [
         { runInit: {} },
         { messageStart: { message: { messageId: 'm1' } } },
@@ -87,7 +107,7 @@ describe('a conversation with a bot behind a relay', () => {
     expect(await answerOf(facts)).toMatchObject({ text, state: 'done' });
   });
 
-  test('reads by itself what is not of that form, or leaves it to the caller', async () => {
+  test('reads events of other forms with the option read, and ignores them without it', async () => {
     const { send, last } = await begin({ read: ({ data }) => ({ add: `<${JSON.stringify(data)}>` }) });
     const own = await begin();
     const both = [send('Hello'), own.send('Hello')];
@@ -115,7 +135,7 @@ describe('a conversation with a bot behind a relay', () => {
     expect(answer?.requestId).toMatch(/./);
   });
 
-  test('fails with what the caller throws, and ends the run', async () => {
+  test('fails with the error that the option read throws, and closes the connection to the bot service', async () => {
     const mistake = new TypeError('a mistake');
     const { send, last, snapshot } = await begin({
       read() {
@@ -136,7 +156,7 @@ describe('a conversation with a bot behind a relay', () => {
     });
   });
 
-  test('tells of many words at once, and of nothing when nothing has changed', async () => {
+  test('calls its listeners once for many words, and not at all without a change', async () => {
     const { send, snapshot, told } = await begin();
     const before = told();
     const sent = send('Hello');
@@ -151,7 +171,7 @@ describe('a conversation with a bot behind a relay', () => {
     expect(told()).toBe(count);
   });
 
-  test('never changes what it has shown', async () => {
+  test('never changes an earlier snapshot', async () => {
     const { send, snapshot, last } = await begin();
     const sent = send('Hello');
     const { begin: answer, say, finish } = await bot.run('Hello');
@@ -168,7 +188,7 @@ describe('a conversation with a bot behind a relay', () => {
     expect(snapshot().messages[0]).toBe(messages[0]);
   });
 
-  test('goes on when the same user comes back, and shows nothing of it to another', async () => {
+  test('continues when the same user signs in again, and is emptied for another user', async () => {
     const { send, signIn, snapshot } = await begin();
     const sent = send('Hello');
     (await bot.run('Hello')).answer('You');
@@ -188,7 +208,7 @@ describe('a conversation with a bot behind a relay', () => {
     expect(ids).toEqual([5, 6]);
   });
 
-  test('sends nothing once everybody has left, and goes on when somebody comes', async () => {
+  test('sends nothing without listeners, and continues with the next listener', async () => {
     const { send, leave, subscribe, snapshot } = await begin();
     void send('Hello');
     const { gone } = await bot.run('Hello');
@@ -221,7 +241,7 @@ describe('a conversation', () => {
     return { client, ...conversation(client) };
   }
 
-  test('never rejects, whatever does', async () => {
+  test('never rejects, even if its client does', async () => {
     const { actions, subscribe, snapshot } = withAnswers(() => {
       throw new Error('no network');
     });
@@ -237,7 +257,7 @@ describe('a conversation', () => {
     leave();
   });
 
-  test('fails when something that is no relay answers', async () => {
+  test('fails if the answer is not from a relay', async () => {
     const { actions, subscribe, snapshot } = withAnswers(() => new Response('<html>'));
     const leave = subscribe(() => {});
     await actions.signIn('ada', 'x');
@@ -246,7 +266,7 @@ describe('a conversation', () => {
     leave();
   });
 
-  test('says where to go after signing out at a provider, and where to sign in', async () => {
+  test('returns the logout URL of the provider, and the address to sign in', async () => {
     const logoutUrl = 'https://id.example.com/end';
     const { actions, subscribe, snapshot } = withAnswers((path) =>
       Response.json(path === '/auth/logout' ? { logoutUrl } : session('ada')),
@@ -261,7 +281,7 @@ describe('a conversation', () => {
     leave();
   });
 
-  test('has a sign-in count that is newer than the answer to who is signed in', async () => {
+  test('keeps a sign-in that is newer than the answer about the session', async () => {
     let answer: (response: Response) => void = () => {};
     const { actions, subscribe, snapshot } = withAnswers((path) =>
       path === '/auth/session'
@@ -281,7 +301,7 @@ describe('a conversation', () => {
     leave();
   });
 
-  test('keeps an error that the answer to who is signed in finds', async () => {
+  test('keeps an error that came before the answer about the session', async () => {
     let answer: (response: Response) => void = () => {};
     const { actions, subscribe, snapshot } = withAnswers((path) =>
       path === '/auth/session'
@@ -298,7 +318,7 @@ describe('a conversation', () => {
     leave();
   });
 
-  test('listens to its client as long as somebody listens to it, and asks anew then', async () => {
+  test('listens to its client only while it has listeners, and asks for the session when the first is added', async () => {
     let asked = 0;
     const { client, subscribe, snapshot } = withAnswers(() => {
       asked++;
@@ -311,7 +331,7 @@ describe('a conversation', () => {
     leave[0]?.();
     await sleep(0);
     expect(counts()).toBe(1);
-    // The rehearsal of effects: all leave and come back in one task.
+    // As React's StrictMode does: all listeners are removed and added again in one task.
     leave[1]?.();
     leave[1]?.();
     const again = subscribe(() => {});

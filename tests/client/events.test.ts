@@ -1,10 +1,10 @@
 import { ReadableStream as NodeStream } from 'node:stream/web';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { until } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const TEXT = [
   'event: delta\ndata: {"text":"hé 🦊"}\nid: a-1\n\n',
@@ -29,7 +29,7 @@ afterEach(async () => {
   pair = undefined;
 });
 
-/** A client whose answers come in exactly these pieces. */
+/** A client whose answers arrive in exactly these pieces. */
 function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>, silenceMs = 45_000) {
   const answer = () => {
     const headers = { 'Content-Type': 'text/event-stream' };
@@ -39,7 +39,7 @@ function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>
 }
 
 describe('the events of an answer', () => {
-  test('come in order with kind, data and id: JSON parsed, other text kept', async () => {
+  test('arrive in order with kind, data and id, where JSON is parsed and other text kept', async () => {
     pair = await startClientPair((socket) => void socket.write(wholeStream(TEXT)));
     expect(await readAll(pair.client.send('hi'))).toEqual({ events: EVENTS, error: undefined });
   });
@@ -71,7 +71,7 @@ describe('the events of an answer', () => {
     expect((await readAll(client.send('hi'))).events).toEqual(EVENTS);
   });
 
-  test('come one by one, as they are written', async () => {
+  test('arrive one by one, as they are written', async () => {
     const toWrite = ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n'];
     let writeNext = () => {};
     pair = await startClientPair((socket) => {
@@ -82,12 +82,12 @@ describe('the events of an answer', () => {
       };
       writeNext();
     });
-    // The next is not written before this one has been read.
+    // The next event is written only after this one was read.
     const { events } = await readAll(pair.client.send('hi'), () => writeNext());
     expect(events.map(({ data }) => data)).toEqual([1, 2, 3]);
   });
 
-  test('do not include one that is not whole at the end', async () => {
+  test('do not include an incomplete one at the end', async () => {
     const client = clientOf(() => [Buffer.from('data: 1\n\ndata: 2\nid: b\n')]);
     expect(await readAll(client.send('hi'))).toEqual({
       events: [{ event: 'message', data: 1, id: undefined }],
@@ -95,7 +95,7 @@ describe('the events of an answer', () => {
     });
   });
 
-  test('are none where there is nothing', async () => {
+  test('are none for an empty stream', async () => {
     const client = clientOf(() => []);
     expect(await readAll(client.send('hi'))).toEqual({ events: [], error: undefined });
   });
@@ -105,9 +105,9 @@ describe('silence', () => {
   const HEARTBEAT_MS = 50;
   const SILENCE_MS = 500;
 
-  test('that heartbeats break is none, and makes no events', async () => {
+  test('with heartbeats is no failure, and the heartbeats are no events', async () => {
     let beats = 0;
-    /** Counts what comes between the events. */
+    /** Counts the bytes between the events. */
     const counted: typeof fetch = async (url, init) => {
       const response = await fetch(url, init);
       const [mine, counted] = (response.body as ReadableStream<Uint8Array>).tee();
@@ -131,7 +131,7 @@ describe('silence', () => {
     expect(events.map(({ data }) => data)).toEqual([1, 2]);
   });
 
-  test('ends the message with connection_silent, and the run', async () => {
+  test('ends the message with connection_silent and closes the connection to the bot service', async () => {
     let closed = false;
     pair = await startClientPair(
       (socket) => {
@@ -156,7 +156,7 @@ describe('silence', () => {
     expect(pair.upstream.requests).toHaveLength(1);
   });
 
-  test('is not what a slow reader takes between two events', async () => {
+  test('does not include the time of a slow reader between two events', async () => {
     const silenceMs = 200;
     let read = 0;
     pair = await startClientPair(
@@ -176,17 +176,17 @@ describe('silence', () => {
     expect(events).toHaveLength(3);
   });
 
-  test('is not what a page does not hear because it is busy', async () => {
+  test('does not include the time in which the page is busy', async () => {
     const silenceMs = 100;
     const client = clientOf(async function* () {
       yield Buffer.from('data: 1\n\n');
       await new Promise<void>((resolve) => {
         setTimeout(() => {
-          // What came meanwhile is read when the page has time again, behind the timers that are due.
+          // The bytes that arrived meanwhile are read after the timers that are due.
           setImmediate(() => setTimeout(resolve));
           const from = performance.now();
           while (performance.now() - from < 3 * silenceMs);
-          // By then the page waits for it.
+          // The page has begun to wait before.
         }, 20);
       });
       yield Buffer.from('data: 2\n\n');
@@ -196,7 +196,7 @@ describe('silence', () => {
     expect(events).toHaveLength(2);
   });
 
-  test('may be allowed to last for ever', async () => {
+  test('can be allowed for ever', async () => {
     const client = clientOf(async function* () {
       yield Buffer.from('data: 1\n\n');
       await sleep(100);

@@ -1,10 +1,10 @@
+import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
 import type * as Client from '../../src/client/bot-client.ts';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
-import { type Front, startFront } from '../support/front.ts';
-import { until } from '../support/pair.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
 import {
   chunk,
   LAST_CHUNK,
@@ -14,13 +14,14 @@ import {
   wholeStream,
 } from '../support/raw-upstream.ts';
 import { startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
 
 const PAGE =
   '<!doctype html><html lang="en"><title>Page</title><script type="module" src="/page.js"></script>';
 const CSP = "default-src 'none'; script-src 'self'; connect-src 'self'";
 const begun = (text: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]);
 
-/** What the page's script puts there. */
+/** The globals of the page's script. */
 type Page = typeof globalThis & { botRelay: typeof Client; client: Client.BotClient; signOuts: number };
 
 /** A script that has the client, and one client of the page's own origin. */
@@ -45,18 +46,21 @@ function pageScript(): string {
 
 describeInChromium('the client in a page of the relay’s own origin', () => {
   let chromium: Chromium;
-  let front: Front;
+  let front: FakeLoadBalancer;
   let upstream: RawUpstream;
   let relay: TestRelay;
   let tab: Tab;
-  /** Tells what has come to the page so far. */
+  /** Returns what the page has received so far. */
   const heard: string[] = [];
   const resumes: string[] = [];
+  /** The connection on which the page has sent its last message. */
+  let pageSocket: Socket | undefined;
 
   beforeAll(async () => {
     const script = pageScript();
-    front = await startFront({
+    front = await startFakeLoadBalancer({
       answer(req, res) {
+        if (req.url?.startsWith('/generic')) pageSocket = req.socket;
         const body = { '/': PAGE, '/page.js': script }[req.url ?? ''];
         if (body === undefined) return false;
         const type = req.url === '/' ? 'text/html; charset=utf-8' : 'text/javascript';
@@ -68,28 +72,29 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
       const { text } = JSON.parse(String(body)) as { text: string };
       const [lastEventId] = all('last-event-id');
       const heardBefore = heard.length;
-      // What is cut at once behind an event can reach the page before that event: browsers drop what was not read.
+      // A pause before the cut: browsers drop bytes that were not read when the connection is cut.
       const isHeard = () => until(() => heard.length > heardBefore);
       if (text === 'words') {
         socket.write(begun('event: word\nid: w-1\ndata: {"say":"hé 🦊"}\n\n'));
         await isHeard();
         socket.write(Buffer.concat([chunk('data: no JSON\n\n'), Buffer.from(LAST_CHUNK)]));
       } else if (text === 'lost') {
-        socket.write(begun('data: 1\n\ndata: {"half'));
+        socket.write(begun('data: 1\n\n'));
         await isHeard();
-        socket.end();
+        pageSocket?.destroy();
       } else if (text === 'broken') socket.end(begun('data: 1\n\n'));
       else if (text === 'resumed' && lastEventId === undefined) {
         socket.write(begun('retry: 1\nid: é-1\ndata: 1\n\n'));
         await isHeard();
-        socket.end();
+        pageSocket?.destroy();
       } else if (text === 'resumed') {
         resumes.push(Buffer.from(lastEventId ?? '', 'latin1').toString('utf8'));
         socket.write(wholeStream('id: é-2\ndata: 2\n\n'));
       } else socket.write(begun('data: 1\n\n'));
     });
-    relay = await startRelay(upstream.url, { PUBLIC_URL: front.url });
-    front.leadTo(relay.port);
+    // Without a run to come back to, the client's resumption goes to the service.
+    relay = await startRelay(upstream.url, { PUBLIC_URL: front.url, JOIN: 'off' });
+    front.forwardTo(relay.port);
     chromium = await startChromium();
     tab = await chromium.open(`${front.url}/`);
     await tab.page.exposeFunction('hear', (what: string) => void heard.push(what));
@@ -128,7 +133,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
       return { states, events, error, requestId: stream.requestId };
     }, text);
 
-  test('signs in, tells whose session it is, and keeps a wrong password out', async () => {
+  test('signs in, returns the session, and rejects for a wrong password', async () => {
     const before = await tab.page.evaluate(async ({ name }) => {
       const { client } = globalThis as Page;
       const wrong = await client.signIn(name, 'wrong').catch(({ code, status }) => ({ code, status }));
@@ -143,7 +148,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
     expect(session).toMatchObject({ user: { name: USER.name } });
   });
 
-  test('reads the events as they come', async () => {
+  test('reads the events as they arrive', async () => {
     await signIn();
     const { states, events, error, requestId } = await ask('words');
     expect(error).toBeUndefined();
@@ -155,7 +160,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
     ]);
   });
 
-  test('tells a broken answer from a whole one', async () => {
+  test('tells a broken answer from a complete one', async () => {
     await signIn();
     const broken = await ask('broken');
     expect(broken.error).toEqual({
@@ -177,7 +182,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
     expect(resumes).toEqual(['é-1']);
   });
 
-  test('stops the run, by the signal and by leaving the loop', async () => {
+  test('closes the connection to the bot service by the signal and by leaving the loop', async () => {
     await signIn();
     for (const way of ['abort', 'break']) {
       const asked = upstream.requests.length;
@@ -201,7 +206,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
     }
   });
 
-  test('signs out, and is told once that the session is over', async () => {
+  test('signs out, and dispatches signed-out once', async () => {
     await signIn();
     const { signOuts, ...rest } = await tab.page.evaluate(async () => {
       const page = globalThis as Page;

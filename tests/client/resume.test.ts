@@ -1,221 +1,286 @@
 import type { Socket } from 'node:net';
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { createBotClient, type MessageState } from '../../src/client/bot-client.ts';
-import { startBotService } from '../../src/demo/bot-service.ts';
-import { type ClientPair, countSignOuts, readAll, startClientPair } from '../support/client-pair.ts';
-import { startFront } from '../support/front.ts';
-import { plainAnswer } from '../support/pair.ts';
-import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { CANARY, OTHER_USER, startRelay, USER } from '../support/relay.ts';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { type BreakingFront, startBreakingFront } from '../support/breaking-front.ts';
+import { countSignOuts, readAll } from '../support/client-pair.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { OTHER_USER } from '../support/relay.ts';
+import { plainAnswer } from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 const closers: (() => Promise<void>)[] = [];
-afterEach(async () => {
+afterAll(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A pair whose upstream does the next of `answers` for each request, and the last of them from then on. */
-async function start(
-  answers: ((socket: Socket, request: RawRequest) => void)[],
-  ...others: [environment?: Record<string, string>, options?: { silenceMs?: number; fetch?: typeof fetch }]
-): Promise<ClientPair> {
-  let asked = 0;
-  const pair = await startClientPair(
-    (socket, request) => {
-      answers[Math.min(asked++, answers.length - 1)]?.(socket, request);
-    },
-    ...others,
-  );
-  closers.push(pair.close);
-  return pair;
+async function start(...args: Parameters<typeof startBreakingFront>): Promise<BreakingFront> {
+  const front = await startBreakingFront(...args);
+  closers.push(front.close);
+  return front;
 }
 
 const numbered = (...ids: number[]) => ids.map((id) => `id: ${id}\ndata: ${id}\n\n`).join('');
-/** Writes `text` as a stream, which is then cut. */
+/** Writes `text` as a stream and cuts it. */
 const cutAfter = (text: string) => (socket: Socket) =>
   void socket.end(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]));
-const whole = (text: string) => (socket: Socket) => void socket.write(wholeStream(text));
-const lastEventIds = ({ upstream }: ClientPair) => upstream.requests.map(({ all }) => all('last-event-id'));
+const whole = (text: string) => (socket: Socket) => void socket.end(wholeStream(text));
+const lastEventIds = ({ asked }: BreakingFront) => asked.map(({ lastEventId }) => lastEventId);
 const dataOf = (events: readonly { data: unknown }[]) => events.map(({ data }) => data);
 
 describe('a stream with ids that is cut', () => {
-  test('goes on where it broke off: no event is lost or repeated', async () => {
-    const service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 5 } });
-    closers.push(service.close);
-    const relay = await startRelay(service.url, { BOTS: 'demo/resume' });
-    closers.push(relay.close);
-    const client = createBotClient({ baseUrl: relay.url, namespace: 'demo', botProviderName: 'resume' });
-    await client.signIn(USER.name, USER.password);
-    const states: MessageState[] = [];
-    const { events, error } = await readAll(client.send('hi', { onState: (state) => states.push(state) }));
-    expect(error).toBeUndefined();
-    const numbers = events.map(({ id }) => Number(id?.split('.')[1]));
-    expect(numbers).toEqual(numbers.map((_, index) => index + 1));
-    expect(events.at(-1)?.event).toBe('asgard.run.done');
-    expect(states).toEqual(['streaming', 'waiting', 'streaming', 'done']);
-  });
+  testSideBySide([
+    [
+      'is resumed with the last id and the first body, even if the caller has changed the object',
+      async () => {
+        const pair = await start([
+          cutAfter(`retry: 1\n${numbered(1, 2)}data: "without an id"\n\ndata: {"half`),
+          (socket) =>
+            void socket.end(String(wholeStream(numbered(3))).replace('\r\n', '\r\nX-Request-Id: second\r\n')),
+        ]);
+        const message = { text: 'hi' };
+        const stream = pair.client.send(message);
+        const { events, error } = await readAll(stream, () => {
+          message.text = 'changed';
+        });
+        expect(error).toBeUndefined();
+        expect(dataOf(events)).toEqual([1, 2, 'without an id', 3]);
+        expect(lastEventIds(pair)).toEqual([undefined, '2']);
+        expect(pair.asked.map(({ body }) => body)).toEqual(['{"text":"hi"}', '{"text":"hi"}']);
+        // The request id is that of the current answer.
+        expect(stream.requestId).toBe('second');
+      },
+    ],
+    [
+      'is resumed with an id in any script',
+      async () => {
+        const id = 'né 🦊';
+        const pair = await start([cutAfter(`retry: 1\nid: ${id}\ndata: 1\n\n`), whole('data: 2\n\n')]);
+        const { events, error } = await readAll(pair.client.send('hi'));
+        expect(error).toBeUndefined();
+        expect(dataOf(events)).toEqual([1, 2]);
+        const [, sent = ''] = lastEventIds(pair);
+        expect(Buffer.from(sent, 'latin1').toString('utf8')).toBe(id);
+      },
+    ],
+    [
+      'is resumed after the time of retry, or after a second',
+      async () => {
+        const begins = { early: 'retry: 1\n', usual: '', late: 'retry: 2500\n' };
+        const resumed: string[] = [];
+        const pair = await start([
+          (socket, { lastEventId, body }) => {
+            const { text } = JSON.parse(body) as { text: keyof typeof begins };
+            if (lastEventId === undefined) return cutAfter(begins[text] + numbered(1))(socket);
+            resumed.push(text);
+            whole(numbered(2))(socket);
+          },
+        ]);
+        const reads = (['late', 'usual', 'early'] as const).map((text) => readAll(pair.client.send(text)));
+        for (const { error } of await Promise.all(reads)) expect(error).toBeUndefined();
+        expect(resumed).toEqual(['early', 'usual', 'late']);
+      },
+    ],
+    [
+      'is resumed after Retry-After if the relay sent it',
+      async () => {
+        const times: number[] = [];
+        const timed: typeof fetch = (url, init) => {
+          if (String(url).includes('/message/sse')) times.push(performance.now());
+          return fetch(url, init);
+        };
+        const pair = await start(
+          [
+            cutAfter(`retry: 1\n${numbered(1)}`),
+            (socket) => void socket.end(plainAnswer('429 Slowly', ['Retry-After: 1'])),
+            whole(numbered(2)),
+          ],
+          { fetch: timed },
+        );
+        const { events, error } = await readAll(pair.client.send('hi'));
+        expect(error).toBeUndefined();
+        expect(dataOf(events)).toEqual([1, 2]);
+        const [, second = 0, third = 0] = times;
+        expect(third - second).toBeGreaterThan(990);
+      },
+    ],
+    [
+      'is resumed after every temporary failure: an error page, no answer, a broken resume, silence',
+      async () => {
+        const page = plainAnswer('502 Bad Gateway', ['Content-Type: text/html'], '<h1>Bad gateway</h1>');
+        const pair = await start(
+          [
+            cutAfter(`retry: 1\n${numbered(1)}`),
+            (socket) => void socket.end(page),
+            (socket) => socket.destroy(),
+            // A resume without a new id.
+            cutAfter('data: "again"\n\n'),
+            (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(': silence\n\n')])),
+            whole(numbered(2)),
+          ],
+          { silenceMs: 200 },
+        );
+        const { events, error } = await readAll(pair.client.send('hi'));
+        expect(error).toBeUndefined();
+        expect(dataOf(events)).toEqual([1, 'again', 2]);
+        expect(lastEventIds(pair)).toEqual([undefined, ...Array(5).fill('1')]);
+      },
+    ],
+  ]);
+});
 
-  test('is asked for with the last id and the body that was sent, whatever became of the object', async () => {
+const problem = { type: 'about:blank', status: 502, code: 'upstream_stream_broken', detail: 'It broke off.' };
+const endedWith = (fields: object) => `event: error\ndata: ${JSON.stringify({ ...problem, ...fields })}\n\n`;
+
+describe('a stream with ids that ends with an error event of the relay', () => {
+  test.each([
+    ['that does not say whether another try makes sense', 'upstream_stream_broken', 502, {}],
+    ['that says that none does', 'upstream_stream_broken', 502, { retryable: false }],
+    ['at the deadline', 'deadline_exceeded', 504, { retryable: false }],
+  ])('is not resumed: an event %s', async (_, code, status, fields) => {
     const pair = await start([
-      cutAfter(`retry: 1\n${numbered(1, 2)}data: "without an id"\n\ndata: {"half`),
-      whole(numbered(3)),
+      whole(`retry: 1
+${numbered(1)}${endedWith({ code, status, ...fields })}`),
     ]);
-    const message = { text: 'hi' };
-    const stream = pair.client.send(message);
-    const { events, error } = await readAll(stream, () => {
-      message.text = 'changed';
+    const { events, error } = await readAll(pair.client.send('hi'));
+    expect(dataOf(events)).toEqual([1]);
+    expect(error).toMatchObject({
+      name: 'RelayError',
+      message: problem.detail,
+      code,
+      status,
+      retryable: false,
     });
-    expect(error).toBeUndefined();
-    expect(dataOf(events)).toEqual([1, 2, 'without an id', 3]);
-    expect(lastEventIds(pair)).toEqual([[], ['2']]);
-    expect(pair.upstream.requests.map(({ body }) => String(body))).toEqual([
-      '{"text":"hi"}',
-      '{"text":"hi"}',
-    ]);
-    // The request id is that of the answer which is being read.
-    const second = await pair.relay.logLine((one) => one.requestId === stream.requestId && 'outcome' in one);
-    expect(second).toMatchObject({ outcome: 'ok' });
+    expect(lastEventIds(pair)).toEqual([undefined]);
   });
 
-  test('is asked for with an id in any script', async () => {
-    const id = 'né 🦊';
-    const pair = await start([cutAfter(`retry: 1\nid: ${id}\ndata: 1\n\n`), whole('data: 2\n\n')]);
+  test('is resumed if the same message can be sent again', async () => {
+    const again = endedWith({ retryable: 'same message' });
+    const pair = await start([whole(`retry: 1\n${numbered(1)}${again}`), whole(numbered(2))]);
     const { events, error } = await readAll(pair.client.send('hi'));
     expect(error).toBeUndefined();
     expect(dataOf(events)).toEqual([1, 2]);
-    const [, [sent = ''] = []] = lastEventIds(pair);
-    expect(Buffer.from(sent, 'latin1').toString('utf8')).toBe(id);
-  });
-
-  test('is asked for after as long as it said in retry, or a second', async () => {
-    const begins = { early: 'retry: 1\n', usual: '', late: 'retry: 2500\n' };
-    const resumed: string[] = [];
-    const pair = await start([
-      (socket, { all, body }) => {
-        const { text } = JSON.parse(String(body)) as { text: keyof typeof begins };
-        if (all('last-event-id').length === 0) return cutAfter(begins[text] + numbered(1))(socket);
-        resumed.push(text);
-        whole(numbered(2))(socket);
-      },
-    ]);
-    const reads = (['late', 'usual', 'early'] as const).map((text) => readAll(pair.client.send(text)));
-    for (const { error } of await Promise.all(reads)) expect(error).toBeUndefined();
-    expect(resumed).toEqual(['early', 'usual', 'late']);
-  });
-
-  test('is asked for again when the relay said, if it said so', async () => {
-    const times: number[] = [];
-    const timed: typeof fetch = (url, init) => {
-      if (String(url).includes('/generic/')) times.push(performance.now());
-      return fetch(url, init);
-    };
-    const pair = await start(
-      [
-        cutAfter(`retry: 1\n${numbered(1)}`),
-        (socket) => void socket.write(plainAnswer('429 Slowly', ['Retry-After: 1'])),
-        whole(numbered(2)),
-      ],
-      { RATE_MAX_WAIT_MS: '0' },
-      { fetch: timed },
-    );
-    const { events, error } = await readAll(pair.client.send('hi'));
-    expect(error).toBeUndefined();
-    expect(dataOf(events)).toEqual([1, 2]);
-    const [, second = 0, third = 0] = times;
-    expect(third - second).toBeGreaterThan(990);
-  });
-
-  test('is resumed through everything that may pass: no connection, an error page, silence, a broken resume', async () => {
-    const pair = await start(
-      [
-        cutAfter(`retry: 1\n${numbered(1)}`),
-        // Still without an id of its own: the relay ends it with an error event.
-        cutAfter('data: "again"\n\n'),
-        (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(': silence\n\n')])),
-        whole(numbered(2)),
-      ],
-      { HEARTBEAT_MS: '0' },
-    );
-    let asked = 0;
-    const front = await startFront({
-      answer(req, res) {
-        if (!req.url?.startsWith('/generic')) return false;
-        asked++;
-        if (asked === 2) res.writeHead(502, { 'Content-Type': 'text/html' }).end('<h1>Bad gateway</h1>');
-        if (asked === 3) res.destroy();
-        return asked === 2 || asked === 3;
-      },
-    });
-    closers.push(front.close);
-    front.leadTo(pair.relay.port);
-    const client = pair.newClient({ baseUrl: front.url, silenceMs: 200 });
-    await client.signIn(USER.name, USER.password);
-    const { events, error } = await readAll(client.send('hi'));
-    expect(error).toBeUndefined();
-    expect(dataOf(events)).toEqual([1, 'again', 2]);
-    expect(asked).toBe(6);
+    expect(lastEventIds(pair)).toEqual([undefined, '1']);
   });
 });
 
-describe('a stream with ids is given up', () => {
-  test('after five resumes without a new id', async () => {
-    const pair = await start([cutAfter(`retry: 1\n${numbered(1)}`), cutAfter('data: {"half')]);
-    const { events, error } = await readAll(pair.client.send('hi'));
-    expect(dataOf(events)).toEqual([1]);
-    expect(error).toMatchObject({ name: 'RelayError', code: 'connection_lost' });
-    expect(lastEventIds(pair)).toEqual([[], ...Array(5).fill(['1'])]);
-  });
+test('an error event says in how many seconds to try again', async () => {
+  const busy = { status: 429, code: 'upstream_rate_limited', retryable: 'new message', retryAfter: 7 };
+  const pair = await start([whole(endedWith(busy))]);
+  const { error } = await readAll(pair.client.send('hi'));
+  expect(error).toMatchObject(busy);
+  expect(lastEventIds(pair)).toEqual([undefined]);
+});
 
-  test('but not before, as long as new ids come', async () => {
-    let id = 0;
+describe('a resumption that the relay refuses', () => {
+  const refusal = (status: number, code: string) => {
+    const body = JSON.stringify({ ...problem, status, code, retryable: false, maybeStarted: true });
+    const answer = plainAnswer(`${status} No`, ['Content-Type: application/problem+json'], body);
+    return (socket: Socket) => void socket.end(answer);
+  };
+
+  test.each([
+    [502, 'upstream_unreachable'],
+    [504, 'upstream_timeout'],
+  ])('with %i is tried again, since it is no run', async (status, code) => {
     const pair = await start([
-      (socket) => (++id === 9 ? whole(numbered(id)) : cutAfter(`retry: 1\n${numbered(id)}`))(socket),
+      cutAfter(`retry: 1\n${numbered(1)}`),
+      refusal(status, code),
+      whole(numbered(2)),
     ]);
     const { events, error } = await readAll(pair.client.send('hi'));
     expect(error).toBeUndefined();
-    expect(dataOf(events)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    expect(dataOf(events)).toEqual([1, 2]);
   });
 
-  test('if the service only begins anew each time', async () => {
-    const pair = await start([cutAfter(`retry: 1\n${numbered(1, 2)}`)]);
+  test('at the deadline is the last one', async () => {
+    const pair = await start([cutAfter(`retry: 1\n${numbered(1)}`), refusal(504, 'deadline_exceeded')]);
     const { error } = await readAll(pair.client.send('hi'));
-    expect(error).toMatchObject({ code: 'connection_lost' });
-    expect(pair.upstream.requests).toHaveLength(6);
+    const fields = { retryable: false, maybeStarted: true };
+    expect(error).toMatchObject({ code: 'deadline_exceeded', status: 504, ...fields });
+    expect(pair.asked).toHaveLength(2);
   });
+});
 
-  test('some time, if it has new ids for ever', async () => {
-    let id = 0;
-    const pair = await start([(socket) => cutAfter(`retry: 1\n${numbered(++id)}`)(socket)]);
-    const { error } = await readAll(pair.client.send('hi'));
-    expect(error).toMatchObject({ code: 'connection_lost' });
-    expect(pair.upstream.requests).toHaveLength(51);
-  });
+test('a refusal says in `retryable` whether another try makes sense', async () => {
+  const body = JSON.stringify({ ...problem, status: 429, code: 'rate_limited', retryable: 'new message' });
+  const pair = await start([
+    (socket) => void socket.end(plainAnswer('429 Slowly', ['Content-Type: application/problem+json'], body)),
+  ]);
+  const { error } = await readAll(pair.client.send('hi'));
+  expect(error).toMatchObject({ code: 'rate_limited', status: 429, retryable: 'new message' });
+});
 
-  test('when the relay refuses it for good: the session is over', async () => {
-    let isSignedIn = true;
-    let asked = 0;
-    const pair = await start(
-      [cutAfter(`retry: 1\n${numbered(1)}`)],
-      {},
-      {
-        fetch: (url, init) => {
-          const headers = new Headers(init?.headers);
-          if (String(url).includes('/generic/')) asked++;
-          if (!isSignedIn) headers.delete('Cookie');
-          return fetch(url, { ...init, headers });
-        },
+describe('a stream with ids is given up', () => {
+  testSideBySide([
+    [
+      'after five resumes without a new id',
+      async () => {
+        const pair = await start([cutAfter(`retry: 1\n${numbered(1)}`), cutAfter('data: {"half')]);
+        const { events, error } = await readAll(pair.client.send('hi'));
+        expect(dataOf(events)).toEqual([1]);
+        expect(error).toMatchObject({ name: 'RelayError', code: 'connection_lost' });
+        expect(lastEventIds(pair)).toEqual([undefined, ...Array(5).fill('1')]);
       },
-    );
-    const signOuts = countSignOuts(pair.client);
-    const { error } = await readAll(pair.client.send('hi'), () => {
-      isSignedIn = false;
-    });
-    expect(error).toMatchObject({ code: 'unauthenticated', status: 401 });
-    expect(signOuts()).toBe(1);
-    expect(asked).toBe(2);
-    expect(pair.upstream.requests).toHaveLength(1);
-  });
+    ],
+    [
+      'but not while new ids arrive',
+      async () => {
+        let id = 0;
+        const pair = await start([
+          (socket) => (++id === 9 ? whole(numbered(id)) : cutAfter(`retry: 1\n${numbered(id)}`))(socket),
+        ]);
+        const { events, error } = await readAll(pair.client.send('hi'));
+        expect(error).toBeUndefined();
+        expect(dataOf(events)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+      },
+    ],
+    [
+      'if the service starts at the beginning each time',
+      async () => {
+        const pair = await start([cutAfter(`retry: 1\n${numbered(1, 2)}`)]);
+        const { error } = await readAll(pair.client.send('hi'));
+        expect(error).toMatchObject({ code: 'connection_lost' });
+        expect(pair.asked).toHaveLength(6);
+      },
+    ],
+    [
+      'at last, even if it has new ids for ever',
+      async () => {
+        let id = 0;
+        const pair = await start([(socket) => cutAfter(`retry: 1\n${numbered(++id)}`)(socket)]);
+        const { error } = await readAll(pair.client.send('hi'));
+        expect(error).toMatchObject({ code: 'connection_lost' });
+        expect(pair.asked).toHaveLength(51);
+      },
+    ],
+    [
+      'when the relay refuses it because the session has ended',
+      async () => {
+        const refusal = JSON.stringify({ ...problem, code: 'unauthenticated', status: 401 });
+        const pair = await start([
+          cutAfter(`retry: 1\n${numbered(1)}`),
+          (socket) =>
+            void socket.end(plainAnswer('401 No', ['Content-Type: application/problem+json'], refusal)),
+        ]);
+        const signOuts = countSignOuts(pair.client);
+        const { error } = await readAll(pair.client.send('hi'));
+        expect(error).toMatchObject({ code: 'unauthenticated', status: 401 });
+        expect(signOuts()).toBe(1);
+        expect(pair.asked).toHaveLength(2);
+      },
+    ],
+    [
+      'after an event with an empty id',
+      async () => {
+        const pair = await start([cutAfter(`retry: 1\n${numbered(1)}id\ndata: 2\n\n`)]);
+        const { events, error } = await readAll(pair.client.send('hi'));
+        expect(dataOf(events)).toEqual([1, 2]);
+        expect(error).toMatchObject({ code: 'connection_lost' });
+        expect(pair.asked).toHaveLength(1);
+      },
+    ],
+  ]);
 
-  test('when somebody has signed in anew before it could be resumed: it is nothing for them', async () => {
+  test('when somebody has signed in again before it was resumed', async () => {
     const pair = await start([cutAfter(`retry: 1\n${numbered(1)}`), whole(numbered(2))]);
     const signOuts = countSignOuts(pair.client);
     const { events, error } = await readAll(pair.client.send('hi'), () =>
@@ -223,19 +288,11 @@ describe('a stream with ids is given up', () => {
     );
     expect(dataOf(events)).toEqual([1]);
     expect(error).toMatchObject({ code: 'session_ended', status: 401 });
-    expect(pair.upstream.requests).toHaveLength(1);
+    expect(pair.asked).toHaveLength(1);
     expect(signOuts()).toBe(0);
   });
 
-  test('when an empty id has taken the others back', async () => {
-    const pair = await start([cutAfter(`retry: 1\n${numbered(1)}id\ndata: 2\n\n`)]);
-    const { events, error } = await readAll(pair.client.send('hi'));
-    expect(dataOf(events)).toEqual([1, 2]);
-    expect(error).toMatchObject({ code: 'connection_lost' });
-    expect(pair.upstream.requests).toHaveLength(1);
-  });
-
-  test.each(['abort', 'break'])('when its reader has left by %s', async (way) => {
+  test.each(['abort', 'break'])('when its reader has stopped by %s', async (way) => {
     const open = (socket: Socket) =>
       void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(`retry: 1\n${numbered(1)}`)]));
     const pair = await start([open, cutAfter(`retry: 300\n${numbered(1)}`), whole(numbered(2))]);
@@ -248,9 +305,9 @@ describe('a stream with ids is given up', () => {
     } catch {
       expect(way).toBe('abort');
     }
-    // Until another has been resumed, after a longer pause, the first would have been.
+    // When another stream with a longer pause is resumed, the first one would have been resumed.
     await readAll(pair.client.send('another'));
-    const texts = pair.upstream.requests.map(({ body }) => JSON.parse(String(body)).text);
+    const texts = pair.asked.map(({ body }) => (JSON.parse(body) as { text: string }).text);
     expect(texts).toEqual(['left', 'another', 'another']);
   });
 });

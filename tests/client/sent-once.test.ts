@@ -3,11 +3,17 @@ import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
 import { freePort } from '../support/free-port.ts';
-import { type Front, startFront } from '../support/front.ts';
-import { plainAnswer } from '../support/pair.ts';
-import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import {
+  chunk,
+  type RawRequest,
+  type RawUpstream,
+  STREAM_HEAD,
+  startRawUpstream,
+} from '../support/raw-upstream.ts';
 import { USER } from '../support/relay.ts';
+import { plainAnswer } from '../support/relay-and-upstream.ts';
 
 const ID = expect.stringMatching(/^[A-Za-z0-9._-]{8,128}$/);
 const BEGUN = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
@@ -16,6 +22,9 @@ const closers: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
+
+/** A client may ask for a stream again by its message's name, which sends nothing. */
+const isMessage = ({ requestLine }: RawRequest) => !/^GET \S+\/message\/run\?/.test(requestLine);
 
 interface Failure {
   readonly name: string;
@@ -41,22 +50,29 @@ const FAILURES: Failure[] = [
     name: 'the stream is cut in the middle of an event',
     upstream: (socket) => void socket.end(Buffer.concat([BEGUN, chunk('data: {"half')])),
     events: 1,
+    error: { code: 'upstream_stream_broken', status: 502, retryable: false },
+  },
+  {
+    name: 'the stream is cut inside an event too large to hold',
+    upstream: (socket) => void socket.end(Buffer.concat([BEGUN, chunk(`data: ${'x'.repeat(2000)}`)])),
+    environment: { MAX_HELD_EVENT_BYTES: '1024' },
+    events: 1,
     error: { code: 'connection_lost', status: 0 },
   },
   {
-    name: 'the deadline comes',
+    name: 'the deadline passes',
     upstream: (socket) => void socket.write(BEGUN),
     environment: { MAX_EXECUTION_MS: '300' },
     events: 1,
     error: { code: 'deadline_exceeded', status: 504 },
   },
   {
-    name: 'the service says 429',
+    name: 'the service answers 429',
     upstream: (socket) => void socket.write(plainAnswer('429 Too Many', ['Retry-After: 7'])),
-    error: { code: 'upstream_rate_limited', status: 429, retryAfter: 7 },
+    error: { code: 'upstream_rate_limited', status: 429, retryAfter: 7, retryable: 'new message' },
   },
   {
-    name: 'the service says 503',
+    name: 'the service answers 503',
     upstream: (socket) => void socket.write(plainAnswer('503 Busy', ['Retry-After: 7'])),
     error: { code: 'upstream_bad_response', status: 502 },
   },
@@ -82,7 +98,7 @@ describe('a message is sent once when', () => {
     expect(pair.upstream.requests).toHaveLength(1);
   });
 
-  test('the relay shuts down: nothing is sent, and it says when to come back', async () => {
+  test('the relay shuts down, which sends nothing and answers with Retry-After', async () => {
     const pair = await startClientPair(() => {});
     closers.push(pair.close);
     pair.relay.lifecycle.enter('draining');
@@ -91,7 +107,7 @@ describe('a message is sent once when', () => {
     expect(pair.upstream.requests).toHaveLength(0);
   });
 
-  test('nothing listens', async () => {
+  test('no server listens', async () => {
     const baseUrl = `http://127.0.0.1:${await freePort()}`;
     const client = createBotClient({ baseUrl, namespace: 'a', botProviderName: 'b' });
     const { error } = await readAll(client.send('hi'));
@@ -100,22 +116,25 @@ describe('a message is sent once when', () => {
   });
 });
 
-describe('a message that meets a relay of bare TCP is sent once when', () => {
+describe('a message to a server of plain TCP is sent once when', () => {
   const breaks: [string, (socket: Socket) => void, string][] = [
     ['it resets before its headers', (socket) => socket.resetAndDestroy(), 'unreachable'],
     ['it closes before its headers', (socket) => void socket.end(), 'unreachable'],
-    ['it resets behind its headers', (socket) => void socket.end(STREAM_HEAD), 'connection_lost'],
+    ['it closes after its headers', (socket) => void socket.end(STREAM_HEAD), 'connection_lost'],
   ];
   test.each(breaks)('%s', async (_, onRequest, code) => {
-    const relay: RawUpstream = await startRawUpstream(onRequest);
+    const relay: RawUpstream = await startRawUpstream((socket, request) => {
+      if (isMessage(request)) onRequest(socket);
+      else socket.write(plainAnswer('410 Gone', []));
+    });
     closers.push(relay.close);
     const client = createBotClient({ baseUrl: relay.url, namespace: 'a', botProviderName: 'b' });
     expect(await readAll(client.send('hi'))).toMatchObject({ events: [], error: { code, status: 0 } });
-    expect(relay.requests).toHaveLength(1);
+    expect(relay.requests.filter(isMessage)).toHaveLength(1);
   });
 });
 
-describe('a message that something else than the relay answers is sent once, and ends with its status:', () => {
+describe('a message that a proxy answers is sent once, and fails with the status of the answer:', () => {
   const PAGE = '<!doctype html><h1>Hello</h1>';
   const answers: [string, number, Record<string, string>, string, object][] = [
     ['HTML with 502', 502, { 'Content-Type': 'text/html' }, PAGE, {}],
@@ -124,16 +143,16 @@ describe('a message that something else than the relay answers is sent once, and
     ['JSON with 200', 200, { 'Content-Type': 'application/json' }, '{"code":"x"}', {}],
     ['JSON with 500', 500, { 'Content-Type': 'application/json' }, 'null', {}],
     ['nothing with 204', 204, { 'X-Request-Id': 'of-a-proxy' }, '', { requestId: 'of-a-proxy' }],
-    ['a date to come back', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', {}],
+    ['Retry-After with a date', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', {}],
   ];
   let answer: (res: ServerResponse) => void;
   let asked = 0;
   let pair: ClientPair;
-  let front: Front;
+  let front: FakeLoadBalancer;
   let client: BotClient;
   beforeEach(async () => {
     asked = 0;
-    front = await startFront({
+    front = await startFakeLoadBalancer({
       answer(req, res) {
         if (!req.url?.startsWith('/generic')) return false;
         asked++;
@@ -144,7 +163,7 @@ describe('a message that something else than the relay answers is sent once, and
     closers.push(front.close);
     pair = await startClientPair(() => {});
     closers.push(pair.close);
-    front.leadTo(pair.relay.port);
+    front.forwardTo(pair.relay.port);
     client = pair.newClient({ baseUrl: front.url });
     await client.signIn(USER.name, USER.password);
   });
@@ -163,7 +182,7 @@ describe('a message that something else than the relay answers is sent once, and
     expect(asked).toBe(1);
   });
 
-  test('a stream whose type is written in another way is one', async () => {
+  test('except that a stream whose content type is written in another way is read', async () => {
     answer = (res) =>
       void res.writeHead(200, { 'Content-Type': 'Text/Event-Stream ; charset=utf-8' }).end('data: 1\n\n');
     expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ data: 1 }], error: undefined });

@@ -1,19 +1,19 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClient, RelayError } from '../../src/client/bot-client.ts';
 import { type ClientPair, countSignOuts, readAll, startClientPair } from '../support/client-pair.ts';
-import { until } from '../support/pair.ts';
 import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
 
 const LONG = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
 
-/** What stands between the client and the relay. */
-let meddle: (path: string, pass: () => Promise<Response>) => Promise<Response>;
-/** Whether the cookie is sent. */
+/** Intercepts the calls between the client and the relay. */
+let intercept: (path: string, pass: () => Promise<Response>) => Promise<Response>;
+/** Whether the client sends its cookie. */
 let sendsCookie: boolean;
-/** The one that was sent last. */
+/** The cookie that was sent last. */
 let lastCookie: string;
-/** The one that all tabs have in common. */
+/** The cookie that all tabs share. */
 let browserCookie: string;
 let pair: ClientPair;
 let client: BotClient;
@@ -22,7 +22,7 @@ let signOuts: () => number;
 beforeEach(async () => {
   sendsCookie = true;
   browserCookie = '';
-  meddle = (_, pass) => pass();
+  intercept = (_, pass) => pass();
   pair = await startClientPair(
     (socket, { body }) =>
       void socket.write(String(body).includes('long') ? LONG : wholeStream('data: 1\n\n')),
@@ -32,7 +32,7 @@ beforeEach(async () => {
         const headers = new Headers(init?.headers);
         if (!sendsCookie) headers.delete('Cookie');
         lastCookie = headers.get('Cookie') ?? '';
-        return meddle(new URL(String(url)).pathname, () => fetch(url, { ...init, headers }));
+        return intercept(new URL(String(url)).pathname, () => fetch(url, { ...init, headers }));
       },
     },
   );
@@ -43,7 +43,7 @@ afterEach(() => pair.close());
 
 const signIn = (by = client) => by.signIn(USER.name, USER.password);
 const send = async (by = client) => (await readAll(by.send('hi'))).error as RelayError | undefined;
-/** A client that has its cookie in common with all others of these, as the tabs of a browser have. */
+/** A client that shares its cookie with the other tabs. */
 function newTab(): BotClient {
   return pair.newClient({
     async fetch(url, init) {
@@ -59,7 +59,7 @@ const html = (status: number) =>
   Promise.resolve(new Response('<h1>Hello</h1>', { status, headers: { 'Content-Type': 'text/html' } }));
 
 describe('the channel of messages that are texts', () => {
-  test('is one for each session: who signs in next does not go on where somebody else was', async () => {
+  test('is a new one for each session, so that the next user does not continue the conversation', async () => {
     await signIn();
     await send();
     await send();
@@ -73,7 +73,7 @@ describe('the channel of messages that are texts', () => {
     expect(other).not.toBe(one);
   });
 
-  test('is another one after somebody else has signed in elsewhere, in another tab', async () => {
+  test('is a new one after somebody else has signed in in another tab', async () => {
     const [tab, elsewhere] = [newTab(), newTab()];
     await signIn(tab);
     await send(tab);
@@ -91,7 +91,7 @@ describe('the channel of messages that are texts', () => {
 });
 
 describe('signing in by password', () => {
-  test('tells whose session it is, and so does session()', async () => {
+  test('returns the session, and so does session()', async () => {
     const session = {
       user: { id: USER.name, name: USER.name },
       idleExpiresAt: expect.stringMatching(/^\d{4}-.*Z$/),
@@ -127,12 +127,12 @@ test('signing in as a guest', async () => {
   await relay.close();
 });
 
-test('signing in at a provider is a place to go to', () => {
+test('signInUrl returns the address to sign in at a provider', () => {
   expect(client.signInUrl('/chat?a=1')).toBe(`${pair.relay.url}/auth/login?returnTo=%2Fchat%3Fa%3D1`);
 });
 
 describe('signing out', () => {
-  test('ends the session, and raises signed-out once, also if a stream hears of it first', async () => {
+  test('ends the session and dispatches signed-out once, also if a stream ends before the answer', async () => {
     let heard = 0;
     const streams = [1, 2].map(() => readAll(client.send('long'), () => heard++));
     await until(() => heard === 2);
@@ -144,28 +144,28 @@ describe('signing out', () => {
     expect(signOuts()).toBe(1);
   });
 
-  test('is done already where nobody is signed in', async () => {
+  test('succeeds if nobody is signed in', async () => {
     await client.signOut();
     expect(await client.signOut()).toEqual({ logoutUrl: null });
     expect(signOuts()).toBe(1);
   });
 
-  test('at a provider tells where to go next, if there is anything', async () => {
+  test('at a provider returns its logout URL, or null', async () => {
     for (const logoutUrl of ['https://login.example.com/end?x=1', null]) {
-      meddle = (path, pass) =>
+      intercept = (path, pass) =>
         path === '/auth/logout' ? Promise.resolve(Response.json({ logoutUrl })) : pass();
       expect(await client.signOut()).toEqual({ logoutUrl });
     }
   });
 
   test('that fails signs nobody out', async () => {
-    meddle = () => html(503);
+    intercept = () => html(503);
     await expect(client.signOut()).rejects.toMatchObject({ code: 'unexpected_response', status: 503 });
     expect(signOuts()).toBe(0);
   });
 });
 
-describe('signed-out is raised', () => {
+describe('signed-out is dispatched', () => {
   const burst = () => Promise.all(Array.from({ length: 20 }, () => send()));
 
   test('once for a burst of 401, and again after another sign-in', async () => {
@@ -180,7 +180,7 @@ describe('signed-out is raised', () => {
     }
   });
 
-  test('again if the user has signed in elsewhere, in another tab', async () => {
+  test('again if the user has signed in in another tab meanwhile', async () => {
     for (const times of [1, 2]) {
       sendsCookie = false;
       await send();
@@ -201,7 +201,7 @@ describe('signed-out is raised', () => {
     expect(signOuts()).toBe(1);
   });
 
-  test('when a session that was there turns out to be gone', async () => {
+  test('when session() finds that the session has ended', async () => {
     sendsCookie = false;
     expect(await client.session()).toBeUndefined();
     expect(signOuts()).toBe(1);
@@ -215,8 +215,8 @@ describe('signed-out is raised', () => {
   });
 });
 
-describe('signed-out is not raised', () => {
-  test('by the first session() of a page that was never signed in, nor by what it sends then', async () => {
+describe('signed-out is not dispatched', () => {
+  test('by the first session() of a page that was never signed in, nor by its next message', async () => {
     const other = pair.newClient();
     const raised = countSignOuts(other);
     expect(await other.session()).toBeUndefined();
@@ -226,14 +226,14 @@ describe('signed-out is not raised', () => {
   });
 
   test.each(['a 401', 'a stream'])(
-    'for the session after, by %s that comes late from the one before',
+    'for a new session by %s of the previous one that comes late',
     async (late) => {
       let release = () => {};
       const held = new Promise<void>((resolve) => {
         release = resolve;
       });
       let isHeld = false;
-      meddle = async (path, pass) => {
+      intercept = async (path, pass) => {
         const response = await pass();
         if (!path.startsWith('/generic') || isHeld) return response;
         isHeld = true;
@@ -254,7 +254,7 @@ describe('signed-out is not raised', () => {
     },
   );
 
-  test('for a session that another tab has begun, by a stream of the one before that ends late', async () => {
+  test('for a session of another tab by a stream of the previous one that ends late', async () => {
     const [tab, elsewhere] = [newTab(), newTab()];
     const raised = countSignOuts(tab);
     await signIn(tab);
@@ -270,14 +270,14 @@ describe('signed-out is not raised', () => {
     expect(raised()).toBe(0);
   });
 
-  test('for a session that has just begun, by a 401 that comes late from the time before it', async () => {
+  test('for a new session by a late 401 to a message before the sign-in', async () => {
     const other = pair.newClient();
     const raised = countSignOuts(other);
     let release = () => {};
     const held = new Promise<void>((resolve) => {
       release = resolve;
     });
-    meddle = async (path, pass) => {
+    intercept = async (path, pass) => {
       const response = await pass();
       if (path.startsWith('/generic')) await held;
       return response;
@@ -290,24 +290,24 @@ describe('signed-out is not raised', () => {
     expect(raised()).toBe(0);
   });
 
-  test('because of what a proxy answers in place of the relay, which is no session either', async () => {
+  test('because of the answer of a proxy, which session() does not take for a session', async () => {
     const other = pair.newClient();
     const raised = countSignOuts(other);
-    meddle = () => html(200);
+    intercept = () => html(200);
     const problem = { name: 'RelayError', code: 'unexpected_response', status: 200 };
     await expect(other.session()).rejects.toMatchObject(problem);
     await expect(signIn(other)).rejects.toMatchObject(problem);
     await expect(other.signOut()).rejects.toMatchObject(problem);
     expect(await send(other)).toMatchObject(problem);
-    meddle = () => html(401);
+    intercept = () => html(401);
     expect(await send(other)).toMatchObject({ ...problem, status: 401 });
-    meddle = (_, pass) => pass();
+    intercept = (_, pass) => pass();
     expect(await other.session()).toBeUndefined();
     expect(raised()).toBe(0);
   });
 
   test('when the relay cannot be reached', async () => {
-    meddle = () => Promise.reject(new TypeError('no network'));
+    intercept = () => Promise.reject(new TypeError('no network'));
     const problem = { name: 'RelayError', code: 'unreachable', status: 0 };
     await expect(client.session()).rejects.toMatchObject(problem);
     await expect(client.signOut()).rejects.toMatchObject(problem);
@@ -316,8 +316,8 @@ describe('signed-out is not raised', () => {
   });
 });
 
-describe('the session cookie in Node', () => {
-  test('is kept by each client for itself', async () => {
+describe('the session cookie in Node.js', () => {
+  test('is kept by each client separately', async () => {
     const [ada, bob, nobody] = [pair.newClient(), pair.newClient(), pair.newClient()];
     await signIn(ada);
     await bob.signIn(OTHER_USER.name, OTHER_USER.password);
@@ -328,7 +328,7 @@ describe('the session cookie in Node', () => {
     expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
   });
 
-  test('is forgotten when the relay takes it back', async () => {
+  test('is removed when the relay clears it', async () => {
     await client.session();
     expect(lastCookie).toMatch(/^[^=;]+=[^;]+$/);
     await client.signOut();

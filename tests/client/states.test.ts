@@ -1,14 +1,14 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { MessageState } from '../../src/client/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { plainAnswer, until } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { plainAnswer, until } from '../support/relay-and-upstream.ts';
 
 let pair: ClientPair;
 afterEach(() => pair.close());
 
 describe('the state of a message', () => {
-  test('is waiting until the headers, streaming to the end, then done; the request id comes with the headers', async () => {
+  test('is waiting until the headers with the request id, then streaming, and done at the end', async () => {
     let answer: (bytes: string | Buffer) => void = () => {};
     pair = await startClientPair((socket) => {
       answer = (bytes) => socket.write(bytes);
@@ -33,7 +33,7 @@ describe('the state of a message', () => {
     expect(line).toMatchObject({ outcome: 'ok' });
   });
 
-  test('goes from waiting to done for a message that is refused, whose request id is known', async () => {
+  test('changes from waiting to done for a refused message, whose request id is known', async () => {
     pair = await startClientPair(
       (socket) => void socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], '{}')),
     );
@@ -62,8 +62,8 @@ describe('a message', () => {
     expect(pair.upstream.requests).toHaveLength(1);
   });
 
-  test('is a text in the form that bots take, or whatever the page makes of it', async () => {
-    pair = await startClientPair((socket) => void socket.write(wholeStream()));
+  test('is a text in the form of the bots, or an object of the page', async () => {
+    pair = await startClientPair((socket) => void socket.write(wholeStream()), { CHANNELS: 'shared' });
     for (const message of ['hi', 'again', { customChannelId: 'c', any: ['thing'] }])
       await readAll(pair.client.send(message));
     const sent = pair.upstream.requests.map(({ body }) => JSON.parse(String(body)));

@@ -4,11 +4,12 @@ import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import type { MessageState } from '../../src/client/bot-client.ts';
+import type { MessageState, RelayError } from '../../src/client/bot-client.ts';
+import { startBreakingFront } from '../support/breaking-front.ts';
 import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { plainAnswer, until } from '../support/pair.ts';
 import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { USER } from '../support/relay.ts';
+import { plainAnswer, until } from '../support/relay-and-upstream.ts';
 
 let pair: ClientPair;
 afterEach(() => pair.close());
@@ -38,7 +39,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
     await closed(pair.upstream.sockets[0]);
   });
 
-  test('in mid-stream, and the upstream sees the connection close', async () => {
+  test('during its stream, and the upstream sees the connection close', async () => {
     pair = await startClientPair((socket) => void socket.write(begun('data: 1\n\n')));
     const abort = new AbortController();
     let heard = 0;
@@ -49,7 +50,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
     await closed(pair.upstream.sockets[0]);
   });
 
-  test('between two events that came together: the second is not read any more', async () => {
+  test('between two events that arrived together, and the second is not read', async () => {
     pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
     const abort = new AbortController();
     const { signal } = abort;
@@ -57,23 +58,29 @@ describe('a message that is stopped throws the reason of its signal', () => {
     expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
   });
 
-  test.each(['in the pause before it is resumed', 'by whoever is told of that pause'])('%s', async (when) => {
-    pair = await startClientPair((socket) => void socket.end(begun('retry: 600000\nid: 1\ndata: 1\n\n')));
-    const abort = new AbortController();
-    const states: MessageState[] = [];
-    const onState = (state: MessageState) => {
-      states.push(state);
-      if (state !== 'waiting') return;
-      if (when.startsWith('by')) abort.abort(REASON);
-      else setImmediate(() => abort.abort(REASON));
-    };
-    const read = await readAll(pair.client.send('hi', { signal: abort.signal, onState }));
-    expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
-    expect(states).toEqual(['streaming', 'waiting', 'done']);
-    expect(pair.upstream.requests).toHaveLength(1);
-  });
+  test.each(['in the pause before it is resumed', 'by the caller of onState in that pause'])(
+    '%s',
+    async (when) => {
+      const front = await startBreakingFront([
+        (socket) => void socket.end(begun('retry: 600000\nid: 1\ndata: 1\n\n')),
+      ]);
+      pair = front;
+      const abort = new AbortController();
+      const states: MessageState[] = [];
+      const onState = (state: MessageState) => {
+        states.push(state);
+        if (state !== 'waiting') return;
+        if (when.startsWith('by')) abort.abort(REASON);
+        else setImmediate(() => abort.abort(REASON));
+      };
+      const read = await readAll(pair.client.send('hi', { signal: abort.signal, onState }));
+      expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+      expect(states).toEqual(['streaming', 'waiting', 'done']);
+      expect(front.asked).toHaveLength(1);
+    },
+  );
 
-  test('which is an AbortError or a TimeoutError if the page gives none', async () => {
+  test('which is an AbortError or a TimeoutError if the page gives no reason', async () => {
     pair = await startClientPair(() => {});
     const abort = new AbortController();
     const read = readAll(pair.client.send('hi', { signal: abort.signal }));
@@ -85,7 +92,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
   });
 });
 
-test('whoever leaves the loop stops the run', async () => {
+test('leaving the loop closes the connection to the bot service', async () => {
   pair = await startClientPair((socket) => void socket.write(begun('data: 1\n\ndata: 2\n\n')));
   const stream = pair.client.send('hi');
   for await (const _ of stream) break;
@@ -93,8 +100,8 @@ test('whoever leaves the loop stops the run', async () => {
   await closed(pair.upstream.sockets[0]);
 });
 
-describe('nothing is left over', () => {
-  test('on a signal that a thousand messages shared', async () => {
+describe('no resource is left', () => {
+  test('on a signal that forty messages shared', async () => {
     const ways = [
       (socket: Socket) => socket.write(wholeStream('data: 1\n\n')),
       (socket: Socket) => socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], '{}')),
@@ -104,20 +111,28 @@ describe('nothing is left over', () => {
     let asked = 0;
     pair = await startClientPair((socket) => ways[asked++ % ways.length]?.(socket), {
       RATE_LIMIT: '100000',
+      // A stream that was left counts until the relay has noticed.
+      MAX_STREAMS_PER_USER: '1000',
     });
     const { signal } = new AbortController();
+    const ends: Record<string, number> = {};
     const one = async () => {
+      let end = 'left';
       try {
         for await (const _ of pair.client.send('hi', { signal })) break;
-      } catch {}
+      } catch (error) {
+        end = (error as RelayError).code;
+      }
+      ends[end] = (ends[end] ?? 0) + 1;
     };
-    for (let sent = 0; sent < 1000; sent += 5) await Promise.all([one(), one(), one(), one(), one()]);
-    expect(pair.upstream.requests).toHaveLength(1000);
+    for (let sent = 0; sent < 40; sent += 5) await Promise.all([one(), one(), one(), one(), one()]);
+    expect(ends).toEqual({ left: 20, upstream_refused: 10, upstream_stream_broken: 10 });
+    expect(pair.upstream.requests).toHaveLength(40);
     expect(getEventListeners(signal, 'abort')).toEqual([]);
-  }, 120_000);
+  }, 60_000);
 
-  // A timer would keep it alive for 45 seconds, and a rejection that nobody handles would end it with 1.
-  test('in a process, which ends as soon as its messages have', async () => {
+  // A timer would keep the process alive for 45 seconds, and an unhandled rejection would end it with code 1.
+  test('in a process, which ends when its messages have ended', async () => {
     const ways: Record<string, (socket: Socket) => unknown> = {
       whole: (socket) => socket.write(wholeStream('data: 1\n\n')),
       lost: (socket) => socket.end(begun('data: {"half')),
@@ -164,7 +179,7 @@ describe('nothing is left over', () => {
         PASSWORD: USER.password,
       },
       stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: 15_000,
+      timeout: 30_000,
     });
     const [out, err, [code]] = await Promise.all([
       text(child.stdout),
@@ -172,9 +187,9 @@ describe('nothing is left over', () => {
       once(child, 'close'),
     ]);
     expect({ out, err, code }).toEqual({
-      out: 'done,connection_lost,done,connection_silent,stop,stop,stop\n',
+      out: 'done,upstream_stream_broken,done,connection_silent,stop,stop,stop\n',
       err: '',
       code: 0,
     });
-  });
+  }, 60_000);
 });

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { describe, expect, test } from '@jest/globals';
-import { bundle, REACT_VERSIONS } from '../support/react-stage.ts';
+import { bundle, REACT_VERSIONS } from '../support/react-page.ts';
 
 const SERVER = `
   import { useBot } from 'bot-relay/react';
@@ -13,7 +13,7 @@ const SERVER = `
 `;
 
 describe.each(REACT_VERSIONS)('useBot on a server with React %s', (react) => {
-  test('draws a conversation that has not begun, and asks for nothing', async () => {
+  test('renders an empty conversation, and sends no request', async () => {
     const code = await bundle({ text: SERVER }, { react, platform: 'node' });
     const shown: string[] = [];
     const complaints: unknown[][] = [];

@@ -1,33 +1,38 @@
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect } from '@jest/globals';
 import { describeInChromium, oneChromium, type Tab } from '../support/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
-  type ReactStage,
+  type ReactPage,
+  type ReactVersion,
   sees,
   signInBy,
-  startReactStage,
-} from '../support/react-stage.ts';
+  startReactPage,
+} from '../support/react-page.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { until } from '../support/until.ts';
+
+const NEWEST = REACT_VERSIONS.at(-1);
 
 describeInChromium('useBot', () => {
-  const chromium = oneChromium();
+  const chromium = oneChromium({ keepsTabs: true });
 
-  describe.each(REACT_VERSIONS)('with React %s', (react) => {
+  // Each version of React has its tab, in which one case follows the other.
+  for (const react of REACT_VERSIONS) testSideBySide(casesWith(react), 1);
+
+  function casesWith(react: ReactVersion) {
     let script: string;
-    let stage: ReactStage;
+    let stage: ReactPage;
     let tab: Tab;
-    /** The paths of all requests of the tab since it was opened. */
-    let asked: string[];
+    /** The paths of all requests of the tab in this test. */
+    const asked: string[] = [];
     beforeAll(async () => {
       script = await bundle('tests/client/pages/chat.jsx', { react });
-    });
-    beforeEach(async () => {
-      stage = await startReactStage(chromium, script, { BOTS: 'acme/helper,acme/other' });
+      stage = await startReactPage(chromium, script, { BOTS: 'acme/helper,acme/other' });
       tab = await stage.open();
-      asked = [];
       tab.page.on('request', (request) => asked.push(new URL(request.url()).pathname));
     });
-    afterEach(async () => {
+    afterAll(async () => {
       await tab.page.context().close();
       await stage.close();
       expect(tab.complaints).toEqual([]);
@@ -35,14 +40,14 @@ describeInChromium('useBot', () => {
     const run = <T = unknown>(code: string) => tab.page.evaluate(code) as Promise<T>;
     const sessionRequests = () => asked.filter((path) => path === '/auth/session');
     const shows = (selector: string, text: string) => sees(tab.page, `#chat ${selector}`, text);
-    /** Sends, and waits for nothing. */
+    /** Sends a message without waiting. */
     const say = (text: string) => run(`void test.bots.chat.send(${JSON.stringify(text)})`);
     async function signedIn(mount = '{}') {
       await run(`test.mount(${mount})`);
       await shows('.session', 'nobody');
       await signInBy(tab.page);
     }
-    /** A message to which the bot has said one word, and goes on. */
+    /** A message whose answer has one word so far. */
     async function streaming(text = 'Hello') {
       await say(text);
       const message = await stage.run(text);
@@ -53,22 +58,37 @@ describeInChromium('useBot', () => {
     }
     const requestId = () => run<string>('test.bots.chat.messages.at(-1).requestId');
 
-    test('is the version that it should be', async () => {
+    const cases: [title: string, run: () => Promise<void>][] = [];
+    /** What no version of React does for the hook is tested with the newest one. */
+    const addOnce = (title: string, use: () => Promise<void>) => react === NEWEST && add(title, use);
+    const add = (title: string, use: () => Promise<void>) =>
+      cases.push([
+        `${title}, with React ${react}`,
+        async () => {
+          await stage.renew(tab.page);
+          asked.length = 0;
+          await use();
+          expect(tab.complaints.splice(0)).toEqual([]);
+        },
+      ]);
+
+    add('runs with this version of React', async () => {
       await run('test.mount()');
       await shows('.session', 'nobody');
       expect(script).toContain(`"${react}.`);
     });
 
-    test('does not know at first who is signed in, then asks', async () => {
+    add('has no session at first, and then asks for it', async () => {
       await run('test.mount()');
       await shows('.session', 'nobody');
       await signInBy(tab.page);
       const again = await stage.open(tab.page.context());
       await again.page.evaluate('test.mount()');
       await sees(again.page, '.session', 'ada');
+      await again.page.close();
     });
 
-    test('shows a message at once, and the words of its answer as they come', async () => {
+    add('shows a message at once, and the words of its answer as they arrive', async () => {
       await signedIn();
       await say('Hello');
       await shows('.user', 'Hello');
@@ -87,23 +107,24 @@ describeInChromium('useBot', () => {
       await shows('.status', 'idle');
     });
 
-    test.each(['waiting', 'streaming'])('stops an answer that is %s, and the run with it', async (status) => {
-      await signedIn();
-      await say('Hello');
-      const { begin, say: bot, gone } = await stage.run('Hello');
-      if (status === 'streaming') {
-        begin();
-        bot('You');
-        await shows('.bot', 'You');
-      } else await shows('.status', 'waiting');
-      await run('test.bots.chat.stop()');
-      await gone;
-      await shows('.bot[data-state=stopped]', status === 'streaming' ? 'You' : '');
-      await shows('.status', 'idle');
-      await shows('.error', '');
-    });
+    for (const status of ['waiting', 'streaming'])
+      addOnce(`stops an answer that is ${status}, and the run with it`, async () => {
+        await signedIn();
+        await say('Hello');
+        const { begin, say: bot, gone } = await stage.run('Hello');
+        if (status === 'streaming') {
+          begin();
+          bot('You');
+          await shows('.bot', 'You');
+        } else await shows('.status', 'waiting');
+        await run('test.bots.chat.stop()');
+        await gone;
+        await shows('.bot[data-state=stopped]', status === 'streaming' ? 'You' : '');
+        await shows('.status', 'idle');
+        await shows('.error', '');
+      });
 
-    test('shows why an answer broke off, and takes the next message', async () => {
+    addOnce('shows why an answer broke off, and takes the next message', async () => {
       await signedIn();
       const { breakOff } = await streaming();
       breakOff();
@@ -120,7 +141,7 @@ describeInChromium('useBot', () => {
       await shows('.bot[data-state=failed]', 'You');
     });
 
-    test('fails a message whose run the bot ends with an error', async () => {
+    addOnce('shows a message as failed if its run ends with an error', async () => {
       await signedIn();
       const { send, finish } = await streaming();
       send({ runError: { error: { message: 'Too many steps.', code: 'STEP_LIMIT_EXCEEDED' } } });
@@ -130,7 +151,7 @@ describeInChromium('useBot', () => {
       expect(await run('test.bots.chat.messages.at(-1).error.message')).toBe('Too many steps.');
     });
 
-    test('keeps several messages apart that are under way at once', async () => {
+    addOnce('keeps several messages apart that are under way at the same time', async () => {
       await signedIn();
       await say('one');
       await say('two');
@@ -150,7 +171,7 @@ describeInChromium('useBot', () => {
       ]);
     });
 
-    test('shows a wrong password, and nobody in', async () => {
+    addOnce('shows the error of a wrong password, and no session', async () => {
       await run('test.mount()');
       await shows('.session', 'nobody');
       await run("test.bots.chat.signIn('ada', 'wrong')");
@@ -160,8 +181,8 @@ describeInChromium('useBot', () => {
       await shows('.error', '');
     });
 
-    test('signs a guest in', async () => {
-      const guests = await startReactStage(chromium, script, { AUTH_MODE: 'guest' });
+    addOnce('signs a guest in', async () => {
+      const guests = await startReactPage(chromium, script, { AUTH_MODE: 'guest' });
       try {
         const { page } = await guests.open(tab.page.context());
         await page.evaluate('test.mount()');
@@ -171,12 +192,13 @@ describeInChromium('useBot', () => {
         await page.evaluate("void test.bots.chat.send('Hello')");
         (await guests.run('Hello')).answer('Guest');
         await sees(page, '.bot[data-state=done]', 'Guest');
+        await page.close();
       } finally {
         await guests.close();
       }
     });
 
-    test('signs out, which stops the answers', async () => {
+    addOnce('signs out, which stops the answers', async () => {
       await signedIn();
       const { gone } = await streaming();
       expect(await run('test.bots.chat.signOut()')).toEqual({ logoutUrl: null });
@@ -186,7 +208,7 @@ describeInChromium('useBot', () => {
       await shows('.error', '');
     });
 
-    test('sees with the next message that the session is over', async () => {
+    addOnce('notices with the next message that the session has ended', async () => {
       await signedIn();
       await run("fetch('/auth/logout', { method: 'POST' }).then(() => {})");
       await shows('.session', 'ada');
@@ -198,34 +220,35 @@ describeInChromium('useBot', () => {
       await streaming('Again');
     });
 
-    test('asks once who is signed in, stops nothing and warns of nothing when effects run twice', async () => {
+    add('asks once for the session and stops nothing in StrictMode, without a warning', async () => {
       await signedIn('{ strict: true }');
       expect(sessionRequests()).toHaveLength(1);
       await run("test.mount({ strict: true, chats: [{ name: 'second', sayAtOnce: 'Hello' }] })");
       await sees(tab.page, '#second .bot[data-state=waiting]', '');
-      // Of the component, whose effect the rehearsal runs twice.
+      // The effect of the component itself runs twice in StrictMode.
       const said = () => stage.runs.filter(({ text }) => text === 'Hello');
-      while (said().length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+      await until(() => said().length >= 2);
       for (const { answer } of said()) answer('Hi');
       await sees(tab.page, '#second li:nth-child(2)[data-state=done]', 'Hi');
       await sees(tab.page, '#second li:nth-child(4)[data-state=done]', 'Hi');
       expect(sessionRequests()).toHaveLength(2);
     });
 
-    test.each(['waiting', 'streaming'])('stops an answer that is %s when it is unmounted', async (status) => {
-      await signedIn('{ strict: true }');
-      await (status === 'streaming' ? streaming() : say('Hello'));
-      const { gone } = await stage.run('Hello');
-      await run('test.last = test.bots.chat; test.unmount(); test.renders.length = 0');
-      await gone;
-      await run("test.last.send('late'); test.last.stop()");
-      // What would come of it has come when this has.
-      await run("fetch('/auth/session').then(() => new Promise(requestAnimationFrame)).then(() => {})");
-      expect(stage.runs.map(({ text }) => text)).toEqual(['Hello']);
-      expect(await run('test.renders')).toEqual([]);
-    });
+    for (const status of ['waiting', 'streaming'])
+      add(`stops an answer that is ${status} when it is unmounted`, async () => {
+        await signedIn('{ strict: true }');
+        await (status === 'streaming' ? streaming() : say('Hello'));
+        const { gone } = await stage.run('Hello');
+        await run('test.last = test.bots.chat; test.unmount(); test.renders.length = 0');
+        await gone;
+        await run("test.last.send('late'); test.last.stop()");
+        // An effect of the unmounted component would have shown by now.
+        await run("fetch('/auth/session').then(() => new Promise(requestAnimationFrame)).then(() => {})");
+        expect(stage.runs.map(({ text }) => text)).toEqual(['Hello']);
+        expect(await run('test.renders')).toEqual([]);
+      });
 
-    test('begins a new conversation with another bot, and stops the answers of the old one', async () => {
+    add('begins a new conversation with another bot, and stops the answers of the old one', async () => {
       await signedIn();
       const { gone } = await streaming();
       await run("test.mount({ chats: [{ botProviderName: 'other' }] })");
@@ -238,7 +261,7 @@ describeInChromium('useBot', () => {
       await shows('.bot[data-state=done]', 'You');
     });
 
-    test('goes on with what a server has drawn', async () => {
+    add('continues from the HTML of a server', async () => {
       await run('test.hydrate()');
       expect(await run('test.drawn')).toBe('unknownidle');
       await shows('.session', 'nobody');
@@ -246,7 +269,7 @@ describeInChromium('useBot', () => {
       await streaming();
     });
 
-    test('goes on with the same conversation whenever it is drawn', async () => {
+    add('keeps its conversation in all renders', async () => {
       await signedIn();
       const { finish, say: bot } = await streaming();
       await run('test.last = test.bots.chat; test.mount()');
@@ -260,7 +283,7 @@ describeInChromium('useBot', () => {
       ).toBe(true);
     });
 
-    test('keeps two components with the same options apart', async () => {
+    addOnce('keeps two components with the same options apart', async () => {
       await signedIn("{ chats: [{ name: 'other' }, {}] }");
       const { finish } = await streaming();
       await run("void test.bots.other.send('Me too')");
@@ -272,5 +295,6 @@ describeInChromium('useBot', () => {
       await shows('.bot[data-state=done]', 'You');
       expect(await run('test.bots.chat.messages.length')).toBe(2);
     });
-  });
+    return cases;
+  }
 });

@@ -17,14 +17,14 @@ afterEach(async () => {
 });
 
 async function start(options: Partial<BotServiceOptions> = {}) {
-  service = await startBotService({ keys: ['key-1', 'key-2'], pace: { wordMs: 0 }, ...options });
+  service = await startBotService({ keys: ['key-1', 'key-2'], speed: { wordMs: 0 }, ...options });
 }
 
 const port = () => Number(service.url.port);
 const ask = (path: string, body = '{}', headers: Record<string, string> = JSON_KEY) =>
   call(port(), path, { method: 'POST', headers, body });
 
-/** A message over a bare connection, to see its bytes as they come. */
+/** Sends a message over a raw connection, to see its bytes as they come. */
 const watch = (path: string, body = '{}') =>
   rawClient(port(), rawMessage({ path, body, headers: ['X-API-KEY: key-1', 'Connection: close'] }));
 
@@ -38,7 +38,7 @@ function eventsOf(body: string): BotEvent[] {
   const parts = body.split('\n\n');
   expect(parts.pop()).toBe('');
   return parts.map((part) => {
-    const [, name, data] = /^event: ([a-z.]+)\ndata: (\{.*\})$/.exec(part) ?? [];
+    const [, name, data] = /^(?:id: \d+\n)?event: ([a-z.]+)\ndata: (\{.*\})$/.exec(part) ?? [];
     const event = JSON.parse(data as string) as BotEvent;
     expect(event.eventType).toBe(name);
     return event;
@@ -49,7 +49,7 @@ const typesOf = (body: string) => eventsOf(body).map(({ eventType }) => eventTyp
 const refusal = (code: string) => ({ error: { code, message: expect.any(String) } });
 
 describe('the demo bot service', () => {
-  test('knows the documented path only', async () => {
+  test('knows only the documented path', async () => {
     await start();
     for (const path of [
       '/',
@@ -65,14 +65,14 @@ describe('the demo bot service', () => {
     expect((await ask(`${ECHO}?is_debug=true`)).status).toBe(200);
   });
 
-  test.each(['GET', 'PUT', 'DELETE', 'OPTIONS'])('takes no %s', async (method) => {
+  test.each(['PUT', 'DELETE', 'OPTIONS'])('refuses %s', async (method) => {
     await start();
     const { status, body } = await call(port(), ECHO, { method, headers: JSON_KEY });
     expect(status).toBe(404);
     expect(JSON.parse(body)).toEqual(refusal('NOT_FOUND'));
   });
 
-  test('takes any of its valid keys, from when one is enabled until it is disabled', async () => {
+  test('accepts each of its keys until it is disabled', async () => {
     await start();
     const statusWith = async (key?: string) =>
       (await ask(ECHO, '{}', { 'Content-Type': 'application/json', ...(key ? { 'X-API-KEY': key } : {}) }))
@@ -89,7 +89,7 @@ describe('the demo bot service', () => {
     expect(await statusWith('key-3')).toBe(200);
   });
 
-  test('says in JSON why it refuses', async () => {
+  test('answers a refusal as JSON', async () => {
     await start();
     const answer = await ask(ECHO, '{}', { 'Content-Type': 'application/json' });
     expect(answer.headers['content-type']).toBe('application/json');
@@ -113,18 +113,18 @@ describe('the demo bot service', () => {
   });
 
   test.each([
-    ['no JSON', 'hello', JSON_KEY],
-    ['JSON that is no object', '"hello"', JSON_KEY],
+    ['not JSON', 'hello', JSON_KEY],
+    ['JSON but not an object', '"hello"', JSON_KEY],
     ['null', 'null', JSON_KEY],
-    ['another type', '{}', { ...JSON_KEY, 'Content-Type': 'text/plain' }],
-  ])('takes no message that is %s', async (_what, body, headers) => {
+    ['of another media type', '{}', { ...JSON_KEY, 'Content-Type': 'text/plain' }],
+  ])('refuses a message that is %s', async (_what, body, headers) => {
     await start();
     const answer = await ask(ECHO, body, headers);
     expect(answer.status).toBe(400);
     expect(JSON.parse(answer.body)).toEqual(refusal('INVALID_MESSAGE'));
   });
 
-  test('takes 5 requests of an endpoint in any one second, and says when to come again', async () => {
+  test('takes 5 requests of an endpoint in any second, and says when to try again', async () => {
     await start();
     const now = jest.spyOn(performance, 'now');
     const statusAt = async (ms: number, path = ECHO) => {
@@ -136,10 +136,10 @@ describe('the demo bot service', () => {
     const refused = await ask(ECHO);
     expect(refused.headers['retry-after']).toBe('1');
     expect(JSON.parse(refused.body)).toEqual(refusal('RATE_LIMITED'));
-    // Another endpoint has a budget of its own.
+    // Each endpoint has its own budget.
     expect(await statusAt(400, GUIDE)).toBe(200);
     expect(await statusAt(999)).toBe(429);
-    // The first has left the window; what was refused never entered it.
+    // The first is no longer in the window, and refused requests do not count.
     expect(await statusAt(1000)).toBe(200);
     expect(await statusAt(1001)).toBe(429);
     expect(await statusAt(1400)).toBe(200);
@@ -147,7 +147,7 @@ describe('the demo bot service', () => {
 });
 
 describe('a run of the demo bot service', () => {
-  test('is a stream of the events that are seen in the field', async () => {
+  test('streams the events that are seen in the field', async () => {
     await start();
     const message = { customChannelId: 'c1', customMessageId: 'm1', text: 'one two', action: 'NONE' };
     const { status, headers, body } = await ask(ECHO, JSON.stringify(message));
@@ -192,14 +192,14 @@ describe('a run of the demo bot service', () => {
     expect(body).toContain('"You said nothing."');
   });
 
-  test('has ids of its own', async () => {
+  test('has its own ids', async () => {
     await start();
     const [one, other] = await Promise.all([ask(ECHO), ask(ECHO)]);
     expect(one.headers['x-trace-id']).not.toBe(other.headers['x-trace-id']);
   });
 
-  test('sends its words as time goes by', async () => {
-    await start({ pace: { wordMs: 30 } });
+  test('sends its words one by one', async () => {
+    await start({ speed: { wordMs: 30 } });
     const client = watch(ECHO, JSON.stringify({ text: 'word '.repeat(20) }));
     await client.waitFor('messageDelta');
     expect(client.text()).not.toContain('run.done');
@@ -209,7 +209,7 @@ describe('a run of the demo bot service', () => {
   });
 
   test('of demo/slow is silent in the middle', async () => {
-    await start({ pace: { wordMs: 0, silenceMs: 400 } });
+    await start({ speed: { wordMs: 0, silenceMs: 400 } });
     const client = watch(SLOW);
     await client.waitFor('" that."');
     const before = performance.now();
@@ -244,15 +244,37 @@ describe('a run of the demo bot service', () => {
     expect(events.map(({ eventType }) => eventType)).not.toContain('asgard.run.done');
   });
 
+  test('of demo/resume breaks off, and a resumption sends what came after the last message that was kept', async () => {
+    await start();
+    const RESUME = ECHO.replace('echo', 'resume');
+    const client = watch(RESUME);
+    await client.closed;
+    const ids = (text: string) =>
+      [...text.matchAll(/^id: (.+)\nevent: (.+)$/gm)].map((found) => found.slice(1));
+    const broken = client.text();
+    const [[id = '', type] = []] = ids(broken);
+    expect(ids(broken)).toHaveLength(1);
+    expect(type).toBe('asgard.message.complete');
+    expect(broken).not.toMatch(/run\.done| and"/);
+    const { body } = await ask(RESUME, '{}', { ...JSON_KEY, 'Last-Event-ID': id });
+    // Nothing of it was sent before the kept message, and nothing after it differs.
+    const tail = broken.slice(broken.indexOf('event: asgard.message.start', broken.indexOf(id)));
+    const events = tail.split('\r\n').filter((line) => line.includes('event: '));
+    for (const event of events) expect(body).toContain(event);
+    expect(body).not.toContain('run.init');
+    expect(body).toMatch(/" and".*run\.done/s);
+    expect(ids(body).map(([next]) => next)).toEqual([id.replace(/1$/, '2')]);
+  });
+
   test('ends with an error when it takes longer than the limit', async () => {
-    await start({ maxExecutionMs: 200, pace: { wordMs: 0, silenceMs: 60_000 } });
+    await start({ maxExecutionMs: 200, speed: { wordMs: 0, silenceMs: 60_000 } });
     const { body } = await ask(SLOW);
     expect(typesOf(body).at(-1)).toBe('asgard.run.error');
     expect(body).toContain('"code":"EXECUTION_TIMEOUT"');
     expect(body).not.toContain('run.done');
   });
 
-  test('may take 3 minutes', async () => {
+  test('may take up to 3 minutes', async () => {
     await start();
     const timers = jest.spyOn(globalThis, 'setTimeout');
     await ask(ECHO);
@@ -278,7 +300,7 @@ describe('a run of the demo bot service', () => {
     await client.waitFor('Hello');
     client.socket.destroy();
     await stopped;
-    // It goes on serving others.
+    // It still serves others.
     expect((await ask(ECHO)).status).toBe(200);
   });
 });
@@ -295,7 +317,7 @@ describe('a suspend of the demo bot service', () => {
     expect((await suspend('custom_channel_id=another', path)).status).toBe(404);
     expect((await suspend('custom_channel_id=c+1&request_id=another', path)).status).toBe(404);
     const answer = await suspend('custom_channel_id=c+1', path);
-    expect([answer.status, answer.body]).toEqual([200, '{"suspended":true}']);
+    expect([answer.status, JSON.parse(answer.body).data]).toEqual([200, { suspended: true }]);
     await client.closed;
     expect(client.text()).toContain('run.done');
     expect(client.text()).not.toMatch(/run\.error|Here is/);

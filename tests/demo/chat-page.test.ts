@@ -1,23 +1,41 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { transform } from 'esbuild';
 import { call, expectProblem } from '../support/call.ts';
-import { freshFolder, inFrontOf, startProcess, stopProcesses } from '../support/process.ts';
+import {
+  freshFolder,
+  inFrontOf,
+  type RelayProcess,
+  startProcess,
+  stopProcesses,
+} from '../support/process.ts';
 
 const SOURCE = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-const OWN = ['chat.css', 'chat.js', 'chat-messages.js', 'chat-session.js', 'chat-tools.js', 'chat-icon.svg'];
+const SCRIPTS = [
+  ...['chat.js', 'chat-answer.js', 'chat-answers.js', 'chat-conversation.js', 'chat-files.js'],
+  ...['chat-history.js', 'chat-messages.js', 'chat-resumed.js', 'chat-session.js', 'chat-sign-in.js'],
+  ...['chat-store.js'],
+  'chat-tools.js',
+];
 
 const IMPORT = /^(?:import\s*|(?:import|export)\s[^'";]*?from\s*)['"]([^'"]+)['"]/gm;
 
-afterEach(() => stopProcesses());
+const start = (environment: Record<string, string>) =>
+  startProcess({ environment: { PORT: '0', ...environment } });
 
-async function startDemo(environment: Record<string, string> = {}) {
-  const relay = startProcess({ environment: { PORT: '0', ...environment } });
-  return { relay, port: await relay.listening() };
-}
+/** The relays of all tests. They start at the same time. */
+let plain: RelayProcess;
+let guestsBelow: RelayProcess;
+let real: RelayProcess;
+beforeAll(() => {
+  plain = start({});
+  guestsBelow = start({ BASE_PATH: '/chat-api', AUTH_MODE: 'guest', BOTS: 'demo/*,acme/it"s<b>' });
+  real = start({ ...inFrontOf('http://127.0.0.1:9'), AUTH_MODE: 'guest' });
+});
+afterAll(() => stopProcesses());
 
-/** Every module that can be reached from the page's, by path; each import is followed as a browser does. */
+/** All modules that the module `entry` imports, by path; imports are followed as in a browser. */
 async function modulesFrom(port: number, entry: string): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   const ahead = [entry];
@@ -27,7 +45,7 @@ async function modulesFrom(port: number, entry: string): Promise<Map<string, str
     expect([path, status, headers['content-type']]).toEqual([path, 200, 'text/javascript; charset=utf-8']);
     found.set(path, body);
     for (const [, specifier = ''] of body.matchAll(IMPORT)) {
-      // What a browser cannot load: a bare name.
+      // A browser cannot load a bare module name.
       expect(specifier).toMatch(/^\.\//);
       ahead.push(new URL(specifier, `http://relay${path}`).pathname);
     }
@@ -36,8 +54,8 @@ async function modulesFrom(port: number, entry: string): Promise<Map<string, str
 }
 
 describe('the chat page', () => {
-  test('is served with its files, of exact types and under a strict policy', async () => {
-    const { port } = await startDemo();
+  test('is served with its files, their media types and a strict content security policy', async () => {
+    const port = await plain.listening();
     const page = await call(port, '/');
     expect(page).toMatchObject({
       status: 200,
@@ -56,26 +74,35 @@ describe('the chat page', () => {
       "trusted-types 'none'",
     ]);
     expect(page.headers['x-content-type-options']).toBe('nosniff');
-    expect(page.body).toContain('data-mode="password" data-bots="demo/echo"');
-    // Nothing inline: neither code nor style nor a handler.
+    expect(page.body).toContain('data-mode="password" data-bots="demo/echo" data-operations="message chat"');
+    // No inline code, style or handler.
     expect(page.body).not.toMatch(/<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|\{\{/);
     const links = [...page.body.matchAll(/\s(?:src|href)="\.\/([^"]+)"/g)].map(([, name]) => name as string);
     expect(new Set(links)).toEqual(
-      new Set(['chat.css', 'chat.js', 'chat-icon.svg', 'bot-relay-client.js', 'auth/login']),
+      new Set([
+        ...['chat.css', 'chat.js', 'chat-icon.svg', 'bot-relay-client.js', 'bot-relay-history.js'],
+        'auth/login',
+      ]),
     );
     const types = await Promise.all(
-      OWN.map(async (name) => (await call(port, `/${name}`)).headers['content-type']),
+      ['chat.css', 'chat-icon.svg', ...SCRIPTS].map(
+        async (name) => (await call(port, `/${name}`)).headers['content-type'],
+      ),
     );
     const script = 'text/javascript; charset=utf-8';
-    expect(types).toEqual(['text/css; charset=utf-8', script, script, script, script, 'image/svg+xml']);
+    expect(types).toEqual(['text/css; charset=utf-8', 'image/svg+xml', ...SCRIPTS.map(() => script)]);
   });
 
-  test('has a client that a browser can load: every module that it imports is there', async () => {
-    const { port } = await startDemo();
+  test('has a client of which a browser can load every module', async () => {
+    const port = await plain.listening();
     const modules = await modulesFrom(port, '/chat.js');
     const names = [...modules.keys()];
-    expect(names).toEqual(expect.arrayContaining(['/chat.js', '/chat-messages.js', '/bot-relay-client.js']));
-    // The client's own parts, and the parser's.
+    expect(names).toEqual(
+      expect.arrayContaining(
+        [...SCRIPTS, 'bot-relay-client.js', 'bot-relay-history.js'].map((name) => `/${name}`),
+      ),
+    );
+    // The modules of the client and of the parser.
     for (const part of ['message-stream', 'relay-error', 'read-events', 'index', 'parse'])
       expect(names).toContainEqual(
         expect.stringMatching(new RegExp(`^/bot-relay-client-\\d+-${part}\\.js$`)),
@@ -83,7 +110,7 @@ describe('the chat page', () => {
     expect([...modules.values()].filter((code) => code.includes('sourceMappingURL'))).toEqual([]);
   });
 
-  test('has one from TypeScript, too, where the relay runs from its sources', async () => {
+  test('has a client also if the relay runs from its TypeScript sources', async () => {
     const relay = spawn(process.execPath, [SOURCE], { cwd: freshFolder(), env: { PORT: '0' } });
     try {
       let printed = '';
@@ -96,7 +123,7 @@ describe('the chat page', () => {
       });
       const modules = await modulesFrom(port, '/chat.js');
       expect(modules.size).toBeGreaterThan(8);
-      // As JavaScript: a type that was left would be an error.
+      // Parsed as JavaScript, so a type that is left would be an error.
       await Promise.all(
         [...modules.values()].map((code) => transform(code, { loader: 'js', format: 'esm' })),
       );
@@ -106,8 +133,8 @@ describe('the chat page', () => {
     }
   });
 
-  test('takes GET and HEAD of exactly its paths, which the log knows', async () => {
-    const { relay, port } = await startDemo();
+  test('answers GET and HEAD at exactly its paths, which the log names', async () => {
+    const port = await plain.listening();
     const [get, head] = [await call(port, '/'), await call(port, '/', { method: 'HEAD' })];
     expect(head).toMatchObject({ status: 200, body: '' });
     expect(head.headers['content-length']).toBe(String(Buffer.byteLength(get.body)));
@@ -122,31 +149,27 @@ describe('the chat page', () => {
       ...['/node_modules/eventsource-parser/package.json', '/bot-relay-client/../chat.js', '/__proto__'],
     ];
     for (const path of nowhere) expect([path, (await call(port, path)).status]).toEqual([path, 404]);
-    await relay.waitFor(/"method":"HEAD","route":"\/","status":200,"outcome":"ok"/);
-    await relay.waitFor(/"method":"POST","route":"\/chat\.js","status":405/);
+    await plain.waitFor(/"method":"HEAD","route":"\/","status":200,"outcome":"ok"/);
+    await plain.waitFor(/"method":"POST","route":"\/chat\.js","status":405/);
   });
 
-  test('is below BASE_PATH, and a link without the last slash leads there', async () => {
-    const { relay, port } = await startDemo({ BASE_PATH: '/chat-api' });
+  test('is below BASE_PATH, also without the last slash', async () => {
+    const port = await guestsBelow.listening();
     expect((await call(port, '/chat-api/')).body).toContain('href="./chat.css"');
     expect(await call(port, '/chat-api')).toMatchObject({ status: 307, headers: { location: '/chat-api/' } });
     expect((await modulesFrom(port, '/chat-api/chat.js')).size).toBeGreaterThan(8);
     expect((await call(port, '/')).status).toBe(404);
-    await relay.waitFor(/Open http:\/\/localhost:\d+\/chat-api\/ in a browser/);
+    await guestsBelow.waitFor(/Open http:\/\/localhost:\d+\/chat-api\/ in a browser/);
   });
 
-  test('knows how to sign in, and the bots that there are', async () => {
-    const { port } = await startDemo({ AUTH_MODE: 'guest', BOTS: 'demo/*,acme/it"s<b>' });
-    const { body } = await call(port, '/');
+  test('knows the way to sign in and the bots', async () => {
+    const { body } = await call(await guestsBelow.listening(), '/chat-api/');
     expect(body).toContain('data-mode="guest"');
-    const bots = 'demo/echo demo/guide demo/slow demo/steps demo/resume acme/it&#34;s&#60;b&#62;';
+    const bots = 'demo/echo demo/guide demo/slow demo/steps demo/resume demo/tools acme/it&#34;s&#60;b&#62;';
     expect(body).toContain(`data-bots="${bots}"`);
   });
 
-  test('is there in the demo only', async () => {
-    const real = startProcess({
-      environment: { ...inFrontOf('http://127.0.0.1:9'), AUTH_MODE: 'guest' },
-    });
+  test('exists only in the demo', async () => {
     const port = await real.listening();
     for (const path of ['/', '/chat.css', '/chat.js', '/bot-relay-client.js'])
       expectProblem(await call(port, path), 404, 'not_found');

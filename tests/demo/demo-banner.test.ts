@@ -27,12 +27,12 @@ const commandsIn = (banner: string) =>
   [...banner.matchAll(/^ {4}(curl .+)$/gm)].map(([, command]) => command);
 
 describe('the banner of the demo', () => {
-  test('for users with a password signs the user of the demo in', () => {
+  test('signs the user of the demo in, with AUTH_MODE=password', () => {
     const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS });
     expect(commandsIn(banner)[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
   });
 
-  test('for guests and for an identity provider speaks of no password', () => {
+  test('names no password, with AUTH_MODE=guest or oidc', () => {
     for (const mode of ['guest', 'oidc'] as const) {
       const banner = demoBanner(BASE, { authMode: mode, bots: BOTS });
       expect(banner).toMatch(/^\n {2}bot-relay is running in demo mode: http:\/\/localhost:3000\/chat-api\n/);
@@ -42,7 +42,7 @@ describe('the banner of the demo', () => {
     }
   });
 
-  test('for an identity provider says what to register there, and has no commands, since a browser must sign in', () => {
+  test('says what to register at the provider and has no commands, with AUTH_MODE=oidc', () => {
     const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS });
     expect(banner).toContain(`${BASE}/auth/callback must be registered`);
     expect(commandsIn(banner)).toEqual([]);
@@ -54,12 +54,12 @@ describe('the banner of the demo', () => {
     ['acme/helper,demo/guide', 'demo/guide'],
     ['*/guide', 'demo/guide'],
     ['*/*', 'demo/echo'],
-    // These the demo has not; but they are let pass, so that its answer can be seen.
+    // The demo does not have these bots, but BOTS allows them, so that the refusal can be seen.
     ['acme/helper', 'acme/helper'],
     ['acme/*', 'acme/echo'],
     ['*/helper', 'demo/helper'],
     ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
-  ])('sends, where BOTS is %s, to %s', (patterns, bot) => {
+  ])('uses, with BOTS=%s, the bot %s', (patterns, bot) => {
     const [namespace, name] = bot.split('/');
     const [, command] = commandsIn(demoBanner(BASE, { authMode: 'guest', bots: patterns.split(',') }));
     expect(command).toContain(` ${BASE}/generic/ns/${namespace}/bot-provider/${name}/message/sse`);
@@ -68,7 +68,7 @@ describe('the banner of the demo', () => {
   testWithCurl.each(['demo/echo', 'acme/helper,demo/guide'])(
     'for guests has two commands that work as they are (BOTS=%s)',
     async (bots) => {
-      service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 5 } });
+      service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 5 } });
       relay = await startRelay(service.url, { AUTH_MODE: 'guest', BOTS: bots, BASE_PATH: '/chat-api' });
       const commands = commandsIn(
         demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(',') }),

@@ -1,13 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { Ajv } from 'ajv';
 import { parse } from 'yaml';
-import { isVariable } from '../../src/config/variables.ts';
+import { isVariable, VARIABLES } from '../../src/config/variables.ts';
+import { redisChannelOwners } from '../../src/guard/redis-channel-owners.ts';
 import { longestShutdownMs } from '../../src/process/shutdown-times.ts';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
+import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
@@ -30,6 +32,7 @@ interface Service {
 interface Compose {
   readonly services: Readonly<Record<string, Service>>;
   readonly secrets: Readonly<Record<string, { readonly file: string }>>;
+  readonly volumes?: Readonly<Record<string, unknown>>;
 }
 
 const compose = parse(read('docker-compose.yml'), { merge: true }) as Compose;
@@ -38,7 +41,7 @@ const relays = services.filter(([name]) => name.startsWith('relay-'));
 const environment = relays[0]?.[1].environment ?? {};
 const nginx = read('deploy/nginx.conf');
 
-/** The environment of a relay as Compose makes it out of the variables `given`. */
+/** The environment that Compose gives a relay, from the variables `given`. */
 const environmentWith = (given: Readonly<Record<string, string>>) =>
   Object.fromEntries(
     Object.entries(environment).map(([name, text]) => [
@@ -53,7 +56,7 @@ const environmentWith = (given: Readonly<Record<string, string>>) =>
 afterAll(() => stopProcesses());
 
 describe('docker-compose.yml', () => {
-  test('is what the Compose Specification allows', () => {
+  test('is valid by the Compose Specification', () => {
     const { $schema, ...schema } = JSON.parse(read('tests/deploy/compose-spec/compose-spec.json'));
     expect($schema).toContain('draft-07');
     const validate = new Ajv({ strict: false }).compile(schema);
@@ -65,7 +68,7 @@ describe('docker-compose.yml', () => {
   test.each([
     { profiles: [], names: ['nginx', 'relay-1', 'relay-2', 'redis'] },
     { profiles: ['demo'], names: ['nginx', 'relay-1', 'relay-2', 'redis', 'bot'] },
-  ])('has all that its services depend on with profiles $profiles', ({ profiles, names }) => {
+  ])('has all services that others depend on, with profiles $profiles', ({ profiles, names }) => {
     const enabled = services.filter(
       ([, { profiles: own }]) => !own || own.some((one) => profiles.includes(one)),
     );
@@ -76,46 +79,56 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('starts the demo with the command that it and the README name, and the real thing without the profile', () => {
+  test('starts the demo with the command that it and docs/deploy.md name, and the real thing without the profile', () => {
     const command = 'docker compose --profile demo up --build --wait';
     expect(read('docker-compose.yml')).toContain(command);
-    expect(read('README.md')).toMatch(new RegExp(`^${command}$`, 'm'));
-    expect(environmentWith({})).toMatchObject({ UPSTREAM_BASE_URL: 'http://bot:4000', BOTS: 'demo/*' });
-    const real = { UPSTREAM_BASE_URL: 'https://bots.example.net', BOTS: 'acme/helper' };
+    expect(read('docs/deploy.md')).toMatch(new RegExp(`^${command}$`, 'm'));
+    expect(environmentWith({})).toMatchObject({
+      UPSTREAM_BASE_URL: 'http://bot:4000',
+      BOTS: 'demo/*',
+      OPERATIONS: VARIABLES.OPERATIONS.fallback,
+      CHANNELS: 'scoped',
+    });
+    const real = {
+      UPSTREAM_BASE_URL: 'https://bots.example.net',
+      BOTS: 'acme/helper',
+      OPERATIONS: 'message,chat,files',
+      CHANNELS: 'shared',
+    };
     expect(environmentWith(real)).toMatchObject(real);
   });
 
-  test('runs the version of Redis that the README names as tested', () => {
-    const [, tested] = /tested with version (\d+);/.exec(read('README.md')) ?? [];
+  test('runs the version of Redis that docs/deploy.md names as tested', () => {
+    const [, tested] = /tested with version (\d+);/.exec(read('docs/deploy.md')) ?? [];
     expect(compose.services.redis?.image).toMatch(new RegExp(`^redis:${tested}\\.`));
   });
 
-  test.each(services)('bounds what %s takes of the machine', (_name, service) => {
+  test.each(services)('limits the memory and processors of %s', (_name, service) => {
     expect(service).toMatchObject({
       logging: { driver: 'json-file', options: { 'max-size': '10m', 'max-file': '5' } },
       deploy: { resources: { limits: { memory: expect.stringMatching(/^\d+M$/), pids: 256 } } },
     });
   });
 
-  test('serves metrics where only the containers reach them', () => {
+  test('serves metrics only to its containers', () => {
     expect(environment.METRICS_PORT).toBe('9090');
     expect(relays.flatMap(([, { ports = [] }]) => ports)).toEqual([]);
   });
 
-  test('runs two relays that are the same', () => {
+  test('runs two equal relays', () => {
     const [first, second] = relays.map(
       ([, { networks: _, ...rest }]: [string, Service & { networks?: object }]) => rest,
     );
     expect(first).toEqual(second);
   });
 
-  test.each(services)('gives %s no more than it needs', (_name, service) => {
+  test.each(services)('gives %s no more rights than it needs', (_name, service) => {
     expect(service).toMatchObject({
       read_only: true,
       cap_drop: ['ALL'],
       security_opt: ['no-new-privileges:true'],
     });
-    // The image of the relay brings its own user, and its own check.
+    // The image of the relay has its own user and its own health check.
     const own = service.image === 'bot-relay';
     expect(own || service.user !== undefined).toBe(true);
     expect(own || service.healthcheck !== undefined).toBe(true);
@@ -128,14 +141,14 @@ describe('docker-compose.yml', () => {
 
   test('sets only variables that the relay knows, and no secret among them', () => {
     expect(Object.keys(environment).filter((name) => !isVariable(name))).toEqual([]);
-    for (const name of ['UPSTREAM_API_KEYS', 'SESSION_SECRETS']) {
+    for (const name of ['UPSTREAM_API_KEYS', 'SESSION_SECRETS', 'CHANNEL_SECRET']) {
       expect(environment).not.toHaveProperty(name);
       expect(environment).toHaveProperty(`${name}_FILE`);
     }
     expect(environment.TRUST_PROXY).toBe('1');
   });
 
-  test('leaves a relay the time that it takes to stop', () => {
+  test('leaves a relay enough time to stop', () => {
     const { SHUTDOWN_DELAY_MS, SHUTDOWN_GRACE_MS } = environment;
     const needed = longestShutdownMs({
       delayMs: Number(SHUTDOWN_DELAY_MS),
@@ -145,12 +158,12 @@ describe('docker-compose.yml', () => {
       const seconds = /^(\d+)s$/.exec(compose.services[name]?.stop_grace_period ?? '')?.[1];
       expect(Number(seconds) * 1000).toBeGreaterThan(needed);
     }
-    // nginx believes for less than 2 s what a relay has said at /readyz.
+    // nginx uses an answer of /readyz for less than 2 s.
     expect(nginx).toContain('proxy_cache_valid any 1s;');
     expect(Number(SHUTDOWN_DELAY_MS)).toBeGreaterThan(2 * 2_000);
   });
 
-  test('and deploy/nginx.conf mean the same names, ports and files', () => {
+  test('and deploy/nginx.conf use the same names, ports and files', () => {
     for (const [name] of relays) expect(nginx).toContain(`server ${name}:3000 max_fails=0;`);
     for (const port of compose.services.nginx?.ports ?? []) {
       expect(nginx).toMatch(new RegExp(`listen ${port.split(':')[1]}\\b`));
@@ -159,11 +172,14 @@ describe('docker-compose.yml', () => {
     expect(named.sort()).toEqual([...(compose.services.nginx?.secrets ?? [])].sort());
   });
 
-  test('finds every file that it mounts once deploy/make-secrets.sh has run, and the relay takes them', async () => {
+  test('finds every file that it mounts after deploy/make-secrets.sh, and the relay accepts them', async () => {
     const folder = freshFolder();
-    for (const name of ['src', 'package.json', 'tsconfig.json', 'node_modules']) {
-      symlinkSync(join(ROOT, name), join(folder, name));
-    }
+    for (const name of ['dist', 'node_modules']) symlinkSync(join(ROOT, name), join(folder, name));
+    // Each script of npm builds first, as it was done before this test.
+    const { scripts, ...manifest } = JSON.parse(read('package.json'));
+    expect(scripts.user).toMatch(/^npm run --silent build && /);
+    const built = { ...manifest, scripts: { ...scripts, build: 'true' } };
+    writeFileSync(join(folder, 'package.json'), JSON.stringify(built));
     cpSync(join(ROOT, 'deploy'), join(folder, 'deploy'), {
       recursive: true,
       filter: (path) => !path.endsWith('secrets'),
@@ -178,8 +194,11 @@ describe('docker-compose.yml', () => {
       expect(statSync(join(folder, file)).mode & 0o777).toBe(0o644);
     }
     for (const [, { volumes = [], secrets = [], build }] of services) {
-      for (const volume of volumes)
-        expect(existsSync(join(folder, volume.split(':')[0] as string))).toBe(true);
+      for (const volume of volumes) {
+        const [source = ''] = volume.split(':');
+        const isNamed = Object.hasOwn(compose.volumes ?? {}, source);
+        expect(isNamed || existsSync(join(folder, source))).toBe(true);
+      }
       for (const secret of secrets) expect(Object.keys(compose.secrets)).toContain(secret);
       if (build) expect(existsSync(join(folder, build.context, build.dockerfile))).toBe(true);
     }
@@ -192,6 +211,36 @@ describe('docker-compose.yml', () => {
       args: ['--check-config'],
       environment: { NODE_ENV: 'production', ...Object.fromEntries(here) },
     });
+    // It ends by itself, so it does not listen.
     expect(await check.exited).toEqual({ code: 0, signal: null });
   }, 60_000);
+});
+
+describeWithRedis('Redis with the arguments of docker-compose.yml', () => {
+  test('keeps the owners of conversations when it is killed and when it is full', async () => {
+    const { command = [], volumes = [] } = compose.services.redis ?? {};
+    expect(command[0]).toBe('redis-server');
+    // The image works in /data, which belongs to its user.
+    expect(volumes).toEqual(['redis-data:/data']);
+    expect(Object.keys(compose.volumes ?? {})).toEqual(['redis-data']);
+    const server = await startRedis(...command.slice(1), '--dir', freshFolder());
+    try {
+      const before = await connected(server.url);
+      await redisChannelOwners(before).claim('c', { owner: 'ada', place: 'here' });
+      before.close();
+      await server.stop();
+      await server.start();
+      const after = await connected(server.url);
+      const owners = redisChannelOwners(after);
+      expect(await owners.find('c', ['here'])).toEqual({ owner: 'ada', isPlaced: true });
+      await server.command('CONFIG', 'SET', 'maxmemory', '1');
+      await expect(owners.claim('d', { owner: 'ada', place: 'here' })).rejects.toMatchObject({
+        cause: 'OOM',
+      });
+      expect(await owners.find('c', ['here'])).toEqual({ owner: 'ada', isPlaced: true });
+      after.close();
+    } finally {
+      stopRedis();
+    }
+  });
 });

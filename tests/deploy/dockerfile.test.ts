@@ -11,14 +11,14 @@ const texts = (instruction: string, of = image) =>
   of.filter((step) => step.instruction === instruction).map(({ text }) => text);
 
 describe('deploy/Dockerfile', () => {
-  test('stands on the Node.js that the project pins', () => {
+  test('uses the version of Node.js that the project pins', () => {
     const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: { node: string } };
     const [base, ...others] = texts('FROM', steps);
     expect(base).toBe(`node:${devDependencies.node}-trixie-slim AS base`);
     expect(others.every((from) => /^base\b/.test(from))).toBe(true);
   });
 
-  test('runs the relay as a user who owns nothing, and without a shell that would keep signals', () => {
+  test('runs the relay as a user who owns no file, and without a shell, which would not pass signals on', () => {
     expect(texts('USER')).toEqual(['node']);
     expect(steps.filter(({ text }) => text.includes('--chown'))).toEqual([]);
     expect(JSON.parse(texts('CMD')[0] as string)).toEqual(['node', '--enable-source-maps', 'dist/main.js']);
@@ -26,13 +26,13 @@ describe('deploy/Dockerfile', () => {
     expect(texts('ENV')).toEqual(['NODE_ENV=production']);
   });
 
-  test('asks after its health with Node.js itself', () => {
+  test('checks its health with Node.js itself', () => {
     const [check = ''] = texts('HEALTHCHECK');
     expect(JSON.parse(check.replace(/^.* CMD /, ''))).toEqual(['node', 'healthcheck.js']);
     expect(steps.filter(({ text }) => /\b(curl|wget|apt-get|apk)\b/.test(text))).toEqual([]);
   });
 
-  test('takes in only files that it names, of those that it may see, and no tools of the build', () => {
+  test('contains only files that it names, and no build tools', () => {
     const allowed = read('.dockerignore')
       .match(/^!.*$/gm)
       ?.map((line) => line.slice(1));

@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get, request } from 'node:https';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type Browser, openBrowser } from '../support/browser.ts';
 import { call } from '../support/call.ts';
 import {
@@ -12,106 +11,164 @@ import {
   startHaproxy,
   stopLoadBalancers,
 } from '../support/deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, startFakeRelay } from '../support/fake-relay.ts';
+import { type FakeRelay, type Reply, reply, startFakeRelay } from '../support/fake-relay.ts';
 import { freePort } from '../support/free-port.ts';
-import { until } from '../support/pair.ts';
 import { BOT_PATH, MESSAGE } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { sleep } from '../support/sleep.ts';
 
-/** Longer than a relay that answers 503 at `/readyz` gets requests: two checks a second apart, and their answers. */
+/** In ms. After this, a relay whose port is closed gets no request: two checks a second apart have failed. */
 const NOTICED_MS = 3_000;
 
-let front: LoadBalancer;
-let browser: Browser | undefined;
-let relays: readonly [FakeRelay, FakeRelay];
-afterEach(async () => {
-  browser?.close();
-  await stopLoadBalancers();
-  await Promise.all(relays.map((relay) => relay.close()));
-});
+/** A load balancer in front of two relays. */
+interface Deployed {
+  readonly front: LoadBalancer;
+  readonly relays: readonly [FakeRelay, FakeRelay];
+  readonly send: Browser['send'];
+  post(body?: string | Buffer): ReturnType<Browser['send']>;
+  /** Sends 16 messages at once. */
+  postMany(): Promise<(Awaited<ReturnType<Browser['send']>> | Error)[]>;
+  /** How many requests each relay has got. */
+  counts(): number[];
+  close(): Promise<void>;
+}
+
+async function deploy(start: typeof startHaproxy): Promise<Deployed> {
+  const ports = [await freePort(), await freePort()] as const;
+  const relays = [await startFakeRelay(ports[0], ok), await startFakeRelay(ports[1], ok)] as const;
+  const front = await start(ports);
+  const browser = openBrowser(front.origin, front.certificate);
+  const post = (body: string | Buffer = MESSAGE) => browser.send(BOT_PATH, { body });
+  return {
+    front,
+    relays,
+    send: browser.send,
+    post,
+    postMany: () => Promise.all(Array.from({ length: 16 }, () => post().catch((error: Error) => error))),
+    counts: () => relays.map(({ seen }) => seen.length),
+    async close() {
+      browser.close();
+      for (const relay of relays) await relay.close();
+    },
+  };
+}
 
 const ok: Reply = (res) => res.end('ok');
-const send: Browser['send'] = (path, options) => (browser as Browser).send(path, options);
-const post = (body: string | Buffer = MESSAGE) => send(BOT_PATH, { body });
-const postMany = () => Promise.all(Array.from({ length: 16 }, () => post().catch((error: Error) => error)));
-const counts = () => relays.map(({ seen }) => seen.length);
+const cut: Reply = (res) => res.destroy();
+
+const PROGRAMS: [file: string, start: typeof startHaproxy, retriesRefused: boolean][] = [
+  ['deploy/haproxy.cfg', startHaproxy, true],
+  ['deploy/Caddyfile', startCaddy, false],
+];
+
+/** Resolves when the relay was asked for `/readyz` so many times more. */
+async function checked({ asked }: FakeRelay, times: number): Promise<void> {
+  const before = asked();
+  await until(() => asked() >= before + times);
+}
+
+async function expectNoneWithoutReadiness({ relays, postMany, counts }: Deployed): Promise<void> {
+  await postMany();
+  expect(Math.min(...counts())).toBeGreaterThan(0);
+  relays[0].ready = false;
+  // Two checks must fail before the third.
+  await checked(relays[0], 3);
+  const [before] = counts();
+  await postMany();
+  expect(counts()).toEqual([before, 32 - Number(before)]);
+  relays[0].ready = true;
+  await checked(relays[0], 2);
+  await postMany();
+  expect(counts()[0]).toBeGreaterThan(Number(before));
+}
+
+async function expectOtherUsed(deployed: Deployed, retriesRefused: boolean): Promise<void> {
+  const { relays, post, postMany, counts } = deployed;
+  await postMany();
+  const before = counts()[1] as number;
+  // Both were ready a moment ago.
+  await relays[0].close();
+  const answers = await postMany();
+  const refused = answers.filter((answer) => !('status' in answer) || answer.status !== 200);
+  // Only Caddy refuses such a message, with an error.
+  const lost = retriesRefused ? [] : refused.map(() => expect.objectContaining({ status: 502 }));
+  expect(refused).toEqual(lost);
+  expect(relays[1].seen.length).toBe(before + 16 - refused.length);
+  await sleep(NOTICED_MS);
+  const large = Buffer.alloc(500_000, 'x');
+  for (let i = 0; i < 4; i++) expect((await post(large)).status).toBe(200);
+  for (const { body } of relays[1].seen.slice(-4)) expect(body.equals(large)).toBe(true);
+}
+
+/** Runs `use` with a load balancer and relays of its own. */
+async function withOwn(start: typeof startHaproxy, use: (deployed: Deployed) => Promise<void>) {
+  const deployed = await deploy(start);
+  try {
+    await use(deployed);
+  } finally {
+    await deployed.close();
+  }
+}
 
 describeWithLoadBalancers('in front of two relays', () => {
-  describe.each([
-    ['deploy/haproxy.cfg', startHaproxy, true],
-    ['deploy/Caddyfile', startCaddy, false],
-  ])('%s', (_file, startFront, retriesRefused) => {
-    async function start(first: Reply, second: Reply): Promise<void> {
-      const ports = [await freePort(), await freePort()] as const;
-      relays = [await startFakeRelay(ports[0], first), await startFakeRelay(ports[1], second)];
-      front = await startFront(ports);
-      browser = openBrowser(front.origin, front.certificate);
-    }
+  afterAll(() => stopLoadBalancers());
 
-    test('shares the messages among the relays, and sends none to one that is not ready', async () => {
-      await start(ok, ok);
-      await postMany();
-      expect(Math.min(...counts())).toBeGreaterThan(0);
-      relays[0].ready = false;
-      await sleep(NOTICED_MS);
-      const [before] = counts();
-      await postMany();
-      expect(counts()).toEqual([before, 32 - Number(before)]);
-      relays[0].ready = true;
-      await sleep(NOTICED_MS);
-      await postMany();
-      expect(counts()[0]).toBeGreaterThan(Number(before));
-    });
+  // They wait for the next checks.
+  testSideBySide(
+    PROGRAMS.flatMap(([file, start, retriesRefused]) => [
+      [
+        `${file} shares the messages among the relays, and sends none to a relay that is not ready`,
+        () => withOwn(start, expectNoneWithoutReadiness),
+      ],
+      [
+        `${file} soon sends all messages to the other relay when the port of one is closed, and none twice`,
+        () => withOwn(start, (deployed) => expectOtherUsed(deployed, retriesRefused)),
+      ],
+    ]),
+  );
 
-    test('soon sends all to the other relay when the port of one is closed, and none twice', async () => {
-      await start(ok, ok);
-      await postMany();
-      const before = counts()[1] as number;
-      // Both were ready a moment ago.
-      await relays[0].close();
-      const answers = await postMany();
-      const refused = answers.filter((answer) => !('status' in answer) || answer.status !== 200);
-      // Only Caddy gives such a message up, and then says so.
-      const lost = retriesRefused ? [] : refused.map(() => expect.objectContaining({ status: 502 }));
-      expect(refused).toEqual(lost);
-      expect(relays[1].seen.length).toBe(before + 16 - refused.length);
-      await sleep(NOTICED_MS);
-      const large = Buffer.alloc(500_000, 'x');
-      for (let i = 0; i < 4; i++) expect((await post(large)).status).toBe(200);
-      for (const { body } of relays[1].seen.slice(-4)) expect(body.equals(large)).toBe(true);
+  describe.each(PROGRAMS)('%s', (_file, startLoadBalancer) => {
+    let deployed: Deployed;
+    let { front, relays, send, post, postMany, counts } = {} as Deployed;
+    beforeAll(async () => {
+      deployed = await deploy(startLoadBalancer);
+      ({ front, relays, send, post, postMany, counts } = deployed);
     });
+    afterAll(() => deployed?.close());
 
-    test.each([429, 500, 502, 503, 504])("passes a relay's %d on, and asks no other", async (status) => {
-      const reply: Reply = (res) => void res.writeHead(status, { 'X-Says': 'relay' }).end('as it is');
-      await start(reply, reply);
-      expect(await post()).toMatchObject({ status, body: 'as it is', headers: { 'x-says': 'relay' } });
-      expect(counts().reduce((a, b) => a + b)).toBe(1);
-    });
+    test.each([429, 500, 502, 503, 504])(
+      "passes a relay's %d on, and does not ask the other",
+      async (status) => {
+        const asItIs: Reply = (res) => void res.writeHead(status, { 'X-Says': 'relay' }).end('as it is');
+        reply(relays, asItIs, asItIs);
+        expect(await post()).toMatchObject({ status, body: 'as it is', headers: { 'x-says': 'relay' } });
+        expect(counts().reduce((a, b) => a + b)).toBe(1);
+      },
+    );
 
     test('never sends a message again that a relay may have run', async () => {
-      await start(
-        (res) => res.destroy(),
-        (res) => res.destroy(),
-      );
+      reply(relays, cut, cut);
       const answers = await postMany();
       expect(answers).toEqual(Array(16).fill(expect.objectContaining({ status: 502 })));
       expect(counts().reduce((a, b) => a + b)).toBe(16);
     });
 
-    test('hands each piece of a stream on before the next one is there', async () => {
+    test('forwards each piece of a stream before the next one exists', async () => {
       let write: ((text: string) => void) | undefined;
       const stream: Reply = (res) => {
         res.writeHead(200, { 'Content-Type': 'text/event-stream' });
         write = (text) => (text ? res.write(text) : res.end());
         write('data: 1\n\n');
       };
-      await start(stream, stream);
+      reply(relays, stream, stream);
       const came: string[] = [];
       const answer = await send(BOT_PATH, {
         body: MESSAGE,
         headers: { 'accept-encoding': 'gzip' },
         onData(text) {
           came.push(text);
-          // The next one is written only because this one has come.
+          // The next piece is written only after this one has arrived.
           write?.(came.length < 4 ? `data: ${came.length + 1}\n\n` : '');
         },
       });
@@ -119,7 +176,7 @@ describeWithLoadBalancers('in front of two relays', () => {
       expect(answer.headers['content-encoding']).toBeUndefined();
     });
 
-    test('takes no more of a stream than its client reads', async () => {
+    test('reads no more of a stream than its client does', async () => {
       const MIB = 2 ** 20;
       let written = 0;
       const pour: Reply = async (res) => {
@@ -128,7 +185,7 @@ describeWithLoadBalancers('in front of two relays', () => {
           if (!res.write(Buffer.alloc(MIB, ':'))) await once(res, 'drain').catch(() => {});
         }
       };
-      await start(pour, pour);
+      reply(relays, pour, pour);
       const client = get(front.origin, { ca: front.certificate, agent: false });
       const [response] = (await once(client, 'response')) as [IncomingMessage];
       let before = -1;
@@ -136,7 +193,7 @@ describeWithLoadBalancers('in front of two relays', () => {
         before = written;
         await sleep(500);
       }
-      // What the sockets on the way hold, not what a proxy keeps.
+      // The buffers of sockets hold this much; a proxy would hold more.
       expect(written).toBeLessThan(64 * MIB);
       response.destroy();
     });
@@ -144,13 +201,13 @@ describeWithLoadBalancers('in front of two relays', () => {
     test.each([
       ['in mid-stream', true],
       ['before its answer', false],
-    ])('tells the relay at once that a client has left %s', async (_when, begins) => {
+    ])('closes its connection to the relay at once when a client leaves %s', async (_when, begins) => {
       let left = 0;
       const wait: Reply = (res) => {
         res.once('close', () => left++);
         if (begins) res.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n');
       };
-      await start(wait, wait);
+      reply(relays, wait, wait);
       const client = request(`${front.origin}${BOT_PATH}`, {
         method: 'POST',
         ca: front.certificate,
@@ -165,8 +222,8 @@ describeWithLoadBalancers('in front of two relays', () => {
       await until(() => left === 1);
     });
 
-    test('says itself who the client is, and lets no client say it', async () => {
-      await start(ok, ok);
+    test('sets the address of the client itself, and ignores one that the client claims', async () => {
+      reply(relays, ok, ok);
       const claims = {
         'x-forwarded-for': '203.0.113.7',
         'x-forwarded-proto': 'http',
@@ -187,8 +244,8 @@ describeWithLoadBalancers('in front of two relays', () => {
       expect(body.toString()).toBe(MESSAGE);
     });
 
-    test('sends http to https under its own name alone, and logs no query', async () => {
-      await start(ok, ok);
+    test('redirects http to https for its own name only, and logs no query', async () => {
+      reply(relays, ok, ok);
       expect(
         await call(front.httpPort, '/auth/session?x=1', { headers: { Host: 'evil.example' } }),
       ).toMatchObject({ status: 308, headers: { location: 'https://chat.example.com/auth/session?x=1' } });

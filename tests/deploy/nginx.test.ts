@@ -1,26 +1,21 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get } from 'node:https';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Browser, openBrowser } from '../support/browser.ts';
 import { call } from '../support/call.ts';
-import { type FakeRelay, type Reply, startFakeRelay } from '../support/fake-relay.ts';
+import { type FakeRelay, type Reply, reply, startFakeRelay } from '../support/fake-relay.ts';
 import { freePort } from '../support/free-port.ts';
 import { describeWithNginx, type Nginx, startNginx, stopNginx } from '../support/nginx.ts';
 import { BOT_PATH, MESSAGE } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
 
-/** Longer than what a relay has said at `/readyz` is believed. */
+/** Longer than an answer of `/readyz` is used, in ms. */
 const BELIEVED_MS = 2_100;
 
 let nginx: Nginx;
 let browser: Browser | undefined;
 let relays: readonly [FakeRelay, FakeRelay];
-afterEach(async () => {
-  browser?.close();
-  await stopNginx();
-  await Promise.all(relays.map((relay) => relay.close()));
-});
 
 const ok: Reply = (res) => res.end('ok');
 const refuse: Reply = (res) => {
@@ -29,30 +24,31 @@ const refuse: Reply = (res) => {
     .end('{"code":"draining"}');
 };
 
-async function start(first: Reply, second: Reply): Promise<void> {
-  const ports = [await freePort(), await freePort()] as const;
-  relays = [await startFakeRelay(ports[0], first), await startFakeRelay(ports[1], second)];
-  nginx = await startNginx(ports);
-  browser = openBrowser(nginx.origin, nginx.certificate);
-}
+const cut: Reply = (res) => res.destroy();
 
 const send: Browser['send'] = (path, request) => (browser as Browser).send(path, request);
 const post = (body: string | Buffer = MESSAGE) => send(BOT_PATH, { body });
-/** Enough messages that each relay is drawn for some of them. */
+/** Enough messages that each relay gets some of them. */
 const postMany = () => Promise.all(Array.from({ length: 16 }, () => post().catch((error: Error) => error)));
 const counts = () => relays.map(({ seen }) => seen.length);
 
 describeWithNginx('deploy/nginx.conf', () => {
-  test('shares the messages among the relays, and asks each of them once a second whether it is ready', async () => {
-    await start(ok, ok);
-    for (let i = 0; i < 4; i++) await postMany();
-    expect(Math.min(...counts())).toBeGreaterThan(0);
-    expect(counts().reduce((a, b) => a + b)).toBe(64);
-    for (const relay of relays) expect(relay.asked()).toBeLessThan(8);
+  // All cases share it and leave both relays ready. The last case closes a port.
+  beforeAll(async () => {
+    const ports = [await freePort(), await freePort()] as const;
+    relays = [await startFakeRelay(ports[0], ok), await startFakeRelay(ports[1], ok)];
+    nginx = await startNginx(ports);
+    browser = openBrowser(nginx.origin, nginx.certificate);
+  });
+  afterAll(async () => {
+    browser?.close();
+    await stopNginx();
+    await Promise.all(relays.map((relay) => relay.close()));
   });
 
-  test('sends nothing to a relay that is not ready, and soon notices that it is (O2)', async () => {
-    await start(ok, ok);
+  // The first case, since nginx has not asked the relays yet.
+  test('sends nothing to a relay that is not ready, and uses it again soon after it is', async () => {
+    reply(relays, ok, ok);
     (relays[0] as FakeRelay).ready = false;
     await postMany();
     expect(counts()).toEqual([0, 16]);
@@ -62,13 +58,31 @@ describeWithNginx('deploy/nginx.conf', () => {
     expect(counts()[0]).toBeGreaterThan(0);
   });
 
-  test('sends to the other relay what a relay has refused with 503, whole and once (O2)', async () => {
-    await start(refuse, ok);
+  test('shares the messages among the relays', async () => {
+    reply(relays, ok, ok);
+    for (let i = 0; i < 4; i++) await postMany();
+    expect(Math.min(...counts())).toBeGreaterThan(0);
+    expect(counts().reduce((a, b) => a + b)).toBe(64);
+  });
+
+  test('asks each relay at most once a second whether it is ready', async () => {
+    reply(relays, ok, ok);
+    const asked = relays.map((relay) => relay.asked());
+    const startedAt = performance.now();
+    // One after the other: what comes together while an answer gets too old may ask together.
+    for (let i = 0; i < 40; i++) await post();
+    const seconds = (performance.now() - startedAt) / 1_000;
+    for (const [index, relay] of relays.entries())
+      expect(relay.asked() - Number(asked[index])).toBeLessThanOrEqual(1 + seconds);
+  });
+
+  test('sends a message that a relay has refused with 503 to the other relay, whole and once', async () => {
+    reply(relays, refuse, ok);
     const answers = await postMany();
     expect(answers).toEqual(Array(16).fill(expect.objectContaining({ status: 200, body: 'ok' })));
     expect(counts()[0]).toBeGreaterThan(0);
     expect(counts()[1]).toBe(16);
-    // Longer than what is kept in memory, and of bytes that are no text.
+    // Longer than the buffer in memory, and with bytes that are not text.
     const large = Buffer.alloc(
       1_000_000,
       Uint8Array.from({ length: 251 }, (_, i) => i),
@@ -77,56 +91,44 @@ describeWithNginx('deploy/nginx.conf', () => {
     for (const { body } of relays[1].seen.slice(16)) expect(body.equals(large)).toBe(true);
   });
 
-  test('passes on the 503 of both relays as the second one says it', async () => {
-    await start(refuse, refuse);
+  test('passes on the second 503 if both relays refuse', async () => {
+    reply(relays, refuse, refuse);
     const answer = await post();
     expect(answer).toMatchObject({ status: 503, body: '{"code":"draining"}' });
     expect(answer.headers).toMatchObject({ 'retry-after': '1', 'content-type': 'application/problem+json' });
     expect(counts()).toEqual([1, 1]);
   });
 
-  test.each([429, 500, 502, 504])("passes on a relay's %d as it is, and asks no other", async (status) => {
-    const reply: Reply = (res) => void res.writeHead(status, { 'X-Says': 'relay' }).end('as it is');
-    await start(reply, reply);
+  test.each([429, 500, 502, 504])("passes a relay's %d on, and does not ask the other", async (status) => {
+    const asItIs: Reply = (res) => void res.writeHead(status, { 'X-Says': 'relay' }).end('as it is');
+    reply(relays, asItIs, asItIs);
     const answer = await post();
     expect(answer).toMatchObject({ status, body: 'as it is', headers: { 'x-says': 'relay' } });
     expect(counts().reduce((a, b) => a + b)).toBe(1);
   });
 
-  test('goes to the other relay when the port of one is closed (O3)', async () => {
-    await start(ok, ok);
-    await postMany();
-    // Both were ready a moment ago.
-    await relays[0].close();
-    const answers = await postMany();
-    expect(answers).toEqual(Array(16).fill(expect.objectContaining({ status: 200 })));
-  });
-
   test('never sends a message again that a relay may have run', async () => {
-    await start(
-      (res) => res.destroy(),
-      (res) => res.destroy(),
-    );
+    reply(relays, cut, cut);
     const answers = await postMany();
     expect(answers).toEqual(Array(16).fill(expect.objectContaining({ status: 502 })));
     expect(counts().reduce((a, b) => a + b)).toBe(16);
   });
 
-  test('hands each piece of a stream on before the next one is there', async () => {
+  test('forwards each piece of a stream before the next one exists', async () => {
     let write: ((text: string) => void) | undefined;
     const stream: Reply = (res) => {
       res.writeHead(200, { 'Content-Type': 'text/event-stream' });
       write = (text) => (text ? res.write(text) : res.end());
       write('data: 1\n\n');
     };
-    await start(stream, stream);
+    reply(relays, stream, stream);
     const came: string[] = [];
     const answer = await send(BOT_PATH, {
       body: MESSAGE,
       headers: { 'accept-encoding': 'gzip' },
       onData(text) {
         came.push(text);
-        // The next one is written only because this one has come.
+        // The next piece is written only after this one has arrived.
         write?.(came.length < 4 ? `data: ${came.length + 1}\n\n` : '');
       },
     });
@@ -134,7 +136,7 @@ describeWithNginx('deploy/nginx.conf', () => {
     expect(answer.headers['content-encoding']).toBeUndefined();
   });
 
-  test('takes no more of a stream than its client reads', async () => {
+  test('reads no more of a stream than its client does', async () => {
     const MIB = 2 ** 20;
     let written = 0;
     const pour: Reply = async (res) => {
@@ -143,7 +145,7 @@ describeWithNginx('deploy/nginx.conf', () => {
         if (!res.write(Buffer.alloc(MIB, ':'))) await once(res, 'drain').catch(() => {});
       }
     };
-    await start(pour, pour);
+    reply(relays, pour, pour);
     const client = get(nginx.origin, { ca: nginx.certificate, agent: false });
     const [response] = (await once(client, 'response')) as [IncomingMessage];
     let before = -1;
@@ -151,13 +153,13 @@ describeWithNginx('deploy/nginx.conf', () => {
       before = written;
       await sleep(500);
     }
-    // What the sockets on the way hold, not what a proxy has kept on its disk.
+    // The buffers of sockets hold this much; a buffer on disk would hold more.
     expect(written).toBeLessThan(64 * MIB);
     response.destroy();
   });
 
-  test('says itself who the client is, and lets no client say it (G16)', async () => {
-    await start(ok, ok);
+  test('sets the address of the client itself, and ignores one that the client claims', async () => {
+    reply(relays, ok, ok);
     const claims = {
       'x-forwarded-for': '203.0.113.7',
       'x-forwarded-proto': 'http',
@@ -177,17 +179,17 @@ describeWithNginx('deploy/nginx.conf', () => {
     expect(body.toString()).toBe(MESSAGE);
   });
 
-  test('passes the path on as it came, and shows nobody how it asks the relays', async () => {
-    await start(ok, ok);
+  test('forwards the path unchanged, and does not serve its own probes to clients', async () => {
+    reply(relays, ok, ok);
     await send('/a%2Fb//c/?q=%20');
     expect(relays.flatMap(({ seen }) => seen.map(({ url }) => url))).toEqual(['/a%2Fb//c/?q=%20']);
     expect((await send('/-/readiness')).status).toBe(404);
   });
 
   test.each(['localhost', 'evil.example', 'localhost@evil.example', 'evil.example:80'])(
-    'sends http to https at its own name, whatever name was asked for (%s)',
+    'redirects http to https at its own name, whatever the Host (%s)',
     async (host) => {
-      await start(ok, ok);
+      reply(relays, ok, ok);
       const answer = await call(nginx.httpPort, '//evil.example/?x=1', { headers: { Host: host } });
       expect(answer).toMatchObject({
         status: 308,
@@ -197,17 +199,28 @@ describeWithNginx('deploy/nginx.conf', () => {
   );
 
   test('logs neither queries nor bodies', async () => {
-    await start(ok, ok);
+    reply(relays, ok, ok);
+    const lines = nginx.accessLog().length;
+    const errors = nginx.errorLog();
     await call(nginx.httpPort, '/auth/session?x=1');
     await send(`${BOT_PATH}?query=secret`, { body: MESSAGE });
-    while (nginx.accessLog().length < 2) await sleep(10);
-    expect(nginx.accessLog()[1]).toMatchObject({
+    while (nginx.accessLog().length < lines + 2) await sleep(10);
+    expect(nginx.accessLog()[lines + 1]).toMatchObject({
       method: 'POST',
       path: BOT_PATH,
       status: '200',
       relayStatus: '200',
     });
     expect(JSON.stringify(nginx.accessLog())).not.toMatch(/secret|x=1/);
-    expect(nginx.errorLog()).toBe('');
+    expect(nginx.errorLog()).toBe(errors);
+  });
+
+  test('uses the other relay when the port of one is closed', async () => {
+    reply(relays, ok, ok);
+    await postMany();
+    // Both were ready a moment ago.
+    await relays[0].close();
+    const answers = await postMany();
+    expect(answers).toEqual(Array(16).fill(expect.objectContaining({ status: 200 })));
   });
 });

@@ -1,29 +1,46 @@
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { openBrowser } from '../support/browser.ts';
 import { call } from '../support/call.ts';
+import { describeWithBalancers, startBalancer, stopBalancers } from '../support/common-load-balancers.ts';
 import { describeWithNginx, startNginx, stopNginx } from '../support/nginx.ts';
-import { until } from '../support/pair.ts';
 import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
-import { describeWithBalancers, startBalancer, stopBalancers } from '../support/simple-balancers.ts';
+import { until } from '../support/relay-and-upstream.ts';
 
 const RESPONSE_TIMEOUT_MS = 1_000;
+const FEEDBACK_PATH = BOT_PATH.replace(/sse$/, 'feedback');
+
+interface Sent {
+  readonly method: string;
+  readonly path: string;
+  readonly type?: string;
+  readonly body?: string;
+}
 
 interface Balancer {
   readonly describe: typeof describeWithNginx;
-  /** Starts it in front of both relays; the returned function posts a message through it, and resolves with the status. */
-  readonly start: (ports: readonly [number, number]) => Promise<(cookie: string) => Promise<number>>;
+  /** Starts it in front of both relays; returns a function that sends a request through it and resolves with the status. */
+  readonly start: (
+    ports: readonly [number, number],
+  ) => Promise<(sent: Sent, cookie: string) => Promise<number>>;
 }
+
+const POST: Sent = { method: 'POST', path: BOT_PATH, type: 'application/json', body: MESSAGE };
+const CLEAR: Sent = {
+  method: 'POST',
+  path: '/ns/acme/bot-provider/helper/channel/clear?custom_channel_id=c1',
+};
+const REMOVE: Sent = { method: 'DELETE', path: '/ns/acme/bot-provider/helper/channel?custom_channel_id=c1' };
 
 const simple = (name: 'haproxy' | 'caddy'): Balancer => ({
   describe: describeWithBalancers,
   async start(ports) {
     const port = await startBalancer(name, ports);
-    return async (cookie) => {
-      const headers = { 'Content-Type': 'application/json', Cookie: cookie };
-      return (await call(port, BOT_PATH, { method: 'POST', headers, body: MESSAGE })).status;
+    return async ({ path, type, ...sent }, cookie) => {
+      const headers = { Cookie: cookie, ...(type !== undefined && { 'Content-Type': type }) };
+      return (await call(port, path, { ...sent, headers })).status;
     };
   },
 });
@@ -32,10 +49,11 @@ const nginx: Balancer = {
   describe: describeWithNginx,
   async start(ports) {
     const { origin, certificate } = await startNginx(ports);
-    return async (cookie) => {
+    return async ({ method, path, type, ...sent }, cookie) => {
       const browser = openBrowser(origin, certificate);
-      const headers = { cookie, origin: 'http://app.example.com' };
-      const { status } = await browser.send(BOT_PATH, { headers, body: MESSAGE });
+      const own = { ':method': method, ...(type !== undefined && { 'content-type': type }) };
+      const headers = { ...own, cookie, origin: 'http://app.example.com' };
+      const { status } = await browser.send(path, { headers, ...sent });
       browser.close();
       return status;
     };
@@ -45,17 +63,20 @@ const nginx: Balancer = {
 describeWithRedis('two relays', () => {
   let upstream: RawUpstream;
   let relays: TestRelay[];
-  beforeEach(async () => {
+  let cookie: string;
+  beforeAll(async () => {
     const redis = await startRedis();
-    // Takes every message, and answers none.
+    // Accepts every request and answers none.
     upstream = await startRawUpstream(() => {});
     const environment = {
       REDIS_URL: redis.url,
       UPSTREAM_RESPONSE_TIMEOUT_MS: String(RESPONSE_TIMEOUT_MS),
+      OPERATIONS: 'message,chat',
     };
     relays = [await startRelay(upstream.url, environment), await startRelay(upstream.url, environment)];
+    cookie = await (relays[0] as TestRelay).signIn();
   });
-  afterEach(async () => {
+  afterAll(async () => {
     await stopNginx();
     await stopBalancers();
     for (const relay of relays) await relay.close();
@@ -70,21 +91,33 @@ describeWithRedis('two relays', () => {
   ];
   for (const [name, balancer] of ways) {
     balancer.describe(`behind ${name}`, () => {
-      test.each([
-        ['502 of a relay that shuts down', 502],
-        ['504 of a bot service that does not answer', 504],
-      ])('never see a message again for the %s', async (_what, status) => {
+      let send: Awaited<ReturnType<Balancer['start']>>;
+      beforeAll(async () => {
         const [first, second] = relays as [TestRelay, TestRelay];
-        const post = await balancer.start([first.port, second.port]);
-        const cookie = await first.signIn();
-        // Both relays are drawn for some of them.
-        for (let count = 1; count <= 3; count++) {
-          const answered = post(cookie);
-          await until(() => upstream.requests.length === count);
-          if (status === 502) for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
-          expect(await answered).toBe(status);
-          expect(upstream.requests).toHaveLength(count);
-        }
+        send = await balancer.start([first.port, second.port]);
+      });
+
+      test.each([
+        ['message', '502 of a relay that shuts down', 502, BOT_PATH],
+        ['message', '504 of a bot service that does not answer', 504, BOT_PATH],
+        ['feedback', '502 of a relay that shuts down', 502, FEEDBACK_PATH],
+      ])('never get a %s again after the %s', async (_name, _what, status, path) => {
+        const before = upstream.requests.length;
+        // Each relay gets some of them.
+        const answered = Promise.all(Array.from({ length: 3 }, () => send({ ...POST, path }, cookie)));
+        await until(() => upstream.requests.length === before + 3);
+        if (status === 502) for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
+        expect(await answered).toEqual([status, status, status]);
+        expect(upstream.requests).toHaveLength(before + 3);
+      });
+
+      test('never get an operation again that is under way when a relay shuts down', async () => {
+        const before = upstream.requests.length;
+        const answered = Promise.all([CLEAR, REMOVE].map((sent) => send(sent, cookie)));
+        await until(() => upstream.requests.length === before + 2);
+        for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
+        expect(await answered).toEqual([502, 502]);
+        expect(upstream.requests).toHaveLength(before + 2);
       });
     });
   }

@@ -5,7 +5,7 @@ import { call, expectProblem } from '../support/call.ts';
 import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
 import { MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
 
-/** What the allow-list makes of a bot: the bot that goes on, or the code of the refusal. */
+/** The result of the allow-list for a bot: the bot, or the code of the refusal. */
 function judge(patterns: string[], namespace: string, botProviderName: string): unknown {
   try {
     return allowList(patterns)({ namespace, botProviderName });
@@ -24,7 +24,7 @@ describe('the allow-list', () => {
     [['*/*'], 'a b', '机器人'],
     [['*/*'], '...', '.x'],
     [['*/*'], 'x'.repeat(256), 'y'.repeat(256)],
-  ])('%j lets %s/%s pass', (patterns, namespace, botProviderName) => {
+  ])('%j allows %s/%s', (patterns, namespace, botProviderName) => {
     expect(judge(patterns, namespace, botProviderName)).toEqual({ namespace, botProviderName });
   });
 
@@ -38,12 +38,12 @@ describe('the allow-list', () => {
     [['*/helper'], 'acme', 'other'],
     [['acme/*', '*/helper'], 'other', 'bot'],
     [['acme/helper'], '*', '*'],
-  ])('%j lets %s/%s not pass', (patterns, namespace, botProviderName) => {
+  ])('%j does not allow %s/%s', (patterns, namespace, botProviderName) => {
     expect(judge(patterns, namespace, botProviderName)).toBe('unknown_bot');
   });
 
   test.each(['.', '..', '', 'a/b', '../b', 'a\\b', '%2e%2e', 'a%b', 'a\0', 'a\nb', 'a\x7f', 'x'.repeat(257)])(
-    'of everything lets %j not pass, on either side',
+    '*/* does not allow %j as namespace or bot',
     (segment) => {
       expect(judge(['*/*'], segment, 'helper')).toBe('unknown_bot');
       expect(judge(['*/*'], 'acme', segment)).toBe('unknown_bot');
@@ -83,7 +83,7 @@ describe('a wildcard', () => {
 
   const pathOf = (bot: string) => `/generic/ns/acme/bot-provider/${encodeURIComponent(bot)}/message/sse`;
 
-  test.each(HIDDEN.map(encodeURIComponent))('does not stand for %s, which nobody can see', async (hidden) => {
+  test.each(HIDDEN.map(encodeURIComponent))('does not match %s, an invisible character', async (hidden) => {
     const asked = upstream.sockets.length;
     const { status, headers, body } = await call(relay.port, pathOf(`a${decodeURIComponent(hidden)}b`), {
       method: 'POST',
@@ -95,7 +95,7 @@ describe('a wildcard', () => {
   });
 
   test.each(['hélper', 'помощник', '机器人', 'ヘルパー', '🤖'])(
-    'stands for %s, percent-encoded',
+    'matches %s, percent-encoded',
     async (bot) => {
       const response = await relay.send(cookie, { path: pathOf(bot) });
       expect(response.status).toBe(409);
@@ -104,6 +104,20 @@ describe('a wildcard', () => {
       expect(line).toContain(pathOf(bot));
     },
   );
+});
+
+describe('the log of a bot that is not on the list', () => {
+  test.each([
+    ['acme', 'a.b_c-9', 'acme/a.b_c-9'],
+    ['acme', '机器人', 'acme/机器人'],
+    ['acme', 'x'.repeat(65), undefined],
+    ['a b', 'helper', undefined],
+    ['acme', 'a=b', undefined],
+    ['', 'helper', undefined],
+  ])('for %j and %j has %j', (namespace, botProviderName, bot) => {
+    const ask = () => allowList(['x/y'])({ namespace, botProviderName });
+    expect(ask).toThrow(expect.objectContaining({ options: bot === undefined ? {} : { bot } }));
+  });
 });
 
 describe('a bot that is not on the list', () => {
@@ -133,9 +147,12 @@ describe('a bot that is not on the list', () => {
     return { status: response.status, headers, body: await response.text() };
   }
 
-  test('is answered alike whether it exists or not, and the bot service is not asked', async () => {
+  test('gets the same answer whether it exists or not, without a request to the bot service', async () => {
     const existing = await answerOf('secret/BP/helper');
     expectProblem(existing, 404, 'unknown_bot');
+    expect(await relay.logLine(({ bot }) => bot === 'secret/helper')).toMatchObject({
+      outcome: 'unknown_bot',
+    });
     expect(await answerOf('nowhere/BP/nothing')).toEqual(existing);
     expect(await answerOf('acme/BP/HELPER')).toEqual(existing);
     expect(upstream.sockets).toHaveLength(0);

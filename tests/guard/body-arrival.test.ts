@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
 import type { BodyOptions } from '../../src/http/read-body.ts';
@@ -6,19 +5,20 @@ import { readJson } from '../../src/http/read-json.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
 import { expectProblem, parseAnswer } from '../support/call.ts';
 import { rawClient } from '../support/raw-client.ts';
-import { startStage, type TestStage } from '../support/stage.ts';
+import { sleep } from '../support/sleep.ts';
+import { startTestApp, type TestApp } from '../support/test-app.ts';
 
 const HEAD = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
 const NEXT = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
 const PART = `400\r\n${' '.repeat(1024)}\r\n`;
 
-let stage: TestStage;
+let stage: TestApp;
 let arrived: Buffer[] = [];
 let failed: unknown[] = [];
-/** How many take what still comes of a refused body. */
-const stillTaken: number[] = [];
+/** How many listeners a request has after its body was refused. */
+const listenersLeft: number[] = [];
 beforeAll(async () => {
-  stage = await startStage((app) => {
+  stage = await startTestApp((app) => {
     const keep =
       (options: BodyOptions): Steps =>
       async (req, res) => {
@@ -38,7 +38,7 @@ beforeAll(async () => {
     });
     app.use((error: unknown, req: Request, _res: unknown, next: (error: unknown) => void) => {
       failed.push(error);
-      stillTaken.push(req.listenerCount('data') + req.listenerCount('end'));
+      listenersLeft.push(req.listenerCount('data') + req.listenerCount('end'));
       next(error);
     });
   });
@@ -46,14 +46,14 @@ beforeAll(async () => {
 afterAll(() => stage.close());
 
 describe('a body that is too large', () => {
-  test('by its Content-Length is refused before any of it came', async () => {
+  test('by its Content-Length is refused before any of it arrives', async () => {
     const client = rawClient(stage.port, `${HEAD}Content-Length: 2001\r\n\r\n`);
     await client.waitFor('"}');
     expectProblem(parseAnswer(client.text()), 413, 'body_too_large');
     client.socket.destroy();
   });
 
-  test('by its chunks is refused while it still comes, and the connection stays whole', async () => {
+  test('by its chunks is refused while it still arrives, and the connection can be used again', async () => {
     const client = rawClient(stage.port, `${HEAD}Transfer-Encoding: chunked\r\n\r\n${PART}${PART}`);
     await client.waitFor('"}');
     expectProblem(parseAnswer(client.text()), 413, 'body_too_large');
@@ -62,9 +62,9 @@ describe('a body that is too large', () => {
     client.socket.destroy();
   });
 
-  test('never reaches the route, and nobody takes the rest of it', () => {
+  test('never reaches the route, and the rest of it has no listener', () => {
     expect(arrived).toHaveLength(0);
-    expect(stillTaken).toEqual([0, 0]);
+    expect(listenersLeft).toEqual([0, 0]);
   });
 });
 
@@ -72,7 +72,7 @@ describe('a body that never finishes', () => {
   test.each([
     ['with a Content-Length', 'Content-Length: 20\r\n\r\n{"text":'],
     ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n8\r\n{"text":\r\n'],
-    ['of which nothing came', 'Content-Length: 20\r\n\r\n'],
+    ['of which nothing arrives', 'Content-Length: 20\r\n\r\n'],
   ])('%s is refused in time, and the connection closes', async (_how, rest) => {
     arrived = [];
     const client = rawClient(stage.port, HEAD.replace('/', '/hasty') + rest);
@@ -84,12 +84,12 @@ describe('a body that never finishes', () => {
   });
 });
 
-describe('a body that comes slowly', () => {
-  test('is whole when the route gets it', async () => {
+describe('a body that arrives slowly', () => {
+  test('is complete when the route gets it', async () => {
     arrived = [];
     const client = rawClient(stage.port, `${HEAD}Content-Length: 4\r\n\r\n`);
     for (const part of ['"', 'a', 'b', '"']) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await sleep(5);
       client.socket.write(part);
     }
     await client.waitFor('\r\n\r\n');
@@ -98,15 +98,15 @@ describe('a body that comes slowly', () => {
   });
 });
 
-describe('a client that left', () => {
-  test('before its body was asked for is not waited for', async () => {
+describe('a client that leaves', () => {
+  test('before the route reads the body causes no wait for the body', async () => {
     failed = [];
     arrived = [];
     const client = rawClient(stage.port, `${HEAD.replace('/', '/late')}Content-Length: 20\r\n\r\n{`);
     client.socket.once('connect', () => setTimeout(() => client.socket.destroy(), 20));
     await client.closed;
-    // Several times as long as the body may take: a wait for it would be over by then.
-    await new Promise((resolve) => setTimeout(resolve, 60));
+    // Longer than the body may take, so that a wait for it would have ended.
+    await sleep(60);
     expect([failed.length, arrived.length]).toEqual([0, 0]);
   });
 });

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { type Answer, call, expectProblem } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE, startRelay } from '../support/relay.ts';
+import { type RawRequest, wholeStream } from '../support/raw-upstream.ts';
+import { BOT_PATH, CANARY, MESSAGE, startRelay } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const ALLOWED = 'https://partner.example.org';
 const FOREIGN = [
@@ -14,9 +14,9 @@ const FOREIGN = [
   '*',
 ];
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), {
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
     ALLOWED_ORIGINS: ALLOWED,
     RATE_LIMIT: '50',
     RATE_WINDOW_MS: '3600000',
@@ -38,31 +38,32 @@ const preflight = (origin: string, path = BOT_PATH) =>
     },
   });
 
-const message = (origin: string) =>
+const message = (origin: string, headers: Record<string, string> = {}) =>
   call(pair.relay.port, BOT_PATH, {
     method: 'POST',
     body: MESSAGE,
-    headers: { Origin: origin, Cookie: pair.cookie, 'Content-Type': 'application/json' },
+    headers: { Origin: origin, Cookie: pair.cookie, 'Content-Type': 'application/json', ...headers },
   });
 
 const corsHeaders = ({ headers }: Answer) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith('access-control-')));
 
 describe('a preflight', () => {
-  test('of an allowed origin is answered with what its page may send (G3)', async () => {
+  test('of an allowed origin is answered with what its page may send', async () => {
     const answer = await preflight(ALLOWED);
     expect([answer.status, answer.body]).toEqual([204, '']);
     expect(corsHeaders(answer)).toEqual({
       'access-control-allow-origin': ALLOWED,
       'access-control-allow-credentials': 'true',
-      'access-control-allow-methods': 'GET, POST',
-      'access-control-allow-headers': 'Content-Type, Last-Event-ID, Traceparent, X-Request-Id',
+      'access-control-allow-methods': 'POST, GET, DELETE, PUT',
+      'access-control-allow-headers':
+        'Content-Type, Last-Event-ID, Range, Traceparent, X-Request-Id, X-API-KEY, X-ASGARD-USER-IDENTITY-HINT, Idempotency-Key',
       'access-control-max-age': '600',
     });
     expect(answer.headers.vary).toMatch(/\bOrigin\b/);
   });
 
-  test('is an OPTIONS request, whatever else a request says of itself (G3)', async () => {
+  test('must be an OPTIONS request, whatever headers a request has', async () => {
     const answer = await call(pair.relay.port, '/healthz', {
       headers: { Origin: ALLOWED, 'Access-Control-Request-Method': 'POST' },
     });
@@ -70,7 +71,7 @@ describe('a preflight', () => {
     expect(corsHeaders(answer)).not.toHaveProperty('access-control-allow-methods');
   });
 
-  test('needs no session, sets no cookie and asks no store (G3)', async () => {
+  test('needs no session, sets no cookie and calls no store', async () => {
     const reads = jest.spyOn(pair.relay.sessions, 'get');
     const extensions = jest.spyOn(pair.relay.sessions, 'extend');
     for (const path of [BOT_PATH, '/auth/login', '/auth/logout', '/auth/logout-all', '/auth/session']) {
@@ -82,14 +83,14 @@ describe('a preflight', () => {
     expect(extensions).not.toHaveBeenCalled();
   });
 
-  test('spends no budget (G3)', async () => {
+  test('takes no slot of a budget', async () => {
     const left = (answer: Answer) => Number(/;r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
     const before = left(await message(ALLOWED));
     for (let n = 0; n < 5; n += 1) await preflight(ALLOWED);
     expect(left(await message(ALLOWED))).toBe(before - 1);
   });
 
-  test.each(FOREIGN)('of the foreign origin %s gets no Access-Control header (G3)', async (origin) => {
+  test.each(FOREIGN)('of the foreign origin %s gets no Access-Control header', async (origin) => {
     const answer = await preflight(origin);
     expectProblem(answer, 405, 'method_not_allowed');
     expect(corsHeaders(answer)).toEqual({});
@@ -97,40 +98,60 @@ describe('a preflight', () => {
   });
 });
 
-describe('an OPTIONS request that is no preflight', () => {
-  test('is another method than the route takes, for an allowed origin too', async () => {
+describe('a message with the headers of the client libraries', () => {
+  test('is sent for an allowed origin, with the key of the relay and without the hint', async () => {
+    const headers = { 'X-API-KEY': 'evil', 'X-ASGARD-USER-IDENTITY-HINT': 'evil', 'Idempotency-Key': 'one' };
+    const asked = await call(pair.relay.port, BOT_PATH, {
+      method: 'OPTIONS',
+      headers: {
+        Origin: ALLOWED,
+        'Access-Control-Request-Method': 'POST',
+        'Access-Control-Request-Headers': Object.keys(headers).join(),
+      },
+    });
+    const allowed = String(asked.headers['access-control-allow-headers']).split(', ');
+    expect(allowed).toEqual(expect.arrayContaining(Object.keys(headers)));
+    const answer = await message(ALLOWED, headers);
+    expect(answer.status).toBe(200);
+    const { all, headers: sent } = pair.upstream.requests.at(-1) as RawRequest;
+    expect(all('x-api-key')).toEqual([CANARY.key]);
+    expect(all('x-asgard-user-identity-hint')).toEqual([]);
+    expect(JSON.stringify(sent)).not.toContain('evil');
+  });
+});
+
+describe('an OPTIONS request that is not a preflight', () => {
+  test('is refused with 405, for an allowed origin too', async () => {
     const answer = await call(pair.relay.port, BOT_PATH, { method: 'OPTIONS', headers: { Origin: ALLOWED } });
     expectProblem(answer, 405, 'method_not_allowed');
   });
 });
 
 describe('the answer to a message', () => {
-  test('can be read by an allowed origin with credentials, and never by * (G3)', async () => {
+  test('can be read by an allowed origin with credentials, and has no wildcard', async () => {
     const answer = await message(ALLOWED);
     expect(answer.status).toBe(200);
     expect(corsHeaders(answer)).toEqual({
       'access-control-allow-origin': ALLOWED,
       'access-control-allow-credentials': 'true',
-      'access-control-expose-headers': 'RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Trace-Id',
+      'access-control-expose-headers':
+        'Content-Disposition, Content-Range, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Total-Bytes, X-Trace-Id, X-Truncated',
     });
   });
 
-  test('that is refused can be read by an allowed origin as well (G3)', async () => {
+  test('can be read by an allowed origin also if the message is refused', async () => {
     const answer = await call(pair.relay.port, BOT_PATH, { method: 'POST', headers: { Origin: ALLOWED } });
     expectProblem(answer, 401, 'unauthenticated');
     expect(corsHeaders(answer)).toMatchObject({ 'access-control-allow-origin': ALLOWED });
   });
 
-  test.each([...FOREIGN, 'http://app.example.com'])(
-    'has no Access-Control header for %s (G3)',
-    async (origin) => {
-      expect(corsHeaders(await message(origin))).toEqual({});
-    },
-  );
+  test.each([...FOREIGN, 'http://app.example.com'])('has no Access-Control header for %s', async (origin) => {
+    expect(corsHeaders(await message(origin))).toEqual({});
+  });
 });
 
 describe('a relay without ALLOWED_ORIGINS', () => {
-  test('has no Access-Control header and does not vary by origin (G3)', async () => {
+  test('has no Access-Control header and does not vary by origin', async () => {
     const alone = await startRelay(pair.upstream.url);
     const answer = await call(alone.port, '/auth/session', { headers: { Origin: ALLOWED } });
     await alone.close();

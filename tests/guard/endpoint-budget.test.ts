@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
 import { pacing } from '../../src/pace/pacing.ts';
-import { type SlotWaits, slotWaits, type Turn } from '../../src/pace/slot-waits.ts';
+import { type SlotResult, type SlotWaits, slotWaits } from '../../src/pace/slot-waits.ts';
 import { type Answer, call, expectProblem } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { BOT_PATH, MESSAGE } from '../support/relay.ts';
-import { startStage } from '../support/stage.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { startTestApp } from '../support/test-app.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), {
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
     RATE_LIMIT: '2',
     RATE_WINDOW_MS: '600000',
     BOTS: 'acme/*,other/helper',
@@ -27,7 +27,7 @@ const send = (path: string): Promise<Answer> =>
 const pathOf = (namespace: string, bot: string) => `/generic/ns/${namespace}/bot-provider/${bot}/message/sse`;
 
 describe('the budget of a bot', () => {
-  test('is told with every answer, and with a refusal how long to wait', async () => {
+  test('is in the headers of every answer, and a refusal has Retry-After', async () => {
     const before = pair.upstream.requests.length;
     const path = pathOf('acme', 'told');
     const [first, second, third] = [await send(path), await send(path), await send(path)];
@@ -45,14 +45,14 @@ describe('the budget of a bot', () => {
     expect(pair.upstream.requests.length - before).toBe(2);
   });
 
-  test('is not that of another bot or namespace', async () => {
+  test('is separate for each bot and namespace', async () => {
     expect([await send(BOT_PATH), await send(BOT_PATH)].map(({ status }) => status)).toEqual([200, 200]);
     expect((await send(BOT_PATH)).status).toBe(429);
     expect((await send(pathOf('acme', 'another'))).headers.ratelimit).toMatch(/r=1/);
     expect((await send(pathOf('other', 'helper'))).headers.ratelimit).toMatch(/r=1/);
   });
 
-  test('is one, however the bot is spelled', async () => {
+  test('is the same for all spellings of a bot in the path', async () => {
     const spellings = [
       ['acme', 'spelled'],
       ['acme', '%73pelled'],
@@ -65,7 +65,7 @@ describe('the budget of a bot', () => {
     expect(statuses).toEqual([200, 200, 429, 429]);
   });
 
-  test('is one for all sessions', async () => {
+  test('is shared by all sessions', async () => {
     const path = pathOf('acme', 'shared');
     await send(path);
     await send(path);
@@ -81,7 +81,9 @@ describe('the budget of a bot', () => {
 
 describe('the headers of a budget', () => {
   const slot = { endpoint: 'acme/helper', ticket: '1', startedAt: 0, waitLeftMs: 0, onTrial: false };
-  test.each<[Turn['slot'], waitMs: number, remaining: number, resetMs: number, string, string | undefined]>([
+  test.each<
+    [SlotResult['slot'], waitMs: number, remaining: number, resetMs: number, string, string | undefined]
+  >([
     [slot, 0, 4, 26, '"endpoint";r=4;t=1', undefined],
     [slot, 0, 0, 1025, '"endpoint";r=0;t=1', undefined],
     [slot, 0, 0, 10, '"endpoint";r=0;t=0', undefined],
@@ -89,7 +91,7 @@ describe('the headers of a budget', () => {
     [undefined, 0.2, 0, 1025.1, '"endpoint";r=0;t=2', '1'],
     [undefined, 1000, 0, 2000, '"endpoint";r=0;t=2', '1'],
     [undefined, 1001, 0, 2000, '"endpoint";r=0;t=2', '2'],
-  ])('for %j after %d ms are whole seconds, rounded up', async (...row) => {
+  ])('are whole seconds, rounded up, for the slot %j and a wait of %d ms', async (...row) => {
     const [taken, waitMs, remaining, resetMs, rateLimit, retryAfter] = row;
     const asked: unknown[] = [];
     const reservation = {
@@ -98,18 +100,18 @@ describe('the headers of a budget', () => {
       waitMs,
       remaining,
       resetMs,
-      judgedMs: 0,
+      trialLeftMs: 0,
       onTrial: false,
     } as const;
     const rate = { limit: 5, windowMs: 1500, maxWaitMs: 0 };
     const slots: SlotWaits = {
       ...slotWaits(memoryBudgets(rate), rate),
-      take: async (wish: unknown) => {
-        asked.push(wish);
+      take: async (request: unknown) => {
+        asked.push(request);
         return taken ? { slot: taken, reservation } : { reservation };
       },
     };
-    const stage = await startStage((app) => {
+    const stage = await startTestApp((app) => {
       app.get('/', async (_req, res) => {
         const holders = { user: 'u1', address: 'a1' };
         const { signal } = new AbortController();

@@ -1,24 +1,24 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import {
   type EndpointBudgets,
   JITTER_MS,
   type Rate,
   type Reservation,
-  spaced,
+  withJitterMargin,
 } from '../../src/pace/budgets.ts';
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
 import { redisBudgets } from '../../src/pace/redis-budgets.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import { sleep } from '../support/sleep.ts';
 
 const RATE = { limit: 5, windowMs: 1_000_000 };
 const BOT = 'acme/helper';
 
-/** A pause of which all is believed, or the first part. */
+/** A pause; by default the relay believes all of it. */
 const pause = (believedMs: number, askedMs = believedMs) => ({ believedMs, askedMs });
 
-/** The time of budgets whose clock stands still unless it is set, in ms. */
+/** The time of the test clock in ms, which changes only when a test sets it. */
 let now = 0;
 
 /** Runs scripts on the clock above instead of Redis's own. */
@@ -39,7 +39,7 @@ function onTestClock(redis: Redis): Redis {
 let server: RedisServer;
 let redis: Redis | undefined;
 
-/** What every implementation of the budgets does. */
+/** Tests for every implementation of the budgets. */
 function contract(make: (rate: Rate) => EndpointBudgets): void {
   let budgets: EndpointBudgets;
   beforeEach(() => {
@@ -49,7 +49,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
 
   const reserve = (holder: string, maxWaitMs = 10_000_000, endpoint = BOT) =>
     budgets.reserve({ endpoint, holders: [holder], maxWaitMs });
-  /** So many slots, each of another holder: their tickets and when they come. */
+  /** Reserves this many slots, each for another holder; returns their tickets and times. */
   async function take(count: number, endpoint = BOT) {
     const taken: { ticket: string; at: number }[] = [];
     for (let n = 0; n < count; n++) {
@@ -60,7 +60,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
   }
   const timesOf = (taken: { at: number }[]) => taken.map(({ at }) => at);
 
-  test('takes as many as fit into a window at once, and each later one a window after the one before those (L2)', async () => {
+  test('grants as many slots as fit into a window, and the next ones a window later', async () => {
     const first = await take(2);
     now = 300;
     const all = [...first, ...(await take(10))];
@@ -69,7 +69,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(new Set(all.map(({ ticket }) => ticket)).size).toBe(12);
   });
 
-  test('refuses what would have to wait too long, and does not record it (L3)', async () => {
+  test('refuses a request that would wait too long, and does not record it', async () => {
     await take(5);
     now = 1000;
     for (let n = 0; n < 20; n++) {
@@ -84,7 +84,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     });
   });
 
-  test('tells what is left and when all is free again', async () => {
+  test('tells how many slots are left and when all are free again', async () => {
     expect(await reserve('a')).toMatchObject({ remaining: 4, resetMs: RATE.windowMs });
     now = 400;
     await take(3);
@@ -96,7 +96,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(await reserve('e')).toMatchObject({ remaining: 4, resetMs: RATE.windowMs });
   });
 
-  test('lets one holder have two slots that lie ahead, and others none the later for it (L5)', async () => {
+  test('grants one holder two future slots, which does not delay other holders', async () => {
     await take(4);
     now = 10;
     const greedy = [];
@@ -109,10 +109,10 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
       ['share_taken', W - 10],
       ['share_taken', W - 10],
     ]);
-    // The name of one is the beginning of the other's.
+    // The name of this holder is a prefix of the other's.
     expect(await reserve('greed')).toMatchObject({ state: 'granted', waitMs: W - 10 });
     now = W;
-    // Both have come, and there is room for one more right now.
+    // The time of both has come, and there is room for one more now.
     expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: 0 });
     expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: 10 });
     expect(await reserve('greedy')).toMatchObject({ state: 'granted', waitMs: W });
@@ -128,7 +128,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect((await budgets.start(BOT, sixth?.ticket ?? '')).waitMs).toBe(0);
   });
 
-  test('counts a message from when it starts: who comes a window later waits as much longer as it was late (L1)', async () => {
+  test('counts a message from its start: one that starts 40 ms late delays the message a window later by 40 ms', async () => {
     const taken = await take(11);
     const tickets = taken.map(({ ticket }) => ticket);
     now = 1_000_040;
@@ -139,7 +139,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect((await budgets.start(BOT, tickets[10] ?? '')).waitMs).toBe(0);
   });
 
-  test('counts a message that was held up from when it starts again (L1)', async () => {
+  test('counts a delayed message from its second start', async () => {
     const [first, , , , , sixth] = await take(6);
     now = 400_000;
     expect((await budgets.start(BOT, first?.ticket ?? '')).waitMs).toBe(0);
@@ -149,7 +149,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(await reserve('late')).toMatchObject({ waitMs: 400_000 });
   });
 
-  test('counts one that was held up for longer than a window as well, and lets it wait for those that started since (L1)', async () => {
+  test('counts a message that was delayed for more than a window, and makes it wait for those that started since', async () => {
     const tickets = (await take(7)).map(({ ticket }) => ticket);
     now = 1_100_000;
     for (const ticket of tickets.slice(5)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
@@ -160,7 +160,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect((await take(1)).map(({ at }) => at)).toEqual([2_500_000]);
   });
 
-  test('counts a message from when it has left, whether there was room or not (L1)', async () => {
+  test('counts a message from when it was sent, whether there was room or not', async () => {
     const [first, , , , , sixth] = await take(6);
     now = 400_000;
     await budgets.sent(BOT, first?.ticket ?? '');
@@ -170,28 +170,28 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(await reserve('late')).toMatchObject({ waitMs: 400_000 });
   });
 
-  test('does not hold one that is late up for those who wait behind it', async () => {
+  test('does not delay a late message because of those that wait behind it', async () => {
     const tickets = (await take(15)).map(({ ticket }) => ticket);
     now = 1_000_040;
     for (const ticket of tickets.slice(5, 10)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
   });
 
-  test('gives the slot of one that left to the next who asks (L6)', async () => {
+  test('gives a cancelled slot to the next request', async () => {
     const taken = await take(11);
     expect(taken[7]?.at).toBe(RATE.windowMs);
     await budgets.cancel(BOT, taken[7]?.ticket ?? '');
     expect(timesOf(await take(2))).toEqual([RATE.windowMs, 2 * RATE.windowMs]);
   });
 
-  test('does not squeeze anybody in where a window would be too full behind it', async () => {
+  test('does not grant a free slot if a later window would be too full', async () => {
     const tickets = (await take(10)).map(({ ticket }) => ticket);
     await budgets.cancel(BOT, tickets[0] ?? '');
-    // Its slot is free: of those at 0 there are four.
+    // Its slot is free: there are four slots at 0.
     now = 1;
     expect(timesOf(await take(1))).toEqual([2 * RATE.windowMs]);
   });
 
-  test('lets nobody start during a pause that the service asked for, and the refused one first behind it (L8)', async () => {
+  test('starts no message during a pause that the service asked for, and the refused message first after it', async () => {
     const tickets = (await take(8)).map(({ ticket }) => ticket);
     now = 100;
     await budgets.penalize(BOT, tickets[4] ?? '', pause(2_000_000));
@@ -204,7 +204,39 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     for (const ticket of tickets.slice(4)) expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
   });
 
-  test('is paused with nobody waiting, and not shortened by a shorter pause', async () => {
+  test('moves all slots behind a pause, and gives none to a refused message that waits no longer', async () => {
+    const tickets = (await take(10)).map(({ ticket }) => ticket);
+    now = 100;
+    await budgets.penalize(BOT, tickets[4] ?? '', { ...pause(2_000_000), withoutSlot: true });
+    const waits = [];
+    for (const ticket of tickets.slice(5)) waits.push((await budgets.start(BOT, ticket)).waitMs);
+    expect(waits).toEqual([2_000_000, 2_000_000, 2_000_000, 2_000_000, 2_000_000]);
+    expect((await take(1)).map(({ at }) => at - now)).toEqual([2_000_000 + RATE.windowMs]);
+  });
+
+  test('counts a refused message that waits no longer from its start, if the pause is short', async () => {
+    const tickets = (await take(5)).map(({ ticket }) => ticket);
+    now = 100;
+    await budgets.penalize(BOT, tickets[4] ?? '', { ...pause(200), withoutSlot: true });
+    expect((await take(1)).map(({ at }) => at)).toEqual([RATE.windowMs]);
+  });
+
+  test('grants one future slot to a holder that asks for no more, and free slots besides', async () => {
+    const ask = () =>
+      budgets.reserve({ endpoint: BOT, holders: ['modest'], maxWaitMs: 10_000_000, maxFutureSlots: 1 });
+    await take(3);
+    const answers = [];
+    for (let n = 0; n < 4; n++) answers.push(await ask());
+    expect(answers.map(({ state, waitMs }) => [state, waitMs])).toEqual([
+      ['granted', 0],
+      ['granted', 0],
+      ['granted', RATE.windowMs],
+      ['share_taken', RATE.windowMs],
+    ]);
+    expect(await reserve('modest')).toMatchObject({ state: 'granted', waitMs: RATE.windowMs });
+  });
+
+  test('is paused also if no message waits, and a shorter pause does not shorten a longer one', async () => {
     const [one, two] = await take(2);
     await budgets.penalize(BOT, one?.ticket ?? '', pause(3_000_000));
     await budgets.penalize(BOT, two?.ticket ?? '', pause(1_000_000));
@@ -212,13 +244,13 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(timesOf(await take(1))).toEqual([3_000_000]);
   });
 
-  test('takes a message up again that it has forgotten', async () => {
+  test('starts a message whose slot it has forgotten', async () => {
     await take(4);
     expect((await budgets.start(BOT, '1 somebody lost')).waitMs).toBe(0);
     expect(timesOf(await take(1))).toEqual([RATE.windowMs]);
   });
 
-  test('has a slot that is free now also for a holder who has two ahead', async () => {
+  test('grants a free slot also to a holder with two future slots', async () => {
     const [first] = await take(5);
     const two = [await reserve('greedy'), await reserve('greedy')];
     expect(two.map(({ waitMs }) => waitMs)).toEqual([RATE.windowMs, RATE.windowMs]);
@@ -227,9 +259,9 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(await reserve('greedy')).toMatchObject({ state: 'share_taken', waitMs: RATE.windowMs });
   });
 
-  test('is asked, and paused, in time that does not grow with the square of those who wait', async () => {
+  test('reserves and pauses in time that does not grow with the square of the waiting messages', async () => {
     const costs = [];
-    for (const count of [200, 1600]) {
+    for (const count of [100, 800]) {
       const endpoint = `acme/${count}`;
       const long = { endpoint, maxWaitMs: 1e12 };
       let ticket = '';
@@ -247,7 +279,7 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect((costs[1] as number) / (costs[0] as number)).toBeLessThan(20);
   }, 60_000);
 
-  test('lets each of several holders have two slots that lie ahead', async () => {
+  test('grants each of several holders two future slots', async () => {
     await take(5);
     const ask = async (...holders: string[]) => {
       const { state, waitMs } = await budgets.reserve({ endpoint: BOT, holders, maxWaitMs: 10_000_000 });
@@ -256,16 +288,16 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     const W = RATE.windowMs;
     expect(await ask('ann', 'address')).toEqual(['granted', W]);
     expect(await ask('ben', 'address')).toEqual(['granted', W]);
-    // The address has its two, though this guest has none.
+    // The address has its two slots, but this guest has none.
     expect(await ask('cat', 'address')).toEqual(['share_taken', W]);
     expect(await ask('ann', 'elsewhere')).toEqual(['granted', W]);
     expect(await ask('ann', 'nowhere')).toEqual(['share_taken', W]);
     expect(await ask('dan')).toEqual(['granted', W]);
-    // Each is a whole name, and a holder whatever stands before or behind it.
+    // Holders are compared as whole names.
     expect(await ask('addres', 'ddress')).toEqual(['granted', W]);
   });
 
-  test('lets a holder whose two slots were taken wait until all of its holders may', async () => {
+  test('tells a message to wait until all of its holders may have another slot', async () => {
     await take(4);
     now = 10;
     await take(2);
@@ -293,37 +325,45 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     });
     const start = (n: number) => budgets.start(BOT, tickets[n] ?? '');
 
-    test('one message goes on trial, and the others wait for it', async () => {
-      expect(await start(5)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: true });
+    test('puts one message on trial, and the others wait', async () => {
+      expect(await start(5)).toEqual({ waitMs: 0, trialLeftMs: 0, onTrial: true });
       now += 1000;
       for (const n of [0, 6, 7])
-        expect(await start(n)).toEqual({ waitMs: 250, judgedMs: TRIAL - 1000, onTrial: false });
-      expect(await reserve('new')).toMatchObject({ state: 'granted', waitMs: 250, judgedMs: TRIAL - 1000 });
-      expect(await reserve('hasty', 0)).toMatchObject({ state: 'refused', judgedMs: TRIAL - 1000 });
+        expect(await start(n)).toEqual({ waitMs: 250, trialLeftMs: TRIAL - 1000, onTrial: false });
+      expect(await reserve('new')).toMatchObject({
+        state: 'granted',
+        waitMs: 250,
+        trialLeftMs: TRIAL - 1000,
+      });
+      expect(await reserve('hasty', 0)).toMatchObject({ state: 'refused', trialLeftMs: TRIAL - 1000 });
       now += 250;
       expect(await start(6)).toMatchObject({ waitMs: 250, onTrial: false });
-      // It is the one on trial, also when it is asked again, and with its next key.
-      expect(await start(5)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: true });
-      expect(await budgets.start(BOT, `${tickets[5]}+`)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: true });
+      // It is still on trial when it starts again, and with its next key.
+      expect(await start(5)).toEqual({ waitMs: 0, trialLeftMs: 0, onTrial: true });
+      expect(await budgets.start(BOT, `${tickets[5]}+`)).toEqual({
+        waitMs: 0,
+        trialLeftMs: 0,
+        onTrial: true,
+      });
     });
 
-    test('a new message may be the one', async () => {
+    test('may put a new message on trial', async () => {
       for (const ticket of tickets) await budgets.cancel(BOT, ticket);
       const first = await reserve('new');
-      expect(first).toMatchObject({ state: 'granted', waitMs: 0, judgedMs: 0, onTrial: true });
-      expect(await reserve('newer')).toMatchObject({ waitMs: 250, judgedMs: TRIAL, onTrial: false });
+      expect(first).toMatchObject({ state: 'granted', waitMs: 0, trialLeftMs: 0, onTrial: true });
+      expect(await reserve('newer')).toMatchObject({ waitMs: 250, trialLeftMs: TRIAL, onTrial: false });
       await budgets.judged(BOT, first.ticket, true);
-      expect(await reserve('newest')).toMatchObject({ waitMs: 0, judgedMs: 0, onTrial: false });
+      expect(await reserve('newest')).toMatchObject({ waitMs: 0, trialLeftMs: 0, onTrial: false });
     });
 
-    test('all go once that one is accepted', async () => {
+    test('starts all messages once the one on trial is accepted', async () => {
       await start(5);
       await budgets.judged(BOT, tickets[5] ?? '', true);
       now += 1;
-      for (const n of [6, 7]) expect(await start(n)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+      for (const n of [6, 7]) expect(await start(n)).toEqual({ waitMs: 0, trialLeftMs: 0, onTrial: false });
     });
 
-    test('the next goes on trial once that one is not accepted, was given up, or has had its time', async () => {
+    test('puts the next message on trial once the one on trial is refused, is cancelled or takes too long', async () => {
       await start(5);
       await budgets.judged(BOT, tickets[5] ?? '', false);
       expect(await start(6)).toMatchObject({ waitMs: 0, onTrial: true });
@@ -332,74 +372,79 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
       now += 250;
       expect(await start(7)).toMatchObject({ waitMs: 0, onTrial: true });
       now += TRIAL - 1;
-      expect(await start(0)).toMatchObject({ waitMs: 250, judgedMs: 1 });
+      expect(await start(0)).toMatchObject({ waitMs: 250, trialLeftMs: 1 });
       now += 250;
       expect(await start(0)).toMatchObject({ waitMs: 0, onTrial: true });
-      // Too late: it is another's trial.
+      // Too late: another message is on trial.
       await budgets.judged(BOT, tickets[7] ?? '', true);
-      expect(await reserve('new')).toMatchObject({ waitMs: 250, judgedMs: TRIAL });
+      expect(await reserve('new')).toMatchObject({ waitMs: 250, trialLeftMs: TRIAL });
     });
 
-    test('nothing goes before the next pause is over once that one is refused, and then one again', async () => {
+    test('starts nothing during the next pause if the one on trial is refused, and one message after it', async () => {
       await start(5);
       await budgets.penalize(BOT, tickets[5] ?? '', pause(3000));
-      expect(await start(6)).toEqual({ waitMs: 3000, judgedMs: 0, onTrial: false });
+      expect(await start(6)).toEqual({ waitMs: 3000, trialLeftMs: 0, onTrial: false });
       now += 3000;
       expect(await start(6)).toMatchObject({ waitMs: 0, onTrial: true });
-      expect(await start(7)).toMatchObject({ onTrial: false, judgedMs: TRIAL });
+      expect(await start(7)).toMatchObject({ onTrial: false, trialLeftMs: TRIAL });
     });
 
-    test('a message that was sent before the pause and is judged now changes nothing', async () => {
+    test('ignores the result of a message that was sent before the pause', async () => {
       await start(5);
       await budgets.judged(BOT, tickets[1] ?? '', true);
       await budgets.cancel(BOT, tickets[2] ?? '');
       await budgets.penalize(BOT, tickets[3] ?? '', pause(1000));
-      // The one on trial was sent before that refusal.
+      // The message on trial was sent before that refusal.
       await budgets.judged(BOT, tickets[5] ?? '', true);
       now += 1000;
       expect(await start(6)).toMatchObject({ waitMs: 0, onTrial: true });
     });
 
-    test('all go once the time is over that the service has asked for', async () => {
+    test('starts all messages once the time that the service asked for is over', async () => {
       now = ASKED + 100;
-      for (const n of [6, 7]) expect(await start(n)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+      for (const n of [6, 7]) expect(await start(n)).toEqual({ waitMs: 0, trialLeftMs: 0, onTrial: false });
     });
   });
 
-  test('a trial lasts no longer than the service has asked to wait: then all go, judged or not', async () => {
+  test('ends a trial, judged or not, when the time that the service asked for is over', async () => {
     const tickets = (await take(4)).map(({ ticket }) => ticket);
     await budgets.penalize(BOT, tickets[0] ?? '', pause(1000, 1200));
     now = 1000;
     expect(await budgets.start(BOT, tickets[1] ?? '')).toMatchObject({ waitMs: 0, onTrial: true });
     now = 1100;
-    expect(await budgets.start(BOT, tickets[2] ?? '')).toMatchObject({ judgedMs: 100, onTrial: false });
+    expect(await budgets.start(BOT, tickets[2] ?? '')).toMatchObject({ trialLeftMs: 100, onTrial: false });
     now = 1201;
-    // Its connection took so long: it is asked again, and is on trial no more.
-    expect(await budgets.start(BOT, tickets[1] ?? '')).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
-    expect(await reserve('new')).toMatchObject({ state: 'granted', waitMs: 0, judgedMs: 0, onTrial: false });
+    // Its connection took long: it starts again, and is no longer on trial.
+    expect(await budgets.start(BOT, tickets[1] ?? '')).toEqual({ waitMs: 0, trialLeftMs: 0, onTrial: false });
+    expect(await reserve('new')).toMatchObject({
+      state: 'granted',
+      waitMs: 0,
+      trialLeftMs: 0,
+      onTrial: false,
+    });
   });
 
-  test('believes a pause that it is told to believe whole: all go behind it', async () => {
+  test('starts all messages after a pause that is believed whole', async () => {
     const tickets = (await take(3)).map(({ ticket }) => ticket);
     await budgets.penalize(BOT, tickets[0] ?? '', pause(5000));
     now = 5000;
     for (const ticket of tickets)
-      expect(await budgets.start(BOT, ticket)).toEqual({ waitMs: 0, judgedMs: 0, onTrial: false });
+      expect(await budgets.start(BOT, ticket)).toEqual({ waitMs: 0, trialLeftMs: 0, onTrial: false });
   });
 
-  test('has a budget of its own for each endpoint (L4)', async () => {
+  test('is separate for each endpoint', async () => {
     await take(5);
     expect(timesOf(await take(5, 'acme/other'))).toEqual([0, 0, 0, 0, 0]);
     expect(timesOf(await take(1))).toEqual([RATE.windowMs]);
   });
 }
 
-test('a rate is spaced by what the way to the service may take from a window', () => {
+test('a rate gets a margin for the jitter on the way to the service', () => {
   expect(JITTER_MS).toBeGreaterThan(0);
-  expect(spaced({ limit: 5, windowMs: 1000 })).toEqual({ limit: 5, windowMs: 1000 + JITTER_MS });
+  expect(withJitterMargin({ limit: 5, windowMs: 1000 })).toEqual({ limit: 5, windowMs: 1000 + JITTER_MS });
 });
 
-describe('budgets in memory', () => {
+describe('a budget in memory', () => {
   contract((rate) => memoryBudgets(rate, () => now));
 });
 
@@ -414,11 +459,11 @@ describeWithRedis('budgets in Redis', () => {
     stopRedis();
   });
 
-  describe('on a clock of the test', () => {
+  describe('each of them, on a test clock,', () => {
     contract((rate) => redisBudgets(onTestClock(redis as Redis), rate));
   });
 
-  test('are those in memory, whatever is asked of them', async () => {
+  test('give the same answers as those in memory, for random calls', async () => {
     let state = 7;
     const random = (below: number) => {
       state = (state * 48271) % 2147483647;
@@ -438,18 +483,20 @@ describeWithRedis('budgets in Redis', () => {
           pair.map(async (budgets, i) => {
             const ticket = i === 0 ? one : other;
             if (kind < 6) {
-              const wish = { endpoint: BOT, holders: [`h${kind % 3}`, `a${step % 2}`], maxWaitMs: 3_000_000 };
-              return budgets.reserve(wish);
+              const request = {
+                endpoint: BOT,
+                holders: [`h${kind % 3}`, `a${step % 2}`],
+                maxWaitMs: 3_000_000,
+                maxFutureSlots: 1 + (step % 3),
+              };
+              return budgets.reserve(request);
             }
             if (!ticket) return 'nothing';
             if (kind < 8) return budgets.start(BOT, ticket);
             if (kind === 8) return step % 2 ? budgets.cancel(BOT, ticket) : budgets.sent(BOT, ticket);
             if (kind === 9) return budgets.judged(BOT, ticket, step % 3 > 0);
-            return budgets.penalize(
-              BOT,
-              ticket,
-              pause(1000 * (1 + step), 1000 * (1 + step) + 200_000 * (step % 4)),
-            );
+            const asked = pause(1000 * (1 + step), 1000 * (1 + step) + 200_000 * (step % 4));
+            return budgets.penalize(BOT, ticket, { ...asked, withoutSlot: step % 5 === 0 });
           }),
         );
         const visible = (answer: unknown) =>
@@ -472,7 +519,7 @@ describeWithRedis('budgets in Redis', () => {
     const ask = async (holder: string, maxWaitMs = 10_000_000) =>
       budgets.reserve({ endpoint: BOT, holders: [holder], maxWaitMs });
 
-    test('forget no message, and keep nobody waiting for longer than before (L7)', async () => {
+    test('forget no message, and let no message wait longer than before', async () => {
       for (let n = 0; n < 5; n++) await ask(`h${n}`);
       const { ticket } = await ask('waiting');
       now = START - BACK;
@@ -488,7 +535,7 @@ describeWithRedis('budgets in Redis', () => {
       expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
     });
 
-    test('stay paused for as long as the service asked for (L8)', async () => {
+    test('stay paused for as long as the service asked for', async () => {
       const { ticket } = await ask('h');
       await budgets.penalize(BOT, ticket, pause(2_000_000));
       now = START - BACK;
@@ -496,18 +543,18 @@ describeWithRedis('budgets in Redis', () => {
       expect((await budgets.start(BOT, ticket)).waitMs).toBe(2_000_000);
     });
 
-    test('keep a message on trial, and others waiting for it, for no longer than before', async () => {
+    test('keep a message on trial, and the others waiting for it, no longer than before', async () => {
       const [first, second] = [await ask('h'), await ask('h')];
       await budgets.penalize(BOT, first.ticket, pause(0, 10_000_000));
       expect(await budgets.start(BOT, first.ticket)).toMatchObject({ onTrial: true });
       now = START - BACK;
-      expect(await budgets.start(BOT, second.ticket)).toMatchObject({ waitMs: 250, judgedMs: 60_000 });
+      expect(await budgets.start(BOT, second.ticket)).toMatchObject({ waitMs: 250, trialLeftMs: 60_000 });
       await budgets.judged(BOT, first.ticket, true);
       now += 250;
       expect(await budgets.start(BOT, second.ticket)).toMatchObject({ waitMs: 0, onTrial: false });
     });
 
-    test('stay paused for so long also if nobody waits', async () => {
+    test('stay paused for as long also if no message waits', async () => {
       const { ticket } = await ask('h');
       await budgets.penalize(BOT, ticket, pause(2_000_000));
       await budgets.cancel(BOT, ticket);
@@ -518,7 +565,7 @@ describeWithRedis('budgets in Redis', () => {
     });
   });
 
-  test('start nothing for a window after Redis was lost, but never for longer than some seconds', async () => {
+  test('start nothing for a window after Redis was lost, but for 5 s at most', async () => {
     const backAt = performance.now() - 500;
     const back = { ...onTestClock(redis as Redis), backAt: () => backAt };
     now = 0;
@@ -536,7 +583,7 @@ describeWithRedis('budgets in Redis', () => {
     }
   });
 
-  test('are one budget with an instance of the version before, which knows one holder and no trial', async () => {
+  test('are shared with an instance of the previous version, which knows one holder and no trial', async () => {
     now = 5_000_000;
     const [slots, state] = [`bot-relay:{budget:${BOT}}:slots`, `bot-relay:{budget:${BOT}}:state`];
     const ticket = (holder: string, n: number) => `${String(now * 1000).padStart(16, '0')} ${holder} ${n}`;
@@ -550,7 +597,7 @@ describeWithRedis('budgets in Redis', () => {
     expect(await ask('user')).toMatchObject({ state: 'share_taken', waitMs: RATE.windowMs });
     const mine = await ask('other', 'address');
     expect(mine).toMatchObject({ state: 'granted', waitMs: RATE.windowMs });
-    // What the version before looks for: the time in 16 digits, the first holder and more, each behind a space.
+    // The previous version reads the time in 16 digits and the first holder, with a space after each.
     expect(mine.ticket).toMatch(/^\d{16} other \S.*$/);
     await budgets.penalize(BOT, mine.ticket, pause(1000));
     expect(await server.command('HMGET', state, 'paused-until', 'seen-at')).toEqual([
@@ -559,36 +606,42 @@ describeWithRedis('budgets in Redis', () => {
     ]);
   });
 
-  test('know a trial for as long as the service has asked to wait, and no longer', async () => {
+  test('remember a trial for as long as the service has asked to wait, and no longer', async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 5, windowMs: 100 });
-    const { ticket } = await budgets.reserve(wish('a'));
+    const { ticket } = await budgets.reserve(request('a'));
     await budgets.penalize(BOT, ticket, pause(100, 86_400_000));
     const ttl = Number(await server.command('PTTL', `bot-relay:{budget:${BOT}}:state`));
     expect(ttl).toBeGreaterThan(86_000_000);
     expect(ttl).toBeLessThanOrEqual(86_400_000);
   });
 
-  const wish = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holders: [holder], maxWaitMs });
+  const request = (holder: string, maxWaitMs = 0) => ({ endpoint: BOT, holders: [holder], maxWaitMs });
 
-  test('keep nobody waiting for a message on trial that has not heard of it, since Redis was slow', async () => {
+  test('end the trial of a message that got no answer from a slow Redis', async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 5, windowMs: 100 });
-    const { ticket } = await budgets.reserve(wish('a'));
+    const { ticket } = await budgets.reserve(request('a'));
     await budgets.penalize(BOT, ticket, pause(0, 86_400_000));
     await budgets.cancel(BOT, ticket);
     server.pause();
-    await expect(budgets.reserve(wish('lost'))).rejects.toMatchObject({ code: 'session_store_unavailable' });
+    await expect(budgets.reserve(request('lost'))).rejects.toMatchObject({
+      code: 'session_store_unavailable',
+    });
     server.resume();
-    expect(await budgets.reserve(wish('next'))).toMatchObject({ state: 'granted', waitMs: 0, onTrial: true });
+    expect(await budgets.reserve(request('next'))).toMatchObject({
+      state: 'granted',
+      waitMs: 0,
+      onTrial: true,
+    });
   });
 
-  test("run on Redis's clock, and leave nothing behind when the window is over (L7)", async () => {
+  test("use Redis's clock, and leave no keys when the window is over", async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 300 });
-    expect(await budgets.reserve(wish('a'))).toMatchObject({ state: 'granted', waitMs: 0 });
-    const { state, waitMs } = await budgets.reserve(wish('b'));
+    expect(await budgets.reserve(request('a'))).toMatchObject({ state: 'granted', waitMs: 0 });
+    const { state, waitMs } = await budgets.reserve(request('b'));
     expect(state).toBe('refused');
     expect(waitMs).toBeGreaterThan(0);
     expect(waitMs).toBeLessThanOrEqual(300);
-    const { ticket, waitMs: slotIn } = await budgets.reserve(wish('b', 300));
+    const { ticket, waitMs: slotIn } = await budgets.reserve(request('b', 300));
     await sleep(slotIn + 5);
     expect((await budgets.start(BOT, ticket)).waitMs).toBe(0);
     await budgets.penalize(BOT, ticket, pause(100));
@@ -599,44 +652,44 @@ describeWithRedis('budgets in Redis', () => {
 
   test('remember a slot for a window from when it comes, and a pause to the millisecond', async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 400 });
-    await budgets.reserve(wish('a'));
-    const { ticket, waitMs } = await budgets.reserve(wish('b', 400));
-    // The slot of the first is over, and that of the second half over.
+    await budgets.reserve(request('a'));
+    const { ticket, waitMs } = await budgets.reserve(request('b', 400));
+    // The slot of the first is over, and that of the second is in the middle of its window.
     await sleep(waitMs + 200);
-    expect(await budgets.reserve(wish('c'))).toMatchObject({ state: 'refused' });
+    expect(await budgets.reserve(request('c'))).toMatchObject({ state: 'refused' });
     await budgets.penalize(BOT, ticket, pause(2000));
-    const { waitMs: paused } = await budgets.reserve(wish('c'));
+    const { waitMs: paused } = await budgets.reserve(request('c'));
     expect(paused).toBeGreaterThan(2200);
     expect(paused).toBeLessThanOrEqual(2400);
   });
 
-  test('are one budget for all who share them', async () => {
+  test('are shared by all instances', async () => {
     const other = await connected(server.url);
     const instances = [redis as Redis, other].map((one) =>
       redisBudgets(one, { limit: 5, windowMs: 600_000 }),
     );
     const asked = Array.from({ length: 12 }, (_, n) =>
-      (instances[n % 2] as EndpointBudgets).reserve(wish(`h${n}`)),
+      (instances[n % 2] as EndpointBudgets).reserve(request(`h${n}`)),
     );
     const states = (await Promise.all(asked)).map(({ state }) => state);
     other.close();
     expect(states.filter((state) => state === 'granted')).toHaveLength(5);
   });
 
-  test('go on by themselves after SCRIPT FLUSH and after Redis has forgotten everything (L7)', async () => {
+  test('work again after SCRIPT FLUSH and after Redis has forgotten everything', async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 600_000 });
-    await budgets.reserve(wish('a'));
+    await budgets.reserve(request('a'));
     await server.command('SCRIPT', 'FLUSH');
-    expect(await budgets.reserve(wish('b'))).toMatchObject({ state: 'refused' });
+    expect(await budgets.reserve(request('b'))).toMatchObject({ state: 'refused' });
     await server.command('FLUSHALL');
-    expect(await budgets.reserve(wish('c'))).toMatchObject({ state: 'granted' });
+    expect(await budgets.reserve(request('c'))).toMatchObject({ state: 'granted' });
   });
 
-  test('are asked in one round trip', async () => {
+  test('need one round trip for each call', async () => {
     const budgets = redisBudgets(redis as Redis, { limit: 1, windowMs: 600_000 });
-    await budgets.reserve(wish('a'));
+    await budgets.reserve(request('a'));
     await server.command('CONFIG', 'RESETSTAT');
-    const { ticket } = await budgets.reserve(wish('b', 900_000));
+    const { ticket } = await budgets.reserve(request('b', 900_000));
     await budgets.start(BOT, ticket);
     await budgets.cancel(BOT, ticket);
     const stats = String(await server.command('INFO', 'commandstats'));

@@ -4,14 +4,14 @@ import { readForm } from '../../src/http/read-form.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
 import { rawClient } from '../support/raw-client.ts';
-import { startStage, type TestStage } from '../support/stage.ts';
+import { startTestApp, type TestApp } from '../support/test-app.ts';
 
 const FORM = 'application/x-www-form-urlencoded';
 
-let stage: TestStage;
+let stage: TestApp;
 const arrived: URLSearchParams[] = [];
 beforeAll(async () => {
-  stage = await startStage((app) => {
+  stage = await startTestApp((app) => {
     const keep =
       (options: BodyOptions): Steps =>
       async (req, res) => {
@@ -29,7 +29,7 @@ const post = (headers: Record<string, string>, body: string | Buffer = 'a=1') =>
 
 describe('a form', () => {
   test.each([FORM, `${FORM}; charset=utf-8`, ` ${FORM.toUpperCase()} ;x`])(
-    'of the type "%s" arrives with the bytes that came',
+    'of the type "%s" arrives byte for byte',
     async (type) => {
       const body = Buffer.from([0x61, 0x3d, 0xff, 0x00, 0x26]);
       expect((await post({ 'Content-Type': type, 'Content-Encoding': 'identity' }, body)).status).toBe(200);
@@ -37,7 +37,7 @@ describe('a form', () => {
     },
   );
 
-  test('of nothing is an empty one', async () => {
+  test('with an empty body is empty', async () => {
     expect((await post({ 'Content-Type': FORM }, '')).status).toBe(200);
     expect([...(arrived.pop() ?? ['none'])]).toEqual([]);
   });
@@ -49,14 +49,14 @@ describe('a form', () => {
     ['of no type', {}],
     ['of an empty type', { 'Content-Type': '' }],
     ['of two types', { 'Content-Type': `text/plain, ${FORM}` }],
-    ['of a type that begins like one', { 'Content-Type': `${FORM}2` }],
+    ['of a type with the same beginning', { 'Content-Type': `${FORM}2` }],
     ['that is encoded', { 'Content-Type': FORM, 'Content-Encoding': 'gzip' }],
-  ])('%s is none', async (_what, headers) => {
+  ])('%s is refused with 415', async (_what, headers) => {
     expectProblem(await post(headers), 415, 'unsupported_media_type');
     expect(arrived).toEqual([]);
   });
 
-  test('that is too large, or does not come to its end, is refused', async () => {
+  test('that is too large or incomplete is refused', async () => {
     expectProblem(await post({ 'Content-Type': FORM }, 'a'.repeat(101)), 413, 'body_too_large');
     const client = rawClient(
       stage.port,

@@ -2,11 +2,11 @@ import { expect, test } from '@jest/globals';
 import { clientAddress } from '../../src/http/client-address.ts';
 import { type Holders, type HoldersOptions, nameHolders } from '../../src/pace/holders.ts';
 import { call } from '../support/call.ts';
-import { startStage } from '../support/stage.ts';
+import { startTestApp } from '../support/test-app.ts';
 
-/** What a user of this id counts for, with a request from `address`. */
+/** The holders of a request of the user `id` from `address`. */
 async function holders(options: HoldersOptions, id: string, address = '192.0.2.1'): Promise<Holders> {
-  const stage = await startStage((app) => {
+  const stage = await startTestApp((app) => {
     app.set('trust proxy', 1);
     const holdersOf = nameHolders(options);
     app.get('/', (req, res) => void res.json(holdersOf(id, clientAddress(req))));
@@ -19,14 +19,14 @@ async function holders(options: HoldersOptions, id: string, address = '192.0.2.1
 const PASSWORD = { realm: 'password', guests: false };
 const GUEST = { realm: 'guest', guests: true };
 
-test('a user counts by the hash of realm and id, which may hold spaces, and not by address', async () => {
+test('a user is counted by a hash of realm and id, which may contain spaces, and not by address', async () => {
   const ann = await holders(PASSWORD, 'ann smith');
   expect(ann).toEqual({ user: expect.stringMatching(/^[\w-]{43}$/) });
   expect(await holders(PASSWORD, 'ann smith', '192.0.2.2')).toEqual(ann);
   expect(await holders(PASSWORD, 'ann')).not.toEqual(ann);
 });
 
-test('the same id is somebody else at another provider, for another client and in another way to sign in', async () => {
+test('the same id is another user at another provider, for another client and with another way to sign in', async () => {
   const realms = ['password', 'guest', 'oidc https://a.example client', 'oidc https://a.example other'];
   const users = await Promise.all(
     realms.map(async (realm) => (await holders({ realm, guests: false }, 'ann')).user),
@@ -34,7 +34,7 @@ test('the same id is somebody else at another provider, for another client and i
   expect(new Set(users).size).toBe(realms.length);
 });
 
-test('guests of one address share its name, of IPv6 that of the /56, and no other', async () => {
+test('guests from one address, or from one IPv6 /56, share the name of their address', async () => {
   const addresses = ['2001:db8:0:1::1', '2001:db8:0:ff::2', '2001:db8:0:100::1', '192.0.2.1', '192.0.2.2'];
   const all = await Promise.all(addresses.map((address, n) => holders(GUEST, `guest:${n}`, address)));
   const [one, same, ...others] = all.map(({ address }) => address);

@@ -1,21 +1,25 @@
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call, expectProblem } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { BOT_PATH, MESSAGE } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')), { MAX_BODY_BYTES: '1000' });
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    MAX_BODY_BYTES: '1000',
+    // Otherwise a message must be an object.
+    CHANNELS: 'shared',
+  });
 });
 afterAll(() => pair.close());
 
 const post = (headers: Record<string, string>, body: string | Buffer = MESSAGE) =>
   call(pair.relay.port, BOT_PATH, { method: 'POST', headers: { Cookie: pair.cookie, ...headers }, body });
 
-describe('a message is refused before any upstream call', () => {
+describe('a message is refused without a request to the bot service', () => {
   test.each([
     ['text/plain', { 'Content-Type': 'text/plain' }],
     ['a form', { 'Content-Type': 'application/x-www-form-urlencoded' }],
@@ -28,13 +32,13 @@ describe('a message is refused before any upstream call', () => {
     ['two types', { 'Content-Type': 'text/plain, application/json' }],
     ['an encoding', { 'Content-Type': 'application/json', 'Content-Encoding': 'br' }],
     ['two encodings', { 'Content-Type': 'application/json', 'Content-Encoding': 'identity, gzip' }],
-  ])('for %s (G2)', async (_what, headers) => {
+  ])('for %s', async (_what, headers) => {
     const before = pair.upstream.sockets.length;
     expectProblem(await post(headers), 415, 'unsupported_media_type');
     expect(pair.upstream.sockets).toHaveLength(before);
   });
 
-  test('for a body that is encoded (G2)', async () => {
+  test('for a body that is encoded', async () => {
     const before = pair.upstream.sockets.length;
     const answer = await post(
       { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' },
@@ -45,9 +49,9 @@ describe('a message is refused before any upstream call', () => {
   });
 
   test.each([
-    ['no JSON', '{"text":'],
+    ['incomplete JSON', '{"text":'],
     ['JSON and more', '{} {}'],
-    ['nothing', ''],
+    ['no bytes', ''],
     ['white space', ' \n'],
     ['NaN', 'NaN'],
     ['a single quote', "{'text':1}"],
@@ -55,13 +59,13 @@ describe('a message is refused before any upstream call', () => {
     ['a lone surrogate in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22])],
     ['UTF-16', Buffer.from('{}', 'utf16le')],
     ['a byte order mark', Buffer.from('\ufeff{}')],
-  ])('for a body of %s (G2)', async (_what, body) => {
+  ])('for a body with %s', async (_what, body) => {
     const before = pair.upstream.sockets.length;
     expectProblem(await post({ 'Content-Type': 'application/json' }, body), 400, 'invalid_json');
     expect(pair.upstream.sockets).toHaveLength(before);
   });
 
-  test('when its client leaves in the middle of the body (G2)', async () => {
+  test('if its client leaves in the middle of the body', async () => {
     const before = pair.upstream.sockets.length;
     const whole = rawMessage({ cookie: pair.cookie, headers: ['X-Request-Id: left-mid-body-1'] });
     const client = rawClient(pair.relay.port, whole.slice(0, -3));
@@ -80,7 +84,7 @@ describe('a message is accepted', () => {
     'application/json; charset=utf-8',
     'application/json;charset=x',
     'Application/JSON ; v=1',
-  ])('as %s, and goes upstream as plain JSON (G2)', async (type) => {
+  ])('as %s, and goes upstream as plain JSON', async (type) => {
     const answer = await post({ 'Content-Type': type, 'Content-Encoding': 'Identity' });
     expect(answer.status).toBe(200);
     expect(pair.upstream.requests.at(-1)?.all('content-type')).toEqual(['application/json']);
@@ -94,12 +98,12 @@ describe('a message is accepted', () => {
     ],
     ['a bare value', '0'],
     ['emoji', '"🤖"'],
-  ])('with %s, byte for byte (U6)', async (_what, body) => {
+  ])('with %s, byte for byte', async (_what, body) => {
     expect((await post({ 'Content-Type': 'application/json' }, body)).status).toBe(200);
     expect(pair.upstream.requests.at(-1)?.body.toString('utf8')).toBe(body);
   });
 
-  test('of exactly the size that is allowed, and not of one byte more (G2)', async () => {
+  test('with exactly the allowed size, and not with one byte more', async () => {
     const body = `"${'x'.repeat(998)}"`;
     expect((await post({ 'Content-Type': 'application/json' }, body)).status).toBe(200);
     expect(pair.upstream.requests.at(-1)?.body).toHaveLength(1000);

@@ -5,7 +5,7 @@ import { rawClient } from '../support/raw-client.ts';
 import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
 import { BOT_PATH, startRelay, type TestRelay, USER } from '../support/relay.ts';
 
-/** The answer to a request whose head is `line` and `headers`, over a connection of its own. */
+/** Sends a request with this head on a new connection; returns its answer. */
 async function raw(port: number, line: string, ...headers: string[]): Promise<Answer> {
   const client = rawClient(port, `${[line, ...headers, 'Connection: close'].join('\r\n')}\r\n\r\n`);
   await client.closed;
@@ -14,7 +14,7 @@ async function raw(port: number, line: string, ...headers: string[]): Promise<An
 
 const asking = (host: string, path = '/auth/session') => [`GET ${path} HTTP/1.1`, `Host: ${host}`] as const;
 
-/** Names that no list holds, and texts that are no name. */
+/** Names that are on no list, and texts that are no names. */
 const FOREIGN = [
   'evil.example',
   'evil.example:3000',
@@ -30,7 +30,7 @@ const FOREIGN = [
   '[::]',
   '[fe80::1]',
   'localhost..',
-  // No host at all, and forms that other readers of a URL take apart in another way.
+  // No host, and forms that other parsers of a URL read in another way.
   '',
   ':3000',
   '.',
@@ -100,8 +100,8 @@ describe('the demo', () => {
     expectProblem(await raw(port, ...asking(host)), 401, 'unauthenticated');
   });
 
-  test('signs in who opens it from another machine, at the address that PUBLIC_URL says', async () => {
-    // Browsers say no Sec-Fetch-Site over http, but to loopback.
+  test('allows sign-in from another machine at the address of PUBLIC_URL', async () => {
+    // Over http, browsers send Sec-Fetch-Site only to loopback addresses.
     const headers = {
       Host: 'demo.test:8080',
       Origin: 'http://demo.test:8080',
@@ -116,7 +116,7 @@ describe('the demo', () => {
     expectProblem(await raw(port, ...asking(host)), 421, 'unknown_host');
   });
 
-  test('gives a page of another name neither page, session, preflight nor message, and says what to set', async () => {
+  test('refuses pages, sign-ins, preflights and messages under another name, and says what to set', async () => {
     for (const line of [
       'GET / HTTP/1.1',
       'GET /chat.js HTTP/1.1',
@@ -139,25 +139,25 @@ describe('the demo', () => {
     });
   });
 
-  test('believes no header but Host', async () => {
+  test('uses only the header Host', async () => {
     const claims = ['X-Forwarded-Host: localhost', 'Forwarded: host=localhost', 'X-Host: localhost'];
     expectProblem(await raw(port, ...asking('evil.example'), ...claims), 421, 'unknown_host');
-    // In absolute-form the target's host counts, not Host (RFC 9112 §3.2.2): no such target is taken at all.
+    // In absolute-form, the host of the target would count, not Host (RFC 9112 §3.2.2): such a target is refused.
     const absolute = 'GET http://evil.example/auth/session HTTP/1.1';
     expectProblem(await raw(port, absolute, 'Host: localhost'), 400, 'bad_request');
   });
 
-  test('answers to HTTP/1.0 without a Host, which no browser speaks', async () => {
+  test('answers to HTTP/1.0 without Host, which no browser uses', async () => {
     expectProblem(await raw(port, 'GET /auth/session HTTP/1.0'), 401, 'unauthenticated');
     expectProblem(await raw(port, 'GET /auth/session HTTP/1.1'), 400, 'bad_request');
   });
 
-  test.each(['/healthz', '/readyz', '/healthz?x=1'])('tells any name how it is at %s', async (path) => {
+  test.each(['/healthz', '/readyz', '/healthz?x=1'])('answers under any name at %s', async (path) => {
     expect(await raw(port, ...asking('10.0.0.1:3000', path))).toMatchObject({ status: 200 });
   });
 });
 
-describe('a relay before a bot service', () => {
+describe('a relay with a real bot service', () => {
   let upstream: RawUpstream;
   let relay: TestRelay;
   beforeAll(async () => {
@@ -166,21 +166,24 @@ describe('a relay before a bot service', () => {
   afterEach(() => relay.close());
   afterAll(() => upstream.close());
 
-  test('answers to every name where ALLOWED_HOSTS is not set: the load balancer decides', async () => {
+  test('answers to every name if ALLOWED_HOSTS is not set', async () => {
     relay = await startRelay(upstream.url);
     for (const host of ['evil.example', 'app.example.com', '10.0.0.1', ''])
       expectProblem(await raw(relay.port, ...asking(host)), 401, 'unauthenticated');
   });
 
-  test('answers to the names of ALLOWED_HOSTS and PUBLIC_URL alone where it is set, and asks no store before', async () => {
+  test('answers only to the names of ALLOWED_HOSTS and PUBLIC_URL if it is set, and refuses without a store', async () => {
     relay = await startRelay(upstream.url, { ALLOWED_HOSTS: 'internal.example', BASE_PATH: '/chat-api' });
     const { port } = relay;
     const cookie = `Cookie: ${await signInAs(relay, 'internal.example')}`;
     const uses = (['get', 'state', 'set', 'extend'] as const).map((name) => jest.spyOn(relay.sessions, name));
     const message = `POST /chat-api${BOT_PATH} HTTP/1.1`;
     const body = ['Content-Type: application/json', 'Content-Length: 2'];
-    for (const host of ['evil.example', 'localhost', '127.0.0.1', ''])
-      expectProblem(await raw(port, message, `Host: ${host}`, cookie, ...body), 421, 'unknown_host');
+    const foreign = ['evil.example', 'localhost', '127.0.0.1', ''];
+    const refused = await Promise.all(
+      foreign.map((host) => raw(port, message, `Host: ${host}`, cookie, ...body)),
+    );
+    for (const answer of refused) expectProblem(answer, 421, 'unknown_host');
     for (const use of uses) expect(use).not.toHaveBeenCalled();
     expect(upstream.sockets).toHaveLength(0);
     for (const host of ['internal.example:3000', 'APP.example.com'])

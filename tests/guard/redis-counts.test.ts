@@ -7,20 +7,20 @@ import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { call, expectProblem } from '../support/call.ts';
 import { answering, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import { startStage, type TestStage } from '../support/stage.ts';
+import { startTestApp, type TestApp } from '../support/test-app.ts';
 
 let server: RedisServer;
 let redis: Redis;
-let stage: TestStage;
+let stage: TestApp;
 const printed: string[] = [];
 
-/** Lets two requests of one address through, and counts them in a Redis that may not be there yet. */
+/** Allows two requests from one address, counted in a Redis that need not run yet. */
 async function start(): Promise<void> {
   const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
   redis = openRedis({ url: secret(server.url), logger: createLogger('silent') });
   const options = { name: 'test', limit: 2, windowMs: 60_000, detail: 'No more.' };
   const limit = requestLimits(redisCounts(redis), logger)(options);
-  stage = await startStage((app) => {
+  stage = await startTestApp((app) => {
     app.get('/', async (req, res) => {
       await limit(req, res, clientAddress(req));
       res.end();
@@ -42,7 +42,7 @@ const statuses = async (count: number) => {
 };
 
 describeWithRedis('counts in Redis', () => {
-  test('begin when Redis does, if that was not there at the start', async () => {
+  test('begin when Redis starts later than the relay', async () => {
     server = await startRedis();
     await server.stop();
     await start();
@@ -52,7 +52,7 @@ describeWithRedis('counts in Redis', () => {
     expect(await statuses(4)).toEqual([200, 200, 429, 429]);
   });
 
-  test('go on after SCRIPT FLUSH, and anew after Redis was killed and started again', async () => {
+  test('continue after SCRIPT FLUSH, and begin again after a restart of Redis', async () => {
     server = await startRedis();
     await start();
     await answering(redis);
@@ -66,7 +66,7 @@ describeWithRedis('counts in Redis', () => {
     expect(await statuses(3)).toEqual([200, 200, 429]);
   });
 
-  test('are exact for requests that come at once', async () => {
+  test('are exact for simultaneous requests', async () => {
     server = await startRedis();
     await start();
     await answering(redis);

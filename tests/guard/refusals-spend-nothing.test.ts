@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type Answer, type Call, call } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
 import { BOT_PATH, MESSAGE } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeEach(async () => {
-  pair = await startPair((socket) => socket.write(STREAM_HEAD), {
+  pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), {
     RATE_LIMIT: '2',
     RATE_WINDOW_MS: '600000',
     MAX_STREAMS_PER_USER: '1',
@@ -17,7 +17,7 @@ afterEach(() => pair.close());
 
 const JSON_TYPE = { 'Content-Type': 'application/json' };
 
-/** Posts a message that is fine but for `how`. */
+/** Posts a message that is correct except for `how`. */
 const send = ({ headers, ...how }: Call = {}, path = BOT_PATH): Promise<Answer> =>
   call(pair.relay.port, path, {
     method: 'POST',
@@ -26,32 +26,32 @@ const send = ({ headers, ...how }: Call = {}, path = BOT_PATH): Promise<Answer> 
     headers: { Cookie: pair.cookie, ...JSON_TYPE, ...headers },
   });
 
-/** Opens a stream that goes on until its upstream socket is told to end it. */
+/** Opens a stream that stays open until the test ends it at its upstream socket. */
 async function open() {
   const client = pair.ask({ headers: [`X-Request-Id: stream-number-${pair.upstream.requests.length}`] });
   await client.waitFor('\r\n\r\n');
   return client;
 }
 
-/** The slots that are left, as the answer in `text` tells. */
+/** The number of free slots in the answer `text`. */
 const left = (text: string) => /^RateLimit: .*;r=(\d+)/m.exec(text)?.[1];
 
-describe('a message that is refused before the end of the guard', () => {
+describe('a message that is refused before it waits for a slot', () => {
   test.each<[string, number, Call, string]>([
     ['without a session', 401, { headers: { Cookie: '' } }, BOT_PATH],
     ['from another site', 403, { headers: { 'Sec-Fetch-Site': 'cross-site' } }, BOT_PATH],
     ['with another type', 415, { headers: { 'Content-Type': 'text/plain' } }, BOT_PATH],
-    ['that is no JSON', 400, { body: '{' }, BOT_PATH],
+    ['that is not JSON', 400, { body: '{' }, BOT_PATH],
     ['that is too large', 413, { body: `"${'x'.repeat(1000)}"` }, BOT_PATH],
     ['to an unknown bot', 404, {}, BOT_PATH.replace('helper', 'nobody')],
     ['with another method', 405, { method: 'PUT' }, BOT_PATH],
-  ])('%s (%i) spends nothing (L9)', async (_why, status, how, path) => {
+  ])('%s (%i) takes no slot', async (_why, status, how, path) => {
     for (let n = 0; n < 3; n += 1) expect((await send(how, path)).status).toBe(status);
     expect(left((await open()).text())).toBe('1');
     expect(pair.upstream.sockets).toHaveLength(1);
   });
 
-  test('because too many streams are open spends nothing (L9)', async () => {
+  test('because too many streams are open takes no slot', async () => {
     await open();
     for (let n = 0; n < 3; n += 1) {
       const answer = await send();

@@ -1,20 +1,21 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { expectProblem, parseAnswer } from '../support/call.ts';
-import { type Pair, startPair, until } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
 import { OTHER_USER } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 let answer: string;
 beforeEach(async () => {
   answer = STREAM_HEAD;
-  pair = await startPair((socket) => socket.write(answer), { MAX_STREAMS_PER_USER: '2' });
+  pair = await startRelayAndUpstream((socket) => socket.write(answer), { MAX_STREAMS_PER_USER: '2' });
 });
 afterEach(() => pair.close());
 
 let messages = 0;
-/** Sends a message; resolves when the head of its answer is there. */
+/** Sends a message; resolves when the head of the answer has arrived. */
 async function send(as = pair.cookie) {
   const id = `message-number-${++messages}`;
   const client = pair.ask({ cookie: as, headers: [`X-Request-Id: ${id}`] });
@@ -32,7 +33,7 @@ async function expectFull() {
 }
 
 describe('a user', () => {
-  test('holds as many open streams as are allowed, and another user their own', async () => {
+  test('may have the allowed number of open streams, and another user too', async () => {
     expect([(await send()).status, (await send()).status]).toEqual([200, 200]);
     await expectFull();
     await expectFull();
@@ -40,7 +41,7 @@ describe('a user', () => {
     expect((await send(await pair.relay.signIn(OTHER_USER))).status).toBe(200);
   });
 
-  test('gets one place back from a stream that ended, not more', async () => {
+  test('gets exactly one place back from a stream that ended', async () => {
     const first = await send();
     await send();
     pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
@@ -80,7 +81,7 @@ describe('a user', () => {
     await expectFull();
   });
 
-  test('holds a place with a message whose body still arrives', async () => {
+  test('has a place for a message whose body still arrives', async () => {
     await send();
     const headers = ['Expect: 100-continue', 'Content-Length: 13'];
     const whole = rawMessage({ cookie: pair.cookie, body: '', headers }).replace('Content-Length: 0\r\n', '');
@@ -103,7 +104,7 @@ describe('a user', () => {
   });
 });
 
-test('a client that leaves while its place is asked for keeps none, and its message goes no further', async () => {
+test('a client that leaves while its place is requested keeps none, and its message is not sent', async () => {
   const { streams } = pair.relay;
   const acquire = streams.acquire.bind(streams);
   let answerNow: (() => void) | undefined;
@@ -120,7 +121,7 @@ test('a client that leaves while its place is asked for keeps none, and its mess
   await pair.relay.logLine(({ requestId }) => requestId === 'left-asking-1');
   streams.acquire = acquire;
   answerNow?.();
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await sleep(20);
   expect(pair.upstream.requests).toHaveLength(0);
   expect([(await send()).status, (await send()).status]).toEqual([200, 200]);
   await expectFull();

@@ -1,12 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
 import { type RequestLocals, waitedMs } from '../../src/http/locals.ts';
 import { pacing } from '../../src/pace/pacing.ts';
 import type { SlotWaits } from '../../src/pace/slot-waits.ts';
+import { sleep } from '../support/sleep.ts';
 
-test('a message that is given up tells how long it has waited at that very moment', async () => {
+test('the wait of a message is known already at the moment when its client leaves', async () => {
   const slots = {
-    take: (_wish, signal) =>
+    take: (_request, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
   } as Pick<SlotWaits, 'take'> as SlotWaits;
   const stop = new AbortController();
@@ -17,7 +17,7 @@ test('a message that is given up tells how long it has waited at that very momen
   const waited = () => (log.slotWait ? waitedMs(log.slotWait) : 0);
   await sleep(60);
   stop.abort('left');
-  // The request's line is written when the client's connection closes, before the wait learns of it.
+  // The log line is written when the client's connection closes, before the wait rejects.
   expect(log.slotWait?.outcome).toBe('given_up');
   expect(waited()).toBeGreaterThan(50);
   await expect(slot).rejects.toBe('left');

@@ -1,13 +1,18 @@
+import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, describe, expect, jest } from '@jest/globals';
+import { cannotListen } from '../../src/process/cannot-listen.ts';
+import { runCommand, stopCommands } from '../support/commands.ts';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
 import { CANARY } from '../support/relay.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 const UPSTREAM = {
   UPSTREAM_BASE_URL: 'http://127.0.0.1:9',
   UPSTREAM_API_KEYS: CANARY.key,
   BOTS: 'acme/helper',
   SESSION_SECRETS: CANARY.sessionSecret,
+  CHANNEL_SECRET: CANARY.channelSecret,
 };
 const WRONG = {
   ...UPSTREAM,
@@ -25,102 +30,133 @@ const WRONG_LINES = [
   '',
 ];
 
-afterEach(() => stopProcesses(['canary-port', 'canary-short']));
+afterAll(async () => {
+  await stopCommands();
+  await stopProcesses(['canary-port', 'canary-short']);
+});
 
-describe('a process with a wrong configuration', () => {
-  test.each([[[]], [['--check-config']]])(
-    'says all that is wrong on standard error and exits 78 before it listens: %j (O6)',
-    async (args) => {
-      const relay = startProcess({ args, environment: WRONG });
-      expect(await relay.exited).toEqual({ code: 78, signal: null });
-      expect(relay.stderr().split('\n')).toEqual(WRONG_LINES);
-      expect(relay.stdout()).toBe('');
-    },
+const USERS = { 'users.json': '{"users":[]}' };
+const CHECK = ['--check-config'];
+
+async function saysAll(): Promise<void> {
+  const relay = startProcess({ environment: WRONG });
+  expect(await relay.exited).toEqual({ code: 78, signal: null });
+  expect(relay.stderr().split('\n')).toEqual(WRONG_LINES);
+  expect(relay.stdout()).toBe('');
+}
+
+async function saysAllInCheck(): Promise<void> {
+  const ran = await runCommand({ args: CHECK, environment: WRONG });
+  expect(ran).toEqual({ code: 78, stdout: '', stderr: WRONG_LINES.join('\n') });
+}
+
+async function missesUsers(args: string[]): Promise<void> {
+  const ran = await runCommand({ args, environment: { ...UPSTREAM, USERS_FILE: 'missing.json' } });
+  expect(ran).toEqual({
+    code: 78,
+    stdout: '',
+    stderr: expect.stringMatching(/^USERS_FILE: missing\.json .*does not exist.*npm run user -- add NAME\n$/),
+  });
+}
+
+async function invalidUsers(): Promise<void> {
+  const folder = freshFolder({ 'users.json': `{"users":[{"name":"ada","hash":"${CANARY.password}"}]}` });
+  expect(await runCommand({ folder, environment: UPSTREAM })).toMatchObject({
+    code: 78,
+    stderr: expect.stringMatching(/^USERS_FILE: users\.json cannot be used: [^\n]+\n$/),
+  });
+}
+
+async function cannotSpool(args: string[]): Promise<void> {
+  const folder = freshFolder(USERS);
+  const TMPDIR = `${folder}/missing`;
+  const environment = { ...UPSTREAM, UPLOADS: 'spool', TMPDIR };
+  expect(await runCommand({ folder, args, environment })).toEqual({
+    code: 78,
+    stdout: '',
+    stderr: `UPLOADS=spool: no file can be written to ${TMPDIR} (ENOENT). Set TMPDIR to another folder, or UPLOADS=stream.\n`,
+  });
+}
+
+/** What `--check-config` prints for a valid configuration. */
+async function checked(more: Record<string, string> = {}): Promise<string[]> {
+  const environment = { ...UPSTREAM, ...more };
+  const { stdout, ...others } = await runCommand({ folder: freshFolder(USERS), args: CHECK, environment });
+  expect(others).toEqual({ code: 0, stderr: '' });
+  return stdout.split('\n');
+}
+
+async function namesRisks(): Promise<void> {
+  const NODE_ENV = 'production';
+  expect(await checked({ NODE_ENV, PUBLIC_URL: 'http://chat.example.com' })).toEqual([
+    'The configuration is good.',
+    expect.stringMatching(/^Risk: REDIS_URL /),
+    expect.stringMatching(/^Risk: PUBLIC_URL is not https/),
+    expect.stringMatching(/^Risk: TRUST_PROXY is not set/),
+    '',
+  ]);
+}
+
+async function namesNoRisk(): Promise<void> {
+  const careful = { NODE_ENV: 'production', TRUST_PROXY: '1', REDIS_URL: 'redis://127.0.0.1:9' };
+  expect(await checked({ PUBLIC_URL: 'https://chat.example.com', ...careful })).toEqual([
+    'The configuration is good.',
+    '',
+  ]);
+}
+
+async function printsUsage(args: string[]): Promise<void> {
+  expect(await runCommand({ args, environment: WRONG })).toEqual({
+    code: 64,
+    stdout: '',
+    stderr: expect.stringMatching(/^Usage: node dist\/main\.js /),
+  });
+}
+
+async function portTaken(): Promise<void> {
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const { port } = other.address() as { port: number };
+  const relay = startProcess({ environment: { PORT: String(port) } });
+  expect(await relay.exited).toEqual({ code: 1, signal: null });
+  expect(relay.stderr()).toBe(
+    `The relay cannot listen on HOST and PORT: listen EADDRINUSE: address already in use 127.0.0.1:${port}; set PORT to another\n`,
   );
+  expect(relay.stdout()).toBe('');
+  await new Promise((resolve) => other.close(resolve));
+}
 
-  test.each([[[]], [['--check-config']]])('exits 78 when there is no users file: %j (O6)', async (args) => {
-    const relay = startProcess({ args, environment: { ...UPSTREAM, USERS_FILE: 'missing.json' } });
-    expect(await relay.exited).toEqual({ code: 78, signal: null });
-    expect(relay.stderr()).toMatch(
-      /^USERS_FILE: missing\.json .*does not exist.*npm run user -- add NAME\n$/,
-    );
-    expect(relay.stdout()).toBe('');
-  });
+async function addressOfAnother(): Promise<void> {
+  const [error] = await once(createServer().listen(0, '192.0.2.1'), 'error');
+  const exit = jest.spyOn(process, 'exit').mockReturnValue(undefined as never);
+  const write = jest.spyOn(process.stderr, 'write').mockReturnValue(true);
+  cannotListen('PORT')(error);
+  const printed = write.mock.calls.map(([text]) => text);
+  const codes = exit.mock.calls.map(([code]) => code);
+  jest.restoreAllMocks();
+  expect(printed).toEqual([
+    expect.stringMatching(/^The relay cannot listen on HOST and PORT: listen EADDRNOTAVAIL[^;]*\n$/),
+  ]);
+  expect(codes).toEqual([1]);
+}
 
-  test('exits 78 when the users file is none, and shows nothing of it (O6)', async () => {
-    const folder = freshFolder({ 'users.json': `{"users":[{"name":"ada","hash":"${CANARY.password}"}]}` });
-    const relay = startProcess({ folder, environment: UPSTREAM });
-    expect(await relay.exited).toEqual({ code: 78, signal: null });
-    expect(relay.stderr()).toMatch(/^USERS_FILE: users\.json cannot be used: [^\n]+\n$/);
-  });
-});
-
-describe('--check-config', () => {
-  test('exits 0 with a good configuration, and does not listen', async () => {
-    const folder = freshFolder({ 'users.json': '{"users":[]}' });
-    const relay = startProcess({ folder, args: ['--check-config'], environment: UPSTREAM });
-    expect(await relay.exited).toEqual({ code: 0, signal: null });
-    expect(relay.stdout()).toBe(
-      'The configuration is good.\nRisk: PUBLIC_URL is not https: session cookies are not Secure\n',
-    );
-    expect(relay.stderr()).toBe('');
-  });
-
-  test('names each risk, and none where there is none', async () => {
-    const folder = freshFolder({ 'users.json': '{"users":[]}' });
-    const lines = async (environment: Record<string, string>) => {
-      const relay = startProcess({
-        folder,
-        args: ['--check-config'],
-        environment: { ...UPSTREAM, NODE_ENV: 'production', ...environment },
-      });
-      expect(await relay.exited).toEqual({ code: 0, signal: null });
-      return relay.stdout().split('\n');
-    };
-    expect(await lines({ PUBLIC_URL: 'http://chat.example.com' })).toEqual([
-      'The configuration is good.',
-      expect.stringMatching(/^Risk: REDIS_URL /),
-      expect.stringMatching(/^Risk: PUBLIC_URL is not https/),
-      expect.stringMatching(/^Risk: TRUST_PROXY is not set/),
-      '',
-    ]);
-    const careful = { TRUST_PROXY: '1', REDIS_URL: 'redis://127.0.0.1:9' };
-    expect(await lines({ PUBLIC_URL: 'https://chat.example.com', ...careful })).toEqual([
-      'The configuration is good.',
-      '',
-    ]);
-  });
-});
-
-describe('a process with wrong arguments', () => {
-  test.each([[['--check-confg']], [['start']], [['--check-config', 'more']]])(
-    'says how to use it and exits 64: %j',
-    async (args) => {
-      const relay = startProcess({ args, environment: WRONG });
-      expect(await relay.exited).toEqual({ code: 64, signal: null });
-      expect(relay.stderr()).toMatch(/^Usage: node dist\/main\.js /);
-      expect(relay.stdout()).toBe('');
-    },
+describe('a process', () => {
+  testSideBySide(
+    [
+      ['says all that is wrong on standard error and exits 78 before it listens', saysAll],
+      ['says the same with --check-config', saysAllInCheck],
+      ['exits 78 when there is no users file', () => missesUsers([])],
+      ['exits 78 when there is no users file, with --check-config', () => missesUsers(CHECK)],
+      ['exits 78 when the users file is invalid, and prints nothing of it', invalidUsers],
+      ['exits 78 when it cannot write uploads to disk with UPLOADS=spool', () => cannotSpool([])],
+      ['says the same of uploads with --check-config', () => cannotSpool(CHECK)],
+      ['names each risk of its configuration with --check-config', namesRisks],
+      ['names no risk of a careful configuration', namesNoRisk],
+      ['prints the usage and exits 64 with a misspelt argument', () => printsUsage(['--check-confg'])],
+      ['does the same with one argument too many', () => printsUsage(['--check-config', 'more'])],
+      ['says in one line that its port is taken, and exits 1', portTaken],
+      ['does not suggest another port if the address is the problem', addressOfAnother],
+    ],
+    3,
   );
-});
-
-describe('a process whose port is taken', () => {
-  test('says so in one line and exits 1', async () => {
-    const other = createServer();
-    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
-    const { port } = other.address() as { port: number };
-    const relay = startProcess({ environment: { PORT: String(port) } });
-    expect(await relay.exited).toEqual({ code: 1, signal: null });
-    expect(relay.stderr()).toBe(
-      `The relay cannot listen on HOST and PORT: listen EADDRINUSE: address already in use 127.0.0.1:${port}; set PORT to another\n`,
-    );
-    expect(relay.stdout()).toBe('');
-    await new Promise((resolve) => other.close(resolve));
-  });
-
-  test('is not told to take another where it is the address that cannot be had', async () => {
-    const relay = startProcess({ environment: { HOST: '192.0.2.1' } });
-    expect(await relay.exited).toEqual({ code: 1, signal: null });
-    expect(relay.stderr()).toMatch(/^The relay cannot listen on HOST and PORT: listen EADDRNOTAVAIL[^;]*\n$/);
-  });
 });

@@ -1,17 +1,17 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, describe, expect, test } from '@jest/globals';
 import { call } from '../support/call.ts';
+import { runCommand, stopCommands } from '../support/commands.ts';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
 import { CANARY, MESSAGE } from '../support/relay.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
 
-afterEach(() => stopProcesses());
+afterAll(async () => {
+  await stopCommands();
+  await stopProcesses();
+});
 
-/** The bot service as a process, with two keys in its file. */
-function startBot(...args: string[]) {
-  const folder = freshFolder({ keys: `${CANARY.key}\n${CANARY.secondKey}\n` });
-  return startProcess({ folder, args: ['demo-bot', ...args] });
-}
+const KEYS = { keys: `${CANARY.key}\n${CANARY.secondKey}\n` };
 
 const ask = (port: number, key: string) =>
   call(port, ECHO, {
@@ -21,8 +21,9 @@ const ask = (port: number, key: string) =>
   });
 
 describe('the bot service as a process of its own', () => {
-  test('answers whoever has a key of its file, at its limit, and stops when it is told to (O4)', async () => {
-    const bot = startBot('--keys-file', 'keys', '--port', '0', '--rate-limit', '2');
+  test('accepts the keys of its file, keeps its limit, and stops on a signal', async () => {
+    const args = ['demo-bot', '--keys-file', 'keys', '--port', '0', '--rate-limit', '2'];
+    const bot = startProcess({ folder: freshFolder(KEYS), args });
     const port = await bot.listening();
     expect(bot.stdout()).toContain('"host":"127.0.0.1"');
     const answers = await Promise.all(
@@ -44,9 +45,8 @@ describe('the bot service as a process of its own', () => {
       [/^Unknown option '--hots'/, ['--keys-file', 'keys', '--hots', '0.0.0.0']],
     ];
     for (const [says, args] of cases) {
-      const bot = startBot(...args);
-      expect(await bot.exited).toEqual({ code: 64, signal: null });
-      expect(bot.stderr()).toMatch(says);
+      const ran = await runCommand({ folder: freshFolder(KEYS), args: ['demo-bot', ...args] });
+      expect(ran).toMatchObject({ code: 64, stderr: expect.stringMatching(says) });
     }
   });
 });

@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call, expectProblem } from '../support/call.ts';
+import { sectionOf } from '../support/markdown.ts';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
@@ -11,25 +12,23 @@ const hasCurl = spawnSync('curl', ['--version']).status === 0;
 if (!hasCurl) process.stderr.write('Tests with curl are skipped; to run them: apt-get install curl\n');
 const testWithCurl = hasCurl ? test : test.skip;
 
-afterEach(() => stopProcesses());
+let port: number;
+beforeAll(async () => {
+  port = await startProcess({ environment: { PORT: '0', AUTH_MODE: 'guest' } }).listening();
+});
+afterAll(() => stopProcesses());
 
-async function startDemo() {
-  return startProcess({ environment: { PORT: '0', AUTH_MODE: 'guest' } }).listening();
-}
-
-/** The commands below the README's heading about guests, for a relay on `port`. */
-function commands(port: number): string {
-  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-  const [, section = ''] = readme.split('\n### As a guest\n');
-  const found = section.split('\n## ', 1)[0]?.match(/^curl .*$/gm) ?? [];
+/** The commands that `docs/sign-in.md` has for guests, for the relay of this test. */
+function commands(): string {
+  const text = readFileSync(new URL('../../docs/sign-in.md', import.meta.url), 'utf8');
+  const found = sectionOf(text, '## As a guest').match(/^curl .*$/gm) ?? [];
   expect(found).toHaveLength(2);
   return found.join(' && echo && ').replaceAll('localhost:3000', `127.0.0.1:${port}`);
 }
 
 describe('the demo for guests', () => {
-  testWithCurl("answers the README's commands as they are", async () => {
-    const port = await startDemo();
-    const { status, stdout } = spawnSync('sh', ['-c', commands(port)], {
+  testWithCurl('answers the documented commands as they are', async () => {
+    const { status, stdout } = spawnSync('sh', ['-c', commands()], {
       cwd: freshFolder(),
       encoding: 'utf8',
     });
@@ -41,8 +40,7 @@ describe('the demo for guests', () => {
     expect(stream.join('\n')).toMatch(/"text":"You said: Hello, who am I\?"[\s\S]*asgard\.run\.done/);
   });
 
-  test('lets no message in without a guest session, and no password either', async () => {
-    const port = await startDemo();
+  test('refuses messages without a guest session, and passwords', async () => {
     const answer = await call(port, ECHO, { method: 'POST', headers: JSON_TYPE, body: '{"text":"hello"}' });
     expectProblem(answer, 401, 'unauthenticated');
     expect(answer.headers['set-cookie']).toBeUndefined();

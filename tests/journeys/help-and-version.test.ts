@@ -1,40 +1,59 @@
 import { readFileSync } from 'node:fs';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, describe, expect } from '@jest/globals';
+import { runCommand, stopCommands } from '../support/commands.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
-/** With this, nothing starts. */
+/** With this environment, no relay starts. */
 const WRONG = { PORT: 'none', UPSTREAM_BASE_URL: 'none' };
 
-const COMMANDS: [string[], RegExp][] = [
-  [[], /^Usage: node dist\/main\.js +run the relay\n[\s\S]*--help[\s\S]*--version/],
-  [['--check-config'], /^Usage: node dist\/main\.js +run the relay\n/],
-  [['user'], /^Usage: npm run user -- add NAME/],
-  [['user', 'add'], /^Usage: npm run user -- add NAME/],
-  [['keys'], /^Usage: npm run keys/],
-  [['keys', '--json'], /^Usage: npm run keys/],
-  [['check'], /^Usage: npm run check -- \[options\]/],
-  [['check', '--no-messages'], /^Usage: npm run check -- \[options\]/],
-  [['demo-bot'], /^Usage: node dist\/main\.js demo-bot/],
-  [['demo-bot', '--port', '0'], /^Usage: node dist\/main\.js demo-bot/],
+/** Each command has its own usage, or none. The flag may follow other arguments. */
+const USAGES: [string[], RegExp][] = [
+  [['--help'], /^Usage: node dist\/main\.js +run the relay\n[\s\S]*--help[\s\S]*--version/],
+  [['--check-config', '-h'], /^Usage: node dist\/main\.js +run the relay\n/],
+  [['user', '-h'], /^Usage: npm run user -- add NAME/],
+  [['user', 'add', '--help'], /^Usage: npm run user -- add NAME/],
+  [['keys', '--json', '-h'], /^Usage: npm run keys/],
+  [['channels', 'own', 'ada', '-h'], /^Usage: npm run channels -- own USER ID/],
+  [['channel-id', '--user', 'ada', '-h'], /^Usage: npm run channel-id -- --user USER --id ID/],
+  [['check', '--no-messages', '--help'], /^Usage: npm run check -- \[options\]/],
+  [['demo-bot', '--port', '0', '--help'], /^Usage: node dist\/main\.js demo-bot/],
 ];
+/** The version is the same for all commands. */
+const VERSIONS = [['--version'], ['-v'], ['--check-config', '-v'], ['check', '--no-messages', '--version']];
 
-afterEach(() => stopProcesses());
+afterAll(async () => {
+  await stopCommands();
+  await stopProcesses();
+});
 
-/** What a process says that should end by itself with 0, whatever its configuration. */
+/** The output of a command that must exit with 0, whatever its configuration. */
 async function printed(args: string[]): Promise<string> {
-  const relay = startProcess({ args, environment: WRONG });
-  expect(await relay.exited).toEqual({ code: 0, signal: null });
-  expect(relay.stderr()).toBe('');
-  return relay.stdout();
+  const { stdout, ...others } = await runCommand({ args, environment: WRONG });
+  expect(others).toEqual({ code: 0, stderr: '' });
+  return stdout;
 }
 
-describe.each(COMMANDS)('%j', (command, usage) => {
-  test.each(['--help', '-h'])('says with %s how to use it, on standard output', async (flag) => {
-    expect(await printed([...command, flag])).toMatch(usage);
-  });
+async function startsNothing(): Promise<void> {
+  const relay = startProcess({ args: ['--version'], environment: WRONG });
+  expect(await relay.exited).toEqual({ code: 0, signal: null });
+  expect(relay.stdout() + relay.stderr()).toBe(`${version}\n`);
+}
 
-  test.each(['--version', '-v'])('says with %s which version it is, on standard output', async (flag) => {
-    expect(await printed([...command, flag])).toBe(`${version}\n`);
-  });
+describe('on standard output', () => {
+  testSideBySide(
+    [
+      ...USAGES.map(([args, usage]): [string, () => Promise<void>] => [
+        `${JSON.stringify(args)} prints the usage`,
+        async () => expect(await printed(args)).toMatch(usage),
+      ]),
+      ...VERSIONS.map((args): [string, () => Promise<void>] => [
+        `${JSON.stringify(args)} prints the version`,
+        async () => expect(await printed(args)).toBe(`${version}\n`),
+      ]),
+      ['a process prints the version, and ends', startsNothing],
+    ],
+    3,
+  );
 });

@@ -1,8 +1,9 @@
 import { createServer } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { hashPassword } from '../../src/authenticate/password/password-hash.ts';
 import { call } from '../support/call.ts';
+import { cheapHash } from '../support/cheap-hash.ts';
 import { freePort } from '../support/free-port.ts';
+import { samplesOf, total } from '../support/metric-samples.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -20,9 +21,8 @@ import {
   startRawUpstream,
 } from '../support/raw-upstream.ts';
 import { expectNoCanary, MESSAGE, USER } from '../support/relay.ts';
-import { total } from '../support/samples.ts';
 
-const users = JSON.stringify({ users: [{ name: USER.name, hash: await hashPassword(USER.password) }] });
+const users = JSON.stringify({ users: [{ name: USER.name, hash: cheapHash(USER.password) }] });
 
 let upstream: RawUpstream;
 afterEach(async () => {
@@ -43,7 +43,7 @@ async function options(metricsPort: number): Promise<ProcessOptions> {
   };
 }
 
-/** Calls `use` with a port on which somebody listens meanwhile. */
+/** Calls `use` with a port on which another server listens. */
 async function withTakenPort(use: (port: number) => Promise<void>): Promise<void> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -53,7 +53,7 @@ async function withTakenPort(use: (port: number) => Promise<void>): Promise<void
 }
 
 describe('METRICS_PORT', () => {
-  test('serves the metrics of the process until its end, also while it drains (O4, O5)', async () => {
+  test('serves the metrics until the process ends, also while it drains', async () => {
     const metricsPort = await freePort();
     const relay = startProcess(await options(metricsPort));
     const port = await relay.listening();
@@ -65,6 +65,9 @@ describe('METRICS_PORT', () => {
     const streaming = await scrape();
     expect(total(streaming, 'bot_relay_open_streams')).toBe(1);
     expect(total(streaming, 'bot_relay_session_operations_total', { outcome: 'ok' })).toBeGreaterThan(1);
+    // Only those of several workers say whose they are.
+    expect(samplesOf(streaming).filter(({ labels }) => 'worker' in labels)).toEqual([]);
+    expect(relay.stdout()).not.toContain('"worker":');
     expect(total(streaming, 'process_resident_memory_bytes')).toBeGreaterThan(10_000_000);
     expect(total(streaming, 'bot_relay_upstream_responses_total', { outcome: '2xx' })).toBe(1);
     expect((await call(port, '/metrics')).status).toBe(404);
@@ -81,7 +84,7 @@ describe('METRICS_PORT', () => {
     client.socket.destroy();
   });
 
-  test('that is taken stops the start in one line, with nothing listened', async () => {
+  test('in use stops the start with one line, and the relay does not listen', async () => {
     await withTakenPort(async (port) => {
       const relay = startProcess(await options(port));
       expect(await relay.exited).toEqual({ code: 1, signal: null });

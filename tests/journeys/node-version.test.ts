@@ -9,7 +9,7 @@ const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
 const THIS = process.versions.node;
 const [MAJOR = 0, MINOR = 0, PATCH = 0] = THIS.split('.').map(Number);
 
-/** A Node.js of this machine that is older than the relay asks for. */
+/** A Node.js of this machine that is older than the relay needs. */
 const old = (process.env.PATH ?? '')
   .split(delimiter)
   .map((folder) => join(folder, 'node'))
@@ -22,7 +22,7 @@ if (!old)
 
 afterEach(() => stopProcesses());
 
-/** Runs the built `main.js`, with nothing else of the relay in reach, where `engines` asks for `range`. */
+/** Runs the built `main.js` alone, without the rest of the relay, with `range` as its `engines`. */
 function runAsking(range: string) {
   const folder = freshFolder({
     'package.json': JSON.stringify({ type: 'module', engines: { node: range } }),
@@ -39,7 +39,7 @@ describe('a Node.js that the relay does not run on', () => {
     `>=${MAJOR}.${MINOR}.${PATCH + 1}`,
     `^${MAJOR - 2}.0.0 || ^${MAJOR - 1}.1.0 || >=${MAJOR + 2}.0.0`,
     `^${MAJOR}.${MINOR + 1}.0 || >=${MAJOR + 2}.0.0`,
-  ])('is named, with what it should be (%s), before any other module is loaded', (range) => {
+  ])('is refused with its version and the right one (%s), before any other module is loaded', (range) => {
     const { status, stdout, stderr } = runAsking(range);
     expect(stderr).toBe(
       `bot-relay runs on Node.js ${range}, and this is Node.js ${THIS} (${process.execPath}).\n`,
@@ -48,9 +48,9 @@ describe('a Node.js that the relay does not run on', () => {
     expect(status).toBe(78);
   });
 
-  // What it is to show is shown above already, but for what an old Node.js cannot even parse.
+  // An old Node.js may fail to parse the program, which the cases above cannot show.
   if (old) {
-    test('is named by itself if it is old', () => {
+    test('is refused if it is old', () => {
       const { status, stderr } = spawnSync(old, [join(DIST, 'main.js')], { encoding: 'utf8' });
       const version = execFileSync(old, ['-p', 'process.versions.node'], { encoding: 'utf8' }).trim();
       expect(stderr).toMatch(/^bot-relay runs on Node\.js [^\n]+\n$/);
@@ -66,9 +66,9 @@ describe('a Node.js that the relay runs on', () => {
     `>= ${MAJOR}.${MINOR}.${PATCH}`,
     `^${MAJOR - 2}.0.0 || ^${MAJOR}.0.0 || >=${MAJOR + 2}.0.0`,
     `^${MAJOR}.${MINOR}.${PATCH}`,
-  ])('loads the rest (%s)', (range) => {
+  ])('loads the other modules (%s)', (range) => {
     const { stderr } = runAsking(range);
-    // Which is not there.
+    // The module does not exist here.
     expect(stderr).toContain('ERR_MODULE_NOT_FOUND');
     expect(stderr).toContain('serve.js');
   });

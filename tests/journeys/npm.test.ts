@@ -10,7 +10,7 @@ afterEach(async () => {
   try {
     if (group !== undefined) process.kill(-group, 'SIGKILL');
   } catch {
-    // It has ended by itself, as it should.
+    // It has already ended, as expected.
   }
   group = undefined;
   await stopProcesses();
@@ -20,14 +20,14 @@ describe('under npm', () => {
   const workers = { ...inFrontOf('http://127.0.0.1:9'), REDIS_URL: 'redis://127.0.0.1:1', WORKERS: '2' };
   test.each([
     ['the relay shuts down', {}, /"signal":"parent gone","openMessages":0,"msg":"shutting down"/],
-    // Also while the second one is about to start.
+    // Also while the second worker is about to start.
     ['several workers shut down', workers, /"signal":"parent gone","workers":2,"msg":"shutting down"/],
-  ])('%s when the shell between it and npm dies of a signal (O1)', async (_who, environment, shutsDown) => {
-    // As npm does: a shell that runs the command, and gets the signal alone.
+  ])('%s when a signal ends the shell between it and npm', async (_who, environment, shutsDown) => {
+    // Like npm: a shell runs the command, and only the shell gets the signal.
     const shell = spawn('/bin/sh', ['-c', `"${process.execPath}" "${MAIN}"; true`], {
       cwd: freshFolder({ 'users.json': '{"users":[]}' }),
       env: { PORT: '0', ...environment, npm_lifecycle_event: 'start' },
-      // A group of its own, so that nothing of it can outlive a test that fails.
+      // In its own process group, so that nothing outlives a failed test.
       detached: true,
     });
     group = shell.pid as number;
@@ -36,7 +36,7 @@ describe('under npm', () => {
       printed += text;
       if (text.includes('"listening"')) shell.kill('SIGTERM');
     });
-    // Its end is the end of all that writes to it: of the relay as well.
+    // The output ends when all its writers have ended, also the relay.
     await new Promise((resolve) => shell.stdout.once('end', resolve));
     expect(printed).toMatch(shutsDown);
     expect(printed).toMatch(/"msg":"stopped"\}\n$/);

@@ -4,12 +4,12 @@ import { promisify } from 'node:util';
 import { afterEach, expect } from '@jest/globals';
 import { call } from '../support/call.ts';
 import { freePort } from '../support/free-port.ts';
+import { total } from '../support/metric-samples.ts';
 import { inFrontOf, startProcess, stopProcesses } from '../support/process.ts';
-import { residentBytes, testWithProc, watchResident } from '../support/resident.ts';
-import { total } from '../support/samples.ts';
+import { residentBytes, testWithProc, watchResident } from '../support/resident-memory.ts';
 
 const MB = 2 ** 20;
-/** `FLOOD_MB=200` measures what is promised for so many. */
+/** `FLOOD_MB=200` measures as much as the documents promise for. */
 const FLOOD_MB = process.env.FLOOD_MB ?? '50';
 const CONNECTIONS = 50;
 const FLOOD = fileURLToPath(new URL('../support/pipelined-flood.ts', import.meta.url));
@@ -17,7 +17,7 @@ const FLOOD = fileURLToPath(new URL('../support/pipelined-flood.ts', import.meta
 afterEach(() => stopProcesses());
 
 testWithProc(
-  'requests without end on connections that read nothing cost little memory, and others are served meanwhile',
+  'endless requests on connections that read nothing cost little memory, and other clients are served meanwhile',
   async () => {
     const metricsPort = await freePort();
     const relay = startProcess({
@@ -27,11 +27,11 @@ testWithProc(
         METRICS_PORT: String(metricsPort),
         CLIENT_LIMIT_PER_ADDRESS: '0',
       },
-      // Were the requests kept, this would end the relay and not the machine.
+      // If the relay kept the requests, it would reach this limit, not that of the machine.
       nodeArgs: ['--max-old-space-size=512'],
     });
     const port = await relay.listening();
-    // What every request loads and compiles is no part of what this costs.
+    // Code that is loaded for the first requests must not count.
     for (let count = 0; count < 40; count++)
       await Promise.all(Array.from({ length: CONNECTIONS }, () => call(port, '/auth/session')));
 

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { parseAnswer } from '../support/call.ts';
+import { cheapHash } from '../support/cheap-hash.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -13,23 +13,25 @@ import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts'
 import { type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import { USER } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
+
+interface Instance {
+  readonly relay: RelayProcess;
+  readonly port: number;
+}
 
 let redis: RedisServer;
 let upstream: RawUpstream;
-let relay: RelayProcess;
-let port: number;
+let one: Instance;
+let two: Instance;
 let cookie: string;
 const clients: RawClient[] = [];
 
-/** A relay process on a Redis, and a user of its file who is signed in. */
-async function start(): Promise<void> {
-  redis = await startRedis();
-  upstream = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
-  const folder = freshFolder();
-  const add = startProcess({ folder, args: ['user', 'add', USER.name], input: `${USER.password}\n` });
-  await add.exited;
-  relay = startProcess({
-    folder,
+/** Starts a relay process with Redis and a file of one user. */
+async function start(): Promise<Instance> {
+  const users = { users: [{ name: USER.name, hash: cheapHash(USER.password) }] };
+  const relay = startProcess({
+    folder: freshFolder({ 'users.json': JSON.stringify(users) }),
     environment: {
       ...inFrontOf(upstream.url),
       REDIS_URL: redis.url,
@@ -38,12 +40,12 @@ async function start(): Promise<void> {
       SHUTDOWN_GRACE_MS: '0',
     },
   });
-  port = await relay.listening();
+  const port = await relay.listening();
   await relay.waitFor(/"msg":"redis ready"/);
-  cookie = await signInAt(port, USER.name, USER.password);
+  return { relay, port };
 }
 
-async function open(): Promise<number> {
+async function open({ port }: Instance): Promise<number> {
   const client = rawClient(port, rawMessage({ cookie }));
   clients.push(client);
   await client.waitFor('\r\n\r\n');
@@ -52,41 +54,47 @@ async function open(): Promise<number> {
 const places = async () => (await redis.command('KEYS', 'bot-relay:streams:*')) as string[];
 
 describeWithRedis('a relay process with a Redis', () => {
-  beforeEach(start);
-  afterEach(async () => {
+  // The tests use one instance after the other, with one session.
+  beforeAll(async () => {
+    redis = await startRedis();
+    upstream = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
+    [one, two] = await Promise.all([start(), start()]);
+    cookie = await signInAt(one.port, USER.name, USER.password);
+  });
+  afterAll(async () => {
     for (const { socket } of clients.splice(0)) socket.destroy();
     await stopProcesses([cookie.slice(cookie.indexOf('=') + 1)]);
     await upstream.close();
     stopRedis();
   });
 
-  test('keeps its counts and the places of streams there, and gives the places back when it stops', async () => {
-    expect([await open(), await open(), await open()]).toEqual([200, 200, 429]);
+  test('keeps its counts and stream places in Redis, and releases the places when it stops', async () => {
+    expect([await open(one), await open(one), await open(one)]).toEqual([200, 200, 429]);
     const [key = ''] = await places();
     expect(await redis.command('ZCARD', key)).toBe(2);
     const counts = (await redis.command('KEYS', 'bot-relay:limit:*')) as string[];
     expect(counts).toHaveLength(2);
-    relay.signal('SIGTERM');
-    expect(await relay.exited).toEqual({ code: 0, signal: null });
+    one.relay.signal('SIGTERM');
+    expect(await one.relay.exited).toEqual({ code: 0, signal: null });
     expect(await places()).toEqual([]);
   });
 
-  test('leaves places that end by themselves when it is killed (O3)', async () => {
-    await open();
-    relay.signal('SIGKILL');
-    await relay.exited;
+  test('counts failed sign-ins as LOGIN_MAX_FAILURES says', async () => {
+    const wrong = () => signInAt(two.port, USER.name, 'wrong-password');
+    await expect(wrong()).rejects.toThrow('401');
+    await expect(wrong()).rejects.toThrow('401');
+    await expect(signInAt(two.port, USER.name, USER.password)).rejects.toThrow('429');
+  });
+
+  test('leaves stream places that run out by themselves when it is killed', async () => {
+    expect(await open(two)).toBe(200);
+    two.relay.signal('SIGKILL');
+    await two.relay.exited;
     const [key = ''] = await places();
     const left = (await redis.command('PTTL', key)) as number;
     expect(left).toBeGreaterThan(0);
     expect(left).toBeLessThanOrEqual(30_000);
     await sleep(200);
     expect(await redis.command('PTTL', key)).toBeLessThan(left);
-  });
-
-  test('counts failed sign-ins as LOGIN_MAX_FAILURES says', async () => {
-    const wrong = () => signInAt(port, USER.name, 'wrong-password');
-    await expect(wrong()).rejects.toThrow('401');
-    await expect(wrong()).rejects.toThrow('401');
-    await expect(signInAt(port, USER.name, USER.password)).rejects.toThrow('429');
   });
 });

@@ -1,7 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { hashPassword } from '../../src/authenticate/password/password-hash.ts';
+import { afterAll, describe, expect, jest } from '@jest/globals';
 import { call } from '../support/call.ts';
+import { cheapHash } from '../support/cheap-hash.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -19,39 +18,44 @@ import {
   startRawUpstream,
 } from '../support/raw-upstream.ts';
 import { MESSAGE, USER } from '../support/relay.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { sleep } from '../support/sleep.ts';
 
-/** Longer than what counts as the same press of a key. */
+jest.setTimeout(60_000);
+
+/** Longer than signals count as one, in ms. */
 const LATER_MS = 650;
 
-const users = { users: [{ name: USER.name, hash: await hashPassword(USER.password) }] };
+const users = { users: [{ name: USER.name, hash: cheapHash(USER.password) }] };
 
-let upstream: RawUpstream;
+const upstreams: RawUpstream[] = [];
 const clients: RawClient[] = [];
 const secrets: string[] = [];
-afterEach(async () => {
-  for (const client of clients.splice(0)) client.socket.destroy();
-  await stopProcesses(secrets.splice(0));
-  await upstream.close();
+afterAll(async () => {
+  for (const client of clients) client.socket.destroy();
+  await stopProcesses(secrets);
+  for (const upstream of upstreams) await upstream.close();
 });
 
 interface Streaming {
   readonly relay: RelayProcess;
   readonly port: number;
-  /** The clients, each of which has got its first event. */
+  /** The clients; each has its first event. */
   readonly streams: readonly RawClient[];
   /** Sends the last event and the end of each stream. */
   finish(): void;
 }
 
-/** A relay process with `count` streams open. */
+/** Starts a relay process and opens `count` streams. */
 async function startStreaming(
   count: number,
   environment: Record<string, string>,
   nodeArgs: readonly string[] = [],
 ): Promise<Streaming> {
-  upstream = await startRawUpstream((socket) =>
+  const upstream = await startRawUpstream((socket) =>
     socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])),
   );
+  upstreams.push(upstream);
   const relay = startProcess({
     folder: freshFolder({ 'users.json': JSON.stringify(users) }),
     environment: {
@@ -85,93 +89,116 @@ async function stop({ relay }: Streaming, signal: NodeJS.Signals = 'SIGTERM') {
 const GRACE = { SHUTDOWN_GRACE_MS: '60000' };
 
 describe('a process that is told to stop', () => {
-  test('is not ready at once, lets streams finish and exits 0 (O1)', async () => {
-    const streaming = await startStreaming(3, { ...GRACE, SHUTDOWN_DELAY_MS: '1000' });
-    const { relay, port, streams } = streaming;
-    expect(await call(port, '/readyz')).toMatchObject({ status: 200 });
-    await stop(streaming);
-    expect(await call(port, '/readyz')).toMatchObject({ status: 503 });
-    expect(await call(port, '/healthz')).toMatchObject({ status: 200 });
-    // Once nothing listens any more, the streams still run.
-    await expect(refused(port)).resolves.toBe('ECONNREFUSED');
-    expect(relay.stdout()).not.toContain('"msg":"stopped"');
-    streaming.finish();
-    const finishedAt = performance.now();
-    expect(await relay.exited).toEqual({ code: 0, signal: null });
-    expect(performance.now() - finishedAt).toBeLessThan(1000);
-    for (const stream of streams) {
-      expect(dechunk(stream.text())).toMatchObject({ body: 'data: 1\n\ndata: 2\n\n', complete: true });
-    }
-    expect(relay.stdout()).toMatch(/"msg":"stopped"/);
-    expect(relay.stderr()).toBe('');
-  });
-
-  test('ends streams truthfully at the end of the grace, and exits 0 (O1)', async () => {
-    const streaming = await startStreaming(2, { SHUTDOWN_GRACE_MS: '100' });
-    await stop(streaming, 'SIGINT');
-    expect(await streaming.relay.exited).toEqual({ code: 0, signal: null });
-    for (const stream of streaming.streams) {
-      const { body, complete } = dechunk(stream.text());
-      expect(body).toMatch(/^data: 1\n\nevent: error\ndata: \{.*"code":"draining".*\}\n\n$/);
-      expect(complete).toBe(true);
-    }
-  });
-
-  test('takes no new connections as soon as it gets SIGINT, whatever the delay', async () => {
-    const streaming = await startStreaming(1, { ...GRACE, SHUTDOWN_DELAY_MS: '60000' });
-    await stop(streaming, 'SIGINT');
-    await expect(refused(streaming.port)).resolves.toBe('ECONNREFUSED');
-    streaming.finish();
-    expect(await streaming.relay.exited).toEqual({ code: 0, signal: null });
-  });
-
-  test('takes a second signal that comes with the first for the same one (O1)', async () => {
-    const streaming = await startStreaming(1, GRACE);
-    await stop(streaming, 'SIGINT');
-    streaming.relay.signal('SIGTERM');
-    // It has nothing to show for a signal that it ignores: give it time to do the wrong thing.
-    await sleep(100);
-    streaming.finish();
-    expect(await streaming.relay.exited).toEqual({ code: 0, signal: null });
-  });
-
-  test('exits at once with 1 on a second signal that comes later (O1)', async () => {
-    const streaming = await startStreaming(1, GRACE);
-    await stop(streaming);
-    await sleep(LATER_MS);
-    streaming.relay.signal('SIGTERM');
-    expect(await streaming.relay.exited).toEqual({ code: 1, signal: null });
-    expect(streaming.relay.stdout()).toContain('"msg":"stopped at once"');
-    await streaming.streams[0]?.closed;
-    expect(dechunk(streaming.streams[0]?.text() ?? '')).toMatchObject({ complete: false });
-  });
+  testSideBySide([
+    [
+      'does nothing on SIGHUP without files to read; on SIGTERM is not ready at once, lets streams finish and exits 0',
+      stopAfterDelay,
+    ],
+    ['ends streams with an error event at the end of the grace, and exits 0', stopAfterGrace],
+    [
+      'takes no new connection after SIGINT, whatever the delay, and counts two signals at the same time as one',
+      signalTwiceAtOnce,
+    ],
+    ['exits at once with 1 on a second signal that comes later', signalTwice],
+  ]);
 });
 
 describe('a process that crashes', () => {
-  const crashOnSignal = (what: string) =>
-    `data:text/javascript,${encodeURIComponent(`process.on('SIGUSR2', () => { ${what} })`)}`;
-
-  test.each([
-    ['an error', "throw new Error('crash for the test')", []],
+  const throwing = "throw new Error('crash for the test')";
+  const tracing = ['--trace-uncaught', '--enable-source-maps'];
+  testSideBySide([
+    // `unread-log.test.ts` has an error without a trace.
     [
-      'an error, traced',
-      "throw new Error('crash for the test')",
-      ['--trace-uncaught', '--enable-source-maps'],
+      'with an uncaught error and a trace logs why, shows no secret and exits 1',
+      () => crash(throwing, tracing),
     ],
-    ['a rejection', "Promise.reject(new Error('crash for the test'))", []],
-    ['something that is no error', "setTimeout(() => { throw 'crash for the test' })", []],
-  ])('of %s says why, shows no secret and exits 1 (O4)', async (_what, crash, nodeArgs) => {
-    const { relay } = await startStreaming(1, {}, [...nodeArgs, '--import', crashOnSignal(crash)]);
-    relay.signal('SIGUSR2');
-    expect(await relay.exited).toEqual({ code: 1, signal: null });
-    // The scan for canaries and the session's id is in `stopProcesses`.
-    // A line that was being written just then may come behind this one.
-    expect(relay.stdout()).toMatch(/^\{"level":"fatal",.*crash for the test.*"msg":"uncaught"\}$/m);
-    expect(relay.stderr()).toBe('');
-  });
+    [
+      'with a rejection logs why, shows no secret and exits 1',
+      () => crash("Promise.reject(new Error('crash for the test'))"),
+    ],
+    [
+      'with a thrown text logs why, shows no secret and exits 1',
+      () => crash("setTimeout(() => { throw 'crash for the test' })"),
+    ],
+  ]);
 });
 
-/** Resolves with the error of a connection to `port` as soon as there is one. */
+async function stopAfterDelay() {
+  const streaming = await startStreaming(3, { ...GRACE, SHUTDOWN_DELAY_MS: '4000' });
+  const { relay, port, streams } = streaming;
+  relay.signal('SIGHUP');
+  await relay.waitFor(/"files":0,"msg":"reading the files of keys and bots"/);
+  expect(await call(port, '/readyz')).toMatchObject({ status: 200 });
+  await stop(streaming);
+  expect(await call(port, '/readyz')).toMatchObject({ status: 503 });
+  expect(await call(port, '/healthz')).toMatchObject({ status: 200 });
+  // When the relay no longer listens, the streams still run.
+  await expect(refused(port)).resolves.toBe('ECONNREFUSED');
+  expect(relay.stdout()).not.toContain('"msg":"stopped"');
+  streaming.finish();
+  const finishedAt = performance.now();
+  expect(await relay.exited).toEqual({ code: 0, signal: null });
+  // Long before the end of the grace.
+  expect(performance.now() - finishedAt).toBeLessThan(20_000);
+  for (const stream of streams) {
+    expect(dechunk(stream.text())).toMatchObject({ body: 'data: 1\n\ndata: 2\n\n', complete: true });
+  }
+  expect(relay.stdout()).toMatch(/"msg":"stopped"/);
+  expect(relay.stderr()).toBe('');
+}
+
+async function stopAfterGrace() {
+  const streaming = await startStreaming(2, { SHUTDOWN_GRACE_MS: '100' });
+  await stop(streaming, 'SIGINT');
+  expect(await streaming.relay.exited).toEqual({ code: 0, signal: null });
+  for (const stream of streaming.streams) {
+    const { body, complete } = dechunk(stream.text());
+    expect(body).toMatch(/^data: 1\n\nevent: error\ndata: \{.*"code":"draining".*\}\n\n$/);
+    expect(complete).toBe(true);
+  }
+}
+
+async function signalTwiceAtOnce() {
+  const streaming = await startStreaming(1, { ...GRACE, SHUTDOWN_DELAY_MS: '600000' });
+  streaming.relay.signal('SIGINT');
+  await sleep(5);
+  // A busy process could get another kind of signal before the first one.
+  streaming.relay.signal('SIGINT');
+  await expect(refused(streaming.port)).resolves.toBe('ECONNREFUSED');
+  // An ignored signal shows nothing, so the test gives a wrong exit some time to happen.
+  await sleep(100);
+  streaming.finish();
+  expect(await streaming.relay.exited).toEqual({ code: 0, signal: null });
+}
+
+async function signalTwice() {
+  const streaming = await startStreaming(1, GRACE);
+  await stop(streaming);
+  await sleep(LATER_MS);
+  streaming.relay.signal('SIGTERM');
+  expect(await streaming.relay.exited).toEqual({ code: 1, signal: null });
+  expect(streaming.relay.stdout()).toContain('"msg":"stopped at once"');
+  await streaming.streams[0]?.closed;
+  expect(dechunk(streaming.streams[0]?.text() ?? '')).toMatchObject({ complete: false });
+}
+
+/** A process in which SIGUSR2 runs the code `what`. */
+async function crash(what: string, nodeArgs: readonly string[] = []) {
+  const onSignal = encodeURIComponent(`process.on('SIGUSR2', () => { ${what} })`);
+  const { relay } = await startStreaming(1, {}, [
+    ...nodeArgs,
+    '--import',
+    `data:text/javascript,${onSignal}`,
+  ]);
+  relay.signal('SIGUSR2');
+  expect(await relay.exited).toEqual({ code: 1, signal: null });
+  // The scan for canaries and the session's id is in `stopProcesses`.
+  // Another line may follow that was just being written.
+  expect(relay.stdout()).toMatch(/^\{"level":"fatal",.*crash for the test.*"msg":"uncaught"\}$/m);
+  expect(relay.stderr()).toBe('');
+}
+
+/** Connects to `port` until it fails; resolves with the error. */
 async function refused(port: number): Promise<string> {
   for (;;) {
     try {
@@ -179,7 +206,7 @@ async function refused(port: number): Promise<string> {
       await sleep(20);
     } catch (error) {
       const { code = String(error) } = error as NodeJS.ErrnoException;
-      // What the listener had not taken when it closed is reset; the next one finds no listener.
+      // A connection that was not accepted yet is reset; the next one is refused.
       if (code !== 'ECONNRESET') return code;
     }
   }

@@ -1,44 +1,32 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser } from '../support/browser.ts';
 import { describeWithNginx } from '../support/nginx.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { MESSAGE } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
 import { type Index, startTopology, stopTopology, type Topology } from '../support/topology.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
-/** Says a few words, and then nothing for longer than any test takes. */
+/** A bot that sends a few words and then is silent for longer than any test takes. */
 const SLOW = ECHO.replace('echo', 'slow');
 const COMPLETE = /event: asgard\.run\.done\n.*\n\n$/;
 const PATIENCE_MS = 60_000;
 
 let topology: Topology;
-beforeEach(async () => {
-  topology = await startTopology({
-    RATE_LIMIT: '1000',
-    MAX_STREAMS_PER_USER: '100',
-    CLIENT_LIMIT_PER_ADDRESS: '0',
-    CLIENT_LIMIT_PER_SESSION: '0',
-    SHUTDOWN_DELAY_MS: '3000',
-    SHUTDOWN_GRACE_MS: '10000',
-  });
-}, PATIENCE_MS);
-afterEach(stopTopology, PATIENCE_MS);
-
 const ask = (browser: Browser) => browser.send(ECHO, { body: MESSAGE });
 
-/** How many messages a relay has carried to their end, as its log says. */
+/** How many answers a relay has carried to their end, by its log. */
 function carried(index: Index): number {
   const logs = topology.started.filter((one) => one.index === index).map(({ relay }) => relay.stdout());
   return logs.join('').match(/"status":200,"outcome":"ok".*"bot":"demo\/echo"/g)?.length ?? 0;
 }
 
-/** Resolves once the relays' logs name `count` messages, or more. */
+/** Resolves when the logs of the relays name at least `count` messages. */
 async function allCarried(count: number): Promise<void> {
   while (carried(0) + carried(1) < count) await sleep(10);
 }
 
-/** Sends one message after the other in several lanes until `enough`; returns what did not come whole. */
+/** Sends messages one after the other in several loops until `enough`; returns the answers that were not complete. */
 async function keepSending(browser: Browser, lanes: number, enough: (sent: number) => boolean) {
   const failed: unknown[] = [];
   let sent = 0;
@@ -55,6 +43,19 @@ async function keepSending(browser: Browser, lanes: number, enough: (sent: numbe
 
 describeWithNginx('behind nginx', () => {
   describeWithRedis('two relays with one Redis', () => {
+    // Both cases share it; the second one kills a relay.
+    beforeAll(async () => {
+      topology = await startTopology({
+        RATE_LIMIT: '1000',
+        MAX_STREAMS_PER_USER: '100',
+        CLIENT_LIMIT_PER_ADDRESS: '0',
+        CLIENT_LIMIT_PER_SESSION: '0',
+        SHUTDOWN_DELAY_MS: '3000',
+        SHUTDOWN_GRACE_MS: '10000',
+      });
+    }, PATIENCE_MS);
+    afterAll(stopTopology, PATIENCE_MS);
+
     test(
       'share the sessions and the messages',
       async () => {
@@ -69,7 +70,7 @@ describeWithNginx('behind nginx', () => {
     );
 
     test(
-      'lose the streams of the one that is killed, and nothing else',
+      'lose only the streams of one that is killed',
       async () => {
         const browser = await topology.signIn();
         let cut = 0;

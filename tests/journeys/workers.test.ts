@@ -1,15 +1,19 @@
+import { randomUUID } from 'node:crypto';
 import { renameSync, writeFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, expect, jest, test } from '@jest/globals';
+import { afterAll, expect, jest, test } from '@jest/globals';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
-import { mostInWindow } from '../support/paced.ts';
+import { samplesOf, total } from '../support/metric-samples.ts';
+import { mostInWindow } from '../support/numbered-messages.ts';
 import { dechunk } from '../support/raw-client.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
+import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis } from '../support/redis.ts';
-import { BOT_PATH, CANARY, MESSAGE } from '../support/relay.ts';
-import { samplesOf, total } from '../support/samples.ts';
+import { BOT_PATH, CANARY } from '../support/relay.ts';
 import {
+  type LogLine,
+  lives,
   ofWorker,
   startWorkersRelay,
   stopWorkersRelays,
@@ -18,13 +22,33 @@ import {
 } from '../support/workers.ts';
 
 jest.setTimeout(60_000);
-afterEach(stopWorkersRelays);
+afterAll(stopWorkersRelays);
 
-/** Calls each of two workers; returns their answers by number. */
+let shared: Promise<WorkersRelay> | undefined;
+/** A message that is answered at once. */
+const SHORT = '{"short":true}';
+const answer = (socket: Socket, { body }: RawRequest) =>
+  void socket.write(
+    String(body) === SHORT
+      ? wholeStream('data: 1\n\n')
+      : Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]),
+  );
+/** Two workers for all cases. */
+const twoWorkers = () => {
+  shared ??= startWorkersRelay({
+    workers: 2,
+    environment: { UPSTREAM_API_KEYS: '', UPSTREAM_API_KEYS_FILE: 'keys', MAX_STREAMS_PER_USER: '100' },
+    onMessage: answer,
+    files: { keys: CANARY.key },
+  });
+  return shared;
+};
+
+/** Calls each of two workers; returns their answers by worker number. */
 async function askBoth({ port, logged, reaching }: WorkersRelay, path: string, cookie: string) {
   const answers = new Map<unknown, number>();
   for (const number of [1, 2]) {
-    const id = `request-${path.replaceAll('/', '-')}-${answers.size}`;
+    const id = randomUUID();
     const headers = { Cookie: cookie, 'X-Request-Id': id };
     const { status } = await reaching(number, () => call(port, path, { headers }));
     const [line] = await logged(1, ({ requestId }) => requestId === id);
@@ -33,9 +57,11 @@ async function askBoth({ port, logged, reaching }: WorkersRelay, path: string, c
   return answers;
 }
 
+const isMessage = ({ route }: LogLine) => String(route).endsWith('/message/sse');
+
 describeWithRedis('two workers', () => {
-  test('both serve on one port, and what one knows the other knows', async () => {
-    const deployment = await startWorkersRelay({ workers: 2, environment: { PORT: '0' } });
+  test('both serve on one port, with the same sessions', async () => {
+    const deployment = await twoWorkers();
     const { port, lines, signIn } = deployment;
     expect(lines(({ msg }) => msg === 'listening')).toEqual([
       expect.objectContaining({ worker: 1, port }),
@@ -60,13 +86,9 @@ describeWithRedis('two workers', () => {
   });
 
   test('keep the budget of a bot together', async () => {
-    const deployment = await startWorkersRelay({
-      workers: 2,
-      environment: { MAX_STREAMS_PER_USER: '100' },
-      onMessage: (socket) => void socket.write(wholeStream('data: 1\n\n')),
-    });
-    const { port, arrivals, signIn, logged, reaching } = deployment;
-    // A session holds two waiting slots at most.
+    const { port, arrivals: all, signIn, logged, lines, reaching } = await twoWorkers();
+    const [arrivedBefore, servedBefore] = [all.length, lines(isMessage).length];
+    // A session has at most two places in a waiting line.
     const cookies: string[] = [];
     while (cookies.length < 15) cookies.push(await signIn());
     const send = (some: readonly string[]) =>
@@ -74,28 +96,28 @@ describeWithRedis('two workers', () => {
         call(port, BOT_PATH, {
           method: 'POST',
           headers: { 'Content-Type': 'application/json', Cookie: cookie },
-          body: MESSAGE,
+          body: SHORT,
         }),
       );
     const first = await reaching(1, () => Promise.all(send(cookies.slice(0, 5))));
     const others = await reaching(2, () => Promise.all(send(cookies.slice(5))));
+    const arrivals = all.slice(arrivedBefore);
     const statuses = [...first, ...others].map(({ status }) => status);
     expect(statuses.filter((status) => status === 200).length).toBe(arrivals.length);
     expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
     expect(arrivals.length).toBeGreaterThan(5);
     expect(mostInWindow(arrivals, 1000)).toBeLessThanOrEqual(5);
-    // Each worker alone would have let five go in the first second.
-    const served = await logged(15, ({ route }) => String(route).endsWith('/message/sse'));
-    const sent = served.filter(({ status }) => status === 200).map(({ worker }) => worker);
+    // Two separate workers would send five messages each in the first second.
+    const served = await logged(servedBefore + 15, isMessage);
+    const sent = served
+      .slice(servedBefore)
+      .filter(({ status }) => status === 200)
+      .map(({ worker }) => worker);
     expect(new Set(sent)).toEqual(new Set([1, 2]));
   });
 
   test('both read their files on SIGHUP to the primary', async () => {
-    const { relay, folder, logged } = await startWorkersRelay({
-      workers: 2,
-      environment: { UPSTREAM_API_KEYS: '', UPSTREAM_API_KEYS_FILE: 'keys' },
-      files: { keys: CANARY.key },
-    });
+    const { relay, folder, logged } = await twoWorkers();
     writeFileSync(join(folder, 'keys.new'), CANARY.secondKey);
     renameSync(join(folder, 'keys.new'), join(folder, 'keys'));
     relay.signal('SIGHUP');
@@ -109,8 +131,8 @@ describeWithRedis('two workers', () => {
 });
 
 describeWithRedis('the metrics of two workers', () => {
-  test('come together, each series with its worker, and only a replaced one begins again', async () => {
-    const deployment = await startWorkersRelay({ workers: 2 });
+  test('are served together, each series with its worker, and only those of a replaced worker begin again', async () => {
+    const deployment = await twoWorkers();
     const { port, scrape, logged, signIn } = deployment;
     const cookie = await signIn();
     await askBoth(deployment, '/auth/session', cookie);
@@ -152,36 +174,42 @@ describeWithRedis('the metrics of two workers', () => {
     }
   });
 
-  test('do not wait for a worker that does not answer', async () => {
-    const deployment = await startWorkersRelay({ workers: 2 });
+  test('do not wait for a worker that hangs, and ask it only once, however many scrapes come meanwhile', async () => {
+    const deployment = await twoWorkers();
     const stuck = workerPids(deployment).get(2) as number;
     process.kill(stuck, 'SIGSTOP');
     const from = performance.now();
-    // One that is left stopped never ends.
-    const text = await deployment.scrape().finally(() => process.kill(stuck, 'SIGCONT'));
-    // Prometheus gives up after 10 s, and then has nothing of either.
-    expect(performance.now() - from).toBeLessThan(8_000);
-    expect(total(text, 'bot_relay_ready', { worker: '1' })).toBe(2);
-    expect(total(text, 'bot_relay_ready', { worker: '2' })).toBe(0);
-    expect(ofWorker(text, 'process_resident_memory_bytes', 2)).toBe(0);
-    expect(ofWorker(await deployment.scrape(), 'process_resident_memory_bytes', 2)).toBeGreaterThan(0);
-  });
-
-  test('ask a worker that is stuck once, however many ask meanwhile', async () => {
-    const deployment = await startWorkersRelay({ workers: 2 });
-    const stuck = workerPids(deployment).get(2) as number;
-    process.kill(stuck, 'SIGSTOP');
     const scrapes = Promise.all(Array.from({ length: 20 }, () => deployment.scrape()));
-    // One that is left stopped never ends.
+    // A worker that stays suspended would never end.
     const texts = await scrapes.finally(() => process.kill(stuck, 'SIGCONT'));
-    for (const text of texts) expect(total(text, 'bot_relay_ready', { worker: '1' })).toBe(2);
-    // Where Node.js says that too many listen.
+    // Prometheus gives up after 10 s, and then has the metrics of neither worker.
+    expect(performance.now() - from).toBeLessThan(8_000);
+    for (const text of texts) {
+      expect(total(text, 'bot_relay_ready', { worker: '1' })).toBe(2);
+      expect(total(text, 'bot_relay_ready', { worker: '2' })).toBe(0);
+      expect(ofWorker(text, 'process_resident_memory_bytes', 2)).toBe(0);
+    }
+    expect(ofWorker(await deployment.scrape(), 'process_resident_memory_bytes', 2)).toBeGreaterThan(0);
+    // Node.js warns here about too many listeners.
     expect(deployment.relay.stderr()).toBe('');
   });
+});
 
-  test('carry no such label where one process serves alone', async () => {
-    const { scrape, lines } = await startWorkersRelay({ workers: 1 });
-    expect(samplesOf(await scrape()).filter(({ labels }) => 'worker' in labels)).toEqual([]);
-    expect(lines((line) => 'worker' in line)).toEqual([]);
+describeWithRedis('two workers', () => {
+  test('end when their primary is killed, and leave no open port behind', async () => {
+    const deployment = await twoWorkers();
+    const { relay, port } = deployment;
+    const streams = await deployment.streamAtEach(2, await deployment.signIn());
+    const pids = [...workerPids(deployment).values()];
+    expect(pids.filter(lives)).toHaveLength(2);
+    relay.signal('SIGKILL');
+    // The output ends only when neither the process nor its workers can write to it.
+    expect(await relay.exited).toEqual({ code: null, signal: 'SIGKILL' });
+    expect(pids.filter(lives)).toEqual([]);
+    for (const { client } of streams) {
+      await client.closed;
+      expect(dechunk(client.text())).toMatchObject({ complete: false });
+    }
+    await expect(call(port, '/healthz')).rejects.toThrow('ECONNREFUSED');
   });
 });

@@ -1,18 +1,18 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { type Pair, startPair } from '../support/pair.ts';
 import { dechunk } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 /** Six minutes: longer than the time limits that HTTP clients have of their own. */
 const SILENT_MS = Number(process.env.SILENT_MS ?? 360_000);
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
 test(
   'a stream that is silent for minutes goes on',
   async () => {
-    pair = await startPair(
+    pair = await startRelayAndUpstream(
       (socket) => {
         socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
         setTimeout(

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { sendAndJudge } from '../../src/relay/message/send-and-judge.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
-import { until } from '../support/pair.ts';
 import { type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import { until } from '../support/relay-and-upstream.ts';
 
 const REQUEST = { path: '/', headers: { 'content-length': '2' }, body: Buffer.from('{}') };
 
@@ -17,14 +17,14 @@ afterEach(async () => {
   await service.close();
 });
 
-test('a message that is ended as its headers arrive closes its connection to the service', async () => {
+test('a message that is aborted when its headers arrive closes its connection to the service', async () => {
   const stop = new AbortController();
   const send: Upstream['send'] = async (request, options) => {
     const answer = await upstream.send(request, options);
     stop.abort('ended');
     return answer;
   };
-  const options = { mayLeave: async () => {}, onSent: () => {}, onStatus: () => {}, mask: String };
+  const options = { onDelayed: async () => {}, onSent: () => {}, onStatus: () => {}, mask: String };
   await expect(sendAndJudge({ ...options, send, request: REQUEST, signal: stop.signal })).rejects.toBe(
     'ended',
   );

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Pair, startPair } from '../support/pair.ts';
 import { dechunk } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-/** Everything that a relay which decodes, splits or trims would change. */
+/** Bytes that would change if a relay decoded, split or trimmed them. */
 const NASTY = [
   '\ufeff: a comment\n:\n\n',
   'id: 7\nretry: 10\nevent: message\ndata: 😀 👩‍👩‍👧 é\ndata:\ndata\n\n',
@@ -11,12 +11,12 @@ const NASTY = [
   ':\r\nunknown: field\nID: 8\n\n\n\n',
 ].join('');
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-/** Sends `pieces`, each as a chunk of its own, and gives the body that the client received. */
+/** Sends `pieces`, each as one chunk; returns the body that the client received. */
 async function carried(pieces: readonly Buffer[]): Promise<Buffer> {
-  pair = await startPair((socket) => {
+  pair = await startRelayAndUpstream((socket) => {
     socket.write(STREAM_HEAD);
     for (const piece of pieces) socket.write(chunk(piece));
     socket.write(LAST_CHUNK);
@@ -29,9 +29,9 @@ async function carried(pieces: readonly Buffer[]): Promise<Buffer> {
 }
 
 describe('a stream passes', () => {
-  test('chunk by chunk, each before the next is sent (S1)', async () => {
+  test('chunk by chunk, each before the next is sent', async () => {
     const events = [1, 2, 3, 4, 5].map((n) => `data: event ${n}\n\n`);
-    pair = await startPair((socket) => socket.write(STREAM_HEAD));
+    pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD));
     const client = pair.ask();
     await client.waitFor('\r\n\r\n');
     for (const event of events) {
@@ -43,13 +43,13 @@ describe('a stream passes', () => {
     expect(dechunk(client.text())).toMatchObject({ body: events.join(''), complete: true });
   });
 
-  test('byte for byte when it is split at every byte (S8)', async () => {
+  test('byte for byte when it is split at every byte', async () => {
     const bytes = Buffer.from(NASTY);
     const body = await carried([...bytes].map((byte) => Buffer.from([byte])));
     expect(body.toString('latin1')).toBe(bytes.toString('latin1'));
   });
 
-  test('byte for byte with an event of 1 MiB (S8)', async () => {
+  test('byte for byte with an event of 1 MiB', async () => {
     const bytes = Buffer.from(`data: ${'😀\u2028x'.repeat(128 * 1024)}\n\n${NASTY}`);
     expect((await carried([bytes])).equals(bytes)).toBe(true);
   });

@@ -1,13 +1,12 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, describe, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { Problem } from '../../src/errors.ts';
 import type { CarriedStream } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
 import { askUpstream } from '../support/ask-upstream.ts';
-import { until } from '../support/pair.ts';
 import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
 import {
   chunk,
@@ -16,53 +15,62 @@ import {
   STREAM_HEAD,
   startRawUpstream,
 } from '../support/raw-upstream.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { sleep } from '../support/sleep.ts';
+import { UNHEALED } from '../support/unhealed.ts';
 
-const STALLED_MS = 500;
+const STALLED_MS = 1000;
 const ENDED = new Problem('session_ended', 'Signed out.');
 /** More than the buffers between the relay and a client hold. */
-const MUCH = chunk(Buffer.alloc(8 << 20, 'data: a\n\n'.repeat(1024)));
+const MUCH_BYTES = 'data: a\n\n'.length << 20;
+const MUCH = chunk(Buffer.alloc(MUCH_BYTES, 'data: a\n\n'.repeat(1024)));
 
-let service: RawUpstream;
-let server: Server;
-let client: RawClient;
-afterEach(async () => {
-  client.socket.destroy();
-  server.closeAllConnections();
-  await new Promise((resolve) => server.close(resolve));
-  await service.close();
+const opened: { readonly service: RawUpstream; readonly server: Server; readonly client: RawClient }[] = [];
+afterAll(async () => {
+  for (const { service, server, client } of opened) {
+    client.socket.destroy();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await service.close();
+  }
 });
 
 interface Carried {
+  readonly client: RawClient;
+  /** What the client has received. */
+  answer(): ReturnType<typeof dechunk>;
   /** The bot service's end of the stream. */
   readonly service: Socket;
   readonly upstream: UpstreamAnswer;
-  /** What the stream takes its bytes with: to hand it something late. */
+  /** The reader of the stream, to call it late. */
   readonly reader: AnswerReader;
   readonly res: Response;
-  /** What was carried so far. */
+  /** The carried bytes so far. */
   readonly stream: CarriedStream;
   readonly stop: AbortController;
-  /** What a heartbeat's turn calls. */
+  /** Triggers a heartbeat. */
   beat(): void;
-  readonly over: Promise<void>;
+  /** Whether the stream was complete. */
+  readonly over: ReturnType<typeof carryStream>;
 }
 
-/** A stream that is carried to `client`, once `before` has seen its two ends; nothing but its head has come. */
+/** Carries a stream to a client after `before` was called; only the head of the stream has arrived. */
 async function carry(
   before: (ends: { upstream: UpstreamAnswer; stop: AbortController }) => void = () => {},
   stalledMs = 60_000,
 ): Promise<Carried> {
-  service = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
+  const service = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
   const app = express();
-  const carried = new Promise<Carried>((resolve) => {
+  const carried = new Promise<Omit<Carried, 'client' | 'answer'>>((resolve) => {
     app.get('/', async (_req, res) => {
       const answer = await askUpstream(service.url);
       let reader = {} as AnswerReader;
       const upstream: UpstreamAnswer = {
         ...answer,
-        read(by) {
-          reader = by;
-          answer.read(by);
+        read(next) {
+          reader = next;
+          answer.read(next);
         },
       };
       const stop = new AbortController();
@@ -76,24 +84,25 @@ async function carry(
         unwatch: () => {},
       };
       const stream: CarriedStream = { bytes: 0 };
-      const of = { requestId: 'the-id', bot: { namespace: 'acme', botProviderName: 'helper' } };
-      const ends = { upstream, res, of, stream, log: res.locals };
-      const over = carryStream({ ...ends, signal: stop.signal, heartbeats, stalledMs });
+      const identity = { requestId: 'the-id', bot: { namespace: 'acme', botProviderName: 'helper' } };
+      const ends = { answer: upstream, res, identity, stream, log: res.locals };
+      const over = carryStream({ ...ends, signal: stop.signal, heartbeats, stalledMs, ...UNHEALED });
       const [socket] = service.sockets as [Socket];
       resolve({ service: socket, upstream, reader, res, stream, stop, beat: () => beat(), over });
     });
   });
-  server = createServer(app);
+  const server = createServer(app);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
-  return carried;
+  const { port } = server.address() as AddressInfo;
+  const client = rawClient(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+  opened.push({ service, server, client });
+  return { ...(await carried), client, answer: () => dechunk(client.text()) };
 }
 
-const answer = () => dechunk(client.text());
-
-/** A stream whose bot service is done with it, while its client reads nothing yet. */
+/** A stream that the bot service has ended, while its client reads nothing yet. */
 async function endedUnread(): Promise<Carried> {
   const carried = await carry();
+  const { client } = carried;
   await client.waitFor('\r\n\r\n');
   client.socket.pause();
   // Small enough for one write, so that the stream ends before the client has read it.
@@ -103,9 +112,53 @@ async function endedUnread(): Promise<Carried> {
   return carried;
 }
 
+async function mayBeSilent(): Promise<void> {
+  const { service, res, stream, over, client } = await carry(undefined, STALLED_MS);
+  client.socket.pause();
+  service.write(MUCH);
+  await until(() => res.writableNeedDrain);
+  client.socket.resume();
+  await until(() => !res.writableNeedDrain && stream.bytes === MUCH_BYTES);
+  // There is one listener, even after several waits for the client.
+  expect(res.listenerCount('timeout')).toBe(1);
+  // Longer than the longest time until a stall is detected, which is twice this time.
+  await sleep(STALLED_MS * 3);
+  service.write(LAST_CHUNK);
+  expect(await over).toEqual({ isComplete: true, openRun: undefined });
+  await client.closed;
+  expect(client.text().endsWith(LAST_CHUNK)).toBe(true);
+  expect(res.locals.outcome).toBeUndefined();
+}
+
+async function sendsAllWritten(): Promise<void> {
+  const { service, res, stream, stop, client } = await carry();
+  service.write(chunk('id: 1\n\n'));
+  await client.waitFor('id: 1');
+  client.socket.pause();
+  service.write(MUCH);
+  await until(() => res.writableNeedDrain);
+  stop.abort(ENDED);
+  // Much longer than sending takes, and less than the last bytes may take.
+  await sleep(500);
+  client.socket.resume();
+  await client.closed;
+  const received = client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
+  expect(received).toBeGreaterThan(stream.bytes);
+}
+
+async function keepsItsReason(): Promise<void> {
+  const { service, res, stop, over, client } = await carry(undefined, STALLED_MS);
+  client.socket.pause();
+  service.write(MUCH);
+  await until(() => res.writableNeedDrain);
+  stop.abort(ENDED);
+  await over;
+  expect(res.locals.outcome).toBe('session_ended');
+}
+
 describe('a stream', () => {
   test('whose upstream is closed without an error is broken', async () => {
-    const { upstream, res } = await carry();
+    const { upstream, res, answer } = await carry();
     upstream.close();
     await until(() => answer().complete);
     expect(res.locals.outcome).toBe('upstream_stream_broken');
@@ -113,37 +166,37 @@ describe('a stream', () => {
   });
 
   test('whose upstream was closed before it is carried is broken', async () => {
-    const { res } = await carry(({ upstream }) => upstream.close());
+    const { res, answer } = await carry(({ upstream }) => upstream.close());
     await until(() => answer().complete);
     expect(res.locals.outcome).toBe('upstream_stream_broken');
   });
 
-  test('that was told to end before it is carried does so', async () => {
-    const { res, service } = await carry(({ stop }) => stop.abort(ENDED));
+  test('that was aborted before it is carried ends at once', async () => {
+    const { res, service, answer } = await carry(({ stop }) => stop.abort(ENDED));
     await until(() => answer().complete);
     expect(res.locals.outcome).toBe('session_ended');
     await until(() => service.destroyed);
   });
 
-  test('that is told to end lets go of its upstream at once, and takes nothing more of it', async () => {
-    const { reader, res, stream, service, stop, beat } = await carry();
-    service.write(chunk('data: half'));
-    await client.waitFor('data: half');
+  test('that is aborted closes its upstream at once, and takes no more data from it', async () => {
+    const { reader, res, stream, service, stop, beat, client, answer } = await carry();
+    service.write(chunk('data: whole\n\ndata: half'));
+    await client.waitFor('data: whole\n\n');
     stop.abort(ENDED);
     await until(() => service.destroyed);
-    // What was read already may still be handed over.
+    // Data that was already read may still arrive.
     reader.data(Buffer.from(' more\n\n'));
     reader.end();
     beat();
-    expect([res.writableEnded, stream.bytes]).toEqual([false, 'data: half'.length]);
-    await client.closed;
-    expect(answer()).toMatchObject({ body: 'data: half', complete: false });
+    expect([res.locals.outcome, stream.bytes]).toEqual(['session_ended', 'data: whole\n\n'.length]);
+    await until(() => answer().complete);
+    expect(answer().body).toMatch(/^data: whole\n\nevent: error\ndata: [^\n]*"session_ended"[^\n]*\n\n$/);
   });
 
   test.each(['stop', 'end', 'beat'] as const)(
-    'keeps its order where data and %s come at once',
+    'keeps its order if data and %s arrive at the same time',
     async (last) => {
-      const { reader, stop, beat } = await carry();
+      const { reader, stop, beat, client, answer } = await carry();
       reader.data(Buffer.from('data: a\n\n'));
       if (last === 'stop') stop.abort(ENDED);
       else if (last === 'end') reader.end();
@@ -154,7 +207,7 @@ describe('a stream', () => {
     },
   );
 
-  test('that has ended well has done so, whatever comes while its client still reads', async () => {
+  test('that has ended completely ignores all events while its client still reads', async () => {
     const { reader, res, stop, beat } = await endedUnread();
     const write = jest.spyOn(res, 'write');
     stop.abort(ENDED);
@@ -165,55 +218,17 @@ describe('a stream', () => {
     expect(res.locals.outcome).toBeUndefined();
   });
 
-  test('may be silent for as long as it likes once its client has caught up', async () => {
-    const { service, res, stream, over } = await carry(undefined, STALLED_MS);
-    client.socket.pause();
-    service.write(MUCH);
-    await until(() => res.writableNeedDrain);
-    client.socket.resume();
-    await until(() => !res.writableNeedDrain && stream.bytes === 8 << 20);
-    // However often it has waited for the client.
-    expect(res.listenerCount('timeout')).toBe(1);
-    // Twice as long as a stall needs at most.
-    await new Promise((resolve) => setTimeout(resolve, STALLED_MS * 4));
-    service.write(LAST_CHUNK);
-    await until(() => client.socket.destroyed || answer().complete);
-    expect(res.locals.outcome).toBeUndefined();
-    client.socket.end();
-    await over;
-  });
-
-  test('waits for a client that reads none of its end no longer than for one in its middle', async () => {
-    const { service, res } = await carry(undefined, STALLED_MS);
+  test('waits for a client that does not read its end as long as for any other data', async () => {
+    const { service, res, answer } = await carry(undefined, STALLED_MS);
     const setTimeout = jest.spyOn(res, 'setTimeout');
     service.write(LAST_CHUNK);
     await until(() => answer().complete);
     expect(setTimeout).toHaveBeenCalledWith(STALLED_MS);
   });
 
-  test('that is cut first hands over all that was written, to a client that takes a while', async () => {
-    const { service, res, stream, stop } = await carry();
-    service.write(chunk('id: 1\n\n'));
-    await client.waitFor('id: 1');
-    client.socket.pause();
-    service.write(MUCH);
-    await until(() => res.writableNeedDrain);
-    stop.abort(ENDED);
-    // Much longer than the way to the client takes, and less than its last bytes may.
-    await new Promise((resolve) => setTimeout(resolve, STALLED_MS));
-    client.socket.resume();
-    await client.closed;
-    const received = client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
-    expect(received).toBeGreaterThan(stream.bytes);
-  });
-
-  test('that had to end is logged as that, also if its client then reads nothing', async () => {
-    const { service, res, stop, over } = await carry(undefined, STALLED_MS * 2);
-    client.socket.pause();
-    service.write(MUCH);
-    await until(() => res.writableNeedDrain);
-    stop.abort(ENDED);
-    await over;
-    expect(res.locals.outcome).toBe('session_ended');
-  });
+  testSideBySide([
+    ['may be silent for any time once its client has read everything', mayBeSilent],
+    ['that is cut first sends all written data to a slow client', sendsAllWritten],
+    ['that is aborted is logged with that reason, also if its client then reads nothing', keepsItsReason],
+  ]);
 });

@@ -1,20 +1,20 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from '@jest/globals';
-import { type Pair, startPair } from '../support/pair.ts';
+import { total } from '../support/metric-samples.ts';
 import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import { total } from '../support/samples.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
-const CLIENTS = 500;
+const CLIENTS = 250;
 const AT_ONCE = 50;
-/** A message is answered to its end in about so many ms. */
+/** How long a whole answer takes, in ms. */
 const ANSWER_MS = 120;
 /** Every message must be forgotten within this time, in ms. */
 const FORGOTTEN_MS = 3_000;
 const LEAVING = ['destroy', 'resetAndDestroy', 'end'] as const;
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 let redis: RedisServer | undefined;
 afterEach(async () => {
   await pair.close();
@@ -22,9 +22,9 @@ afterEach(async () => {
   redis = undefined;
 });
 
-/** The answer comes in three parts, with pauses before each. */
+/** Starts a bot service that answers in three parts, with a pause before each. */
 async function start(environment: Record<string, string> = {}): Promise<void> {
-  pair = await startPair(
+  pair = await startRelayAndUpstream(
     async (socket) => {
       for (const part of [STREAM_HEAD, chunk('data: 1\n\n'), LAST_CHUNK]) {
         await sleep(ANSWER_MS / 4);
@@ -35,7 +35,7 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
   );
 }
 
-/** Sends a message and leaves at some moment of it. */
+/** Sends a message and leaves at a random moment. */
 async function sendAndLeave(): Promise<RawClient> {
   const client = rawClient(pair.relay.port, rawMessage({ cookie: pair.cookie }));
   await sleep(Math.random() * ANSWER_MS);
@@ -61,16 +61,16 @@ async function expectNothingHeld(): Promise<void> {
   const isHeld = async () => Object.values(await held()).some((count) => count > 0);
   while (performance.now() < endsAt && (await isHeld())) await sleep(20);
   expect(await held()).toEqual({ open: 0, openMessages: 0, openStreams: 0, leases: 0 });
-  // The grace is a minute.
+  // The grace period is a minute: with nothing open, closing does not take it.
   await pair.relay.close();
   pair.relay.close = async () => {};
 }
 
-/** So many at a time that some wait for a slot. */
+/** Sends so many messages at a time that some wait for a slot. */
 async function leaveAtRandom(): Promise<void> {
   for (let left = 0; left < CLIENTS; left += AT_ONCE)
     await Promise.all(Array.from({ length: AT_ONCE }, sendAndLeave));
-  // Some left before their message went to the bot service, and some behind that.
+  // Some clients left before their message was sent to the bot service, and some after.
   expect(pair.upstream.requests.length).toBeGreaterThan(0);
   expect(pair.upstream.requests.length).toBeLessThan(CLIENTS);
   await expectNothingHeld();
@@ -100,7 +100,7 @@ describeWithRedis('with Redis', () => {
     await sleep(100);
     redis.resume();
     while (pair.relay.logs.filter(({ outcome }) => outcome === 'client_closed').length < 20) await sleep(10);
-    // Redis answers in order: whatever was asked for those has been answered then.
+    // Redis answers in order: after this answer, all earlier ones have arrived.
     expect(await pair.relay.signIn()).toContain('session');
     await sleep(50);
     expect(pair.upstream.requests).toHaveLength(0);

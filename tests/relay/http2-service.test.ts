@@ -3,12 +3,12 @@ import { createSecureServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import tls from 'node:tls';
 import { expect, test } from '@jest/globals';
-import { selfSigned } from '../support/front.ts';
+import { selfSigned } from '../support/fake-load-balancer.ts';
 import { startRelay } from '../support/relay.ts';
 
-test('a bot service that offers HTTP/2 is spoken to in HTTP/1.1', async () => {
+test('a bot service that offers HTTP/2 gets HTTP/1.1 requests', async () => {
   const identity = selfSigned();
-  // Before the first connection of this file, and for this file only.
+  // Set it before the first connection; it is valid for this file only.
   tls.setDefaultCACertificates([identity.cert]);
   const versions: string[] = [];
   const service = createSecureServer({ ...identity, allowHTTP1: true }, (req, res) => {

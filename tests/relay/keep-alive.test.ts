@@ -1,13 +1,20 @@
 import type { Socket } from 'node:net';
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Pair, startPair } from '../support/pair.ts';
+import { afterAll, expect } from '@jest/globals';
 import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
-let pair: Pair;
-afterEach(() => pair.close());
+const opened: RelayAndUpstream[] = [];
+afterAll(() => Promise.all(opened.map((pair) => pair.close())));
 
-/** An upstream that answers in full, with these header lines, and keeps its connections. */
-async function start(...headers: string[]) {
+interface Kept extends RelayAndUpstream {
+  send(): Promise<void>;
+  /** Who closes the first upstream connection, idle now: the relay, or the service after `ms`. */
+  firstToClose(ms: number): Promise<'relay' | 'service'>;
+}
+
+/** Starts an upstream that answers completely, with these headers, and keeps its connections open. */
+async function start(...headers: string[]): Promise<Kept> {
   const head = [
     'HTTP/1.1 200 OK',
     'Content-Type: text/event-stream',
@@ -15,16 +22,20 @@ async function start(...headers: string[]) {
     ...headers,
   ];
   const answer = Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n\r\n`), chunk('data: a\n\n')]);
-  pair = await startPair((socket) => socket.write(Buffer.concat([answer, Buffer.from(LAST_CHUNK)])));
+  const pair = await startRelayAndUpstream((socket) =>
+    socket.write(Buffer.concat([answer, Buffer.from(LAST_CHUNK)])),
+  );
+  opened.push(pair);
+  return {
+    ...pair,
+    async send() {
+      expect(await (await pair.relay.send(pair.cookie)).text()).toBe('data: a\n\n');
+    },
+    firstToClose: (ms) => firstToClose(pair.upstream.sockets[0] as Socket, ms),
+  };
 }
 
-async function send() {
-  expect(await (await pair.relay.send(pair.cookie)).text()).toBe('data: a\n\n');
-}
-
-/** What comes first at the idle upstream connection: the relay's FIN, or the service's own timer. */
-function firstToClose(ms: number): Promise<'relay' | 'service'> {
-  const [socket] = pair.upstream.sockets as [Socket];
+function firstToClose(socket: Socket, ms: number): Promise<'relay' | 'service'> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve('service'), ms);
     socket.on('end', () => {
@@ -34,42 +45,53 @@ function firstToClose(ms: number): Promise<'relay' | 'service'> {
   });
 }
 
-describe('an idle connection to the bot service', () => {
-  test('is kept for the next message', async () => {
-    await start();
-    await send();
-    await send();
-    expect(pair.upstream.sockets).toHaveLength(1);
-    expect(pair.upstream.requests).toHaveLength(2);
-  });
-
-  test('is kept for a while', async () => {
-    await start();
-    await send();
-    expect(await firstToClose(1500)).toBe('service');
-    await send();
-    expect(pair.upstream.sockets).toHaveLength(1);
-  });
-
-  test('is dropped by the relay before a service that closes after 5 s would do so', async () => {
-    await start();
-    await send();
-    expect(await firstToClose(5000)).toBe('relay');
-  }, 10_000);
-
-  test('is dropped earlier where the service announces a shorter time', async () => {
-    await start('Keep-Alive: timeout=2');
-    await send();
-    expect(await firstToClose(2000)).toBe('relay');
-  });
-
-  test('is not kept where the announced time leaves none, and no message is lost', async () => {
-    await start('Keep-Alive: timeout=1');
-    await send();
-    expect(await firstToClose(900)).toBe('relay');
-    await send();
-    await send();
-    expect(pair.upstream.sockets).toHaveLength(3);
-    expect(pair.upstream.requests).toHaveLength(3);
-  });
-});
+testSideBySide([
+  [
+    'an idle connection to the bot service is kept for the next message',
+    async () => {
+      const { send, upstream } = await start();
+      await send();
+      await send();
+      expect(upstream.sockets).toHaveLength(1);
+      expect(upstream.requests).toHaveLength(2);
+    },
+  ],
+  [
+    'an idle connection to the bot service is kept for a while',
+    async () => {
+      const { send, upstream, firstToClose } = await start();
+      await send();
+      expect(await firstToClose(1500)).toBe('service');
+      await send();
+      expect(upstream.sockets).toHaveLength(1);
+    },
+  ],
+  [
+    'an idle connection to the bot service is closed by the relay before a service closes it after 5 s',
+    async () => {
+      const { send, firstToClose } = await start();
+      await send();
+      expect(await firstToClose(5000)).toBe('relay');
+    },
+  ],
+  [
+    'an idle connection to the bot service is closed earlier if the service announces a shorter time',
+    async () => {
+      const { send, firstToClose } = await start('Keep-Alive: timeout=2');
+      await send();
+      expect(await firstToClose(2000)).toBe('relay');
+    },
+  ],
+  [
+    'an idle connection is not kept if the announced time is too short, and no message is lost',
+    async () => {
+      const { send, upstream, firstToClose } = await start('Keep-Alive: timeout=1');
+      await send();
+      expect(await firstToClose(900)).toBe('relay');
+      await send();
+      await send();
+      expect(upstream.sockets).toHaveLength(3);
+      expect(upstream.requests).toHaveLength(3);
+    },
+  ],
+]);

@@ -12,15 +12,15 @@ beforeEach(() => {
 const clock = () => now;
 const ringWith = (...keys: (typeof a)[]) => keyRing({ name: 'acme/helper', keys, now: clock });
 
-describe('a ring of keys', () => {
-  test('is tried in its order, whether its keys worked or were never tried', () => {
+describe('a key ring', () => {
+  test('has the configured order, whether its keys worked or were never tried', () => {
     const ring = ringWith(a, b, c);
     expect(ring.order()).toEqual([a, b, c]);
     ring.worked(b);
     expect(ring.order()).toEqual([a, b, c]);
   });
 
-  test('tries a key last that was refused', () => {
+  test('puts a refused key last', () => {
     const ring = ringWith(a, b, c);
     ring.refused(a);
     for (let n = 0; n < 3; n++) expect(ring.order()).toEqual([b, c, a]);
@@ -28,14 +28,14 @@ describe('a ring of keys', () => {
     expect(ring.order()).toEqual([c, a, b]);
   });
 
-  test('tries it in its own place again after a while, by one message at a time', () => {
+  test('puts a refused key at its configured position again after a while, for one message at a time', () => {
     const ring = ringWith(a, b);
     ring.refused(a);
     now += REFUSED_FOR_MS - 1;
     expect(ring.order()).toEqual([b, a]);
     now += 1;
     expect(ring.order()).toEqual([a, b]);
-    // Others need not wait for what becomes of that one.
+    // Other messages do not wait for the result.
     expect(ring.order()).toEqual([b, a]);
     now += REFUSED_FOR_MS;
     expect(ring.order()).toEqual([a, b]);
@@ -44,7 +44,7 @@ describe('a ring of keys', () => {
     expect(ring.order()).toEqual([b, a]);
   });
 
-  test('has a key back in its place once that has worked again', () => {
+  test('keeps a key at its configured position once it has worked again', () => {
     const ring = ringWith(a, b);
     ring.refused(a);
     now += REFUSED_FOR_MS;
@@ -53,39 +53,39 @@ describe('a ring of keys', () => {
     for (let n = 0; n < 3; n++) expect(ring.order()).toEqual([a, b]);
   });
 
-  test('spends no try on a key behind one that works', () => {
+  test('keeps the try of a key after one that works for later', () => {
     const ring = ringWith(a, b);
     ring.refused(b);
     now += REFUSED_FOR_MS;
     expect(ring.order()).toEqual([a, b]);
     ring.refused(a);
-    // It is b's turn at once: that was not used up.
+    // Key b is tried at once, since its try was not used.
     expect(ring.order()).toEqual([a, b]);
   });
 
-  test('tries it at once where somebody asks for that', () => {
+  test('puts a refused key back at once after tryRefusedAgain', () => {
     const ring = ringWith(a, b);
     ring.refused(a);
-    ring.retry();
+    ring.tryRefusedAgain();
     expect(ring.order()).toEqual([a, b]);
     expect(ring.order()).toEqual([b, a]);
   });
 
-  test('never locks out: where all were refused, all are tried', () => {
+  test('tries all keys if all were refused', () => {
     const ring = ringWith(a, b);
     ring.refused(b);
     ring.refused(a);
     for (let n = 0; n < 3; n++) expect(ring.order()).toEqual([a, b]);
   });
 
-  test('says when it is news that a key worked', () => {
+  test('tells whether it is new that a key worked', () => {
     const ring = ringWith(a);
     expect([ring.worked(a), ring.worked(a)]).toEqual([true, false]);
     ring.refused(a);
     expect([ring.worked(a), ring.worked(a)]).toEqual([true, false]);
   });
 
-  test('knows of the keys that stay what the ring before it knew, and tries a new one at once', () => {
+  test('takes over the states of keys that stay, and tries a new key at once', () => {
     const before = ringWith(a, b);
     before.refused(a);
     const after = keyRing({
@@ -97,7 +97,7 @@ describe('a ring of keys', () => {
     expect(after.order().map(({ fingerprint }) => fingerprint)).toEqual(
       [c, b, a].map(({ fingerprint }) => fingerprint),
     );
-    // A message that began with the ring before still counts.
+    // A message that uses the previous ring still counts.
     before.worked(a);
     expect(after.order()[1]?.fingerprint).toBe(a.fingerprint);
   });
@@ -127,7 +127,7 @@ describe('the rings of all bots', () => {
     expect(ring.order()).toEqual([key]);
   });
 
-  test('are those of the list and those of the file, in this order', () => {
+  test('are those of the allow-list and those of the settings, in this order', () => {
     expect(
       make()
         .all()
@@ -136,14 +136,14 @@ describe('the rings of all bots', () => {
     expect(make().keys()).toEqual([a, b, c]);
   });
 
-  test('do not share what they know: a key may be good for one bot and not for another', () => {
+  test('have separate states, since a key may work for one bot and not for another', () => {
     const rings = keyRings({ settings: { apiKeys: [a, b], own: {} }, bots: ['x/one', 'x/two'], now: clock });
     rings.ringOf('x/one').refused(a);
     expect(rings.ringOf('x/one').order()).toEqual([b, a]);
     expect(rings.ringOf('x/two').order()).toEqual([a, b]);
   });
 
-  test('go by other settings from then on, and a message keeps the ring that it began with', () => {
+  test('use new settings at once, but a message keeps the ring that it began with', () => {
     const rings = make();
     const begun = rings.ringOf('acme/own');
     rings.use({ apiKeys: [c, a], own: { 'acme/own': { keys: [c, b] } } });
@@ -158,7 +158,7 @@ describe('the rings of all bots', () => {
     expect(rings.ringOf('acme/own').order()).toEqual([c, b]);
   });
 
-  test('tell of every use of a key', () => {
+  test('report every use of a key', () => {
     const uses: KeyUse[] = [];
     const ring = make((use) => void uses.push(use)).ringOf('acme/some');
     ring.refused(a);

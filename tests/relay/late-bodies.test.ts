@@ -2,22 +2,22 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { createUpstream } from '../../src/relay/upstream/send.ts';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const BODY = '{"text":"hi"}';
 
 const clients: RawClient[] = [];
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeEach(async () => {
-  pair = await startPair(() => {});
+  pair = await startRelayAndUpstream(() => {});
 });
 afterEach(async () => {
   for (const { socket } of clients.splice(0)) socket.destroy();
   await pair.close();
 });
 
-/** A message of which all but the last byte has come, and has been taken up. */
+/** Sends a message except its last byte, and waits until the relay reads it. */
 async function unfinished(): Promise<RawClient> {
   const head = rawMessage({ cookie: pair.cookie, body: BODY, headers: ['Expect: 100-continue'] });
   const client = rawClient(pair.relay.port, head.slice(0, -BODY.length));
@@ -27,7 +27,7 @@ async function unfinished(): Promise<RawClient> {
   return client;
 }
 
-/** Sends the last byte and waits for the problem that answers it. */
+/** Sends the last byte, and returns the problem that is the answer. */
 async function finish(client: RawClient) {
   client.socket.write(BODY.slice(-1));
   await client.waitFor('"requestId"');
@@ -35,7 +35,7 @@ async function finish(client: RawClient) {
 }
 
 describe('a message whose body is still arriving', () => {
-  test('does not go upstream once its session is signed out (G6)', async () => {
+  test('is not sent upstream once its session is signed out', async () => {
     const client = await unfinished();
     const logout = await call(pair.relay.port, '/auth/logout', {
       method: 'POST',
@@ -46,25 +46,25 @@ describe('a message whose body is still arriving', () => {
     expect(pair.upstream.sockets).toHaveLength(0);
   });
 
-  test('does not go upstream once every message was told to end (O1)', async () => {
+  test('is not sent upstream once all messages were aborted', async () => {
     const client = await unfinished();
     pair.relay.open.endAll(new Problem('draining', 'Gone.'));
     expectProblem(await finish(client), 503, 'draining');
     expect(pair.upstream.sockets).toHaveLength(0);
   });
 
-  test('does not open a connection, if it gets that far', async () => {
+  test('opens no upstream connection if it is already aborted', async () => {
     const { send } = createUpstream(new URL(pair.upstream.url));
     const signal = AbortSignal.abort('the client has left');
     const request = { path: '/', headers: {}, body: Buffer.from(BODY) };
-    await expect(send(request, { signal, mayLeave: async () => {}, onSent: () => {} })).rejects.toBe(
+    await expect(send(request, { signal, onDelayed: async () => {}, onSent: () => {} })).rejects.toBe(
       'the client has left',
     );
     await call(pair.relay.port, '/healthz');
     expect(pair.upstream.sockets).toHaveLength(0);
   });
 
-  test('is not counted any more once its client has left (S14)', async () => {
+  test('is no longer counted once its client has left', async () => {
     const client = await unfinished();
     expect(pair.relay.open.count()).toBe(1);
     client.socket.destroy();

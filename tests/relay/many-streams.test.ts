@@ -1,17 +1,17 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { type Pair, startPair, until } from '../support/pair.ts';
 import type { RawClient } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
 
 const STREAMS = 900;
-/** Below the length of the queue of connections that are not accepted yet. */
+/** Less than the listen backlog. */
 const AT_A_TIME = 100;
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-test('900 streams at once all receive bytes, and none waits for a socket (S16)', async () => {
-  pair = await startPair((socket) => void socket.write(STREAM_HEAD), { RATE_LIMIT: '2000' });
+test('900 streams at once all receive bytes, and none waits for a socket', async () => {
+  pair = await startRelayAndUpstream((socket) => void socket.write(STREAM_HEAD), { RATE_LIMIT: '2000' });
   const clients: RawClient[] = [];
   while (clients.length < STREAMS) {
     for (let n = 0; n < AT_A_TIME; n++) clients.push(pair.ask());

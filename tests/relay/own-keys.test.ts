@@ -2,15 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { CANARY, expectNoCanary } from '../support/relay.ts';
+import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const pathOf = (bot: string) => `/generic/ns/acme/bot-provider/${bot}/message/sse`;
 
 let folder: string;
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'bot-relay-own-'));
 });
@@ -25,10 +25,10 @@ const OWN = {
   'acme/limited': { rateLimit: 1 },
 };
 
-/** A relay whose bots file is `own`, in front of an upstream that answers with `answer`. */
+/** Starts a relay with the bots file `own`, and an upstream that answers with `answer`. */
 async function start(own: object, environment = {}, answer: string | Buffer = wholeStream('data: a\n\n')) {
   writeFileSync(join(folder, 'bots.json'), JSON.stringify(own));
-  pair = await startPair((socket) => void socket.write(answer), {
+  pair = await startRelayAndUpstream((socket) => void socket.write(answer), {
     BOTS: 'acme/*',
     BOTS_FILE: join(folder, 'bots.json'),
     RATE_WINDOW_MS: '600000',
@@ -42,8 +42,8 @@ async function ask(bot: string) {
   return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
-describe('a bot with keys of its own', () => {
-  test('has those and no others; all other bots have the common ones', async () => {
+describe('a bot with its own keys', () => {
+  test('uses only those; other bots use the common keys', async () => {
     await start(OWN);
     for (const bot of ['own', 'helper', 'limited']) expect((await ask(bot)).status).toBe(200);
     expect(pair.upstream.requests.map(({ all }) => all('x-api-key'))).toEqual([
@@ -59,7 +59,7 @@ describe('a bot with keys of its own', () => {
     expect(pair.upstream.requests.map(({ all }) => all('x-api-key'))).toEqual([[CANARY.secondKey]]);
   });
 
-  test('shows neither its keys nor those of others, whatever the service says', async () => {
+  test('shows neither its keys nor those of others in a refusal of the service', async () => {
     const body = JSON.stringify({ message: `${CANARY.secondKey} is not ${CANARY.key}` });
     await start(OWN, {}, plainAnswer('400 No', ['Content-Type: application/json'], body));
     for (const bot of ['own', 'helper']) {
@@ -70,18 +70,26 @@ describe('a bot with keys of its own', () => {
   });
 });
 
-describe('a bot service that writes a key where it answers something else', () => {
+describe('a key in an answer of the bot service', () => {
   test.each([
-    ['a type', plainAnswer('200 OK', [`Content-Type: text/${CANARY.key}`], 'x'), 'status 200, text/[secret]'],
-    ['a type of JSON', plainAnswer('500 No', [`Content-Type: a/b;x=${CANARY.key}`], 'x'), 'status 500, a/b'],
-  ])('that is %s has it masked in the log (O4)', async (_what, answer, cause) => {
+    [
+      'in a content type',
+      plainAnswer('200 OK', [`Content-Type: text/${CANARY.key}`], 'x'),
+      'status 200, text/[secret]',
+    ],
+    [
+      'in a parameter of a content type',
+      plainAnswer('500 No', [`Content-Type: a/b;x=${CANARY.key}`], 'x'),
+      'status 500, a/b',
+    ],
+  ])('%s is masked in the log', async (_what, answer, cause) => {
     await start(OWN, {}, answer);
     // The key is that of another bot.
     expect((await ask('own')).status).toBe(502);
     expect(await pair.relay.logLine(({ bot }) => bot === 'acme/own')).toMatchObject({ cause });
   });
 
-  test('in a header of a stream has that header dropped (O4)', async () => {
+  test('in a header of a stream makes the relay drop that header', async () => {
     const head = ['Content-Type: text/event-stream', `X-Trace-Id: ${CANARY.key}`];
     await start(OWN, {}, plainAnswer('200 OK', head, 'data: a\n\n'));
     const { status, headers } = await ask('own');
@@ -90,7 +98,7 @@ describe('a bot service that writes a key where it answers something else', () =
 });
 
 function limits(environment: () => Promise<Record<string, string>>): void {
-  test('is kept, and told; others have the common one (L4)', async () => {
+  test('is kept and told to clients; other bots have the common limit', async () => {
     await start(OWN, { RATE_LIMIT: '2', ...(await environment()) });
     const statuses: Record<string, number[]> = {};
     for (const bot of ['own', 'limited', 'helper']) {

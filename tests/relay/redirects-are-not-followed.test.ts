@@ -1,12 +1,12 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
 import { expectNoCanary } from '../support/relay.ts';
+import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 let other: Server;
 let otherPort: number;
 let connections = 0;
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeEach(async () => {
   connections = 0;
   other = createServer((socket) => {
@@ -22,10 +22,12 @@ afterEach(async () => {
 });
 
 test.each([301, 302, 303, 307, 308])(
-  'a redirect with %d is a bad response, and its target is never called (S6)',
+  'a redirect with %d is answered with 502, and its target is not called',
   async (status) => {
     const location = `Location: http://127.0.0.1:${otherPort}/leak`;
-    pair = await startPair((socket) => socket.write(plainAnswer(`${status} Elsewhere`, [location])));
+    pair = await startRelayAndUpstream((socket) =>
+      socket.write(plainAnswer(`${status} Elsewhere`, [location])),
+    );
     const response = await pair.relay.send(pair.cookie, { redirect: 'manual' });
     const text = await response.text();
     expect(response.status).toBe(502);

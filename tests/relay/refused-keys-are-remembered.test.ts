@@ -1,125 +1,163 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { mostInWindow } from '../support/paced.ts';
-import { type Pair, plainAnswer, startPair, until } from '../support/pair.ts';
+import { afterAll, expect } from '@jest/globals';
+import { mostInWindow } from '../support/numbered-messages.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { CANARY } from '../support/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 const BOTH_KEYS = { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` };
 const STREAM = wholeStream('data: a\n\n');
 const REFUSAL = plainAnswer('401 No', []);
 
-let pair: Pair;
-afterEach(() => pair.close());
-
-/** An upstream that takes the keys of `valid` only, and when each request came, in ms. */
-async function start(valid: Set<string>, environment: Record<string, string>) {
-  const arrivals: number[] = [];
-  pair = await startPair((socket, { all }) => {
-    arrivals.push(performance.now());
-    socket.write(valid.has(all('x-api-key')[0] ?? '') ? STREAM : REFUSAL);
-  }, environment);
-  return arrivals;
+/** A relay in front of a service that accepts only some keys. */
+interface Keyed extends RelayAndUpstream {
+  /** Sends a message; resolves with the status of its answer. */
+  send(): Promise<number>;
+  /** The keys of all requests. */
+  receivedKeys(): (string | undefined)[];
+  /** The arrival times of the requests, in ms. */
+  readonly arrivals: number[];
 }
 
-const send = async () => {
-  const response = await pair.relay.send(pair.cookie);
-  await response.text();
-  return response.status;
-};
-const keysThatCame = () => pair.upstream.requests.map(({ all }) => all('x-api-key')[0]);
+const opened: RelayAndUpstream[] = [];
+afterAll(() => Promise.all(opened.map((pair) => pair.close())));
 
-describe('a key that was refused', () => {
-  test('costs one message a second request, and not every message', async () => {
-    await start(new Set([CANARY.secondKey]), BOTH_KEYS);
-    expect([await send(), await send(), await send()]).toEqual([200, 200, 200]);
-    expect(keysThatCame()).toEqual([CANARY.key, ...Array(3).fill(CANARY.secondKey)]);
-  });
+/** Starts a service that answers a key of `answers` so, and any other with a stream. */
+async function start(
+  answers: ReadonlyMap<string, string>,
+  environment: Record<string, string>,
+): Promise<Keyed> {
+  const arrivals: number[] = [];
+  const pair = await startRelayAndUpstream((socket, { all }) => {
+    arrivals.push(performance.now());
+    socket.write(answers.get(all('x-api-key')[0] ?? '') ?? STREAM);
+  }, environment);
+  opened.push(pair);
+  return {
+    ...pair,
+    arrivals,
+    async send() {
+      const response = await pair.relay.send(pair.cookie);
+      await response.text();
+      return response.status;
+    },
+    receivedKeys: () => pair.upstream.requests.map(({ all }) => all('x-api-key')[0]),
+  };
+}
 
-  test('is tried again when the others are refused as well: nobody is locked out', async () => {
-    const valid = new Set<string>();
-    await start(valid, BOTH_KEYS);
-    expect([await send(), await send()]).toEqual([502, 502]);
-    valid.add(CANARY.key);
-    expect(await send()).toBe(200);
-    // It is the first again, with nothing in front of it.
-    const before = pair.upstream.requests.length;
-    expect(await send()).toBe(200);
-    expect(keysThatCame().slice(before)).toEqual([CANARY.key]);
-  });
+const firstRefused = () => new Map([[CANARY.key, REFUSAL]]);
+const bothRefused = () => new Map([CANARY.key, CANARY.secondKey].map((key) => [key, REFUSAL]));
 
-  test('is told in the log once, and so is the one that works', async () => {
-    await start(new Set([CANARY.secondKey]), BOTH_KEYS);
-    await send();
-    await send();
-    const told = pair.relay.logs.filter(({ msg }) => String(msg).startsWith('upstream key '));
-    const [first, second] = pair.relay.bots.keyRings.keys();
-    expect(told).toMatchObject([
-      {
-        level: 'warn',
-        msg: 'upstream key rejected',
-        keyRing: 'acme/helper',
-        keyFingerprint: first?.fingerprint,
-      },
-      {
-        level: 'info',
-        msg: 'upstream key accepted',
-        keyRing: 'acme/helper',
-        keyFingerprint: second?.fingerprint,
-      },
-    ]);
-    expect(told).toHaveLength(2);
-  });
-});
+const WINDOW = 1500;
+const BUDGET = { ...BOTH_KEYS, RATE_LIMIT: '2', RATE_WINDOW_MS: String(WINDOW), RATE_MAX_WAIT_MS: '15000' };
 
-describe('the request with a refused key', () => {
-  const WINDOW = 400;
-  const BUDGET = { ...BOTH_KEYS, RATE_LIMIT: '2', RATE_WINDOW_MS: String(WINDOW), RATE_MAX_WAIT_MS: '4000' };
-
-  test('counts against the budget like every other: it reaches the service (L1)', async () => {
-    const arrivals = await start(new Set([CANARY.secondKey]), BUDGET);
-    // The first two find out; each of the others needs one request.
-    expect(await Promise.all(Array.from({ length: 6 }, send))).toEqual(Array(6).fill(200));
-    expect(keysThatCame().filter((key) => key === CANARY.secondKey)).toHaveLength(6);
-    expect(arrivals.length).toBeGreaterThan(6);
-    expect(mostInWindow(arrivals, WINDOW)).toBeLessThanOrEqual(2);
-  });
-
-  test('does not lose its message, however short messages may wait', async () => {
-    await start(new Set([CANARY.secondKey]), { ...BUDGET, RATE_LIMIT: '1', RATE_MAX_WAIT_MS: '0' });
-    expect(await send()).toBe(200);
-    expect(keysThatCame()).toEqual([CANARY.key, CANARY.secondKey]);
-    const line = await pair.relay.logLine(({ bot }) => bot === 'acme/helper');
-    expect(line.slotWaitMs).toBeGreaterThan(WINDOW / 2);
-  });
-
-  test('is followed by none when the client leaves while it waits', async () => {
-    const arrivals = await start(new Set([CANARY.secondKey]), { ...BUDGET, RATE_LIMIT: '1' });
-    const client = pair.ask();
-    await until(() => arrivals.length === 1);
-    client.socket.destroy();
-    expect(await pair.relay.logLine(({ bot }) => bot === 'acme/helper')).toMatchObject({ status: 499 });
-    // The next has the slot that was given back.
-    expect(await send()).toBe(200);
-    expect(keysThatCame()).toEqual([CANARY.key, CANARY.secondKey]);
-  });
-});
-
-describe('a message that has met a refused key', () => {
-  test('does not try it again when the next key is answered 429, and gives up in time', async () => {
-    const answers = new Map<string, string | Buffer>([
-      [CANARY.key, REFUSAL],
-      [CANARY.secondKey, REFUSAL],
-    ]);
-    pair = await startPair((socket, { all }) => {
-      socket.write(answers.get(all('x-api-key')[0] ?? '') ?? STREAM);
-    }, BOTH_KEYS);
-    // From now on there is no key that was not refused.
-    expect(await send()).toBe(502);
-    answers.set(CANARY.secondKey, plainAnswer('429 Busy', ['Retry-After: 1']));
-    const before = pair.upstream.requests.length;
-    expect(await send()).toBe(429);
-    const [first, ...others] = keysThatCame().slice(before);
-    expect(first).toBe(CANARY.key);
-    expect(new Set(others)).toEqual(new Set([CANARY.secondKey]));
-  }, 20_000);
-});
+testSideBySide([
+  [
+    'a key that was refused costs one message a second request, and not every message',
+    async () => {
+      const { send, receivedKeys } = await start(firstRefused(), BOTH_KEYS);
+      expect([await send(), await send(), await send()]).toEqual([200, 200, 200]);
+      expect(receivedKeys()).toEqual([CANARY.key, ...Array(3).fill(CANARY.secondKey)]);
+    },
+  ],
+  [
+    'a key that was refused is tried again when all other keys are refused too',
+    async () => {
+      const answers = bothRefused();
+      const { send, receivedKeys, upstream } = await start(answers, BOTH_KEYS);
+      expect([await send(), await send()]).toEqual([502, 502]);
+      answers.delete(CANARY.key);
+      expect(await send()).toBe(200);
+      // It is the first key again.
+      const before = upstream.requests.length;
+      expect(await send()).toBe(200);
+      expect(receivedKeys().slice(before)).toEqual([CANARY.key]);
+    },
+  ],
+  [
+    'a key that was refused is logged once, and so is the key that works',
+    async () => {
+      const { send, relay } = await start(firstRefused(), BOTH_KEYS);
+      await send();
+      await send();
+      const told = relay.logs.filter(({ msg }) => String(msg).startsWith('upstream key '));
+      const [first, second] = relay.bots.keyRings.keys();
+      expect(told).toMatchObject([
+        {
+          level: 'warn',
+          msg: 'upstream key rejected',
+          keyRing: 'acme/helper',
+          keyFingerprint: first?.fingerprint,
+        },
+        {
+          level: 'info',
+          msg: 'upstream key accepted',
+          keyRing: 'acme/helper',
+          keyFingerprint: second?.fingerprint,
+        },
+      ]);
+      expect(told).toHaveLength(2);
+    },
+  ],
+  [
+    'the request with a refused key takes a slot of the budget, since it reaches the service',
+    async () => {
+      const { send, receivedKeys, arrivals } = await start(firstRefused(), BUDGET);
+      // The first two messages need two requests; each of the others needs one.
+      expect(await Promise.all(Array.from({ length: 6 }, send))).toEqual(Array(6).fill(200));
+      expect(receivedKeys().filter((key) => key === CANARY.secondKey)).toHaveLength(6);
+      expect(arrivals.length).toBeGreaterThan(6);
+      expect(mostInWindow(arrivals, WINDOW)).toBeLessThanOrEqual(2);
+    },
+  ],
+  [
+    'the request with a refused key does not lose its message even if RATE_MAX_WAIT_MS is 0',
+    async () => {
+      const { send, receivedKeys, relay } = await start(firstRefused(), {
+        ...BUDGET,
+        RATE_LIMIT: '1',
+        RATE_MAX_WAIT_MS: '0',
+      });
+      expect(await send()).toBe(200);
+      expect(receivedKeys()).toEqual([CANARY.key, CANARY.secondKey]);
+      const line = await relay.logLine(({ bot }) => bot === 'acme/helper');
+      expect(line.slotWaitMs).toBeGreaterThan(WINDOW / 2);
+    },
+  ],
+  [
+    'the request with a refused key is not followed by another if the client leaves during the wait',
+    async () => {
+      const { send, receivedKeys, arrivals, ask, relay } = await start(firstRefused(), {
+        ...BUDGET,
+        RATE_LIMIT: '1',
+      });
+      const client = ask();
+      await until(() => arrivals.length === 1);
+      client.socket.destroy();
+      expect(await relay.logLine(({ bot }) => bot === 'acme/helper')).toMatchObject({ status: 499 });
+      // The next message gets the slot that was given back.
+      expect(await send()).toBe(200);
+      expect(receivedKeys()).toEqual([CANARY.key, CANARY.secondKey]);
+    },
+  ],
+  [
+    'a message whose first key was refused does not try that key again when the next key gets 429, and gives up in time',
+    async () => {
+      const answers = bothRefused();
+      const { send, receivedKeys, upstream } = await start(answers, BOTH_KEYS);
+      // From now on all keys are refused ones.
+      expect(await send()).toBe(502);
+      answers.set(CANARY.secondKey, plainAnswer('429 Busy', ['Retry-After: 1']));
+      const before = upstream.requests.length;
+      expect(await send()).toBe(429);
+      const [first, ...others] = receivedKeys().slice(before);
+      expect(first).toBe(CANARY.key);
+      expect(new Set(others)).toEqual(new Set([CANARY.secondKey]));
+    },
+  ],
+]);

@@ -1,16 +1,16 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
 import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
 import { CANARY, expectNoCanary } from '../support/relay.ts';
+import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const JSON_TYPE = 'Content-Type: application/json';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-/** What the client gets if the upstream answers with `bytes`. */
+/** The answer to the client if the upstream answers with `bytes`. */
 async function answerTo(bytes: string, environment = {}) {
-  pair = await startPair((socket) => void socket.end(bytes), environment);
+  pair = await startRelayAndUpstream((socket) => void socket.end(bytes), environment);
   const response = await pair.relay.send(pair.cookie);
   const text = await response.text();
   expectNoCanary(text);
@@ -19,7 +19,7 @@ async function answerTo(bytes: string, environment = {}) {
 
 describe('a message that the bot service refuses', () => {
   test.each([400, 404, 409, 413, 415, 422])(
-    'with %d and JSON has the same status and that JSON (S13)',
+    'with %d and JSON is answered with the same status and JSON',
     async (status) => {
       const body = { code: 'E1', nested: [{ text: 'no', at: null }, 1, true] };
       const { response, problem } = await answerTo(
@@ -32,10 +32,10 @@ describe('a message that the bot service refuses', () => {
   );
 
   test.each([
-    ['as it is', CANARY.key],
+    ['unchanged', CANARY.key],
     ['with escapes', `\\u0063anary-${CANARY.key.slice(7).replace('k', '\\u006B').replace('-', '\\u002d')}`],
-    ['the second one', CANARY.secondKey],
-  ])('shows no key, also where it is written %s (S13)', async (_name, key) => {
+    ['as the second key', CANARY.secondKey],
+  ])('shows no key, also if it is written %s', async (_name, key) => {
     const body = `{"message":"bad key ${key}, ${key}!","list":["${key}"],"${key}":1}`;
     const { problem } = await answerTo(plainAnswer('400 No', [JSON_TYPE], body), {
       UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,
@@ -47,7 +47,7 @@ describe('a message that the bot service refuses', () => {
     });
   });
 
-  test('shows nothing of a key that holds another one (O4)', async () => {
+  test('shows no part of a key that contains another key', async () => {
     const { problem } = await answerTo(
       plainAnswer('400 No', [JSON_TYPE], `{"message":"bad key ${CANARY.key}!"}`),
       { UPSTREAM_API_KEYS: `${CANARY.key.slice(0, 10)},${CANARY.key}` },
@@ -55,9 +55,9 @@ describe('a message that the bot service refuses', () => {
     expect(problem.upstream).toEqual({ message: 'bad key [secret]!' });
   });
 
-  test('shows no key that comes in pieces (O4)', async () => {
+  test('shows no key that arrives in several chunks', async () => {
     const body = `{"message":"bad key ${CANARY.key}!"}`;
-    pair = await startPair((socket) => {
+    pair = await startRelayAndUpstream((socket) => {
       socket.write(`HTTP/1.1 400 No\r\n${JSON_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n`);
       for (const letter of body) socket.write(chunk(letter));
       socket.end(LAST_CHUNK);
@@ -66,7 +66,7 @@ describe('a message that the bot service refuses', () => {
     expect(problem.upstream).toEqual({ message: 'bad key [secret]!' });
   });
 
-  test('shows up to 8 KiB of JSON and no more (S13)', async () => {
+  test('shows up to 8 KiB of JSON and no more', async () => {
     const jsonOf = (length: number) => JSON.stringify('x'.repeat(length - 2));
     const fits = await answerTo(plainAnswer('400 No', [JSON_TYPE], jsonOf(8192)));
     expect(fits.problem.upstream).toHaveLength(8190);
@@ -78,9 +78,9 @@ describe('a message that the bot service refuses', () => {
 
   test.each([
     ['HTML', plainAnswer('422 No', ['Content-Type: text/html'], '<p>leak</p>')],
-    ['nothing', plainAnswer('422 No', [])],
+    ['an empty body', plainAnswer('422 No', [])],
     ['JSON that breaks off', `HTTP/1.1 422 No\r\n${JSON_TYPE}\r\nContent-Length: 99\r\n\r\n{"leak":1}`],
-  ])('with %s shows nothing of it (S13)', async (_name, bytes) => {
+  ])('with %s shows no part of the body', async (_name, bytes) => {
     const { response, text, problem } = await answerTo(bytes);
     expect(response.status).toBe(422);
     expect(problem).toMatchObject({ status: 422, code: 'upstream_refused' });
@@ -90,33 +90,30 @@ describe('a message that the bot service refuses', () => {
   });
 });
 
-/** What may wait is sent again; see guard/waiting.test.ts. */
+/** Otherwise the message would wait and be sent again; see guard/busy-service.test.ts. */
 const NO_WAIT = { RATE_MAX_WAIT_MS: '0' };
 
-describe('a message that the bot service has no time for', () => {
+describe('a message that the bot service answers with 429', () => {
   const busy = (...headers: string[]) => plainAnswer('429 Busy', [JSON_TYPE, ...headers], '{"leak":1}');
 
   test.each([
-    ['seconds', 'Retry-After: 17', 17],
-    ['nothing', 'X-Nothing: 1', 1],
+    ['17 seconds', 'Retry-After: 17', 17],
+    ['no header', 'X-Nothing: 1', 1],
     ['nonsense', 'Retry-After: soon', 1],
     ['zero', 'Retry-After: 0', 1],
-    ['a date long gone', 'Retry-After: Wed, 21 Oct 2015 07:28:00 GMT', 1],
+    ['a date in the past', 'Retry-After: Wed, 21 Oct 2015 07:28:00 GMT', 1],
     ['a minute', 'Retry-After: 60', 60],
     ['a day', 'Retry-After: 86400', 60],
     ['a year', 'Retry-After: 31536000', 60],
-  ])(
-    'is rate limited, for as long as it says in %s, but for a minute at most',
-    async (_name, header, seconds) => {
-      const { response, text, problem } = await answerTo(busy(header), NO_WAIT);
-      expect(response.status).toBe(429);
-      expect(problem).toMatchObject({ status: 429, code: 'upstream_rate_limited' });
-      expect(response.headers.get('retry-after')).toBe(String(seconds));
-      expect(text).not.toContain('leak');
-    },
-  );
+  ])('gets the Retry-After of the service, at most a minute, for %s', async (_name, header, seconds) => {
+    const { response, text, problem } = await answerTo(busy(header), NO_WAIT);
+    expect(response.status).toBe(429);
+    expect(problem).toMatchObject({ status: 429, code: 'upstream_rate_limited' });
+    expect(response.headers.get('retry-after')).toBe(String(seconds));
+    expect(text).not.toContain('leak');
+  });
 
-  test('is rate limited until the date that it says (S13)', async () => {
+  test('gets a Retry-After until the date in the Retry-After of the service', async () => {
     const date = new Date(Date.now() + 60_000).toUTCString();
     const { response } = await answerTo(busy(`Retry-After: ${date}`), NO_WAIT);
     const seconds = Number(response.headers.get('retry-after'));

@@ -1,20 +1,20 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Pair, plainAnswer, startPair } from '../support/pair.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { CANARY, expectNoCanary, MESSAGE } from '../support/relay.ts';
+import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const BOTH_KEYS = { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` };
 const fingerprint = (key: string) => createHash('sha256').update(key).digest('hex').slice(0, 8);
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-/** An upstream that refuses every key but `accepted`. */
-async function keyed(status: number, accepted: string, environment = {}) {
+/** Sends a message to an upstream that refuses every key but `accepted`. */
+async function sendWithKeys(status: number, accepted: string, environment = {}) {
   const refusal = plainAnswer(`${status} No`, ['WWW-Authenticate: leak', 'Content-Type: text/plain'], 'leak');
   const stream = wholeStream('data: a\n\n');
-  pair = await startPair((socket, request) => {
+  pair = await startRelayAndUpstream((socket, request) => {
     socket.write(request.all('x-api-key')[0] === accepted ? stream : refusal);
   }, environment);
   const response = await pair.relay.send(pair.cookie);
@@ -28,11 +28,16 @@ function rejectedFingerprints(): unknown[] {
     .map(({ keyFingerprint }) => keyFingerprint);
 }
 
-describe.each([401, 403])('the bot service rejects keys with %d:', (status) => {
-  test('if it rejects the only one, the client gets no 401 of its own (S13)', async () => {
-    const { response, text, keys } = await keyed(status, 'none');
+describe.each([401, 403])('if the bot service rejects keys with %d,', (status) => {
+  test('a client gets 502 for the only key, not 401', async () => {
+    const { response, text, keys } = await sendWithKeys(status, 'none');
     expect(response.status).toBe(502);
-    expect(JSON.parse(text)).toMatchObject({ status: 502, code: 'upstream_key_rejected' });
+    expect(JSON.parse(text)).toMatchObject({
+      status: 502,
+      code: 'upstream_key_rejected',
+      retryable: 'new message',
+    });
+    expect(JSON.parse(text)).not.toHaveProperty('maybeStarted');
     expect(response.headers.get('www-authenticate')).toBeNull();
     expect(text).not.toContain('leak');
     expectNoCanary(text);
@@ -40,8 +45,11 @@ describe.each([401, 403])('the bot service rejects keys with %d:', (status) => {
     expect(rejectedFingerprints()).toEqual([fingerprint(CANARY.key)]);
   });
 
-  test('if it takes the second, that one carries the same body (S13)', async () => {
-    const { response, text, keys } = await keyed(status, CANARY.secondKey, BOTH_KEYS);
+  test('the second key is sent with the same body', async () => {
+    const { response, text, keys } = await sendWithKeys(status, CANARY.secondKey, {
+      ...BOTH_KEYS,
+      CHANNELS: 'shared',
+    });
     expect(response.status).toBe(200);
     expect(text).toBe('data: a\n\n');
     expect(keys).toEqual([[CANARY.key], [CANARY.secondKey]]);
@@ -51,17 +59,17 @@ describe.each([401, 403])('the bot service rejects keys with %d:', (status) => {
     expect(line).toMatchObject({ level: 'warn', requestId: response.headers.get('x-request-id') });
   });
 
-  test('if it rejects both, each was tried once (S13)', async () => {
-    const { text, keys } = await keyed(status, 'none', BOTH_KEYS);
+  test('each of two keys is tried once', async () => {
+    const { text, keys } = await sendWithKeys(status, 'none', BOTH_KEYS);
     expect(JSON.parse(text)).toMatchObject({ code: 'upstream_key_rejected' });
     expect(keys).toEqual([[CANARY.key], [CANARY.secondKey]]);
     expect(rejectedFingerprints()).toEqual([CANARY.key, CANARY.secondKey].map(fingerprint));
   });
 });
 
-test('a second key is not tried for any other failure (S13)', async () => {
+test('a second key is not tried for any other failure', async () => {
   const refuse = plainAnswer('500 No', []);
-  pair = await startPair((socket) => socket.write(refuse), BOTH_KEYS);
+  pair = await startRelayAndUpstream((socket) => socket.write(refuse), BOTH_KEYS);
   const response = await pair.relay.send(pair.cookie);
   expect(response.status).toBe(502);
   expect(pair.upstream.requests).toHaveLength(1);

@@ -1,21 +1,21 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Pair, startPair, until } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
 import { expectNoCanary } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
 
 const TIMEOUT_MS = 300;
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
 describe('a bot service', () => {
   test.each([
     ['sends nothing', ''],
     ['sends half of its headers', 'HTTP/1.1 200 OK\r\nContent-Type: text/event-'],
-    ['sends no more than an interim response', 'HTTP/1.1 103 Early Hints\r\nLink: </leak>\r\n\r\n'],
-  ])('that %s has timed out, and is aborted (S13)', async (_name, bytes) => {
+    ['sends only an interim response', 'HTTP/1.1 103 Early Hints\r\nLink: </leak>\r\n\r\n'],
+  ])('that %s times out, and its request is aborted', async (_name, bytes) => {
     let aborted = false;
-    pair = await startPair(
+    pair = await startRelayAndUpstream(
       (socket) => {
         socket.write(bytes);
         socket.on('close', () => {
@@ -37,16 +37,16 @@ describe('a bot service', () => {
     expect(pair.upstream.requests).toHaveLength(1);
   });
 
-  test('that has refused but whose reason drips in has timed out, and is aborted (S13)', async () => {
+  test('that sends the body of a refusal too slowly times out, and its request is aborted', async () => {
     let aborted = false;
-    pair = await startPair(
+    pair = await startRelayAndUpstream(
       (socket) => {
         socket.write(
           'HTTP/1.1 422 No\r\nContent-Type: application/json\r\nContent-Length: 8000\r\n\r\n{"leak":"',
         );
-        const drip = setInterval(() => socket.write('x'), 20);
+        const timer = setInterval(() => socket.write('x'), 20);
         socket.on('close', () => {
-          clearInterval(drip);
+          clearInterval(timer);
           aborted = true;
         });
       },
@@ -60,8 +60,8 @@ describe('a bot service', () => {
     await until(() => aborted);
   });
 
-  test('that answered in time may be silent for longer than that (S13)', async () => {
-    pair = await startPair(
+  test('that answered in time may be silent for longer than the timeout', async () => {
+    pair = await startRelayAndUpstream(
       (socket) => {
         socket.write(STREAM_HEAD);
         const end = Buffer.concat([chunk('data: late\n\n'), Buffer.from(LAST_CHUNK)]);

@@ -2,27 +2,36 @@ import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { type Pair, plainAnswer, startPair, until } from '../support/pair.ts';
 import type { RawClient } from '../support/raw-client.ts';
 import { CANARY } from '../support/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
-let pair: Pair;
+/** What the problem of a message says that may have run. */
+const MAYBE_STARTED = { maybeStarted: true, retryable: false } as const;
+
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-/** Sends a message; resolves once it is where the bot service has seen it. */
+/** Sends a message; resolves once the bot service has received it. */
 async function sent(answer: (socket: Socket) => void = () => {}, environment: Record<string, string> = {}) {
-  pair = await startPair(answer, environment);
+  pair = await startRelayAndUpstream(answer, environment);
   const arrived = pair.upstream.nextRequest();
   const client = pair.ask({ headers: ['Connection: close'] });
   await arrived;
   return client;
 }
 
-/** The answer is one that no load balancer and no client takes for an invitation to send the message again. */
+/** Expects an answer after which no load balancer and no client sends the message again. */
 async function expectLost(client: RawClient, cause: string): Promise<void> {
   await client.closed;
   const answer = parseAnswer(client.text());
-  expectProblem(answer, 502, 'answer_lost');
+  expectProblem(answer, 502, 'answer_lost', MAYBE_STARTED);
   expect(answer.headers['retry-after']).toBeUndefined();
   expect(pair.upstream.requests).toHaveLength(1);
   expect(await pair.relay.logLine(({ outcome }) => outcome === 'answer_lost')).toMatchObject({
@@ -31,7 +40,7 @@ async function expectLost(client: RawClient, cause: string): Promise<void> {
   });
 }
 
-describe('a message that has gone to the bot service', () => {
+describe('a message that was sent to the bot service', () => {
   test('is answered 502 when the relay shuts down before its answer begins', async () => {
     const client = await sent();
     await pair.relay.close();
@@ -49,9 +58,9 @@ describe('a message that has gone to the bot service', () => {
   test.each([
     ['half of the head of a stream', 'HTTP/1.1 200 OK\r\nContent-Type: text/ev'],
     ['half of a refusal', 'HTTP/1.1 422 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{'],
-  ])('is answered 502 when %s has come by then', async (_what, bytes) => {
+  ])('is answered 502 when it is aborted after %s', async (_what, bytes) => {
     const client = await sent((socket) => socket.write(bytes));
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sleep(100);
     pair.relay.open.endAll(new Problem('draining', 'Gone.', { retryAfter: 1 }));
     await expectLost(client, 'draining');
   });
@@ -59,7 +68,7 @@ describe('a message that has gone to the bot service', () => {
   test('keeps the 504 of a bot service that does not answer', async () => {
     const client = await sent(() => {}, { UPSTREAM_RESPONSE_TIMEOUT_MS: '200' });
     await client.closed;
-    expectProblem(parseAnswer(client.text()), 504, 'upstream_timeout');
+    expectProblem(parseAnswer(client.text()), 504, 'upstream_timeout', MAYBE_STARTED);
   });
 });
 
@@ -76,12 +85,15 @@ describe('a message that the bot service has refused', () => {
       },
       [],
     ],
-  ])('with %s may be sent again when the relay shuts down', async (status, environment, headers) => {
-    const client = await sent((socket) => socket.write(plainAnswer(`${status} No`, headers)), environment);
-    await until(() => pair.upstream.sockets[0]?.destroyed === true);
-    pair.relay.open.endAll(new Problem('draining', 'Gone.'));
-    await client.closed;
-    expectProblem(parseAnswer(client.text()), 503, 'draining');
-    expect(pair.upstream.requests).toHaveLength(1);
-  });
+  ])(
+    'with %s is answered 503 when the relay shuts down, so that it may be sent again',
+    async (status, environment, headers) => {
+      const client = await sent((socket) => socket.write(plainAnswer(`${status} No`, headers)), environment);
+      await until(() => pair.upstream.sockets[0]?.destroyed === true);
+      pair.relay.open.endAll(new Problem('draining', 'Gone.'));
+      await client.closed;
+      expectProblem(parseAnswer(client.text()), 503, 'draining', { retryable: 'new message' });
+      expect(pair.upstream.requests).toHaveLength(1);
+    },
+  );
 });

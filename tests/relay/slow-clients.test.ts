@@ -1,33 +1,31 @@
-import { createServer, type Server } from 'node:http';
+import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, expect } from '@jest/globals';
 import express from 'express';
 import { Problem } from '../../src/errors.ts';
 import type { CarriedStream, RequestLocals } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import { createHeartbeats } from '../../src/relay/message/heartbeats.ts';
 import { askUpstream } from '../support/ask-upstream.ts';
-import { until } from '../support/pair.ts';
-import { type RawClient, rawClient } from '../support/raw-client.ts';
-import { CLOSE_DELIMITED_HEAD, type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
+import { rawClient } from '../support/raw-client.ts';
+import { CLOSE_DELIMITED_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { sleep } from '../support/sleep.ts';
+import { UNHEALED } from '../support/unhealed.ts';
 
-const STALLED_MS = 300;
+const STALLED_MS = 1000;
 /** More than the buffers between the upstream and a client can hold. */
-const MUCH = Buffer.alloc(9 * (4 << 20), 'data: a\n\n');
+const MUCH = Buffer.alloc(9 * (3 << 20), 'data: a\n\n');
 
-let upstream: RawUpstream;
-let server: Server;
-let client: RawClient;
-afterEach(async () => {
-  client.socket.destroy();
-  server.closeAllConnections();
-  await new Promise((resolve) => server.close(resolve));
-  await upstream.close();
+const closers: (() => Promise<void>)[] = [];
+afterAll(async () => {
+  for (const close of closers) await close();
 });
 
-/** A client that reads nothing yet of a stream of `bytes`, which is carried with `stalledMs`. */
+/** Carries a stream of `bytes` to a client that reads nothing yet. */
 async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = STALLED_MS) {
-  upstream = await startRawUpstream((socket) => {
+  const upstream = await startRawUpstream((socket) => {
     socket.write(CLOSE_DELIMITED_HEAD);
     socket.end(bytes);
   });
@@ -38,59 +36,69 @@ async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = 
       res.flushHeaders();
       const heartbeats = createHeartbeats(0);
       const stream: CarriedStream = { bytes: 0 };
-      const of = { requestId: 'the-id', bot: { namespace: 'acme', botProviderName: 'helper' } };
-      const ends = { upstream: answer, res, of, stream, log: res.locals };
-      await carryStream({ ...ends, signal: stop.signal, heartbeats, stalledMs });
+      const identity = { requestId: 'the-id', bot: { namespace: 'acme', botProviderName: 'helper' } };
+      const ends = { answer, res, identity, stream, log: res.locals };
+      await carryStream({ ...ends, signal: stop.signal, heartbeats, stalledMs, ...UNHEALED });
       resolve({ log: res.locals, stream });
     });
   });
-  server = createServer(app);
+  const server = createServer(app);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  const client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
   client.socket.pause();
+  closers.push(async () => {
+    client.socket.destroy();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await upstream.close();
+  });
   await until(() => upstream.sockets.length > 0);
-  return { over };
+  return { over, client, upstreamSocket: upstream.sockets[0] as Socket };
 }
 
-const upstreamSocket = () => upstream.sockets[0] as Socket;
+async function cutAfterAWhile(): Promise<void> {
+  const startedAt = performance.now();
+  const { over, upstreamSocket } = await carried(MUCH);
+  const { log, stream } = await over;
+  expect(performance.now() - startedAt).toBeGreaterThan(STALLED_MS * 0.9);
+  expect(log.outcome).toBe('client_stalled');
+  await until(() => upstreamSocket.destroyed);
+  expect(stream.bytes).toBeLessThan(MUCH.length);
+}
 
-describe('a client that reads nothing', () => {
-  test('is cut after a while, and the upstream is aborted', async () => {
-    const startedAt = performance.now();
-    const { over } = await carried(MUCH);
-    const { log, stream } = await over;
-    expect(performance.now() - startedAt).toBeGreaterThan(STALLED_MS * 0.9);
-    expect(log.outcome).toBe('client_stalled');
-    await until(() => upstreamSocket().destroyed);
-    expect(stream.bytes).toBeLessThan(MUCH.length);
-  });
+async function cutWhenAborted(): Promise<void> {
+  const stop = new AbortController();
+  const { over } = await carried(MUCH, stop, 60_000);
+  // Longer than it takes to fill the buffers of client and relay.
+  await sleep(STALLED_MS / 2);
+  stop.abort(new Problem('deadline_exceeded', 'Too long.'));
+  expect((await over).log.outcome).toBe('deadline_exceeded');
+}
 
-  test('is cut by a stream that has to end, even if that cannot be told', async () => {
-    const stop = new AbortController();
-    const { over } = await carried(MUCH, stop, 60_000);
-    // Longer than the client's and the relay's buffers take to fill, shorter than a stall.
-    await new Promise((resolve) => setTimeout(resolve, STALLED_MS / 2));
-    stop.abort(new Problem('deadline_exceeded', 'Too long.'));
-    expect((await over).log.outcome).toBe('deadline_exceeded');
-  }, 15_000);
-});
-
-test('a client that is slow but reads is not cut, and gets everything', async () => {
-  const { over } = await carried(MUCH);
+async function readSlowly(): Promise<void> {
+  const { over, client } = await carried(MUCH);
+  const startedAt = performance.now();
   let read = 0;
   let finished = false;
   client.socket.removeAllListeners('data');
-  const timer = setInterval(() => client.socket.resume(), STALLED_MS / 6);
+  const timer = setInterval(() => client.socket.resume(), STALLED_MS / 10);
   client.socket.on('data', (data) => {
     read += data.length;
     finished ||= data.includes('\r\n0\r\n\r\n');
-    // About two seconds in all: many times the period.
+    // In total it takes several times STALLED_MS.
     if (read % (1 << 20) < data.length) client.socket.pause();
   });
   const { log, stream } = await over;
   await until(() => finished || client.socket.destroyed);
   clearInterval(timer);
+  expect(performance.now() - startedAt).toBeGreaterThan(2 * STALLED_MS);
   expect(log.outcome).toBeUndefined();
   expect(stream.bytes).toBe(MUCH.length);
   expect(read).toBeGreaterThan(MUCH.length);
-}, 15_000);
+}
+
+testSideBySide([
+  ['a client that reads nothing is cut after a while, and the upstream is aborted', cutAfterAWhile],
+  ['a client that reads nothing is cut when its stream is aborted, without an error event', cutWhenAborted],
+  ['a client that is slow but reads is not cut, and gets everything', readSlowly],
+]);

@@ -1,17 +1,17 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { afterEach, expect, jest, test } from '@jest/globals';
-import { type Pair, startPair } from '../support/pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-/** Where Node tells of every request that a server of it has got. */
+/** The channel on which Node.js reports every request to a server. */
 const REQUESTS = 'http.server.request.start';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-test('the client has the status and the headers before a byte of the body was sent (S2)', async () => {
-  pair = await startPair((socket) => socket.write(STREAM_HEAD));
+test('the client gets status and headers before the first byte of the body', async () => {
+  pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD));
   const client = pair.ask();
   await client.waitFor('\r\n\r\n');
   expect(client.text()).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
@@ -21,13 +21,13 @@ test('the client has the status and the headers before a byte of the body was se
   await client.waitFor(LAST_CHUNK);
 });
 
-test('what came with the headers of the service leaves with the headers', async () => {
+test('data that arrives with the headers of the service is sent together with the headers', async () => {
   const head = Buffer.from(STREAM_HEAD);
-  pair = await startPair((socket) => socket.write(Buffer.concat([head, chunk('data: a\n\n')])));
+  pair = await startRelayAndUpstream((socket) => socket.write(Buffer.concat([head, chunk('data: a\n\n')])));
   const toSystem = jest.fn();
   const watch = (message: unknown) => {
     const { socket } = message as { socket: Socket };
-    // All that a socket hands to the system goes through one of these, in one piece or in several.
+    // Every write of a socket to the system goes through one of these methods.
     const { _write, _writev } = socket;
     socket._write = (...args) => toSystem() ?? _write.apply(socket, args);
     socket._writev = (...args) => toSystem() ?? _writev?.apply(socket, args);

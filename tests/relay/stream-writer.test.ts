@@ -3,8 +3,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { streamWriter } from '../../src/relay/message/stream-writer.ts';
-import { until } from '../support/pair.ts';
 import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
+import { until } from '../support/relay-and-upstream.ts';
 
 let server: Server;
 let client: RawClient;
@@ -14,7 +14,7 @@ afterEach(async () => {
   await new Promise((resolve) => server.close(resolve));
 });
 
-/** A response whose headers are sent, and all writes to its socket from then on. */
+/** Opens a response whose headers are sent, and records all later writes to its socket. */
 async function open(version = '1.1') {
   const opened = new Promise<Response>((resolve) => {
     server = createServer(
@@ -36,7 +36,7 @@ async function open(version = '1.1') {
 
 const body = () => client.text().split('\r\n\r\n').slice(1).join('\r\n\r\n');
 
-test('what comes together leaves in one write, each chunk in its frame', async () => {
+test('chunks that arrive together are sent in one write, each with its framing', async () => {
   const { res, writer, writes, onFull } = await open();
   writer.write(Buffer.from('data: a\n\n'));
   writer.write(Buffer.from('data: some more than that\n\n'));
@@ -48,7 +48,7 @@ test('what comes together leaves in one write, each chunk in its frame', async (
   expect(onFull).not.toHaveBeenCalled();
 });
 
-test('a chunk without bytes does not end the stream', async () => {
+test('an empty chunk does not end the stream', async () => {
   const { res, writer } = await open();
   writer.write(Buffer.alloc(0));
   writer.flush();
@@ -59,7 +59,7 @@ test('a chunk without bytes does not end the stream', async () => {
   expect(dechunk(client.text()).body).toBe('data: a\n\n');
 });
 
-test('nothing that is written behind it overtakes it once it is flushed', async () => {
+test('flushed data is sent before later writes to the response', async () => {
   const { res, writer } = await open();
   writer.write(Buffer.from('data: a\n\n'));
   writer.flush();
@@ -68,7 +68,7 @@ test('nothing that is written behind it overtakes it once it is flushed', async 
   expect(dechunk(client.text()).body).toBe('data: a\n\ndata: b\n\n');
 });
 
-test.each([4000, 4090, 4096, 70_000])('%i bytes arrive unchanged, between small ones', async (length) => {
+test.each([4000, 4090, 4096, 70_000])('%i bytes arrive unchanged between small chunks', async (length) => {
   const { res, writer } = await open();
   const large = 'x'.repeat(length);
   for (const text of ['small\n', large, 'small\n', large]) writer.write(Buffer.from(text));
@@ -80,7 +80,7 @@ test.each([4000, 4090, 4096, 70_000])('%i bytes arrive unchanged, between small 
   expect(dechunk(client.text()).body).toBe(`small\n${large}small\n${large}${large}`);
 });
 
-test('says when the client reads too slowly, and the response when that is over', async () => {
+test('onFull is called when the client reads too slowly, and the response drains later', async () => {
   const { res, writer, onFull } = await open();
   client.socket.pause();
   const event = Buffer.from(`data: ${'x'.repeat(1000)}\n\n`);
@@ -101,7 +101,7 @@ test('says when the client reads too slowly, and the response when that is over'
   expect(dechunk(client.text()).body).toBe(String(event).repeat(written));
 });
 
-test('a client of HTTP/1.0 gets no frames', async () => {
+test('an HTTP/1.0 client gets no chunked framing', async () => {
   const { res, writer } = await open('1.0');
   writer.write(Buffer.from('data: a\n\n'));
   writer.flush();
@@ -119,7 +119,7 @@ test('nothing is written for a client that has left', async () => {
   expect(onFull).not.toHaveBeenCalled();
 });
 
-test('a client that has closed its side is no client of bad HTTP', async () => {
+test('a client that has closed its side causes no clientError', async () => {
   const { res, writer, writes } = await open();
   const failed = jest.fn();
   server.on('clientError', failed);

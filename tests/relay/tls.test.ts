@@ -2,19 +2,21 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { type Identity, selfSigned } from '../support/front.ts';
-import { mostInWindow } from '../support/paced.ts';
+import { type Identity, selfSigned } from '../support/fake-load-balancer.ts';
+import { mostInWindow } from '../support/numbered-messages.ts';
 import { startRelay, type TestRelay } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { sleep } from '../support/sleep.ts';
 
 let identity: Identity;
 let trustedBefore: readonly string[];
 beforeAll(() => {
   identity = selfSigned();
   trustedBefore = tls.getCACertificates('default');
-  // Before the first connection of this file, and for this file only.
+  // Set it before the first connection; it is valid for this file only.
   tls.setDefaultCACertificates([identity.cert]);
 });
 afterAll(() => tls.setDefaultCACertificates(trustedBefore));
@@ -27,10 +29,7 @@ beforeEach(async () => {
   relay = await startRelay(service.url);
   cookie = await relay.signIn();
 });
-/** What a test has opened besides, also if it fails; the last one closes first. */
-const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
-  for (const one of opened.splice(0).reverse()) await one.close();
   await relay.close();
   await service.close();
 });
@@ -40,22 +39,22 @@ type Close = (socket: TLSSocket, raw: Socket) => unknown;
 
 interface TlsService {
   readonly url: string;
-  /** Of each connection, in order, whether it resumed the session of an earlier one. */
+  /** For each connection, in order: whether it resumed an earlier TLS session. */
   readonly reused: boolean[];
   /** The bodies of the messages that were answered, or are being answered. */
   readonly answered: string[];
   /** When each of them arrived, in ms. */
   readonly answeredAt: number[];
-  /** The bodies of the messages that were met with `onSecond`. */
+  /** The bodies of the messages for which `onSecond` was called. */
   readonly dropped: string[];
-  /** What happens to the second message of a connection; it is answered if this is not set. */
+  /** Called for the second message of a connection; if it is not set, the message is answered. */
   onSecond: Close | undefined;
   /** Ends the answers that are still open. */
   finish(): void;
   close(): Promise<void>;
 }
 
-/** A bot service behind TLS, whose answers begin with an event and end when `finish` is called. */
+/** Starts a bot service with TLS, whose answers begin with an event and end when `finish` is called. */
 async function startTlsService(): Promise<TlsService> {
   const reused: boolean[] = [];
   const answered: string[] = [];
@@ -102,10 +101,10 @@ async function startTlsService(): Promise<TlsService> {
   return own;
 }
 
-/** Passes on to `port` what comes, but holds its first connection up for `heldMs` before anything goes through. */
-async function startSlowDoor(port: string, heldMs: number) {
+/** Starts a TCP proxy to `port` that delays its first connection for `delayMs`. */
+async function startDelayingProxy(port: string, delayMs: number) {
   const sockets: Socket[] = [];
-  let heldUp = false;
+  let isDelayed = false;
   const server = createTcpServer((socket) => {
     const service = connect(Number(port), '127.0.0.1');
     sockets.push(
@@ -113,8 +112,8 @@ async function startSlowDoor(port: string, heldMs: number) {
       service.on('error', () => {}),
     );
     service.pipe(socket);
-    setTimeout(() => socket.pipe(service), heldUp ? 0 : heldMs);
-    heldUp = true;
+    setTimeout(() => socket.pipe(service), isDelayed ? 0 : delayMs);
+    isDelayed = true;
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
@@ -126,14 +125,16 @@ async function startSlowDoor(port: string, heldMs: number) {
   };
 }
 
-/** Takes connections, and passes on to `port` what came on them only when it is opened. */
-async function startClosedDoor(port: string) {
+/** Starts a TCP proxy to `port` that accepts connections, but passes no data until `open` is called. */
+async function startBlockedProxy(port: string) {
   const sockets: Socket[] = [];
   let open = () => {};
   const opened = new Promise<void>((resolve) => {
     open = resolve;
   });
+  let accepted = 0;
   const server = createTcpServer(async (socket) => {
+    accepted++;
     sockets.push(socket.on('error', () => {}));
     await opened;
     const service = connect(Number(port), '127.0.0.1').on('error', () => {});
@@ -144,6 +145,7 @@ async function startClosedDoor(port: string) {
   return {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     open,
+    connections: () => accepted,
     async close() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));
@@ -157,7 +159,7 @@ async function bodyOf(req: IncomingMessage): Promise<string> {
   return body;
 }
 
-/** A message whose answer has begun; `rest` lets the service end it, and resolves with what came after. */
+/** Sends a message whose answer begins; `rest` lets the service end the answer, and resolves with the rest of it. */
 async function begin(body: string) {
   const response = await relay.send(cookie, { body });
   expect(response.status).toBe(200);
@@ -179,8 +181,97 @@ async function exchange(body: string): Promise<string> {
   return first + (await rest());
 }
 
+/** Runs `use` with a service of its own, and with a list of what it opens; the last one closes first. */
+async function withOwnService(
+  use: (service: TlsService, opened: { close(): Promise<void> }[]) => Promise<void>,
+): Promise<void> {
+  const service = await startTlsService();
+  const opened: { close(): Promise<void> }[] = [service];
+  try {
+    await use(service, opened);
+  } finally {
+    for (const one of opened.reverse()) await one.close();
+  }
+}
+
+describe('a bot service behind TLS that is reached late', () => {
+  testSideBySide([
+    [
+      'gets messages that are counted from when they were sent, not from when they began to connect',
+      () =>
+        withOwnService(async (service, opened) => {
+          const [WINDOW, DELAY] = [2000, 1600];
+          const proxy = await startDelayingProxy(new URL(service.url).port, DELAY);
+          opened.push(proxy);
+          const paced = await startRelay(proxy.url, {
+            RATE_LIMIT: '1',
+            RATE_WINDOW_MS: String(WINDOW),
+            RATE_MAX_WAIT_MS: '60000',
+          });
+          opened.push(paced);
+          const signedIn = await paced.signIn();
+          const answers = ['{"n":1}', '{"n":2}'].map((body) => paced.send(signedIn, { body }));
+          for (const response of await Promise.all(answers)) await response.body?.cancel();
+          const [first = 0, second = 0] = service.answeredAt;
+          // If the first counted from its start, the gap to the second would be only WINDOW - DELAY.
+          expect(second - first).toBeGreaterThan(WINDOW - DELAY / 2);
+        }),
+    ],
+    [
+      'gets no more than fit into a window if delayed messages could all be sent at once',
+      () =>
+        withOwnService(async (service, opened) => {
+          const WINDOW = 400;
+          const proxy = await startBlockedProxy(new URL(service.url).port);
+          opened.push(proxy);
+          const paced = await startRelay(proxy.url, {
+            RATE_LIMIT: '2',
+            RATE_WINDOW_MS: String(WINDOW),
+            RATE_MAX_WAIT_MS: '10000',
+          });
+          opened.push(paced);
+          const signedIn = await paced.signIn();
+          const answers = Array.from({ length: 6 }, (_, n) => paced.send(signedIn, { body: `{"n":${n}}` }));
+          // The slots of all messages have passed when they can connect.
+          await sleep(3 * WINDOW);
+          expect(service.answered).toEqual([]);
+          proxy.open();
+          expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([
+            200, 200, 200, 200, 200, 200,
+          ]);
+          expect(mostInWindow(service.answeredAt, WINDOW)).toBe(2);
+        }),
+    ],
+    [
+      'gets no delayed message that may not wait for the next slot',
+      () =>
+        withOwnService(async (service, opened) => {
+          const WINDOW = 2500;
+          const proxy = await startBlockedProxy(new URL(service.url).port);
+          opened.push(proxy);
+          const environment = { RATE_LIMIT: '2', RATE_WINDOW_MS: String(WINDOW), RATE_MAX_WAIT_MS: '0' };
+          const paced = await startRelay(proxy.url, environment);
+          opened.push(paced);
+          const signedIn = await paced.signIn();
+          const send = (n: number) => paced.send(signedIn, { body: `{"n":${n}}` });
+          const early = [send(0), send(1)];
+          await until(() => proxy.connections() === 2);
+          await sleep(1.1 * WINDOW);
+          const late = [send(2), send(3)];
+          // Their slots are still valid.
+          await until(() => proxy.connections() === 4);
+          proxy.open();
+          const answers = await Promise.all([...early, ...late]);
+          expect(answers.map(({ status }) => status)).toEqual([429, 429, 200, 200]);
+          expect(await answers[0]?.json()).toMatchObject({ code: 'rate_limited' });
+          expect([...service.answered].sort()).toEqual(['{"n":2}', '{"n":3}']);
+        }),
+    ],
+  ]);
+});
+
 describe('a bot service behind TLS', () => {
-  test('streams its answer event by event (S1)', async () => {
+  test('streams its answer event by event', async () => {
     const { first, rest } = await begin('{"n":1}');
     expect(first).toBe('data: {"n":1}\n\n');
     expect(await rest()).toBe('data: end\n\n');
@@ -198,7 +289,7 @@ describe('a bot service behind TLS', () => {
     ['closes', (socket) => socket.destroy()],
     ['ends', (socket) => socket.end()],
     ['resets', (_socket, raw) => raw.resetAndDestroy()],
-  ])('is sent no message once more if it %s the kept connection just then', async (_name, close) => {
+  ])('gets no message twice if it %s the kept connection at that moment', async (_name, close) => {
     await exchange('{"n":1}');
     service.onSecond = close;
     expect((await relay.send(cookie, { body: '{"n":2}' })).status).toBe(502);
@@ -207,65 +298,7 @@ describe('a bot service behind TLS', () => {
     expect(service.reused).toHaveLength(1);
   });
 
-  test('has the messages counted from when they left, not from when they began to connect (L1)', async () => {
-    const [WINDOW, HELD] = [400, 250];
-    const slowDoor = await startSlowDoor(new URL(service.url).port, HELD);
-    opened.push(slowDoor);
-    const paced = await startRelay(slowDoor.url, { RATE_LIMIT: '1', RATE_WINDOW_MS: String(WINDOW) });
-    opened.push(paced);
-    const signedIn = await paced.signIn();
-    const arrivedAt = ['{"n":1}', '{"n":2}'].map(async (body) => {
-      const response = await paced.send(signedIn, { body });
-      const at = performance.now();
-      await response.body?.cancel();
-      return at;
-    });
-    const [first = 0, second = 0] = await Promise.all(arrivedAt);
-    // Counted from its start, the first would leave the second a gap of WINDOW - HELD.
-    expect(second - first).toBeGreaterThan(WINDOW - HELD / 2);
-  });
-
-  test('gets no more than fit into a window when messages that were held up could all leave at once (L1)', async () => {
-    const WINDOW = 400;
-    const door = await startClosedDoor(new URL(service.url).port);
-    opened.push(door);
-    const paced = await startRelay(door.url, {
-      RATE_LIMIT: '2',
-      RATE_WINDOW_MS: String(WINDOW),
-      RATE_MAX_WAIT_MS: '10000',
-    });
-    opened.push(paced);
-    const signedIn = await paced.signIn();
-    const answers = Array.from({ length: 6 }, (_, n) => paced.send(signedIn, { body: `{"n":${n}}` }));
-    // All of them have had their slot when they can connect.
-    await sleep(3 * WINDOW);
-    expect(service.answered).toEqual([]);
-    door.open();
-    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
-    expect(mostInWindow(service.answeredAt, WINDOW)).toBe(2);
-  });
-
-  test('gets no message that was held up and may not wait for the next slot', async () => {
-    const WINDOW = 1200;
-    const door = await startClosedDoor(new URL(service.url).port);
-    opened.push(door);
-    const environment = { RATE_LIMIT: '2', RATE_WINDOW_MS: String(WINDOW), RATE_MAX_WAIT_MS: '0' };
-    const paced = await startRelay(door.url, environment);
-    opened.push(paced);
-    const signedIn = await paced.signIn();
-    const send = (n: number) => paced.send(signedIn, { body: `{"n":${n}}` });
-    const early = [send(0), send(1)];
-    await sleep(1.1 * WINDOW);
-    const late = [send(2), send(3)];
-    await sleep(0.5 * WINDOW);
-    door.open();
-    const answers = await Promise.all([...early, ...late]);
-    expect(answers.map(({ status }) => status)).toEqual([429, 429, 200, 200]);
-    expect(await answers[0]?.json()).toMatchObject({ code: 'rate_limited' });
-    expect([...service.answered].sort()).toEqual(['{"n":2}', '{"n":3}']);
-  });
-
-  test('is sent no message once more if a byte of an answer has come (S17)', async () => {
+  test('gets no message twice if a byte of an answer has arrived', async () => {
     await exchange('{"n":1}');
     service.onSecond = (socket) => socket.end('H');
     const response = await relay.send(cookie, { body: '{"n":2}' });

@@ -1,23 +1,23 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type Pair, startPair } from '../support/pair.ts';
 import { LAST_CHUNK, type RawRequest, wholeStream } from '../support/raw-upstream.ts';
 import { CANARY } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-/** All that ever goes upstream when the client sends none of the headers that are passed on. */
+/** All headers that go upstream if the client sends none that are passed on. */
 const OWN_HEADERS = [
   ...['accept', 'accept-encoding', 'connection', 'content-length', 'content-type', 'host'],
   ...['x-api-key', 'x-request-id'],
 ];
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
-/** The request that arrives upstream when a client sends these headers; `answer` is what the client got. */
+/** The request that arrives upstream when a client sends these headers, and the client's `answer`. */
 async function sentWith(
   headers: readonly string[],
   environment: Record<string, string> = {},
 ): Promise<RawRequest & { answer: string }> {
-  pair = await startPair((socket) => {
+  pair = await startRelayAndUpstream((socket) => {
     socket.write(wholeStream('data: a\n\n'));
   }, environment);
   const client = pair.ask({ headers: [...headers] });
@@ -34,8 +34,8 @@ function expectOwnHeadersOnly({ headers, all }: RawRequest): void {
   expect(JSON.stringify(headers)).not.toContain('evil');
 }
 
-describe('of what a client sends', () => {
-  test('no credential, key or word of a proxy goes upstream (U1)', async () => {
+describe('of the headers of a client,', () => {
+  test('no credentials, keys or headers of proxies go upstream', async () => {
     const request = await sentWith([
       ...['Authorization: Bearer evil', 'Proxy-Authorization: Basic evil', 'Cookie2: evil'],
       ...['X-API-KEY: evil-1', 'x-Api-Key: evil-2', 'X_API_KEY: evil-3', 'X-Api_Key: evil-4'],
@@ -45,26 +45,27 @@ describe('of what a client sends', () => {
       ...['TE: trailers', 'Trailer: evil', 'Origin: http://app.example.com', 'Referer: http://evil.example'],
       ...['X-Asgard-User: evil', 'User-Agent: evil', 'Accept-Language: evil', 'X-HTTP-Method-Override: evil'],
       ...['Accept-Encoding: evil', 'X-Request-Id: evil!', 'Content-Language: evil'],
+      ...['X-ASGARD-USER-IDENTITY-HINT: evil', 'x-asgard-user-identity-hint: evil', 'Idempotency-Key: evil'],
     ]);
     expectOwnHeadersOnly(request);
     expect(request.all('host')).toEqual([new URL(pair.upstream.url).host]);
   });
 
-  test('an expectation changes nothing (U2)', async () => {
+  test('Expect: 100-continue does not change the upstream request', async () => {
     const request = await sentWith(['Expect: 100-continue', 'X-API-KEY: evil']);
     expectOwnHeadersOnly(request);
     expect(request.answer).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
   });
 
-  test('an expectation that nobody knows changes nothing (U2)', async () => {
+  test('an unknown Expect does not change the upstream request', async () => {
     expectOwnHeadersOnly(await sentWith(['Expect: evil', 'X-API-KEY: evil']));
   });
 
-  test('the name of the key in Connection does not take the key away (U3)', async () => {
+  test('x-api-key in Connection does not remove the key', async () => {
     expectOwnHeadersOnly(await sentWith(['Connection: x-api-key, close, content-type', 'X-API-KEY: evil']));
   });
 
-  test('what the bot service needs goes upstream as it is (U1)', async () => {
+  test('those that the bot service needs go upstream unchanged', async () => {
     const { all } = await sentWith([
       ...['Accept: text/event-stream, */*;q=0.1', 'Last-Event-ID: 7-b', 'X-Request-Id: request-0001'],
       'traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
@@ -75,7 +76,16 @@ describe('of what a client sends', () => {
     expect(all('traceparent')).toEqual(['00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01']);
   });
 
-  test('whose message it is goes upstream in USER_HEADER, by the session and by nothing else', async () => {
+  test.each(['Last-Event-ID:', 'Last-Event-ID: \t '])(
+    'an empty one (%j) does not go upstream',
+    async (header) => {
+      const { all } = await sentWith([header, 'Accept:']);
+      expect(all('last-event-id')).toEqual([]);
+      expect(all('accept')).toEqual(['text/event-stream']);
+    },
+  );
+
+  test('none can set USER_HEADER, which goes upstream with the user of the session', async () => {
     const { all } = await sentWith(['X-User-Id: evil'], { USER_HEADER: 'X-User-Id' });
     expect(all('x-user-id')).toEqual(['ada']);
   });

@@ -6,9 +6,9 @@ import { createServer as createTcpServer, type Server as TcpServer } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { until } from '../support/pair.ts';
 import { startRawUpstream } from '../support/raw-upstream.ts';
 import { expectNoCanary, startRelay, type TestRelay } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
 
 let relay: TestRelay;
 const closing: (() => unknown)[] = [];
@@ -18,13 +18,19 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close();
 });
 
-/** The answer to a message whose bot service is at `url`, which nothing in the answer may tell. */
-async function refusalFrom(url: URL, code: string) {
+/** What the problem says if no byte of the message has left, and if one has. */
+const NOT_STARTED = { retryable: 'new message' };
+const MAYBE_STARTED = { retryable: false, maybeStarted: true };
+
+/** Sends a message to a bot service at `url`; expects that the answer does not show the URL; returns the log line. */
+async function refusalFrom(url: URL, code: string, started: object) {
   relay = await startRelay(url);
   const response = await relay.send(await relay.signIn());
   const text = await response.text();
   expect(response.status).toBe(502);
-  expect(JSON.parse(text)).toMatchObject({ status: 502, code });
+  const { retryable, maybeStarted, ...problem } = JSON.parse(text);
+  expect(problem).toMatchObject({ status: 502, code });
+  expect({ retryable, ...(maybeStarted !== undefined && { maybeStarted }) }).toEqual(started);
   for (const secret of [url.hostname, url.host, url.port, 'http', 'ECONN', 'ENOTFOUND', 'CERT', 'HPE_']) {
     if (secret) expect(text).not.toContain(secret);
   }
@@ -34,7 +40,7 @@ async function refusalFrom(url: URL, code: string) {
   return line;
 }
 
-/** A port of 127.0.0.1 on which nobody listens any more. */
+/** A port of 127.0.0.1 on which no server listens. */
 async function closedPort(): Promise<number> {
   const server = createTcpServer();
   const port = await listen(server);
@@ -49,7 +55,7 @@ async function listen(server: TcpServer): Promise<number> {
   return (server.address() as { port: number }).port;
 }
 
-/** An https server whose certificate nobody has signed but itself; `requests` counts what it gets to see. */
+/** Starts an https server with a self-signed certificate; `requests` counts its requests. */
 async function selfSignedServer() {
   const folder = await mkdtemp(join(tmpdir(), 'relay-test-'));
   closing.push(() => rm(folder, { recursive: true }));
@@ -68,56 +74,58 @@ async function selfSignedServer() {
   return { port: await listen(server), requests: () => requests };
 }
 
-describe('a bot service is unreachable', () => {
-  test('when it refuses the connection (S13)', async () => {
+describe('a bot service counts as unreachable', () => {
+  test('when it refuses the connection', async () => {
     const url = new URL(`http://127.0.0.1:${await closedPort()}`);
-    expect(await refusalFrom(url, 'upstream_unreachable')).toMatchObject({ cause: 'ECONNREFUSED' });
+    expect(await refusalFrom(url, 'upstream_unreachable', NOT_STARTED)).toMatchObject({
+      cause: 'ECONNREFUSED',
+    });
   });
 
-  test('when its name is not found (S13)', async () => {
+  test('when its name is not found', async () => {
     const lookup = dns.lookup;
-    // As the system answers, but without waiting for name servers out of reach.
+    // The same error as from the system, without a wait for name servers.
     jest.spyOn(dns, 'lookup').mockImplementation(((name: string, ...rest: unknown[]) => {
       if (name !== 'does-not-exist.invalid') return Reflect.apply(lookup, dns, [name, ...rest]);
       const error = Object.assign(new Error(`getaddrinfo ENOTFOUND ${name}`), { code: 'ENOTFOUND' });
       process.nextTick(rest.at(-1) as (error: Error) => void, error);
     }) as typeof dns.lookup);
     const url = new URL('http://does-not-exist.invalid');
-    expect(await refusalFrom(url, 'upstream_unreachable')).toMatchObject({ cause: 'ENOTFOUND' });
+    expect(await refusalFrom(url, 'upstream_unreachable', NOT_STARTED)).toMatchObject({ cause: 'ENOTFOUND' });
   });
 
-  test('when its certificate is not to be trusted, and it gets no request (S13)', async () => {
+  test('when its certificate is not trusted, and it gets no request', async () => {
     const server = await selfSignedServer();
     const url = new URL(`https://localhost:${server.port}`);
-    const { cause } = await refusalFrom(url, 'upstream_unreachable');
+    const { cause } = await refusalFrom(url, 'upstream_unreachable', NOT_STARTED);
     expect(cause).toMatch(/SELF_SIGNED/);
     expect(server.requests()).toBe(0);
   });
 
-  test('when it does not speak TLS (S13)', async () => {
+  test('when it does not speak TLS', async () => {
     const server = createTcpServer((socket) => {
       socket.on('error', () => {});
       socket.once('data', () => socket.end('HTTP/1.1 400 leak\r\n\r\n'));
     });
     const port = await listen(server);
-    await refusalFrom(new URL(`https://127.0.0.1:${port}`), 'upstream_unreachable');
+    await refusalFrom(new URL(`https://127.0.0.1:${port}`), 'upstream_unreachable', NOT_STARTED);
   });
 });
 
-describe('a bot service answers badly', () => {
-  test('when it does not speak HTTP (S13)', async () => {
+describe('an answer counts as bad', () => {
+  test('when it is not HTTP', async () => {
     const upstream = await startRawUpstream((socket) => socket.write('220 leak ESMTP\r\n'));
     closing.push(() => upstream.close());
-    const line = await refusalFrom(new URL(upstream.url), 'upstream_bad_response');
+    const line = await refusalFrom(new URL(upstream.url), 'upstream_bad_response', MAYBE_STARTED);
     expect(line.cause).toBe('HTTPParserError');
   });
 
-  test('when it switches protocols (S13)', async () => {
+  test('when it switches protocols', async () => {
     const upstream = await startRawUpstream((socket) =>
       socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: leak\r\n\r\n'),
     );
     closing.push(() => upstream.close());
-    await refusalFrom(new URL(upstream.url), 'upstream_bad_response');
+    await refusalFrom(new URL(upstream.url), 'upstream_bad_response', MAYBE_STARTED);
     await until(() => upstream.sockets.every(({ destroyed }) => destroyed));
   });
 });

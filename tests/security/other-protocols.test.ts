@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
 import { rawClient, rawMessage } from '../support/raw-client.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { BOT_PATH } from '../support/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startPair((socket) => socket.write(wholeStream('data: 1\n\n')));
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')));
 });
 afterAll(() => pair.close());
 
-/** What a connection is answered on which `bytes` come, in pieces of `size`. */
+/** The answer to `bytes` that are sent on a new connection in pieces of `size`. */
 async function answerTo(bytes: string, size = bytes.length) {
   const client = rawClient(pair.relay.port, '');
   for (let at = 0; at < bytes.length && !client.socket.destroyed; at += size) {
@@ -29,16 +29,16 @@ const probe = (version: string) => `GET /healthz ${version}\r\nHost: a\r\n\r\n`;
 describe.each(['HTTP/2.0', 'HTTP/0.9', 'RTSP/1.0', 'RTSP/1.1', 'RTSP/2.0'])(
   '%s in the request line',
   (version) => {
-    test('of a message is 400, and nothing goes upstream', async () => {
+    test('of a message is answered with 400, and nothing is sent upstream', async () => {
       const before = pair.upstream.requests.length;
       expectProblem(await answerTo(message(version)), 400, 'bad_request');
       expect(pair.upstream.requests).toHaveLength(before);
     });
 
-    test('of a probe and of a preflight is 400', async () => {
+    test('of a probe or preflight is answered with 400', async () => {
       expectProblem(await answerTo(probe(version)), 400, 'bad_request');
-      const asks = 'Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST';
-      const preflight = `OPTIONS ${BOT_PATH} ${version}\r\nHost: a\r\n${asks}\r\n\r\n`;
+      const headers = 'Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST';
+      const preflight = `OPTIONS ${BOT_PATH} ${version}\r\nHost: a\r\n${headers}\r\n\r\n`;
       expectProblem(await answerTo(preflight), 400, 'bad_request');
     });
   },
@@ -49,15 +49,15 @@ describe.each([
   ['RTSP with spaces and empty lines', '\r\n\n\rGET   /healthz   RTSP/1.0\r\nHost: a\r\n\r\n'],
   ['ICE', 'SOURCE /healthz ICE/1.0\r\nHost: a\r\n\r\n'],
 ])('a request of %s', (_name, bytes) => {
-  test('is 400', async () => {
+  test('is answered with 400', async () => {
     expectProblem(await answerTo(bytes), 400, 'bad_request');
   });
 
-  test('is 400 when it comes byte by byte', async () => {
+  test('is answered with 400 when it arrives byte by byte', async () => {
     expectProblem(await answerTo(bytes, 1), 400, 'bad_request');
   });
 
-  test('behind a request of HTTP is not served', async () => {
+  test('after a request of HTTP is not served', async () => {
     const client = rawClient(pair.relay.port, probe('HTTP/1.1'));
     await client.waitFor('"}');
     client.socket.write(bytes);
@@ -66,7 +66,7 @@ describe.each([
   });
 });
 
-test('RTSP behind a long body is 400, wherever in what comes its line begins', async () => {
+test('RTSP after a long body is answered with 400, at whatever position its line begins', async () => {
   for (let length = 1000; length < 1060; length += 7) {
     const body = JSON.stringify('x'.repeat(length));
     const client = rawClient(pair.relay.port, rawMessage({ body }) + probe('RTSP/1.0'));
@@ -75,7 +75,7 @@ test('RTSP behind a long body is 400, wherever in what comes its line begins', a
   }
 });
 
-test('RTSP right behind a body of capital letters is 400, wherever its line is split', async () => {
+test('RTSP directly after a body of capital letters is answered with 400, wherever its line is split', async () => {
   const first = 'GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nABC';
   const line = 'GET /healthz RTSP/1.0';
   for (let at = 0; at < line.indexOf('/1.0'); at += 1) {
@@ -87,7 +87,7 @@ test('RTSP right behind a body of capital letters is 400, wherever its line is s
   }
 });
 
-test('RTSP behind more spaces than a line may have is 400', async () => {
+test('RTSP with more spaces than a line may have is answered with 400', async () => {
   const spaces = ' '.repeat(50_000);
   expectProblem(await answerTo(probe('RTSP/1.0').replace(' ', spaces)), 400, 'bad_request');
   expectProblem(await answerTo(probe('RTSP/1.0').replace(' RTSP', `${spaces}RTSP`)), 400, 'bad_request');
@@ -98,7 +98,7 @@ test.each([
   ['long lines', `${'A'.repeat(13)}${' '.repeat(16_000)}\r\n`],
   ['half lines', `${'A'.repeat(13)} ${'A'.repeat(1000)} ${' '.repeat(16)}A\r\n`],
   ['lines of RTSP', 'GET a RTSP/'],
-])('a body of %s that resemble a request line is read as fast as any other', async (_what, part) => {
+])('a body of %s that resemble a request line is read as fast as any other body', async (_what, part) => {
   const LENGTH = 200_000;
   const readIn = async (text: string) => {
     const body = text.repeat(Math.ceil(LENGTH / text.length));
@@ -111,19 +111,19 @@ test.each([
   expect(await readIn(part)).toBeLessThan(2000);
 });
 
-test('a message that speaks of RTSP is carried', async () => {
+test('a message whose text contains RTSP is sent', async () => {
   const body = JSON.stringify({ text: `is it\n${probe('RTSP/1.0')}?`, more: 'GET / RTSP/1.0' });
   const client = pair.ask({ body });
   await client.waitFor('data: 1');
   expect(pair.upstream.requests.at(-1)?.body.toString()).toBe(body);
 });
 
-describe('two Host lines', () => {
+describe('two Host headers', () => {
   test.each([
     ['that differ', 'Host: a\r\nHost: b'],
     ['that are the same', 'Host: a\r\nhost: a'],
     ['of which one is empty', 'Host:\r\nHOST: a'],
-  ])('%s are 400', async (_name, hosts) => {
+  ])('%s are answered with 400', async (_name, hosts) => {
     for (const line of [
       'GET /healthz HTTP/1.1',
       'GET /auth/session HTTP/1.0',
@@ -132,14 +132,14 @@ describe('two Host lines', () => {
       expectProblem(await answerTo(`${line}\r\n${hosts}\r\n\r\n`), 400, 'bad_request');
   });
 
-  test('on a message are 400, and nothing goes upstream', async () => {
+  test('on a message are answered with 400, and nothing is sent upstream', async () => {
     const before = pair.upstream.requests.length;
     const bytes = rawMessage({ cookie: pair.cookie, headers: ['Host: b'] });
     expectProblem(await answerTo(bytes), 400, 'bad_request');
     expect(pair.upstream.requests).toHaveLength(before);
   });
 
-  test('a field whose value is "host" is none', async () => {
+  test('are not counted by a header whose value is "host"', async () => {
     const answer = await answerTo('GET /healthz HTTP/1.1\r\nHost: a\r\nX-Is: host\r\n\r\n');
     expect(answer.status).toBe(200);
   });

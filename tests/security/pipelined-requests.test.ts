@@ -1,14 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { call } from '../support/call.ts';
-import { type Pair, startPair, until } from '../support/pair.ts';
+import { total } from '../support/metric-samples.ts';
 import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { total } from '../support/samples.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 let client: RawClient;
 beforeEach(async () => {
-  pair = await startPair((socket) => socket.write(STREAM_HEAD), { METRICS_PORT: '9090' });
+  pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), { METRICS_PORT: '9090' });
   client = pair.ask();
   await client.waitFor('\r\n\r\n');
   pair.upstream.sockets[0]?.write(chunk('data: 1\n\n'));
@@ -16,9 +17,9 @@ beforeEach(async () => {
 });
 afterEach(() => pair.close());
 
-describe('behind a running stream', () => {
+describe('after a running stream on one connection', () => {
   test.each([
-    ['garbage', 'no HTTP at all\r\n\r\n'],
+    ['text that is not HTTP', 'no HTTP at all\r\n\r\n'],
     [
       'a request with two lengths',
       'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
@@ -26,10 +27,10 @@ describe('behind a running stream', () => {
     ['a large header', `GET / HTTP/1.1\r\nX-Large: ${'x'.repeat(20_000)}\r\n\r\n`],
     ['CONNECT', 'CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: a\r\n\r\n'],
     [
-      'a good request with a body that breaks',
+      'a request with a malformed body',
       'POST /auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
     ],
-  ])('%s is not answered into the middle of it', async (_what, bytes) => {
+  ])('%s causes no answer in the middle of the stream', async (_what, bytes) => {
     client.socket.write(bytes);
     await client.closed;
     expect(client.text().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
@@ -37,7 +38,7 @@ describe('behind a running stream', () => {
     expect(dechunk(client.text())).toMatchObject({ complete: false });
   });
 
-  test('a good request is answered after it', async () => {
+  test('a valid request is answered after the stream', async () => {
     client.socket.write('GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n');
     pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
     await client.waitFor('{"status":"ok"}');
@@ -46,8 +47,8 @@ describe('behind a running stream', () => {
   });
 });
 
-describe('behind a running stream that was asked for with an unknown expectation', () => {
-  test('garbage is not answered into the middle of it', async () => {
+describe('after a running stream whose request had an unknown Expect header', () => {
+  test('text that is not HTTP causes no answer in the middle of the stream', async () => {
     const expecting = pair.ask({ headers: ['Expect: the-best'] });
     await expecting.waitFor('\r\n\r\n');
     expecting.socket.write('no HTTP at all\r\n\r\n');
@@ -61,17 +62,17 @@ describe('on a connection', () => {
   const answers = (text: string) => text.match(/HTTP\/1\.1 \d+/g)?.length;
   const cuts = () => pair.relay.logs.filter(({ msg }) => msg === 'too many requests at once on a connection');
 
-  test('one request is served and four wait, and all are answered', async () => {
+  test('one request is served, four wait, and all are answered', async () => {
     const many = rawClient(pair.relay.port, PROBE.repeat(5));
     const last = PROBE.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
-    while (answers(many.text()) !== 5) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (answers(many.text()) !== 5) await sleep(5);
     many.socket.write(PROBE.repeat(4) + last);
     await many.closed;
     expect(answers(many.text())).toBe(10);
     expect(cuts()).toEqual([]);
   });
 
-  test('one more cuts it, whatever is under way, and that is logged and counted', async () => {
+  test('a sixth request cuts the connection, even during a stream, which is logged and counted', async () => {
     client.socket.write(PROBE.repeat(4));
     // Once a later request is served, these have arrived.
     await call(pair.relay.port, '/healthz');
@@ -81,12 +82,12 @@ describe('on a connection', () => {
     expect(dechunk(client.text())).toMatchObject({ complete: false });
     expect(cuts()).toEqual([{ level: 'info', time: expect.any(String), msg: expect.any(String), most: 5 }]);
     expect(total(await pair.relay.metricsText(), 'bot_relay_connections_cut_total')).toBe(1);
-    // What it held is let go of.
+    // The message of the stream is released.
     await until(() => pair.upstream.sockets[0]?.destroyed === true);
     expect(pair.relay.open.count()).toBe(0);
   });
 
-  test('what comes with the last one that may wait is dropped and not served', async () => {
+  test('requests beyond the limit are dropped and not served', async () => {
     await rawClient(pair.relay.port, PROBE.repeat(2000)).closed;
     await call(pair.relay.port, '/auth/session');
     const lines = pair.relay.logs.filter(({ route }) => route === '/healthz');
@@ -95,7 +96,7 @@ describe('on a connection', () => {
   });
 });
 
-describe('a client that asks for a tunnel and resets the connection', () => {
+describe('a client that sends CONNECT and resets the connection', () => {
   test('does not end the process', async () => {
     const tunnel = rawClient(pair.relay.port, 'CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: a\r\n\r\n', {
       allowHalfOpen: true,

@@ -35,7 +35,7 @@ const head = (...headers: string[]) => {
   return `${[...fixed, ...headers].join('\r\n')}\r\n\r\n`;
 };
 
-/** Writes `bytes` one by one, each in a packet of its own as far as the system goes along. */
+/** Writes `bytes` one by one, so that the system can send each in its own packet. */
 async function drip(socket: { write(bytes: Uint8Array, done: () => void): unknown }, bytes: Buffer) {
   for (const byte of bytes) await new Promise<void>((sent) => socket.write(Uint8Array.of(byte), sent));
 }
@@ -49,7 +49,7 @@ function expectForwardedWhole() {
 }
 
 describe('a body', () => {
-  test('split across packets goes upstream whole (U4)', async () => {
+  test('that is split across packets is sent upstream complete', async () => {
     const client = rawClient(relay.port, head(`Content-Length: ${Buffer.byteLength(BODY)}`));
     await drip(client.socket, Buffer.from(BODY));
     await client.waitFor(LAST_CHUNK);
@@ -57,7 +57,7 @@ describe('a body', () => {
     client.socket.destroy();
   });
 
-  test('in chunks, with extensions and trailers, goes upstream whole with its length (U4)', async () => {
+  test('in chunks, with extensions and trailers, is sent upstream complete and with its length', async () => {
     const client = rawClient(relay.port, head('Transfer-Encoding: chunked', 'Trailer: X-Api-Key'));
     const [first, rest] = [Buffer.from(BODY).subarray(0, 11), Buffer.from(BODY).subarray(11)];
     const extended = Buffer.from(chunk(first).toString('latin1').replace('\r\n', ';x=y\r\n'), 'latin1');
@@ -71,7 +71,7 @@ describe('a body', () => {
     client.socket.destroy();
   });
 
-  test('shorter than its Content-Length is never forwarded (U4)', async () => {
+  test('shorter than its Content-Length is never forwarded', async () => {
     const client = rawClient(relay.port, head(`Content-Length: ${Buffer.byteLength(BODY) + 1}`) + BODY, {
       allowHalfOpen: true,
     });
@@ -82,13 +82,13 @@ describe('a body', () => {
   });
 
   test.each([
-    ['whose last chunk never comes', `5\r\n{"a":\r\n2\r\n1}\r\n`],
+    ['without the last chunk', `5\r\n{"a":\r\n2\r\n1}\r\n`],
     ['with a bad chunk size', `7\r\n{"a":1}\r\nzz\r\n`],
-    ['with a chunk longer than it says', `6\r\n{"a":1}\r\n0\r\n\r\n`],
+    ['with a chunk that is longer than its size', `6\r\n{"a":1}\r\n0\r\n\r\n`],
     ['with a negative chunk size', `-7\r\n{"a":1}\r\n0\r\n\r\n`],
     ['with a huge chunk size', `fffffffffffffffff\r\n{"a":1}\r\n0\r\n\r\n`],
-    ['with bare LF for line ends', `7\n{"a":1}\n0\n\n`],
-  ])('in chunks %s is never forwarded (U4)', async (_how, chunks) => {
+    ['with bare LF as line ends', `7\n{"a":1}\n0\n\n`],
+  ])('in chunks %s is never forwarded', async (_how, chunks) => {
     const client = rawClient(relay.port, head('Transfer-Encoding: chunked') + chunks, {
       allowHalfOpen: true,
     });
@@ -98,7 +98,7 @@ describe('a body', () => {
     expect(upstream.sockets).toHaveLength(0);
   });
 
-  test('longer than its Content-Length is never forwarded but in its length (U4)', async () => {
+  test('longer than its Content-Length is forwarded at most up to that length', async () => {
     const message = rawMessage({ cookie, body: BODY });
     const client = rawClient(relay.port, Buffer.from(`${message}{"more":"than said"}`));
     await client.closed;

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net';
-import { until } from './pair.ts';
 import { chunk, LAST_CHUNK, type RawUpstream, STREAM_HEAD, startRawUpstream } from './raw-upstream.ts';
+import { plainAnswer, until } from './relay-and-upstream.ts';
 
-/** One message at the bot service, which a test answers by hand. */
+/** One message at the bot service; the test answers it. */
 export interface Run {
   readonly text: string;
   readonly body: { readonly customChannelId: string };
-  /** Sends the head of the stream, which nothing else does. */
+  /** Sends the head of the stream; the other methods do not. */
   begin(): void;
   /** Sends deltas, all in one piece. */
   say(...texts: string[]): void;
@@ -14,28 +14,34 @@ export interface Run {
   write(piece: string): void;
   /** Sends one event of the bot. */
   send(fact: object): void;
-  /** Ends the stream, as whole. */
+  /** Ends the stream cleanly. */
   finish(): void;
-  /** Answers in one go, with these deltas. */
+  /** Sends a whole answer with these deltas. */
   answer(...texts: string[]): void;
   /** Breaks the connection. */
   breakOff(): void;
-  /** Resolves once the relay has left. */
+  /** Resolves when the relay has closed the connection. */
   readonly gone: Promise<void>;
 }
 
 export interface BotRuns {
   readonly upstream: RawUpstream;
-  /** All messages that have come, in order. */
+  /** All messages so far, in order. */
   readonly runs: readonly Run[];
-  /** Resolves with the message of this text as soon as it has come. */
+  /** Resolves with the message that has this text, as soon as it arrives. */
   run(text: string): Promise<Run>;
+  /** Forgets all messages so far. */
+  forget(): void;
 }
 
-/** A bot service on a free port whose every message is answered by the test. */
+/** The answer to all other operations. */
+const NOTHING = plainAnswer('404 Not Found', ['Content-Type: application/json'], '{}');
+
+/** Starts a bot service on a free port; the test answers its messages. */
 export async function startBotRuns(): Promise<BotRuns> {
   const runs: Run[] = [];
   const upstream = await startRawUpstream((socket, request) => {
+    if (!/^POST \S+\/message\/sse /.test(request.requestLine)) return void socket.write(NOTHING);
     runs.push(
       runOf(socket, JSON.parse(request.body.toString()) as { text: string; customChannelId: string }),
     );
@@ -47,6 +53,9 @@ export async function startBotRuns(): Promise<BotRuns> {
     async run(text) {
       await until(() => find(text) !== undefined);
       return find(text) as Run;
+    },
+    forget() {
+      runs.length = 0;
     },
   };
 }

@@ -14,7 +14,7 @@ export interface BrowserRequest {
   readonly onData?: (text: string) => void;
 }
 
-/** What a page in a browser does: one HTTP/2 connection to its origin, and a cookie that it keeps. */
+/** Acts like a page in a browser: one HTTP/2 connection to its origin, and cookies. */
 export interface Browser {
   /** POSTs JSON, or GETs if there is no body. Rejects if the answer is cut. */
   send(path: string, request?: BrowserRequest): Promise<BrowserAnswer>;
@@ -25,7 +25,7 @@ export interface Browser {
 export function openBrowser(origin: string, certificate: string): Browser {
   const open = () => {
     const opened = connect(origin, { ca: certificate });
-    // Whoever waits for an answer is told; between answers it is no failure.
+    // A request that waits gets the error; without one, it is no failure.
     return opened.on('error', () => {});
   };
   let session = open();
@@ -33,7 +33,7 @@ export function openBrowser(origin: string, certificate: string): Browser {
   return {
     async send(path, request = {}) {
       const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
-      // A server may end a connection after so many requests.
+      // A server may close a connection after a number of requests.
       if (session.closed || session.destroyed) session = open();
       const answer = await exchange(session, path, {
         ...request,

@@ -3,7 +3,7 @@ import { expect } from '@jest/globals';
 import type { ProblemCode, ProblemDocument } from '../../src/errors.ts';
 import { SECRETS } from './secrets.ts';
 
-/** A whole answer, its body as text. */
+/** A whole answer with its body as text. */
 export interface Answer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -12,12 +12,12 @@ export interface Answer {
 
 export interface Call {
   readonly method?: string;
-  /** Sent as they are, also those that `fetch` would change or refuse. */
+  /** Sent unchanged, also those that `fetch` would change or refuse. */
   readonly headers?: OutgoingHttpHeaders;
   readonly body?: string | Buffer;
 }
 
-/** One request over a connection of its own; resolves when the answer is whole, rejects if it is cut or shows a secret. */
+/** Sends one request over a new connection. Resolves with the whole answer; rejects if it is cut or shows a secret. */
 export function call(port: number, path: string, { method = 'GET', headers = {}, body }: Call = {}) {
   return new Promise<Answer>((resolve, reject) => {
     const outgoing = request({ port, host: '127.0.0.1', path, method, headers, agent: false }, (response) => {
@@ -55,8 +55,13 @@ export function parseAnswer(text: string): Answer {
   };
 }
 
-/** Expects a problem document with exactly the members of the contract; returns it. */
-export function expectProblem(answer: Answer, status: number, code: ProblemCode): ProblemDocument {
+/** Expects a problem document with exactly the members that the documents name, and those of `more`; returns it. */
+export function expectProblem(
+  answer: Answer,
+  status: number,
+  code: ProblemCode,
+  more: Partial<ProblemDocument> = {},
+): ProblemDocument {
   expect(answer.headers['content-type']).toBe('application/problem+json');
   const problem = JSON.parse(answer.body) as ProblemDocument;
   expect({ ...problem, answered: answer.status }).toEqual({
@@ -67,6 +72,8 @@ export function expectProblem(answer: Answer, status: number, code: ProblemCode)
     code,
     detail: expect.stringMatching(/./),
     requestId: expect.stringMatching(/^[A-Za-z0-9._-]{8,128}$/),
+    retryable: expect.anything(),
+    ...more,
   });
   expect(answer.headers['x-request-id']).toBe(problem.requestId);
   expect(answer.headers['cache-control']).toBe('no-store');

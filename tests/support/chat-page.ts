@@ -2,31 +2,39 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { type Chromium, startChromium } from './chromium.ts';
 import { type RelayProcess, startProcess } from './process.ts';
 
-/** A demo relay of its own process with its chat page open in a tab of a new profile. */
+/** A demo relay as a process, with its chat page open in a tab of a new profile. */
 export interface ChatDemo {
   readonly relay: RelayProcess;
   readonly url: string;
   readonly page: Page;
   readonly profile: BrowserContext;
-  /** What the browser complains of, but for answers that are no success. */
+  /** Errors and warnings of the browser, without those about answers of 4xx and 5xx. */
   readonly complaints: string[];
 }
 
-/** Starts both; `environment` is the relay's. */
+/** Starts both. `environment` is that of the relay, or a relay that several tests share. */
 export async function openChat(
   chromium: Chromium,
-  environment: Record<string, string> = {},
+  environment: Record<string, string> | RelayProcess = {},
   profileOptions: Parameters<Chromium['browser']['newContext']>[0] = {},
 ): Promise<ChatDemo> {
-  const relay = startProcess({ environment: { PORT: '0', ...environment } });
-  const url = `http://localhost:${await relay.listening()}${environment.BASE_PATH ?? ''}/`;
+  const isShared = isRelay(environment);
+  const relay = isShared ? environment : startDemoRelay(environment);
+  const path = isShared ? '' : (environment.BASE_PATH ?? '');
+  const url = `http://localhost:${await relay.listening()}${path}/`;
   const profile = await chromium.browser.newContext(profileOptions);
   return { relay, url, profile, ...(await chromium.open(url, profile)) };
 }
 
+const isRelay = (of: object): of is RelayProcess => 'listening' in of;
+
+/** Starts a demo relay that several tests can share. */
+export const startDemoRelay = (environment: Record<string, string> = {}): RelayProcess =>
+  startProcess({ environment: { PORT: '0', ...environment } });
+
 export { startChromium };
 
-/** Signs in as the form is filled in. */
+/** Submits the form for signing in, as it is filled in. */
 export async function signIn(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.locator('body[data-session=in]').waitFor();
@@ -44,10 +52,10 @@ export async function lastAnswer(page: Page, ...states: string[]): Promise<void>
   await page.locator(each.join()).waitFor();
 }
 
-/** A message whose answer takes `seconds` to be spoken. */
+/** A message whose answer takes `seconds`. */
 export const longMessage = (seconds: number) => 'word '.repeat(seconds * 16).trim();
 
-/** Resolves when the last answer has begun to show its words. */
+/** Resolves when the last answer shows its first words. */
 export async function someWords(page: Page): Promise<void> {
   await page.locator('.answer[data-state=streaming]:last-child .text', { hasText: 'word word' }).waitFor();
 }

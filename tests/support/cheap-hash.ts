@@ -1,6 +1,6 @@
 import { scryptSync } from 'node:crypto';
 
-/** A hash as `hashPassword` makes it but for its cost: signing in must not slow the tests down. */
+/** Makes a hash like `hashPassword`, but cheap, so that signing in does not slow the tests down. */
 export function cheapHash(password: string): string {
   const unpadded = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '');
   const salt = Buffer.alloc(16, 1);

@@ -19,13 +19,13 @@ export interface Checked {
   readonly rows: readonly Row[];
   readonly messages: number;
   readonly ok: boolean;
-  /** What was printed besides the result. */
+  /** What was printed as progress. */
   readonly progress: string;
   /** The rows of one kind as `state says`. */
   of(check: string): string[];
 }
 
-/** The configuration of a relay in front of `upstream`, with one user. */
+/** The environment of a relay in front of `upstream`, with one user. */
 export function checkEnvironment(upstream: string | URL, more: Record<string, string> = {}) {
   const users = [{ name: USER.name, hash: cheapHash(USER.password) }];
   const folder = freshFolder({ 'users.json': JSON.stringify({ users }) });
@@ -36,6 +36,7 @@ export function checkEnvironment(upstream: string | URL, more: Record<string, st
     UPSTREAM_API_KEYS: CANARY.key,
     BOTS: 'acme/helper',
     SESSION_SECRETS: CANARY.sessionSecret,
+    CHANNEL_SECRET: CANARY.channelSecret,
     RATE_WINDOW_MS: '100',
     USERS_FILE: `${folder}/users.json`,
     ...more,
@@ -53,7 +54,7 @@ function output() {
   return { stream, text: () => printed.join('') };
 }
 
-/** Runs the check without a terminal; throws if a canary shows in what it prints. */
+/** Runs the check without a terminal; throws if it prints a canary. */
 export async function printCheck(args: readonly string[], environment: Record<string, string>) {
   const [result, progress] = [output(), output()];
   const terminal = { input: new PassThrough().end(), output: result.stream, progress: progress.stream };

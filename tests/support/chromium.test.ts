@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Chromium, describeInChromium, startChromium } from './chromium.ts';
 
-/** A page that does everything that a tab should complain of. */
+/** A page with every kind of error that a tab should report. */
 const BAD_PAGE = `<!doctype html><title>bad</title><link rel="icon" href="data:,">
 <script>'inline code'</script><script src="script.js"></script>`;
 const SCRIPT = `console.warn('a warning'); console.error('an error');
@@ -32,7 +32,7 @@ describeInChromium('a tab', () => {
     server.close();
   });
 
-  test('complains of what goes wrong in a page, and of nothing else', async () => {
+  test('reports the errors of a page, and nothing else', async () => {
     const { page, complaints } = await chromium.open(url);
     await page.locator('#done').waitFor({ state: 'attached' });
     expect(complaints.map((line) => line.split('\n')[0]).sort()).toEqual([

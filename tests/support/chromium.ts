@@ -6,11 +6,11 @@ const PROGRAM = '/usr/bin/chromium';
 const FLAGS = [
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'],
   ...['--disable-component-update', '--disable-sync'],
-  // Nothing leaves this machine, whatever a page asks for.
+  // No request leaves this machine.
   '--no-proxy-server',
   '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
 ];
-/** The browser itself reports an answer of 4xx or 5xx, which of these paths is no fault of the page. */
+/** The browser reports every answer of 4xx or 5xx. At these paths they are no fault of the page. */
 const CALLED = /\/(auth|generic)\//;
 
 const installed = existsSync(PROGRAM);
@@ -23,19 +23,19 @@ export const describeInChromium = installed ? describe : describe.skip;
 /** One tab. */
 export interface Tab {
   readonly page: Page;
-  /** What went wrong in it so far: console errors and warnings, uncaught errors, violations of its content security policy. */
+  /** Console errors and warnings so far, uncaught errors, and violations of the content security policy. */
   readonly complaints: string[];
 }
 
 /** A real Chromium without a window. */
 export interface Chromium {
   readonly browser: Browser;
-  /** Opens `url` in a tab: of a new and empty profile, or of `profile`, which other tabs have too. */
+  /** Opens `url` in a new tab, of a new profile or of `profile`. */
   open(url: string, profile?: BrowserContext): Promise<Tab>;
   close(): Promise<void>;
 }
 
-/** Starts one; for `beforeAll`, since it takes a second or more. */
+/** Starts Chromium; for `beforeAll`, since it takes a second or more. */
 export async function startChromium(): Promise<Chromium> {
   const browser = await chromium.launch({ executablePath: PROGRAM, args: FLAGS, headless: true });
   return {
@@ -51,10 +51,10 @@ export async function startChromium(): Promise<Chromium> {
 }
 
 /**
- * One for all tests of a file, which get the time that a browser takes on a busy machine; after each of them its tabs
- * are closed.
+ * Starts one Chromium for all tests of a file, and closes its tabs after each test, unless `keepsTabs` is set. Sets a
+ * longer time limit, since a browser is slow on a busy machine.
  */
-export function oneChromium(): Chromium {
+export function oneChromium({ keepsTabs = false } = {}): Chromium {
   jest.setTimeout(90_000);
   let running: Chromium | undefined;
   const chromium = () => running as Chromium;
@@ -62,6 +62,7 @@ export function oneChromium(): Chromium {
     running = await startChromium();
   });
   afterEach(async () => {
+    if (keepsTabs) return;
     await Promise.all(
       chromium()
         .browser.contexts()
@@ -78,7 +79,7 @@ export function oneChromium(): Chromium {
   };
 }
 
-/** Everything that goes wrong in `page` from now on. Chromium writes policy violations to the console. */
+/** Collects the errors of `page` from now on. Chromium writes policy violations to the console. */
 function complaintsOf(page: Page): string[] {
   const complaints: string[] = [];
   page.on('console', (message) => {
@@ -91,13 +92,13 @@ function complaintsOf(page: Page): string[] {
   return complaints;
 }
 
-/** A tab, and what the browser has complained about in the pages of one origin since the last time it was asked. */
+/** A tab; `complaints` returns the errors in pages of one origin since its last call. */
 export interface StrictTab {
   readonly page: Page;
   complaints(): string[];
 }
 
-/** Opens a tab that also tells of answers of 4xx and 5xx. What other origins' pages do wrong is none of the relay's business. */
+/** Opens a tab that also reports answers of 4xx and 5xx. Errors of other origins do not count. */
 export async function openTab(context: BrowserContext, origin: string): Promise<StrictTab> {
   const page = await context.newPage();
   const complaints: string[] = [];

@@ -7,21 +7,22 @@ import { startRelay, type TestRelay, USER } from './relay.ts';
 export interface ClientPair {
   readonly upstream: RawUpstream;
   readonly relay: TestRelay;
-  /** Signed in, unless the environment says another way to. */
+  /** Signed in with a password, if that is how the relay signs users in. */
   readonly client: BotClient;
-  /** Another client of the same bot, signed in by nobody. */
+  /** Another client of the same bot, without a session. */
   newClient(options?: Partial<BotClientOptions>): BotClient;
   close(): Promise<void>;
 }
 
-/** A raw upstream that answers with `onRequest`, a relay in front of it and a signed-in client of that. */
+/** Starts a raw upstream that answers with `onRequest`, a relay in front of it and a client that is signed in. */
 export async function startClientPair(
   onRequest: (socket: Socket, request: RawRequest) => void,
   environment: Record<string, string> = {},
   options: Partial<BotClientOptions> = {},
 ): Promise<ClientPair> {
   const upstream = await startRawUpstream(onRequest);
-  const relay = await startRelay(upstream.url, environment);
+  // So that the upstream sees at once that a client has left.
+  const relay = await startRelay(upstream.url, { JOIN_GRACE_MS: '0', ...environment });
   const settings = { namespace: 'acme', botProviderName: 'helper', ...options };
   const newClient = (others: Partial<BotClientOptions> = {}) =>
     createBotClient({ baseUrl: relay.url, ...settings, ...others });
@@ -39,13 +40,13 @@ export async function startClientPair(
   };
 }
 
-/** How reading an answer went: the events, and what was thrown in the end, if anything. */
+/** What was read of an answer: its events, and the error that ended it, if any. */
 export interface Reading {
   readonly events: BotEvent[];
   readonly error: unknown;
 }
 
-/** Reads an answer to its end; `onEvent` may take its time. */
+/** Reads an answer to its end, and waits for `onEvent` after each event. */
 export async function readAll(
   stream: AsyncIterable<BotEvent>,
   onEvent: (event: BotEvent) => unknown = () => {},
@@ -62,7 +63,7 @@ export async function readAll(
   return { events, error: undefined };
 }
 
-/** Tells how often `signed-out` was raised. */
+/** Counts the `signed-out` events of a client. */
 export function countSignOuts(client: BotClient): () => number {
   let count = 0;
   client.addEventListener('signed-out', () => count++);

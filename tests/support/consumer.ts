@@ -6,17 +6,17 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** A project of somebody who uses the package, in a folder of its own. */
+/** A project that uses the package, in a temporary folder. */
 export interface Consumer {
   readonly folder: string;
-  /** Puts files there, by name. */
+  /** Writes files into it, by name. */
   write(files: Readonly<Record<string, string>>): void;
   remove(): void;
 }
 
 /**
- * Makes a project in which the package is installed from the tarball that `npm pack` makes of this checkout, as it
- * was built last, and beside it the other `packages` of this checkout.
+ * Makes a project. The package is installed from the tarball that `npm pack` makes of the last build of this checkout,
+ * and `packages` are linked from its `node_modules`.
  */
 export function makeConsumer(packages: readonly string[]): Consumer {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-consumer-'));

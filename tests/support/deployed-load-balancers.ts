@@ -4,10 +4,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe } from '@jest/globals';
 import { freePort } from './free-port.ts';
 import { makeCertificate, renamed } from './nginx.ts';
+import { sleep } from './sleep.ts';
 
 /** A load balancer that runs a configuration of `deploy/`. */
 export interface LoadBalancer {
@@ -34,7 +34,7 @@ export const describeWithLoadBalancers = installed ? describe : describe.skip;
 
 const started: { readonly child: ChildProcess; readonly folder: string }[] = [];
 
-/** What of a file in `deploy/` has other names here, and the arguments of the program that runs it. */
+/** Which names in a file of `deploy/` are replaced for the test, and the command that runs it. */
 interface Setup {
   readonly file: string;
   names(at: { folder: string; https: number; http: number }): Readonly<Record<string, string>>;
@@ -47,7 +47,7 @@ const HAPROXY: Setup = {
     'bind :443': `bind 127.0.0.1:${https}`,
     'bind :80': `bind 127.0.0.1:${http}`,
     '/etc/haproxy/': `${folder}/`,
-    // Of such names a machine has each one once.
+    // Such a name can be used only once on a machine.
     'abns@single': `abns@single-${https}`,
   }),
   command: (path) => ['haproxy', '-db', '-f', path],
@@ -56,7 +56,7 @@ const HAPROXY: Setup = {
 const CADDY: Setup = {
   file: 'Caddyfile',
   names: ({ folder, https, http }) => ({
-    // Options that a machine with one Caddy leaves alone.
+    // These options are not needed where only one Caddy runs.
     'servers {': `admin off\ndefault_bind 127.0.0.1\nhttps_port ${https}\nhttp_port ${http}\nservers {`,
     'chat.example.com {': 'localhost {',
     '/run/secrets/': `${folder}/`,
@@ -70,7 +70,7 @@ export const startHaproxy = (ports: readonly [number, number]) => start(HAPROXY,
 /** Starts Caddy with `deploy/Caddyfile`, in front of the relays at `ports` of this machine. */
 export const startCaddy = (ports: readonly [number, number]) => start(CADDY, ports);
 
-/** Nothing in the file is changed but names: its ports, the relays' addresses and the paths of what it reads. */
+/** Starts a program with a file of `deploy/`, in which only ports, addresses of relays and paths are replaced. */
 async function start(
   { file, names, command }: Setup,
   ports: readonly [number, number],
@@ -117,7 +117,7 @@ async function isOpen(port: number): Promise<boolean> {
   }
 }
 
-/** Ends all that were started, and removes their folders; for `afterEach`. */
+/** Stops all load balancers and removes their folders; for `afterEach`. */
 export async function stopLoadBalancers(): Promise<void> {
   for (const { child, folder } of started.splice(0)) {
     if (child.exitCode === null) {

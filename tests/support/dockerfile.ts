@@ -1,12 +1,12 @@
 /** One step of a Dockerfile, such as `RUN npm ci`. */
 export interface Step {
-  /** The name of the stage; of one without a name, its number. */
+  /** The name of the stage, or its number if it has no name. */
   readonly stage: string;
   readonly instruction: string;
   readonly text: string;
 }
 
-/** The steps of a Dockerfile in order, without comments and with long lines put together. */
+/** The steps of a Dockerfile in order, without comments; continued lines are joined. */
 export function parseDockerfile(text: string): Step[] {
   const lines = text
     .replace(/^\s*#.*\n/gm, '')

@@ -11,7 +11,7 @@ export const BACKCHANNEL_EVENT = 'http://schemas.openid.net/event/backchannel-lo
 
 type PairKey = Awaited<ReturnType<typeof generateKeyPair>>['privateKey'];
 
-/** A pair of keys, and what a provider publishes of it. */
+/** A key pair, and the part that a provider publishes. */
 export interface SigningKey {
   readonly privateKey: PairKey;
   readonly publicKey: PairKey;
@@ -27,32 +27,32 @@ export async function signingKey(kid: string, alg = 'ES256'): Promise<SigningKey
 
 export type Handler = (req: IncomingMessage, res: ServerResponse) => void;
 
-/** What the provider does; a test changes it as it likes. */
+/** What the provider does; a test may change it. */
 export interface Behaviour {
-  /** Over the metadata; what is undefined is left out. */
+  /** Replaces parts of the metadata; an undefined part is left out. */
   metadata: Record<string, unknown>;
   /** The keys that it publishes. */
   published: readonly SigningKey[];
   /** The key with which it signs. */
   signer: SigningKey;
-  /** Over the claims of ID tokens; what is undefined is left out. */
+  /** Replaces claims of ID tokens; an undefined claim is left out. */
   claims: Record<string, unknown>;
-  /** Makes the ID token of its claims. */
+  /** Makes the ID token from its claims. */
   idToken: (claims: JWTPayload) => Promise<string> | string;
   userinfo: Record<string, unknown>;
-  /** In place of its own answers, by path. */
+  /** Replaces its own answers, by path. */
   answers: Record<string, Handler>;
 }
 
 export interface FakeProvider extends Behaviour {
   readonly issuer: string;
-  /** The paths that were asked for so far, each with what came. */
+  /** All requests so far. */
   readonly requests: { path: string; headers: IncomingMessage['headers']; form: URLSearchParams }[];
-  /** How often `path` was asked for. */
+  /** How often `path` was requested. */
   asked(path: string): number;
-  /** A token with these claims, signed with the key of the moment. */
+  /** A token with these claims, signed with the current key. */
   sign(claims: JWTPayload, header?: Record<string, unknown>): Promise<string>;
-  /** A good logout token with these claims over its own; what is undefined is left out. */
+  /** A valid logout token; these claims replace its own, and an undefined claim is left out. */
   logoutToken(claims: Record<string, unknown>): Promise<string>;
   close(): Promise<void>;
 }
@@ -70,8 +70,8 @@ export const seconds = (offset = 0) => Math.floor(Date.now() / 1000) + offset;
 let tokens = 0;
 
 /**
- * An OpenID provider over HTTP on `port`, or on a free one, that does what the test says, also what no provider should. A code is
- * the nonce of the sign-in that it is for; see `signInWith`.
+ * Starts an OpenID provider over HTTP on `port`, or on a free port, whose behaviour the test decides, also wrong
+ * behaviour. A code is the nonce of its sign-in; see `signInWith`.
  */
 export async function startFakeProvider(port = 0): Promise<FakeProvider> {
   const server = createServer();
@@ -171,7 +171,7 @@ export const signInAt = (issuer: string): Record<string, string> => ({
   OIDC_CLIENT_SECRET: FAKE_CLIENT.secret,
 });
 
-/** A sign-in at the relay on `port` by way of a fake provider: the callback's answer, and the browser's cookies. */
+/** Signs in at the relay on `port` with a fake provider; returns the answers and the browser's cookies. */
 export async function signInWith(port: number): Promise<{ begun: Answer; ended: Answer; cookie: string }> {
   const jar = new Jar();
   const visit = async (path: string) => {

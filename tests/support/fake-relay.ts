@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 
-/** A request as it came out of the load balancer. */
+/** A request as the load balancer has sent it. */
 export interface Seen {
   readonly method: string;
   readonly url: string;
@@ -10,20 +10,24 @@ export interface Seen {
   readonly body: Buffer;
 }
 
-/** Stands where a relay would stand, and sees what the load balancer sends there. */
+/** Takes the place of a relay behind a load balancer, and records its requests. */
 export interface FakeRelay {
-  /** Every request but those for `/readyz`. */
+  /** All requests, without those for `/readyz`. */
   readonly seen: Seen[];
   readonly asked: () => number;
   /** What `/readyz` answers. */
   ready: boolean;
-  /** Closes the port, as a relay that is gone. */
+  /** Answers all other requests, when they are complete. */
+  reply: Reply;
+  /** If given, takes all other requests when their head has come, and records none. */
+  take?: ((req: IncomingMessage, res: ServerResponse) => void) | undefined;
+  /** Closes the port, as if the relay were gone. */
   close(): Promise<void>;
 }
 
 export type Reply = (res: ServerResponse, seen: Seen) => void;
 
-/** Listens on `port`; answers with `reply` once a request is whole. */
+/** Listens on `port`. */
 export async function startFakeRelay(port: number, reply: Reply): Promise<FakeRelay> {
   const seen: Seen[] = [];
   let asked = 0;
@@ -33,18 +37,20 @@ export async function startFakeRelay(port: number, reply: Reply): Promise<FakeRe
       res.writeHead(relay.ready ? 200 : 503, { 'Cache-Control': 'no-store' }).end();
       return;
     }
+    if (relay.take) return relay.take(req, res);
     const { method = '', url = '', headers } = req;
     const body = await buffer(req).catch(() => undefined);
-    // What never came whole cannot run.
+    // A body that never came whole is not recorded.
     if (!body) return;
     const request = { method, url, headers, body };
     seen.push(request);
-    reply(res, request);
+    relay.reply(res, request);
   });
   const relay: FakeRelay = {
     seen,
     asked: () => asked,
     ready: true,
+    reply,
     async close() {
       if (!server.listening) return;
       server.close();
@@ -55,4 +61,11 @@ export async function startFakeRelay(port: number, reply: Reply): Promise<FakeRe
   server.listen(port, '127.0.0.1');
   await once(server, 'listening');
   return relay;
+}
+
+/** Sets the replies of both relays, and clears the requests that they have recorded. */
+export function reply(relays: readonly [FakeRelay, FakeRelay], first: Reply, second: Reply): void {
+  for (const relay of relays) relay.seen.length = 0;
+  relays[0].reply = first;
+  relays[1].reply = second;
 }

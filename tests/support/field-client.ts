@@ -1,8 +1,8 @@
 import { type EventSourceMessage, fetchEventSource } from '@microsoft/fetch-event-source';
-import { Observable, retry } from 'rxjs';
+import { Observable, retry, throwError, timer } from 'rxjs';
 import { BOT_PATH } from './relay.ts';
 
-/** What the library needs of a browser. */
+/** The parts of a browser that the library needs. */
 Object.assign(globalThis, {
   window: globalThis,
   document: { hidden: false, addEventListener: () => {}, removeEventListener: () => {} },
@@ -12,8 +12,11 @@ export interface FieldClient {
   readonly url: string;
   readonly cookie: string;
   readonly path?: string;
-  /** What it does on an error: the old one sends the message again, the new one only behind an `id`. */
-  readonly retries: 'always' | 'behind-an-id';
+  /**
+   * When it sends again after an error: always (old clients), always but after a 4xx (middle ones), or only after an
+   * event with an `id` (new ones).
+   */
+  readonly retries: 'always' | 'unless-4xx' | 'after-an-id';
   /** Called with the headers of every request. */
   readonly onSend?: (headers: Headers) => void;
 }
@@ -22,7 +25,7 @@ export interface Received {
   /** The data of all events, parsed. */
   readonly data: { eventType?: string; n?: number }[];
   readonly messages: EventSourceMessage[];
-  /** The error that it gave up with. */
+  /** The last error, if it gave up. */
   readonly error: unknown;
 }
 
@@ -36,7 +39,13 @@ const RETRIES = 3;
 export function fieldClient(client: FieldClient): Promise<Received> {
   const data: Received['data'] = [];
   const messages: EventSourceMessage[] = [];
-  const run = client.retries === 'always' ? events(client).pipe(retry({ count: RETRIES })) : events(client);
+  const again = (error: unknown) => {
+    const status = Number((error as { status?: number } | undefined)?.status);
+    const isSpared = client.retries === 'unless-4xx' && status >= 400 && status < 500;
+    return isSpared ? throwError(() => error) : timer(0);
+  };
+  const resumes = client.retries === 'after-an-id';
+  const run = resumes ? events(client) : events(client).pipe(retry({ count: RETRIES, delay: again }));
   return new Promise((resolve) => {
     run.subscribe({
       next(message) {
@@ -70,14 +79,17 @@ function events({
         onSend?.(new Headers(init?.headers));
         return fetch(url + String(input), init);
       },
+      async onopen({ status }) {
+        if (status !== 200) throw Object.assign(new Error(`status ${status}`), { status });
+      },
       onmessage(message) {
         JSON.parse(message.data);
         if (message.id) sawId = true;
         subscriber.next(message);
       },
       onerror(error) {
-        // The library itself sends `Last-Event-ID` when it goes on.
-        if (retries === 'behind-an-id' && sawId && left-- > 0) return 1;
+        // The library sends `Last-Event-ID` by itself.
+        if (retries === 'after-an-id' && sawId && left-- > 0) return 1;
         throw error;
       },
     }).then(

@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below the ports that systems give to connections and to listeners that ask for any port. */
+/** Below the range from which systems choose ports for connections and for port 0. */
 const [LOWEST, COUNT] = [10_000, 20_000];
 
 /**
- * A loopback port on which nothing listens. Nobody else gets it by chance, also while the test that asked for it
- * has nothing there.
+ * A loopback port on which nothing listens. The system does not give it to others, even while the test does not
+ * listen on it.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

@@ -6,7 +6,7 @@ import Provider, { type Configuration } from 'oidc-provider';
 
 export const CLIENT = { id: 'bot-relay', secret: 'canary-oidc-client-secret' };
 
-// It tells whoever starts it what a real provider would do otherwise; errors still show.
+// The library warns at its start that a real provider should do more. These texts are hidden; errors are not.
 for (const level of ['info', 'warn'] as const) {
   const print = console[level].bind(console);
   console[level] = (...words: unknown[]) => {
@@ -19,16 +19,24 @@ export interface IdentityProviderServer {
   readonly provider: Provider;
   /** The paths of all requests so far. */
   readonly asked: string[];
-  /** What was said between the provider and the relay alone, or once only: codes, verifiers, tokens. */
+  /** Values that only the provider and the relay may see: codes, verifiers, tokens. */
   readonly secrets: Set<string>;
-  /** Answers at `path` in place of the provider, until `path` is taken out again. */
+  /** Handlers by path that answer instead of the provider. */
   readonly answers: Map<string, RequestListener>;
-  /** While true, every connection is reset, as if nobody listened. */
+  /** While true, every connection is reset. */
   isDown: boolean;
   close(): Promise<void>;
 }
 
-/** The claims of the user who signs in as `name`: everybody is a member of `chat-users` but `mallory`. */
+/** The key of all providers in a test file, since making a key takes as long as the rest of the start. */
+const signingKey = generateKeyPair('RS256', { extractable: true }).then(async ({ privateKey }) => ({
+  ...(await exportJWK(privateKey)),
+  kid: 'one',
+  use: 'sig',
+  alg: 'RS256',
+}));
+
+/** The claims of the user `name`. Everybody except `mallory` is a member of `chat-users`. */
 const claimsOf = (name: string) => ({
   sub: name,
   name: `${name.slice(0, 1).toUpperCase()}${name.slice(1)}`,
@@ -36,8 +44,8 @@ const claimsOf = (name: string) => ({
 });
 
 /**
- * A real OpenID provider on a free port, whose sign-in form takes every name and password, for the relay whose public
- * URL is `relayUrl`. `options` go over its configuration.
+ * Starts a real OpenID provider on a free port for the relay whose public URL is `relayUrl`. Its form accepts every name
+ * and password. `options` replace parts of its configuration.
  */
 export async function startIdentityProvider(
   relayUrl: string,
@@ -46,7 +54,6 @@ export async function startIdentityProvider(
   const server = createServer();
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const { privateKey } = await generateKeyPair('RS256', { extractable: true });
   const provider = new Provider(issuer, {
     clients: [
       {
@@ -58,12 +65,12 @@ export async function startIdentityProvider(
         backchannel_logout_session_required: true,
       },
     ],
-    jwks: { keys: [{ ...(await exportJWK(privateKey)), kid: 'one', use: 'sig', alg: 'RS256' }] },
+    jwks: { keys: [await signingKey] },
     cookies: { keys: ['canary-provider-cookie-key'] },
     claims: { profile: ['name'], groups: ['groups'], openid: ['sub'] },
     scopes: ['openid', 'profile', 'groups'],
     features: { backchannelLogout: { enabled: true } },
-    // Its own dispatcher refuses loopback addresses, and is of the relay's undici, which Node's `fetch` cannot use.
+    // The provider's own dispatcher refuses loopback addresses, and Node's `fetch` cannot use it.
     fetch: (url, init) => fetch(url, Object.assign({}, init, { dispatcher: undefined })),
     findAccount: (_ctx, id) => ({ accountId: id, claims: () => claimsOf(id) }),
     ...options,
@@ -92,7 +99,7 @@ export async function startIdentityProvider(
   return one;
 }
 
-/** Fills itself with what nobody else may see. */
+/** Collects the values that nobody else may see. */
 function secretsOf(provider: Provider): Set<string> {
   const secrets = new Set([CLIENT.secret]);
   provider.on('grant.success', ({ oidc, body }) => {
@@ -103,12 +110,12 @@ function secretsOf(provider: Provider): Set<string> {
   return secrets;
 }
 
-/** A cookie jar by name, which is all that one host needs. */
+/** A cookie jar for one host. */
 export class Jar {
   readonly #cookies = new Map<string, string>();
   readonly #strict = new Set<string>();
 
-  /** The `Cookie` header; `crossSite` for a request to which another site has led, which `Strict` cookies miss. */
+  /** The `Cookie` header; with `crossSite`, for a request that another site has started, without `Strict` cookies. */
   header({ crossSite = false } = {}): string {
     return [...this.#cookies]
       .filter(([name]) => !crossSite || !this.#strict.has(name))
@@ -132,7 +139,7 @@ export class Jar {
     this.takeAll(response.headers.getSetCookie());
   }
 
-  /** The `Set-Cookie` headers of an answer. */
+  /** Takes the `Set-Cookie` headers of an answer. */
   takeAll(lines: readonly string[] = []): void {
     for (const line of lines) {
       const [pair = '', ...attributes] = line.split(';');
@@ -177,7 +184,7 @@ export async function signInAtProvider(
   }
 }
 
-/** Begins at the provider's authorization URL and cancels at its form; returns the URL of the relay's callback. */
+/** Opens the provider's authorization URL and cancels at its form; returns the URL of the relay's callback. */
 export async function cancelAtProvider(authorizationUrl: string): Promise<URL> {
   const { origin } = new URL(authorizationUrl);
   const jar = new Jar();

@@ -3,8 +3,8 @@ import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import { type Answer, call } from './call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from './raw-client.ts';
 import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from './raw-upstream.ts';
-import { type RedisServer, startRedis, stopRedis } from './redis.ts';
-import { type RedisWire, redisWire } from './redis-wire.ts';
+import { type RedisServer, startRedis } from './redis.ts';
+import { type RedisProxy, startRedisProxy } from './redis-proxy.ts';
 import { startRelay, type TestRelay } from './relay.ts';
 
 export interface InstancesOptions {
@@ -33,7 +33,7 @@ export interface Instances {
   readonly relays: readonly TestRelay[];
   readonly upstream: RawUpstream;
   readonly redis: RedisServer | undefined;
-  readonly wire: RedisWire | undefined;
+  readonly wire: RedisProxy | undefined;
   /** Opens a stream at the instance with the number `at`; resolves once its first event has come. */
   stream(at: number, cookie: string): Promise<OpenStream>;
   get(at: number, path: string, cookie?: string): Promise<Answer>;
@@ -50,7 +50,7 @@ export async function startInstances(options: InstancesOptions): Promise<Instanc
     socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: begun\n\n')]));
   });
   const redis = shared ? await startRedis() : undefined;
-  const wire = redis && wired ? await redisWire(redis.url) : undefined;
+  const wire = redis && wired ? await startRedisProxy(redis.url) : undefined;
   const relays: TestRelay[] = [];
   for (let at = 0; at < count; at += 1) {
     const own = Array.isArray(environment) ? environment[at] : environment;
@@ -79,7 +79,7 @@ export async function startInstances(options: InstancesOptions): Promise<Instanc
       for (const relay of relays) await relay.close();
       await upstream.close();
       wire?.close();
-      stopRedis();
+      await redis?.stop();
     },
   };
 }

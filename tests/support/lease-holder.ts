@@ -4,11 +4,12 @@ import { createLogger } from '../../src/logger.ts';
 import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis } from '../../src/storage/redis.ts';
+import { sleep } from './sleep.ts';
 
 const [url = '', holder = ''] = process.argv.slice(2);
 const redis = openRedis({ url: secret(url), logger: createLogger('silent') });
 while (!(await redis.run((client) => client.ping()).catch(() => false))) {
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await sleep(10);
 }
 const leases = redisStreamLeases(redis, { leaseMs: 900, renewMs: 200 });
 await Promise.all([1, 2, 3].map(() => leases.acquire(holder, 3)));

@@ -2,10 +2,9 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { test } from '@jest/globals';
-import type { Identity } from './front.ts';
+import type { Identity } from './fake-load-balancer.ts';
 import { freshFolder } from './process.ts';
+import { sleep } from './sleep.ts';
 
 const PATIENCE_MS = 10_000;
 
@@ -13,9 +12,9 @@ interface Setting {
   readonly port: number;
   /** The ports of the relays. */
   readonly relays: readonly number[];
-  /** Where `cert`, `key` and `both` (one behind the other) lie, and where it may write. */
+  /** The folder with `cert`, `key` and `both` (one after the other), which the program may write to. */
   readonly folder: string;
-  /** What the test adds where it says how requests go to the relays. */
+  /** Lines that the test adds where requests are forwarded to the relays. */
   readonly lines: string;
 }
 
@@ -29,7 +28,7 @@ interface Program {
 const listed = (relays: readonly number[], one: (port: number, at: number) => string, between: string) =>
   relays.map(one).join(between);
 
-/** Each ends TLS and shares the requests among the relays, and does nothing else but what a test's lines say. */
+/** Each program terminates TLS and shares the requests among the relays. The lines of a test add to this. */
 const PROGRAMS = {
   nginx: {
     version: ['nginx', '-v'],
@@ -105,8 +104,8 @@ const hint = `apt-get install ${missing.join(' ')}`;
 if (missing.length > 0 && process.env.CI === 'true') throw new Error(`missing: ${hint}`);
 if (missing.length > 0) process.stderr.write(`Tests with ${missing.join(', ')} are skipped: ${hint}\n`);
 
-/** A `test` that needs the program. */
-export const testWith = (name: LoadBalancer) => (missing.includes(name) ? test.skip : test);
+/** Whether the program can be started here. */
+export const isInstalled = (name: LoadBalancer) => !missing.includes(name);
 
 const started: ChildProcess[] = [];
 
@@ -117,7 +116,7 @@ export interface LoadBalancerOptions {
   readonly lines?: string;
 }
 
-/** Starts the program on `port`, which then takes https requests; resolves when it listens. */
+/** Starts the program on `port` for https requests; resolves when it listens. */
 export async function startLoadBalancer(
   name: LoadBalancer,
   { identity, port, relays, lines = '' }: LoadBalancerOptions,
@@ -147,7 +146,7 @@ export async function startLoadBalancer(
   }
 }
 
-/** Ends all that were started; for `afterEach`, before `stopProcesses`. */
+/** Stops all load balancers; for `afterEach`, before `stopProcesses`. */
 export async function stopLoadBalancers(): Promise<void> {
   for (const child of started.splice(0)) {
     if (child.exitCode !== null) continue;

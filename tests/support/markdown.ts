@@ -13,12 +13,12 @@ export function anchorsOf(text: string): string[] {
   });
 }
 
-/** Where the links and images of a document lead. */
+/** The targets of the links and images of a document. */
 export function linksOf(text: string): string[] {
   return [...withoutCode(text).matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
 }
 
-/** What stands below a heading, up to the next one of its level or a higher one. */
+/** The text below a heading, up to the next heading of the same or a higher level. */
 export function sectionOf(text: string, heading: string): string {
   const start = text.indexOf(`\n${heading}\n`);
   if (start < 0) throw new Error(`no heading: ${heading}`);
@@ -29,4 +29,44 @@ export function sectionOf(text: string, heading: string): string {
 
 function withoutCode(text: string): string {
   return text.replace(/^ *```[\s\S]*?^ *```/gm, '');
+}
+
+/** A table: the cells of its header, and those of each row. */
+export interface Table {
+  readonly header: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** The tables of a document, those of its lists too. */
+export function tablesOf(text: string): Table[] {
+  const blocks = withoutCode(text).match(/(?:^ *\|.*\n?)+/gm) ?? [];
+  return blocks.map((block) => {
+    const [header = [], , ...rows] = block.trim().split('\n').map(cellsOf);
+    return { header, rows };
+  });
+}
+
+/** What a document says: each sentence of its paragraphs, lists and cells, without marks and in lower case. */
+export function sentencesOf(text: string): string[] {
+  const plain = withoutCode(text)
+    .replace(/<!--[\s\S]*?-->/g, '')
+    .replace(/^ *\|.*\n *\|[-:| ]+\|$/gm, '')
+    .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1');
+  const lines = plain.split('\n').map((line) => (/^\s*([-*|#>]|\d+\.) ?/.test(line) ? `\n${line}\n` : line));
+  return lines
+    .join('\n')
+    .split(/\n\s*\n|\|/)
+    .flatMap((part) => part.split(/(?<=[.!?:;])\s/))
+    .map((sentence) =>
+      sentence
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s]/gu, '')
+        .trim()
+        .replace(/\s+/g, ' '),
+    );
+}
+
+function cellsOf(line: string): string[] {
+  const cells = line.trim().split('|').slice(1, -1);
+  return cells.map((cell) => cell.trim());
 }

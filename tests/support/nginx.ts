@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe } from '@jest/globals';
 import { freePort } from './free-port.ts';
+import { sleep } from './sleep.ts';
 
 const CONFIGURATION = new URL('../../deploy/nginx.conf', import.meta.url);
 const HINT = 'apt-get install nginx openssl';
@@ -35,8 +35,8 @@ export interface Nginx {
 const started: { readonly child: ChildProcess; readonly folder: string }[] = [];
 
 /**
- * Starts nginx with `deploy/nginx.conf`, in front of the relays at `ports` of this machine. Nothing in the
- * file is changed but names: its ports, the relays' addresses and the paths of what it reads and writes.
+ * Starts nginx with `deploy/nginx.conf`, in front of the relays at `ports` of this machine. Only ports, the relays'
+ * addresses and paths are replaced in the file.
  */
 export async function startNginx(ports: readonly [number, number]): Promise<Nginx> {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-nginx-'));
@@ -53,7 +53,7 @@ export async function startNginx(ports: readonly [number, number]): Promise<Ngin
     '/dev/stdout': `${folder}/access.log`,
   });
   writeFileSync(join(folder, 'nginx.conf'), text);
-  // Started by root, the workers would be another user, who cannot enter this folder.
+  // If root starts nginx, its workers run as another user, who cannot enter this folder.
   const globals = `daemon off;${process.getuid?.() === 0 ? ' user root;' : ''}`;
   const child = spawn('nginx', ['-p', folder, '-c', join(folder, 'nginx.conf'), '-g', globals], {
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -82,7 +82,7 @@ export async function startNginx(ports: readonly [number, number]): Promise<Ngin
   };
 }
 
-/** Ends every nginx that was started, and removes its folder; for `afterEach`. */
+/** Stops every nginx and removes its folder; for `afterEach`. */
 export async function stopNginx(): Promise<void> {
   for (const { child, folder } of started.splice(0)) {
     if (child.exitCode === null) {
@@ -94,7 +94,7 @@ export async function stopNginx(): Promise<void> {
   }
 }
 
-/** `text` with each of the names replaced wherever it stands, in one go. */
+/** Replaces each of the names everywhere in `text`, in one pass. */
 export function renamed(text: string, names: Readonly<Record<string, string>>): string {
   const missing = Object.keys(names).filter((name) => !text.includes(name));
   if (missing.length > 0) throw new Error(`the configuration does not name ${missing.join(', ')}`);

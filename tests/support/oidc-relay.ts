@@ -16,9 +16,9 @@ export const NAVIGATION = { 'Sec-Fetch-Mode': 'navigate', Accept: 'text/html,app
 const PUBLIC_URL = 'http://app.example.com';
 
 export interface OidcOptions {
-  /** Over the relay's own, for each instance, or the same for the only one. */
+  /** Added to the relay's environment; a list has one for each instance. */
   readonly environment?: Record<string, string> | Record<string, string>[];
-  /** Over the provider's. */
+  /** Replaces parts of the provider's configuration. */
   readonly provider?: Configuration;
   readonly limits?: Partial<SessionLimits>;
 }
@@ -28,11 +28,11 @@ export interface Oidc {
   readonly provider: IdentityProviderServer;
   readonly relay: TestRelay;
   readonly relays: readonly TestRelay[];
-  /** Where the routes of the sign-in lie. */
+  /** The path of the routes for signing in. */
   readonly auth: string;
-  /** A browser of somebody else; at the instance with the number `at`. */
+  /** A new browser, at the instance with the number `at`. */
   browser(at?: number): Browser;
-  /** Closes everything; throws if something has shown in a log or a metric that belongs to one sign-in alone. */
+  /** Closes everything; throws if a secret of a sign-in has shown in a log or a metric. */
   close(): Promise<void>;
 }
 
@@ -79,17 +79,17 @@ export async function startOidc({
   };
 }
 
-/** What `returnTo` and `headers` a step of a sign-in has. */
+/** The query and headers of a step of a sign-in. */
 interface Step {
   readonly query?: string;
   readonly headers?: OutgoingHttpHeaders;
 }
 
-/** A browser before a relay: keeps cookies, and leaves the strict ones behind on the way from the provider. */
+/** A browser with cookies. It sends no `Strict` cookies when it comes from the provider. */
 export class Browser {
   readonly jar = new Jar();
   /** Its cookies at the provider. */
-  readonly there = new Jar();
+  readonly providerJar = new Jar();
   /** The relay that the load balancer has chosen. */
   relay: TestRelay;
   readonly #auth: string;
@@ -101,7 +101,7 @@ export class Browser {
     this.#secrets = secrets;
   }
 
-  /** Asks for a path, as something on the relay's own page does. */
+  /** Requests a path, as a page of the relay does. */
   async get(path: string, headers: OutgoingHttpHeaders = {}): Promise<Answer> {
     return this.#ask(path, { Cookie: this.jar.header(), ...headers });
   }
@@ -111,7 +111,7 @@ export class Browser {
     return this.get(`${this.#auth}/login${query}`, headers);
   }
 
-  /** Begins a sign-in; where the provider is asked. */
+  /** Begins a sign-in; returns the authorization URL of the provider. */
   async begin(step: Step = {}): Promise<URL> {
     const { status, headers, body } = await this.login(step);
     if (status !== 302) throw new Error(`the sign-in began with ${status}: ${body}`);
@@ -120,35 +120,35 @@ export class Browser {
     return url;
   }
 
-  /** Signs in at the provider; where it leads back to. */
+  /** Signs in at the provider; returns the URL of the callback. */
   atProvider(url: URL, name = 'ada'): Promise<URL> {
-    return signInAtProvider(url.href, name, this.there);
+    return signInAtProvider(url.href, name, this.providerJar);
   }
 
-  /** Comes back from the provider. */
+  /** Opens the callback, coming from the provider. */
   async comeBack({ pathname, search }: URL, headers: OutgoingHttpHeaders = {}): Promise<Answer> {
     const code = new URLSearchParams(search).get('code');
-    // Tests make short ones up, which are found anywhere.
+    // Tests invent short codes, which other texts contain by chance.
     if (code && code.length > 16) this.#secrets.add(code);
     return this.#ask(pathname + search, { Cookie: this.jar.header({ crossSite: true }), ...headers });
   }
 
-  /** The whole way. */
+  /** A whole sign-in. */
   async signIn(name = 'ada', step: Step = {}): Promise<Answer> {
     return this.comeBack(await this.atProvider(await this.begin(step), name));
   }
 
-  /** What `/auth/session` says. */
+  /** Requests `/auth/session`. */
   session(): Promise<Answer> {
     return this.get(`${this.#auth}/session`);
   }
 
-  /** The names of the cookies of sign-ins under way. */
+  /** The names of the cookies of sign-ins that are not finished. */
   flows(): string[] {
     return this.jar.names().filter((name) => name.includes('bot_relay_sign_in_'));
   }
 
-  /** The id of its session, as its cookie has it. */
+  /** The id of its session, from its cookie. */
   sessionId(): string | undefined {
     const name = this.jar.names().find((one) => one.endsWith('bot_relay_session'));
     const value = name && this.jar.value(name);

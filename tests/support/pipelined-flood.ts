@@ -2,10 +2,10 @@
 import { connect } from 'node:net';
 
 const [port = 0, connections = 0, megabytes = 0] = process.argv.slice(2).map(Number);
-/** The shortest request that leaves its connection open: one read of the relay can hold so many of them. */
+/** The shortest request that keeps its connection open, as often as one read of the relay can hold it. */
 const BLOCK = 'GET / HTTP/1.1\r\n\r\n'.repeat(3640);
 
-/** Writes so many bytes, over a new connection whenever the last one was cut. */
+/** Writes so many bytes, and opens a new connection whenever one was cut. */
 async function flood(bytes: number): Promise<void> {
   for (let sent = 0; sent < bytes; ) {
     const socket = connect({ port, host: '127.0.0.1' }).on('error', () => {});

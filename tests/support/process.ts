@@ -5,16 +5,20 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { call } from './call.ts';
 import { CANARY, expectNoCanary } from './relay.ts';
+import { until } from './until.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 
+/** Node.js keeps compiled code in this folder, so that a process starts with less work. */
+export const COMPILE_CACHE = { NODE_COMPILE_CACHE: join(tmpdir(), 'bot-relay-compile-cache') };
+
 export interface ProcessOptions {
   readonly args?: readonly string[];
-  /** The whole environment: nothing of this process's is passed on. */
+  /** The whole environment, without `COMPILE_CACHE`; that of this process is not passed on. */
   readonly environment?: Readonly<Record<string, string>>;
   /** The working directory; a fresh one if not given, so that no `.env` or `users.json` interferes. */
   readonly folder?: string;
-  /** What is piped into its standard input. */
+  /** Written to its standard input. */
   readonly input?: string;
   /** Arguments of Node itself. */
   readonly nodeArgs?: readonly string[];
@@ -24,11 +28,11 @@ export interface RelayProcess {
   readonly pid: number;
   stdout(): string;
   stderr(): string;
-  /** Resolves with what matched as soon as it is printed; rejects if the process ends without it. */
+  /** Resolves with the match as soon as it is printed; rejects if the process ends before. */
   waitFor(pattern: RegExp): Promise<RegExpMatchArray>;
   /** Resolves with the port of its `listening` line. */
   listening(): Promise<number>;
-  /** Resolves when it is over and all it printed has been read. */
+  /** Resolves when the process has ended and all its output was read. */
   readonly exited: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
   signal(name: NodeJS.Signals): void;
 }
@@ -36,7 +40,7 @@ export interface RelayProcess {
 const folders: string[] = [];
 const processes: { relay: RelayProcess; kill(): void }[] = [];
 
-/** A fresh directory that holds `files`, until `stopProcesses`. */
+/** Makes a temporary folder with `files`; `stopProcesses` removes it. */
 export function freshFolder(files: Readonly<Record<string, string>> = {}): string {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-journey-'));
   folders.push(folder);
@@ -44,7 +48,7 @@ export function freshFolder(files: Readonly<Record<string, string>> = {}): strin
   return folder;
 }
 
-/** What a relay process needs to stand before the bot service at `upstreamUrl`, on a free loopback port. */
+/** The environment of a relay process in front of the bot service at `upstreamUrl`, on a free loopback port. */
 export function inFrontOf(upstreamUrl: string): Record<string, string> {
   return {
     PORT: '0',
@@ -53,6 +57,7 @@ export function inFrontOf(upstreamUrl: string): Record<string, string> {
     UPSTREAM_API_KEYS: CANARY.key,
     BOTS: 'acme/helper',
     SESSION_SECRETS: CANARY.sessionSecret,
+    CHANNEL_SECRET: CANARY.channelSecret,
   };
 }
 
@@ -61,7 +66,7 @@ export function startProcess(options: ProcessOptions = {}): RelayProcess {
   const { args = [], environment = {}, folder = freshFolder(), input = '', nodeArgs = [] } = options;
   const child = spawn(process.execPath, [...nodeArgs, MAIN, ...args], {
     cwd: folder,
-    env: { ...environment },
+    env: { ...COMPILE_CACHE, ...environment },
   });
   const printed = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr'] as const) {
@@ -100,8 +105,8 @@ export function startProcess(options: ProcessOptions = {}): RelayProcess {
 }
 
 /**
- * Ends the processes that still run, and removes the folders; for `afterEach`. Throws if a process has
- * printed a canary or one of `secrets`.
+ * Kills the processes that still run and removes the folders; for `afterEach`. Throws if a process has printed a canary
+ * or one of `secrets`.
  */
 export async function stopProcesses(secrets: readonly string[] = []): Promise<void> {
   const stopped = processes.splice(0);
@@ -116,10 +121,9 @@ export async function stopProcesses(secrets: readonly string[] = []): Promise<vo
   }
 }
 
-/** Signs in at a relay process once that is ready; returns the `Cookie` header to send. */
+/** Waits until a relay process is ready, and signs in; returns the `Cookie` header to send. */
 export async function signInAt(port: number, username: string, password: string): Promise<string> {
-  while ((await call(port, '/readyz')).status !== 200)
-    await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(async () => (await call(port, '/readyz')).status === 200, 20);
   const answer = await call(port, '/auth/login', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },

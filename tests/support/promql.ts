@@ -1,6 +1,6 @@
 import { parser } from '@prometheus-io/lezer-promql';
 
-/** What a query asks of Prometheus. */
+/** A selection of samples in a query. */
 export interface Selection {
   readonly metric: string;
   /** The labels that it is filtered by. */
@@ -9,13 +9,13 @@ export interface Selection {
 
 export interface Query {
   readonly selections: readonly Selection[];
-  /** The labels that the results are grouped, joined or computed by. */
+  /** The labels by which results are grouped, joined or computed. */
   readonly grouping: readonly string[];
 }
 
 /**
  * Reads a query with Prometheus's own grammar.
- * @throws Error if it is no PromQL
+ * @throws Error if it is not PromQL
  */
 export function readQuery(text: string): Query {
   const selections: { metric: string; labels: string[] }[] = [];

@@ -34,14 +34,37 @@ export function rawClient(port: number, bytes: string | Buffer, { allowHalfOpen 
     text,
     waitFor: (part) =>
       new Promise((resolve, reject) => {
-        const check = () => text().includes(part) && resolve();
+        const isThere = finder(reads, part);
+        const check = () => {
+          if (!isThere()) return;
+          socket.off('data', check);
+          socket.off('close', fail);
+          resolve();
+        };
+        const fail = () => reject(new Error(`closed before "${part}" came; came: ${text()}`));
         socket.on('data', check);
-        socket.on('close', () => reject(new Error(`closed before "${part}" came; came: ${text()}`)));
+        socket.on('close', fail);
         check();
       }),
     closed: new Promise((resolve) => {
       socket.on('close', () => resolve({ error }));
     }),
+  };
+}
+
+/** Says whether `part` is in what was read so far. It searches each byte once, and a part across two reads too. */
+function finder(reads: readonly Read[], part: string): () => boolean {
+  const wanted = Buffer.from(part, 'latin1');
+  let searched = 0;
+  let tail = Buffer.alloc(0);
+  let isFound = false;
+  return () => {
+    for (; !isFound && searched < reads.length; searched += 1) {
+      const bytes = Buffer.concat([tail, (reads[searched] as Read).bytes]);
+      isFound = bytes.includes(wanted);
+      tail = bytes.subarray(Math.max(0, bytes.length - wanted.length + 1));
+    }
+    return isFound;
   };
 }
 

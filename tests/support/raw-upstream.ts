@@ -41,8 +41,8 @@ export function wholeStream(...events: string[]): Buffer {
 }
 
 /**
- * A bot service of bare TCP on a free port, which can misbehave in every way: `onRequest` gets each request
- * that arrived whole, and the socket to write whatever bytes it likes to.
+ * Starts a bot service of bare TCP on a free port, which can misbehave in every way: `onRequest` gets each whole
+ * request and its socket, to which it can write any bytes.
  */
 export async function startRawUpstream(
   onRequest: (socket: Socket, request: RawRequest) => void,
@@ -52,16 +52,28 @@ export async function startRawUpstream(
   const waiting: ((request: RawRequest) => void)[] = [];
   const server = createServer({ noDelay: true }, (socket) => {
     sockets.push(socket);
-    let received = Buffer.alloc(0);
+    let received: Buffer[] = [];
+    let size = 0;
+    let missing: Missing = { needed: 0, isChunked: false };
+    let newest = Buffer.alloc(0);
     socket.on('error', () => {});
     socket.on('data', (data) => {
-      received = Buffer.concat([received, data]);
-      for (let parsed = parse(received); parsed; parsed = parse(received)) {
-        received = received.subarray(parsed.length);
+      received.push(data);
+      size += data.length;
+      newest = Buffer.concat([newest.subarray(1 - LAST_CHUNK.length), data]);
+      // A large body is put together once.
+      if (size < missing.needed || (missing.isChunked && !newest.includes(LAST_CHUNK))) return;
+      let bytes = Buffer.concat(received);
+      let parsed = parse(bytes);
+      for (; 'request' in parsed; parsed = parse(bytes)) {
+        bytes = bytes.subarray(parsed.length);
         requests.push(parsed.request);
         waiting.shift()?.(parsed.request);
         onRequest(socket, parsed.request);
       }
+      received = [bytes];
+      size = bytes.length;
+      missing = parsed;
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -80,10 +92,16 @@ export async function startRawUpstream(
   };
 }
 
-/** The first whole request of `bytes`, if there is one; bodies only with Content-Length, as the relay sends them. */
-function parse(bytes: Buffer): { request: RawRequest; length: number } | undefined {
+/** What a request lacks that is not whole: how many bytes it has at least, and whether it ends with a last chunk. */
+interface Missing {
+  readonly needed: number;
+  readonly isChunked: boolean;
+}
+
+/** The first whole request in `bytes`, or what it lacks. */
+function parse(bytes: Buffer): { request: RawRequest; length: number } | Missing {
   const headEnd = bytes.indexOf('\r\n\r\n');
-  if (headEnd < 0) return undefined;
+  if (headEnd < 0) return { needed: bytes.length + 1, isChunked: false };
   const [requestLine = '', ...lines] = bytes.subarray(0, headEnd).toString('latin1').split('\r\n');
   const headers = lines.map((line) => {
     const colon = line.indexOf(':');
@@ -91,7 +109,27 @@ function parse(bytes: Buffer): { request: RawRequest; length: number } | undefin
   });
   const all = (name: string) =>
     headers.filter(([header]) => header.toLowerCase() === name.toLowerCase()).map(([, value]) => value);
-  const length = headEnd + 4 + Number(all('content-length')[0] ?? 0);
-  if (bytes.length < length) return undefined;
-  return { request: { requestLine, headers, all, body: bytes.subarray(headEnd + 4, length) }, length };
+  const from = headEnd + 4;
+  const isChunked = all('transfer-encoding')[0] === 'chunked';
+  const found = isChunked
+    ? chunkedBody(bytes, from)
+    : { body: bytes.subarray(from), to: from + Number(all('content-length')[0] ?? 0) };
+  if (!found || bytes.length < found.to) return { needed: found?.to ?? bytes.length + 1, isChunked };
+  const body = found.body.subarray(0, found.to - from);
+  return { request: { requestLine, headers, all, body }, length: found.to };
+}
+
+/** The chunks from `from` on, without extensions and trailers, and where the last one ends; undefined if it is missing. */
+function chunkedBody(bytes: Buffer, from: number): { body: Buffer; to: number } | undefined {
+  const chunks: Buffer[] = [];
+  for (let at = from; ; ) {
+    const lineEnd = bytes.indexOf('\r\n', at);
+    if (lineEnd < 0) return undefined;
+    const size = Number.parseInt(bytes.toString('latin1', at, lineEnd), 16);
+    const end = lineEnd + 2 + size;
+    if (bytes.length < end + 2) return undefined;
+    if (size === 0) return { body: Buffer.concat(chunks), to: end + 2 };
+    chunks.push(bytes.subarray(lineEnd + 2, end));
+    at = end + 2;
+  }
 }

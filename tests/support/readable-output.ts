@@ -8,20 +8,20 @@ import type { Readable } from 'node:stream';
 /** What the standard output of a process can be. */
 export type Kind = 'pipe' | 'socket' | 'file';
 
-/** The standard output of a process, of which nothing is read until somebody says so. */
+/** The standard output of a process. It is not read before `read` is called. */
 export interface ReadableOutput {
   /** Begins to read. */
   read(): void;
-  /** What has been read so far. */
+  /** The text that was read so far. */
   text(): string;
-  /** Resolves when all has been read that was written. */
+  /** Resolves when everything that was written has been read. */
   readonly ended: Promise<void>;
 }
 
 const folders: string[] = [];
 const streams: Readable[] = [];
 
-/** Makes one: `stdio` is for `spawn`, and `of` takes the process that came of it. */
+/** Makes an output: pass `stdio` to `spawn`, and the process to `of`. */
 export function readableOutput(kind: Kind): {
   readonly stdio: number | 'pipe';
   of(child: ChildProcess): ReadableOutput;
@@ -70,7 +70,7 @@ function reading(open: () => Readable): ReadableOutput {
   };
 }
 
-/** For `afterEach`. */
+/** Closes and removes all outputs; for `afterEach`. */
 export function removeOutputs(): void {
   for (const stream of streams.splice(0)) stream.destroy();
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });

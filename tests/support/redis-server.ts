@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createClient } from 'redis';
+import { createClient } from '@redis/client';
 import { freePort } from './free-port.ts';
 
 export interface RedisServer {
@@ -8,9 +8,9 @@ export interface RedisServer {
   /** SIGSTOP: connections stay open and nothing answers. */
   pause(): void;
   resume(): void;
-  /** SIGKILL. */
+  /** SIGKILL, if it runs. */
   stop(): Promise<void>;
-  /** Starts it again on the same port, empty. */
+  /** Starts it again on the same port, without data. */
   start(): Promise<void>;
   /** Runs one command over a connection of its own; returns the reply. */
   command(...words: string[]): Promise<unknown>;
@@ -18,7 +18,7 @@ export interface RedisServer {
 
 const servers: ChildProcess[] = [];
 
-/** Starts a Redis server of its own on a free loopback port, which keeps nothing on disk. */
+/** Starts a Redis server on a free loopback port; it stores nothing on disk. */
 export async function startRedis(...options: string[]): Promise<RedisServer> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
@@ -45,6 +45,7 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
     pause: () => void child.kill('SIGSTOP'),
     resume: () => void child.kill('SIGCONT'),
     async stop() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const gone = once(child, 'exit');
       child.kill('SIGKILL');
       await gone;
@@ -61,7 +62,7 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
   };
 }
 
-/** Ends every server that was started; for `afterEach` or `afterAll`. */
+/** Kills all servers; for `afterEach` or `afterAll`. */
 export function stopRedis(): void {
   for (const child of servers.splice(0)) child.kill('SIGKILL');
 }

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { sleep } from './sleep.ts';
 
 export { type RedisServer, startRedis, stopRedis } from './redis-server.ts';
 
@@ -26,7 +26,7 @@ export async function answering(redis: Redis): Promise<Redis> {
   }
 }
 
-/** A connection to the server at `url`, which answers. */
+/** Connects to the server at `url`; resolves when it answers. */
 export function connected(url: string): Promise<Redis> {
   return answering(openRedis({ url: secret(url), logger: createLogger('silent') }));
 }

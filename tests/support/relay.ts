@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { usersOf } from '../../src/authenticate/password/users.ts';
 import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
 import { loadConfig } from '../../src/config/config.ts';
@@ -7,31 +6,44 @@ import { type Instance, startInstance } from '../../src/process/instance.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { scanAnswers } from './scan-answers.ts';
 import { CANARY, expectNoCanary, SECRETS } from './secrets.ts';
+import { sleep } from './sleep.ts';
 
 export { CANARY, expectNoCanary };
 
 export const USER = { name: 'ada', password: CANARY.password };
 export const OTHER_USER = { name: 'bob', password: CANARY.password };
+/** Its name does not fit into a header. */
+export const LONG_NAMED_USER = { name: `zoë ${'z'.repeat(130)}`, password: CANARY.password };
 export const BOT_PATH = '/generic/ns/acme/bot-provider/helper/message/sse';
 export const MESSAGE = JSON.stringify({ customChannelId: 'c1', text: CANARY.text, action: 'NONE' });
 
 const passwordHash = cheapHash(CANARY.password);
 
-const HASHES = new Map([USER, OTHER_USER].map(({ name }) => [name, passwordHash]));
+const HASHES = new Map([USER, OTHER_USER, LONG_NAMED_USER].map(({ name }) => [name, passwordHash]));
 
-/** The parts that tests look into. */
-type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'bots' | 'lifecycle';
+/** The parts that tests need. */
+type OpenPart =
+  | 'sessions'
+  | 'redis'
+  | 'budgets'
+  | 'streams'
+  | 'unsent'
+  | 'open'
+  | 'held'
+  | 'runBytes'
+  | 'bots'
+  | 'lifecycle';
 
 export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
   readonly port: number;
   readonly url: string;
   /** Every log line so far, parsed. */
   readonly logs: Record<string, unknown>[];
-  /** What a scrape says; METRICS_PORT turns the metrics on, and nothing listens there. */
+  /** The metrics as text. METRICS_PORT turns them on, and nothing listens on it. */
   metricsText(): Promise<string>;
   /** Signs a user in; returns the `Cookie` header to send. */
   signIn(user?: { name: string; password: string }): Promise<string>;
-  /** Posts a message with `fetch`, with the session's cookie and whatever else `init` says. */
+  /** Posts a message with `fetch` and the session's cookie; `init` can set more. */
   send(cookie: string, init?: RequestInit & { path?: string }): Promise<Response>;
   /** Resolves with the log line of the request that `match` accepts, as soon as it is written. */
   logLine(match: (line: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>;
@@ -40,8 +52,8 @@ export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
 }
 
 /**
- * A whole relay in this process, on a free port, in front of the bot service at `upstreamUrl`. `sessionLimits` may
- * be shorter than any that the environment can ask for. With Redis, it waits until Redis answers, but not for ever.
+ * Starts a whole relay in this process, on a free port, in front of the bot service at `upstreamUrl`. `sessionLimits`
+ * may be shorter than the environment can set them. With Redis, it waits until Redis answers, or for half a second.
  */
 export async function startRelay(
   upstreamUrl: string | URL,
@@ -56,6 +68,7 @@ export async function startRelay(
     UPSTREAM_API_KEYS: CANARY.key,
     BOTS: 'acme/helper',
     SESSION_SECRETS: CANARY.sessionSecret,
+    CHANNEL_SECRET: CANARY.channelSecret,
     RATE_LIMIT: '1000',
     MAX_STREAMS_PER_USER: '2000',
     CLIENT_LIMIT_PER_ADDRESS: '1000000',
@@ -65,6 +78,7 @@ export async function startRelay(
   });
   const config = { ...loaded, session: { ...loaded.session, ...sessionLimits } };
   const printed: string[] = [];
+  const parsed: Record<string, unknown>[] = [];
   const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
   let port = -1;
   const scan = scanAnswers(() => port, SECRETS);
@@ -73,7 +87,7 @@ export async function startRelay(
     logger,
     users: usersOf(() => HASHES, passwordHash),
     servesMetrics: false,
-    lookEveryMs: 50,
+    pollEveryMs: 50,
   });
   port = instance.port;
   const { redis } = instance.parts;
@@ -85,7 +99,8 @@ export async function startRelay(
     port,
     url,
     get logs() {
-      return printed.map((line) => JSON.parse(line) as Record<string, unknown>);
+      for (const line of printed.slice(parsed.length)) parsed.push(JSON.parse(line));
+      return [...parsed];
     },
     metricsText: instance.metricsText,
     async signIn({ name, password } = USER) {
@@ -116,7 +131,7 @@ export async function startRelay(
       for (;;) {
         const line = relay.logs.find(match);
         if (line) return line;
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        await sleep(5);
       }
     },
     async close() {

@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 
-/** The longest secret that is found when it is split over two writes, in bytes. */
+/** The longest secret that is found if two writes split it, in bytes. */
 const LONGEST = 128;
 
 export interface AnswerScan {
@@ -11,7 +11,7 @@ export interface AnswerScan {
 
 /**
  * Scans every byte that a server of this process writes to the clients of its port: heads, bodies, streams, and
- * what is said to requests that are none.
+ * answers to invalid requests.
  */
 export function scanAnswers(port: () => number, secrets: readonly string[]): AnswerScan {
   const shown = new Set<string>();

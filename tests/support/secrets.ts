@@ -1,13 +1,14 @@
-/** Values that must never show in a log or an answer; every test relay uses them. */
+/** Values that must never appear in a log or an answer; every test relay uses them. */
 export const CANARY = {
   key: 'canary-api-key-5b1f0c',
   secondKey: 'canary-second-key-9d2e7a',
   sessionSecret: 'canary-session-secret-0123456789-abcdef',
+  channelSecret: 'canary-channel-secret-9876543210-fedcba',
   password: 'canary-password-77aa',
   text: 'canary-message-text-c0ffee',
 } as const;
 
-/** Those that no answer may hold either; a text comes back when the bot says it. */
+/** The values that no answer may contain. The text is not among them, since a bot may repeat it. */
 export const SECRETS = Object.values(CANARY).filter((value) => value !== CANARY.text);
 
 /** Throws if `text` holds a value that must never be shown. */

@@ -11,18 +11,18 @@ export function idOf(cookie: string): string {
   return decodeURIComponent(value).slice('s:'.length, 's:'.length + 32);
 }
 
-/** A session cookie for `id` of a relay with AUTH_MODE `mode`, signed with `secret` as version 0.1 signed it, too. */
+/** A session cookie for `id` of a relay with AUTH_MODE `mode`, signed with `secret` (in the same way since version 0.1). */
 export function signedCookie(id: string, secret: string = CANARY.sessionSecret, mode = 'password'): string {
   const signature = createHmac('sha256', `${secret} ${mode}`).update(id).digest('base64').replace(/=+$/, '');
   return `bot_relay_session=${encodeURIComponent(`s:${id}.${signature}`)}`;
 }
 
-/** What `store` holds for `id`; null if nothing. */
+/** The session of `id` in `store`; null if there is none. */
 export async function stored(store: SessionStore, id: string): Promise<Session | null> {
   return (await store.get(sessionKey(id))) ?? null;
 }
 
-/** Changes what `store` holds for `id`, as if time had passed. */
+/** Changes the session of `id` in `store`, for example as if time had passed. */
 export async function change(store: SessionStore, id: string, changes: Partial<Session>) {
   const before = await stored(store, id);
   if (!before) throw new Error('there is no such session');

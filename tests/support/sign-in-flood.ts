@@ -1,8 +1,8 @@
 import { connect, type Socket } from 'node:net';
 
 /**
- * A program of its own: `count` clients connect to the relay at `port` at the same moment and sign in, each on a
- * connection of its own; then it prints how many answers had which status.
+ * A program: `count` clients connect to the relay at `port` at the same moment and sign in, each on its own connection.
+ * Then it prints how many answers had which status.
  */
 const [port, count] = process.argv.slice(2).map(Number) as [number, number];
 

@@ -5,7 +5,7 @@ import { parseSync } from '@swc/core';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** A node of the syntax tree: what all kinds of them have, and members that depend on the kind. */
+/** A node of the syntax tree. Its other members depend on its type. */
 export interface SyntaxNode {
   readonly type: string;
   readonly span: { readonly start: number; readonly end: number };
@@ -15,14 +15,14 @@ export interface SyntaxNode {
 export interface Import {
   /** A path such as `relay/message/carry-stream.ts` below its top folder, or the name of a package. */
   readonly target: string;
-  /** True if nothing of it is left once the types are gone. */
+  /** True if it imports only types. */
   readonly typesOnly: boolean;
-  /** True if it is loaded when the code comes to it, and not together with the file. */
+  /** True for `import()`, which loads the module when it is called. */
   readonly late: boolean;
 }
 
 export interface Source {
-  /** Below the top folder. */
+  /** Its path below the top folder. */
   readonly path: string;
   readonly text: string;
   /** Every node of its syntax tree, in the order of the text. */
@@ -32,18 +32,18 @@ export interface Source {
   textOf(node: SyntaxNode): string;
 }
 
-/** The TypeScript files below the folder `top` of the repository, parsed. */
-export function readSources(top: string): Source[] {
+/** The files below the folder `top` of the repository whose names end with `ending`, parsed. */
+export function readSources(top: string, ending = '.ts'): Source[] {
   const folder = join(ROOT, top);
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
+    .filter((name) => name.endsWith(ending))
     .sort()
     .map((path) => readSource(folder, path));
 }
 
 function readSource(folder: string, path: string): Source {
   const text = readFileSync(join(folder, path), 'utf8');
-  // A first statement of our own: spans count bytes from the first one, and a comment at the top is none.
+  // Spans count from the first statement, not from a comment above it. So a first statement is added.
   const bytes = Buffer.from(`0;${text}`);
   const tree = parseSync(bytes.toString(), { syntax: 'typescript', target: 'es2024' });
   const nodes = nodesBelow(tree);
@@ -58,15 +58,19 @@ function readSource(folder: string, path: string): Source {
   return { path, text, nodes, imports, textOf };
 }
 
-/** The node, and all that are below it, in the order of the text. */
+/** The node and all nodes below it, in the order of the text. */
 export function nodesBelow(top: unknown): SyntaxNode[] {
-  if (Array.isArray(top)) return top.flatMap(nodesBelow);
-  if (typeof top !== 'object' || top === null) return [];
-  const below = Object.values(top).flatMap(nodesBelow);
-  return 'type' in top && 'span' in top ? [top as SyntaxNode, ...below] : below;
+  const found: SyntaxNode[] = [];
+  const visit = (one: unknown) => {
+    if (typeof one !== 'object' || one === null) return;
+    if (!Array.isArray(one) && 'type' in one && 'span' in one) found.push(one as SyntaxNode);
+    for (const below of Object.values(one)) visit(below);
+  };
+  visit(top);
+  return found;
 }
 
-/** The member `name` of a node, where it is a node, too. */
+/** The member `name` of a node, if it is a node itself. */
 export function member(node: SyntaxNode | undefined, name: string): SyntaxNode | undefined {
   const value = node?.[name];
   return typeof value === 'object' && value !== null ? (value as SyntaxNode) : undefined;
@@ -88,12 +92,12 @@ function isTypesOnly(node: SyntaxNode): boolean {
   return node.type === 'TsImportType' || node.typeOnly === true;
 }
 
-/** What a function looks like from outside. */
+/** The name and size of a function. */
 export interface FunctionShape {
   readonly name: string;
-  /** From its first line to its last, with those of the functions in it. */
+  /** The number of its lines, with the functions in it. */
   readonly lines: number;
-  /** As they are written. */
+  /** The text of each parameter. */
   readonly parameters: readonly string[];
 }
 
@@ -104,7 +108,7 @@ export function isFunction({ type }: SyntaxNode): boolean {
   return FUNCTIONS.test(type);
 }
 
-/** All functions of a source, those within others, too. */
+/** All functions of a source, also those inside other functions. */
 export function functionsOf({ nodes, textOf }: Source): FunctionShape[] {
   return nodes.filter(isFunction).map((node) => {
     const parameters = ((member(node, 'function') ?? node).params ?? []) as SyntaxNode[];
@@ -112,13 +116,13 @@ export function functionsOf({ nodes, textOf }: Source): FunctionShape[] {
     return {
       name: String(name ?? 'a function without a name'),
       lines: textOf(node).split('\n').length,
-      // An arrow function has patterns, the others have parameters around them.
+      // The parameters of an arrow function are patterns; those of others contain a pattern.
       parameters: parameters.map((one) => textOf(one)),
     };
   });
 }
 
-/** The package that an import such as `redis` or `@scope/name/part` is of. */
+/** The package of an import such as `redis` or `@scope/name/part`. */
 export function packageOf(target: string): string {
   return target.match(/^(@[^/]+\/)?[^/]+/)?.[0] ?? '';
 }

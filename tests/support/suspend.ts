@@ -1,5 +1,5 @@
 import { type Answer, call } from './call.ts';
-import { type Pair, plainAnswer } from './pair.ts';
+import { plainAnswer, type RelayAndUpstream } from './relay-and-upstream.ts';
 
 export const SUSPEND_PATH = '/generic/ns/acme/bot-provider/helper/message/suspend';
 export const SHORT_SUSPEND_PATH = '/ns/acme/bot-provider/helper/message/suspend';
@@ -13,8 +13,8 @@ export interface SuspendCall {
   readonly body?: string;
 }
 
-/** Asks the relay of `pair` to stop a run, as its signed-in user. */
-export function suspend(pair: Pair, options: SuspendCall = {}): Promise<Answer> {
+/** Asks the relay to suspend a run, as its signed-in user. */
+export function suspend(pair: RelayAndUpstream, options: SuspendCall = {}): Promise<Answer> {
   const { path = SUSPEND_PATH, query = CHANNEL, method = 'POST', headers = {}, body } = options;
   return call(pair.relay.port, path + query, {
     method,
@@ -23,8 +23,12 @@ export function suspend(pair: Pair, options: SuspendCall = {}): Promise<Answer> 
   });
 }
 
-/** The bytes of such a request over a bare connection. */
-export function rawSuspend(pair: Pair, headers: readonly string[] = [], target = SUSPEND_PATH + CHANNEL) {
+/** The same request as bytes for a raw connection. */
+export function rawSuspend(
+  pair: RelayAndUpstream,
+  headers: readonly string[] = [],
+  target = SUSPEND_PATH + CHANNEL,
+) {
   const head = [`POST ${target} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${pair.cookie}`, ...headers];
   return `${head.join('\r\n')}\r\n\r\n`;
 }

@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-/** What the page keeps of a message that it has sent: each piece as it was read, and how it ended. */
+/** What the page records of a message that it has sent: each piece as it was read, and how it ended. */
 export interface Said {
   readonly pieces: string[];
   status?: number;
   ended?: 'complete' | 'broken';
 }
 
-/** What a script in the page finds. */
+/** The functions and values in the `window` of the page. */
 export interface PageWindow {
   /** Sends a message; resolves when its answer is over. */
   say(text: string): Promise<Said>;
@@ -43,7 +43,7 @@ async function say(text) {
 </html>
 `;
 
-/** Answers what is not the relay's: the page, at every path. True if it has. */
+/** Answers with the page at every path that is not the relay's. Returns whether it did. */
 export function answerWithPage({ url = '' }: IncomingMessage, res: ServerResponse): boolean {
   if (/^\/(auth|generic)\//.test(url)) return false;
   if (url === '/favicon.ico') res.writeHead(204).end();

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Browser, openBrowser } from './browser.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { type LoadBalancer, stopLoadBalancers } from './deployed-load-balancers.ts';
@@ -7,18 +6,19 @@ import { startNginx, stopNginx } from './nginx.ts';
 import { freshFolder, type RelayProcess, startProcess, stopProcesses } from './process.ts';
 import { startRedis, stopRedis } from './redis-server.ts';
 import { CANARY, USER } from './relay.ts';
+import { until } from './until.ts';
 
-/** Which of the two relays. */
+/** The number of a relay. */
 export type Index = 0 | 1;
 
-/** What `docker-compose.yml` runs, as processes of this machine. */
+/** The services of `docker-compose.yml` as processes of this machine. */
 export interface Topology {
-  /** All the relays that were ever started; the last one of each index is the one that runs. */
+  /** All relays that were started; the last one of each index is running. */
   readonly started: { readonly index: Index; readonly relay: RelayProcess }[];
   running(index: Index): RelayProcess;
-  /** Tells a relay to stop, waits until it has, and starts another one in its place. */
+  /** Stops a relay and starts another one in its place. */
   restart(index: Index): Promise<void>;
-  /** A connection to the load balancer on which a user has signed in. */
+  /** A browser that has signed in through the load balancer. */
   signIn(): Promise<Browser>;
 }
 
@@ -26,7 +26,7 @@ const browsers: Browser[] = [];
 
 export interface TopologyOptions {
   /** Starts the load balancer in front of the relays at these ports; nginx if not given. */
-  readonly startFront?: (
+  readonly startLoadBalancer?: (
     ports: readonly [number, number],
   ) => Promise<Pick<LoadBalancer, 'origin' | 'certificate'>>;
   /** The bot service; the demo's if not given. */
@@ -36,19 +36,20 @@ export interface TopologyOptions {
 /** Starts a load balancer, two relays, Redis and a bot service, with their secrets in files. */
 export async function startTopology(
   environment: Readonly<Record<string, string>>,
-  { startFront = startNginx, upstreamUrl }: TopologyOptions = {},
+  { startLoadBalancer = startNginx, upstreamUrl }: TopologyOptions = {},
 ): Promise<Topology> {
   const redis = await startRedis();
   const users = { users: [{ name: USER.name, hash: await cheapHash(USER.password) }] };
   const folder = freshFolder({
     bot_api_keys: CANARY.key,
     session_secrets: CANARY.sessionSecret,
+    channel_secret: CANARY.channelSecret,
     redis_url: redis.url,
     'users.json': JSON.stringify(users),
   });
   const botUrl = upstreamUrl ?? (await startDemoBot(folder));
   const ports = [await freePort(), await freePort()] as const;
-  const front = await startFront(ports);
+  const front = await startLoadBalancer(ports);
   const started: Topology['started'] = [];
   async function start(index: Index) {
     const relay = startProcess({
@@ -63,6 +64,7 @@ export async function startTopology(
         UPSTREAM_API_KEYS_FILE: 'bot_api_keys',
         BOTS: 'demo/*',
         SESSION_SECRETS_FILE: 'session_secrets',
+        CHANNEL_SECRET_FILE: 'channel_secret',
         REDIS_URL_FILE: 'redis_url',
         ...environment,
       },
@@ -77,9 +79,9 @@ export async function startTopology(
     browsers.push(browser);
     return browser;
   };
-  // A load balancer that has found no relay takes a moment to find the first.
+  // A load balancer needs a moment until it has found the first relay.
   const probe = open();
-  while ((await probe.send('/readyz')).status !== 200) await sleep(50);
+  await until(async () => (await probe.send('/readyz')).status === 200, 50);
   const running = (index: Index) => started.findLast((one) => one.index === index)?.relay as RelayProcess;
   return {
     started,
@@ -105,7 +107,7 @@ async function startDemoBot(folder: string): Promise<string> {
   return `http://127.0.0.1:${await startProcess({ folder, args }).listening()}`;
 }
 
-/** Ends all that was started, and scans what the processes printed; for `afterEach`. */
+/** Stops everything and scans the output of the processes for secrets; for `afterEach`. */
 export async function stopTopology(): Promise<void> {
   for (const browser of browsers.splice(0)) browser.close();
   await stopNginx();

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { call } from './call.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freePort } from './free-port.ts';
+import { total } from './metric-samples.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -23,7 +23,7 @@ import {
 } from './raw-upstream.ts';
 import { type RedisServer, startRedis, stopRedis } from './redis-server.ts';
 import { USER } from './relay.ts';
-import { total } from './samples.ts';
+import { sleep } from './sleep.ts';
 
 const USERS = JSON.stringify({ users: [{ name: USER.name, hash: await cheapHash(USER.password) }] });
 
@@ -36,23 +36,23 @@ export interface WorkerStream {
   finish(): void;
 }
 
-/** A relay of several workers, with a Redis of its own, in front of a bot service whose streams begin and wait. */
+/** A relay with several workers and its own Redis, in front of a bot service whose streams begin and wait. */
 export interface WorkersRelay {
   readonly relay: RelayProcess;
   readonly port: number;
   readonly folder: string;
   readonly redis: RedisServer;
   readonly upstream: RawUpstream;
-  /** What came to the bot service, and when, in ms. */
+  /** The messages at the bot service, and their times, in ms. */
   readonly arrivals: number[];
-  /** Lines of the log so far that `match` accepts, parsed. */
+  /** The parsed log lines so far that `match` accepts. */
   lines(match: (line: LogLine) => boolean): LogLine[];
   /** Resolves when there are `count` lines that `match` accepts. */
   logged(count: number, match: (line: LogLine) => boolean): Promise<LogLine[]>;
   signIn(): Promise<string>;
-  /** Does `act` while the other workers are stopped, so that what it connects reaches the worker with this number. */
+  /** Runs `act` while the other workers are suspended, so that its connections reach the worker with this number. */
   reaching<T>(worker: number, act: () => Promise<T>): Promise<T>;
-  /** Opens a stream at each of `count` workers; returns them by their numbers. */
+  /** Opens a stream at each of `count` workers; returns the streams by worker number. */
   streamAtEach(count: number, cookie: string): Promise<WorkerStream[]>;
   scrape(): Promise<string>;
 }
@@ -68,14 +68,14 @@ export interface WorkersOptions {
   readonly environment?: Readonly<Record<string, string>>;
   readonly files?: Readonly<Record<string, string>>;
   readonly nodeArgs?: readonly string[];
-  /** What the bot service does with a message; if not given, the stream begins and waits. */
+  /** What the bot service does with a message; by default the stream begins and waits. */
   readonly onMessage?: (socket: Socket, request: RawRequest) => void;
 }
 
 const begin = (socket: Socket) =>
   void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
 
-/** Starts it; resolves when all workers listen and have their Redis. */
+/** Starts the relay; resolves when all workers listen and are connected to Redis. */
 export async function startWorkersRelay(options: WorkersOptions): Promise<WorkersRelay> {
   const { workers, environment = {}, files = {}, nodeArgs = [], onMessage = begin } = options;
   const arrivals: number[] = [];
@@ -114,7 +114,7 @@ export async function startWorkersRelay(options: WorkersOptions): Promise<Worker
     }
   }
   const port = await relay.listening();
-  // A worker listens when it has its Redis.
+  // A worker listens when it is connected to Redis.
   await logged(workers, ({ msg }) => msg === 'listening');
   const scrape = async () => (await call(metricsPort, '/metrics')).body;
   const reaching = async <T>(worker: number, act: () => Promise<T>) => {
@@ -125,7 +125,7 @@ export async function startWorkersRelay(options: WorkersOptions): Promise<Worker
       await suspend(...stopped);
       return await act();
     } finally {
-      // One that is left stopped never ends.
+      // A worker that stays suspended would never end.
       for (const pid of stopped) process.kill(pid, 'SIGCONT');
     }
   };
@@ -155,7 +155,7 @@ export async function startWorkersRelay(options: WorkersOptions): Promise<Worker
   };
 }
 
-/** Ends all that was started; for `afterEach`. */
+/** Stops everything; for `afterEach`. */
 export async function stopWorkersRelays(): Promise<void> {
   for (const { socket } of clients.splice(0)) socket.destroy();
   await stopProcesses(secrets.splice(0));
@@ -163,14 +163,14 @@ export async function stopWorkersRelays(): Promise<void> {
   stopRedis();
 }
 
-/** The process of each worker by its number, as the system knows them now. */
+/** The process id of each worker by its number, as the system has them now. */
 export function workerPids({ relay }: { readonly relay: Pick<RelayProcess, 'pid'> }): Map<number, number> {
   const children = readFileSync(`/proc/${relay.pid}/task/${relay.pid}/children`, 'utf8');
   const pids = children.split(' ').filter(Boolean).map(Number);
   return new Map(pids.map((pid) => [Number(argsOf(pid).at(-1)), pid]));
 }
 
-/** Stops processes until they get SIGCONT; resolves when they take nothing any more. */
+/** Suspends processes until they get SIGCONT; resolves when all are suspended. */
 export async function suspend(...pids: readonly number[]): Promise<void> {
   for (const pid of pids) process.kill(pid, 'SIGSTOP');
   const runs = (pid: number) => !/\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
@@ -182,13 +182,31 @@ export function argsOf(pid: number): string[] {
   return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
 }
 
-/** The lines that a relay has written whole. */
-export function linesOf(relay: RelayProcess): LogLine[] {
-  const whole = relay.stdout().split('\n').slice(0, -1);
-  return whole.map((line) => JSON.parse(line) as LogLine);
+/** A process that has ended has no command line, even before its exit code was read. */
+export function lives(pid: number): boolean {
+  try {
+    return argsOf(pid).length > 0;
+  } catch {
+    return false;
+  }
 }
 
-/** The sum of a metric's samples of one worker. */
+/** How much of the output of a relay is parsed, and its lines: they are asked for again and again. */
+const parsed = new WeakMap<RelayProcess, { chars: number; lines: LogLine[] }>();
+
+/** The complete log lines of a relay, parsed. */
+export function linesOf(relay: RelayProcess): LogLine[] {
+  const known = parsed.get(relay) ?? { chars: 0, lines: [] };
+  const text = relay.stdout();
+  const end = text.lastIndexOf('\n') + 1;
+  const more = text.slice(known.chars, end).split('\n').slice(0, -1);
+  for (const line of more) known.lines.push(JSON.parse(line) as LogLine);
+  known.chars = Math.max(known.chars, end);
+  parsed.set(relay, known);
+  return [...known.lines];
+}
+
+/** The sum of a metric over the samples of one worker. */
 export function ofWorker(text: string, name: string, worker: number): number {
   return total(text, name, { worker: String(worker) });
 }

@@ -1,8 +1,10 @@
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
-import { describeWithPromtool, differences } from '../support/promtool.ts';
+import { describeWithPromtool, differences, type RuleTest } from '../support/promtool.ts';
 
 const FILE = fileURLToPath(new URL('../../deploy/alerts.yml', import.meta.url));
 const { groups } = parse(readFileSync(FILE, 'utf8')) as {
@@ -12,13 +14,19 @@ const { groups } = parse(readFileSync(FILE, 'utf8')) as {
 };
 const rules = groups.flatMap((group) => group.rules);
 
-/** How long each scenario goes on, in minutes. */
-const END = 40;
+const folder = mkdtempSync(join(tmpdir(), 'bot-relay-alerts-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** How long each scenario lasts, in minutes. */
+const END = 30;
+
+/** How often Prometheus scrapes and evaluates the rules, in seconds: a usual setting, and the default. */
+const INTERVALS = [15, 60] as const;
 
 /** The value at a time in minutes. */
 type At = (minute: number) => number;
 
-/** What Prometheus scrapes: how many events a minute a counter sees, or what a gauge shows. */
+/** What Prometheus scrapes: the events per minute of a counter, or the value of a gauge. */
 interface Scraped {
   readonly counters?: Readonly<Record<string, At>>;
   readonly gauges?: Readonly<Record<string, At>>;
@@ -27,14 +35,14 @@ interface Scraped {
 interface Scenario extends Scraped {
   readonly alert: string;
   readonly what: string;
-  /** Not before `from`, certainly from `by` to `until`, and not from `gone` on, in minutes. Never, if not given. */
+  /** In minutes: not before `from`, certainly from `by` to `until`, and not after `gone`. Undefined: never. */
   readonly fires?: {
     readonly from: number;
     readonly by: number;
     readonly until: number;
     readonly gone: number;
   };
-  /** What the alert carries besides its severity. */
+  /** The labels of the alert, except its severity. */
   readonly labels?: Readonly<Record<string, string>>;
   readonly summary?: string;
 }
@@ -53,8 +61,8 @@ const rare =
 
 const response = (outcome: string, key = 'a1') =>
   `bot_relay_upstream_responses_total{instance="one",job="bot-relay",key="${key}",outcome="${outcome}"}`;
-const message = (status: string, code: string) =>
-  `bot_relay_requests_total{instance="one",job="bot-relay",route="/x/message/sse",method="POST",status="${status}",code="${code}"}`;
+const message = (status: string, code: string, method = 'POST', path = 'message/sse') =>
+  `bot_relay_requests_total{instance="one",job="bot-relay",route="/x/${path}",method="${method}",status="${status}",code="${code}"}`;
 const operation = (name: string, outcome: string) =>
   `bot_relay_session_operations_total{instance="one",job="bot-relay",operation="${name}",outcome="${outcome}"}`;
 const redisRun = (outcome: string) =>
@@ -66,13 +74,13 @@ const lag = (worker: string) =>
   `nodejs_eventloop_lag_p99_seconds{instance="one",job="bot-relay",worker="${worker}"}`;
 
 const SECONDS = 1 / 60;
-/** Redis is away from the fifth minute on, for so long; messages come all the while. */
+/** Redis is away for `minutes` from the fifth minute on, while messages arrive. */
 const redisAway = (minutes: number): Scraped => ({
   counters: {
     [operation('get', 'ok')]: within(5, 5 + minutes, 0, 60),
     [operation('get', 'unavailable')]: within(5, 5 + minutes, 60),
     [operation('destroy', 'ok')]: rare(10),
-    // Somebody signed out, and nobody else does for long.
+    // One user signs out, and no other for a long time.
     [operation('destroy', 'unavailable')]: within(5, 5 + minutes, 12),
     [redisRun('ok')]: within(5, 5 + minutes, 0, 120),
     [redisRun('unavailable')]: within(5, 5 + minutes, 120),
@@ -87,14 +95,14 @@ const serviceFails = (minutes: number, share = 1): Scraped => ({
     [message('429', 'rate_limited')]: () => 10,
   },
 });
-/** More messages come than the bot service takes, from the fifth minute on. */
+/** From the fifth minute on, more messages arrive than the bot service takes. */
 const refused = (minutes: number, code = 'rate_limited'): Scraped => ({
   counters: {
     [message('200', 'ok')]: () => 100,
     [message('429', code)]: within(5, 5 + minutes, 100),
   },
 });
-/** One key is rejected from the fifth minute on, and accepted before and after; another is good all the while. */
+/** From the fifth minute on, one key is rejected for `minutes`; another key is always accepted. */
 const keyRejected = (minutes: number): Scraped => ({
   counters: {
     [response('2xx')]: within(5, 5 + minutes, 0, 30),
@@ -140,7 +148,7 @@ const SCENARIOS: Scenario[] = [
   },
   {
     ...KEY,
-    what: 'a key that is rejected, then taken out',
+    what: 'a key that is rejected, then removed',
     counters: { [response('2xx')]: () => 0, [response('key_rejected')]: within(5, 15, 2) },
     fires: { from: 8, by: 11.5, until: 14.5, gone: 18.5 },
   },
@@ -194,6 +202,23 @@ const SCENARIOS: Scenario[] = [
   { ...FAILS, what: 'a bot service that is away for four minutes', ...serviceFails(4) },
   { ...FAILS, what: 'a bot service that fails one message in forty', ...serviceFails(END, 0.025) },
   { ...FAILS, what: 'messages that are refused for the rate', ...refused(END) },
+  {
+    ...FAILS,
+    what: 'live streams that break while messages are answered',
+    counters: {
+      [message('200', 'ok')]: () => 40,
+      [message('200', 'upstream_stream_broken', 'GET')]: within(5, END, 40),
+    },
+  },
+
+  {
+    ...FAILS,
+    what: 'uploads that fail while messages are answered',
+    counters: {
+      [message('200', 'ok')]: () => 40,
+      [message('502', 'upstream_bad_response', 'POST', 'blob')]: within(5, END, 40),
+    },
+  },
 
   {
     ...STORE,
@@ -203,7 +228,7 @@ const SCENARIOS: Scenario[] = [
   },
   {
     ...STORE,
-    what: 'a Redis that is away while nobody comes',
+    what: 'a Redis that is away while there are no requests',
     gauges: redisAway(10).gauges ?? {},
     fires: { from: 7, by: 8.5, until: 14.75, gone: 16.5 },
   },
@@ -231,7 +256,7 @@ const SCENARIOS: Scenario[] = [
   },
   {
     ...STORE,
-    what: 'runs on Redis that fail besides sessions',
+    what: 'failing runs on Redis that are not for sessions',
     counters: { [redisRun('ok')]: () => 60, [redisRun('unavailable')]: within(5, 15, 20) },
     gauges: { [ready('redis')]: always },
     fires: { from: 7, by: 9, until: 14.75, gone: 16.5 },
@@ -239,7 +264,7 @@ const SCENARIOS: Scenario[] = [
   { ...STORE, what: 'a Redis that is away for five seconds', ...redisAway(5 * SECONDS) },
   { ...STORE, what: 'a Redis that is away for half a minute', ...redisAway(0.5) },
   { ...STORE, what: 'a Redis that is away for a minute', ...redisAway(1) },
-  { ...STORE, what: 'a Redis that is well', ...redisAway(0) },
+  { ...STORE, what: 'a Redis that works', ...redisAway(0) },
   {
     ...STORE,
     what: 'one failure where nothing else happens',
@@ -275,6 +300,23 @@ const SCENARIOS: Scenario[] = [
     },
   },
   { ...REFUSED, what: 'too many sign-ins and open streams', ...refused(END, 'too_many_streams') },
+
+  {
+    ...REFUSED,
+    what: 'live streams that find no slot while messages do',
+    counters: {
+      [message('200', 'ok')]: () => 40,
+      [message('429', 'rate_limited', 'GET')]: within(5, END, 40),
+    },
+  },
+  {
+    ...REFUSED,
+    what: 'uploads that find no slot while messages do',
+    counters: {
+      [message('200', 'ok')]: () => 40,
+      [message('429', 'rate_limited', 'POST', 'blob')]: within(5, END, 40),
+    },
+  },
 
   {
     ...UNWELL,
@@ -321,7 +363,7 @@ function inputSeries({ counters = {}, gauges = {} }: Scraped, every: number) {
       if (second % every === 0) values.push(count);
       count += perMinute(second / 60) / 60;
     }
-    // Events come whole; the sum of many parts is a little less than that.
+    // Counters are whole numbers; the sum of many fractions is a little less.
     return { series, values: values.map((value) => Math.floor(value + 1e-6)) };
   });
   const shown = Object.entries(gauges).map(([series, at]) => ({
@@ -337,7 +379,7 @@ function labelText(labels: Readonly<Record<string, string>>): string {
     .join(',');
 }
 
-/** Whether the alert fires, at every moment at which that is certain. */
+/** The expected state of the alert at every moment at which it is certain. */
 function moments({ alert, labels = {}, fires }: Scenario) {
   const { labels: ownLabels } = rules.find((rule) => rule.alert === alert) ?? { labels: {} };
   const all = { alertname: alert, alertstate: 'firing', ...ownLabels, ...labels };
@@ -354,39 +396,81 @@ function moments({ alert, labels = {}, fires }: Scenario) {
   });
 }
 
+/** The tests of a scenario, one for each interval. */
+function testsOf(scenario: Scenario): RuleTest[] {
+  return INTERVALS.map((every) => ({
+    name: `a scrape every ${every} s`,
+    interval: `${every}s`,
+    input_series: inputSeries(scenario, every),
+    promql_expr_test: moments(scenario),
+  }));
+}
+
+/** A file with the rule of one alert alone: promtool evaluates every rule of a file at every moment of every test. */
+function fileOf(alert: string): string {
+  const only = groups.map((group) => ({
+    ...group,
+    rules: group.rules.filter((rule) => rule.alert === alert),
+  }));
+  const file = join(folder, `${alert}.yml`);
+  // Every JSON text is also YAML.
+  writeFileSync(file, JSON.stringify({ groups: only.filter(({ rules }) => rules.length > 0) }));
+  return file;
+}
+
+/** What promtool finds wrong with an alert, with its rule evaluated as often as there is a scrape. */
+function differencesIn(alert: string, tests: RuleTest[]): string {
+  return INTERVALS.map((every) => {
+    const own = tests.filter(({ interval }) => interval === `${every}s`);
+    return own.length === 0 ? '' : differences(own, fileOf(alert), `${every}s`);
+  }).join('');
+}
+
+function annotationsOf({ alert, labels = {}, summary, fires, ...scraped }: Scenario): RuleTest {
+  const rule = rules.find((one) => one.alert === alert);
+  const exp_annotations = { summary, runbook: rule?.annotations.runbook };
+  const exp_alerts = [{ exp_labels: { ...rule?.labels, ...labels }, exp_annotations }];
+  const alert_rule_test = [{ alertname: alert, eval_time: `${(fires?.by ?? 0) * 60}s`, exp_alerts }];
+  return { interval: '15s', input_series: inputSeries(scraped, 15), alert_rule_test };
+}
+
 describeWithPromtool('the alerts', () => {
+  const explained = SCENARIOS.filter(({ summary, fires }) => summary && fires);
+  let allCorrect: boolean;
+  beforeAll(() => {
+    allCorrect = rules.every(({ alert }) => {
+      const isOwn = (one: Scenario) => one.alert === alert;
+      const tests = [
+        ...SCENARIOS.filter(isOwn).flatMap(testsOf),
+        ...explained.filter(isOwn).map(annotationsOf),
+      ];
+      return differencesIn(alert, tests) === '';
+    });
+  });
+  /** All tests of an alert run at once; a case runs its own tests again only if such a run found a difference. */
+  const expectNoDifference = (alert: string, tests: RuleTest[]) =>
+    expect(allCorrect ? '' : differencesIn(alert, tests)).toBe('');
+
   test.each(
     SCENARIOS.map(
       (one) => [one.fires ? 'fires for' : 'does not fire for', one.what, one.alert, one] as const,
     ),
-  )('%s %s: %s', (_does, _what, _alert, scenario) => {
-    const queries = moments(scenario);
-    // Most moments are certain.
-    expect(queries.length).toBeGreaterThan(END * 2);
-    const tests = [15, 60].map((every) => ({
-      name: `a scrape every ${every} s`,
-      interval: `${every}s`,
-      input_series: inputSeries(scenario, every),
-      promql_expr_test: queries,
-    }));
-    expect(differences(tests, FILE)).toBe('');
+  )('%s %s: %s', (_does, _what, alert, scenario) => {
+    // The state must be certain at most moments.
+    expect(moments(scenario).length).toBeGreaterThan(END * 2);
+    expectNoDifference(alert, testsOf(scenario));
   });
 
-  test.each(
-    SCENARIOS.filter(({ summary, fires }) => summary && fires).map((one) => [one.what, one] as const),
-  )(
-    'say what is so and where to read on, for %s',
-    (_what, { alert, labels = {}, summary, fires = { by: 0 }, ...scraped }) => {
-      const rule = rules.find((one) => one.alert === alert);
-      const exp_annotations = { summary, runbook: rule?.annotations.runbook };
-      const exp_alerts = [{ exp_labels: { ...rule?.labels, ...labels }, exp_annotations }];
-      const alert_rule_test = [{ alertname: alert, eval_time: `${fires.by * 60}s`, exp_alerts }];
-      const input_series = inputSeries(scraped, 15);
-      expect(differences([{ interval: '15s', input_series, alert_rule_test }], FILE)).toBe('');
-    },
+  test.each(explained.map((one) => [one.what, one] as const))(
+    'have a summary and a runbook, for %s',
+    (_what, scenario) => expectNoDifference(scenario.alert, [annotationsOf(scenario)]),
   );
 
-  test('are each seen to fire and not to fire', () => {
+  test('are right in their file, too', () => {
+    expect(differences(explained.map(annotationsOf), FILE)).toBe('');
+  });
+
+  test('each have a scenario in which they fire and one in which they do not', () => {
     for (const { alert } of rules) {
       const own = SCENARIOS.filter((one) => one.alert === alert);
       expect([alert, own.some(({ fires }) => fires), own.some(({ fires }) => !fires)]).toEqual([

@@ -40,7 +40,7 @@ async function arrivals(relay: TestRelay, of: string): Promise<unknown> {
 }
 
 describe('a probe of the check', () => {
-  test('is told whom the relay takes the client for, and reaches no session, bot or key', async () => {
+  test('gets the client address that the relay sees, without use of sessions, bots or keys', async () => {
     const relay = await start({ TRUST_PROXY: '1', METRICS_PORT: '9090' });
     const uses = (['get', 'state', 'set', 'extend', 'remove'] as const).map((name) =>
       jest.spyOn(relay.sessions, name),
@@ -58,14 +58,14 @@ describe('a probe of the check', () => {
     expect(answer.headers).not.toHaveProperty('set-cookie');
     for (const use of uses) expect(use).not.toHaveBeenCalled();
     expect(upstream.sockets).toHaveLength(0);
-    // Told of as a probe: at debug only, and in no metric.
+    // Logged as a probe: only at debug level, and in no metric.
     expect(relay.logs.filter(({ msg }) => msg === 'request')).toEqual([
       expect.objectContaining({ level: 'debug', route: PROBE_PATH, status: 200, outcome: 'ok' }),
     ]);
     expect(await relay.metricsText()).not.toContain(PROBE_PATH);
   });
 
-  test('is answered once: what comes again looks like an unknown path in everything', async () => {
+  test('is answered once: a repeated probe is answered exactly like an unknown path', async () => {
     const relay = await start();
     const token = await tokenFor();
     expect((await probe(relay, token)).status).toBe(200);
@@ -82,7 +82,7 @@ describe('a probe of the check', () => {
     );
   });
 
-  test('is good for a minute, also where clocks differ a little, and not for longer', async () => {
+  test('is valid for a minute, also if clocks differ a little, and not longer', async () => {
     const relay = await start();
     const at = async (seconds: number) => {
       const now = Date.now();
@@ -95,7 +95,7 @@ describe('a probe of the check', () => {
     expect([await at(-61), await at(35), await at(3600)]).toEqual([404, 404, 404]);
   });
 
-  test('is known by each of SESSION_SECRETS', async () => {
+  test('is accepted with each of SESSION_SECRETS', async () => {
     const relay = await start({ SESSION_SECRETS: `${'0123456789abcdef'.repeat(3)},${CANARY.sessionSecret}` });
     expect((await probe(relay, await tokenFor())).status).toBe(200);
   });
@@ -120,7 +120,7 @@ describe('a probe of the check', () => {
       'an unsigned token',
       () => new UnsecuredJWT({ ask: 'client', jti: randomUUID() }).setExpirationTime('50s').encode(),
     ],
-  ])('is not one with %s', async (_what, made) => {
+  ])('is not accepted with %s', async (_what, made) => {
     const relay = await start();
     const token = await made(await tokenFor());
     expectProblem(await probe(relay, token), 404, 'not_found');
@@ -132,7 +132,7 @@ describe('a probe of the check', () => {
     ['a body', { body: '{}' }],
     ['a body in chunks', { headers: { 'Transfer-Encoding': 'chunked' }, body: '{}' }],
     ['another path', { path: `${PROBE_PATH}/` }],
-  ])('is not one with %s, and stays good', async (_what, request) => {
+  ])('is not accepted with %s, and stays valid', async (_what, request) => {
     const relay = await start();
     const token = await tokenFor();
     expectProblem(await probe(relay, token, request), 404, 'not_found');
@@ -157,7 +157,7 @@ describe('a probe of the check', () => {
     expect(await seen()).toEqual({ arrivals: 2, shared: false });
   });
 
-  test('is bounded in number, and by the limit of its address', async () => {
+  test('is limited in number, and by the limit of its address', async () => {
     const relay = await start({ CLIENT_LIMIT_PER_ADDRESS: '1100' });
     const signed = await Promise.all(Array.from({ length: 1_001 }, () => tokenFor()));
     const statuses: number[] = [];
@@ -172,7 +172,7 @@ describe('a probe of the check', () => {
 });
 
 describeWithRedis('a probe of the check, with Redis', () => {
-  test('is answered once by all instances together, and its arrivals at all of them count', async () => {
+  test('is answered once by all instances together, and its arrivals are counted at all of them', async () => {
     const { url } = await startRedis();
     const here = await start({ REDIS_URL: url }, 2);
     const there = relays[1] as TestRelay;
@@ -183,7 +183,7 @@ describeWithRedis('a probe of the check, with Redis', () => {
     expect(await arrivals(here, randomUUID())).toEqual({ arrivals: 0, shared: true });
   });
 
-  test('is not answered while nobody can know whether it came before, and leaves nothing behind', async () => {
+  test('is refused with 503 while Redis is away, and its keys in Redis expire', async () => {
     const redis = await startRedis();
     const relay = await start({ REDIS_URL: redis.url, CLIENT_LIMIT_PER_ADDRESS: '0' });
     await probe(relay, await tokenFor());

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { createMetrics } from '../../src/watch/metrics.ts';
+import { sectionOf } from '../support/markdown.ts';
 import { type Query, readQuery } from '../support/promql.ts';
 
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
@@ -30,11 +31,11 @@ const dashboard = JSON.parse(read('deploy/grafana-dashboard.json')) as {
 };
 const charts = dashboard.panels.filter(({ type }) => type !== 'row');
 
-/** Grafana puts these in before Prometheus sees the query. */
+/** Replaces the variables that Grafana replaces before it sends the query. */
 const filledIn = (expr: string) =>
   expr.replaceAll('$__rate_interval', '5m').replaceAll('"$instance"', '".*"');
 
-/** What Prometheus itself adds to every series. */
+/** The labels that Prometheus adds to every series. */
 const TARGET_LABELS = ['instance', 'job'];
 
 interface Labelled {
@@ -43,10 +44,10 @@ interface Labelled {
   readonly labelNames: readonly string[];
 }
 
-/** The labels of every series that a scrape can hold, by its name. */
+/** The labels of every series that a scrape can contain, by its name. */
 function seriesOfRegistry(): Map<string, Set<string>> {
   const { registry, readAtScrape } = createMetrics(['0123abcd']);
-  readAtScrape({ checks: {}, openMessages: () => 0 });
+  readAtScrape({ checks: {}, openMessages: () => 0, runBytes: () => 0, storedRunBytes: async () => 0 });
   const series = new Map<string, Set<string>>();
   for (const { name, type, labelNames } of registry.getMetricsAsArray() as unknown as Labelled[]) {
     const labels = [...labelNames, ...TARGET_LABELS];
@@ -61,7 +62,7 @@ function seriesOfRegistry(): Map<string, Set<string>> {
 
 const series = seriesOfRegistry().set('up', new Set(TARGET_LABELS));
 
-/** What of a query no series has: names, labels on a name, and labels to group by that nothing in it has. */
+/** The unknown parts of a query: metric names, labels of a metric, and labels to group by. */
 function unknownIn({ selections, grouping }: Query): string[] {
   const labelsOf = (metric: string) => series.get(metric) ?? new Set<string>();
   return [
@@ -73,7 +74,7 @@ function unknownIn({ selections, grouping }: Query): string[] {
   ];
 }
 
-describe('the reading of queries', () => {
+describe('readQuery', () => {
   test.each([
     ['sum(rate(bot_relay_request_total[5m]))', ['bot_relay_request_total']],
     ['bot_relay_requests_total{bot="a"}', ['bot_relay_requests_total{bot}']],
@@ -86,7 +87,7 @@ describe('the reading of queries', () => {
     expect(unknownIn(readQuery(text))).toEqual(unknown);
   });
 
-  test('takes nothing that is no PromQL', () => {
+  test('throws for a text that is not PromQL', () => {
     expect(() => readQuery('sum(rate(bot_relay_requests_total[5m])')).toThrow('not PromQL');
   });
 });
@@ -102,11 +103,11 @@ describe('deploy/grafana-dashboard.json', () => {
     expect(new Set(charts.map(({ title }) => title)).size).toBe(charts.length);
   });
 
-  test.each(targets)('%s asks for what there is: %s', (_title, expr, legend) => {
+  test.each(targets)('the chart %s uses existing metrics and labels: %s', (_title, expr, legend) => {
     const query = readQuery(filledIn(expr));
     expect(query.selections.length).toBeGreaterThan(0);
     expect(unknownIn(query)).toEqual([]);
-    // What the legend names is there to be shown: by grouping, or on the series itself.
+    // The labels in the legend must exist, by grouping or on the series itself.
     const inLegend = [...legend.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = '']) => label);
     const shown = new Set([
       ...query.grouping,
@@ -115,7 +116,7 @@ describe('deploy/grafana-dashboard.json', () => {
     expect(inLegend.filter((label) => !shown.has(label))).toEqual([]);
   });
 
-  test.each(targets)('%s is one line for all workers of an instance: %s', (_title, expr) => {
+  test.each(targets)('the chart %s has one line for all workers of an instance: %s', (_title, expr) => {
     expect(expr.replace(/^histogram_quantile\([\d.]+, /, '')).toMatch(/^(sum|min|max)\b/);
   });
 
@@ -149,20 +150,23 @@ describe('deploy/grafana-dashboard.json', () => {
 });
 
 describe('deploy/alerts.yml', () => {
-  test('has five alerts, each with a name of its own', () => {
+  test('has five alerts with different names', () => {
     expect(new Set(rules.map(({ alert }) => alert)).size).toBe(5);
     for (const { alert } of rules) expect(alert).toMatch(/^BotRelay[A-Z]\w+$/);
   });
 
-  test.each(rules.map((rule) => [rule.alert, rule] as const))('%s asks for what there is', (_name, rule) => {
-    for (const part of rule.expr.split(' or ')) expect(unknownIn(readQuery(part))).toEqual([]);
-    expect(rule.labels.severity).toMatch(/^(critical|warning)$/);
-    const named = [...(rule.annotations.summary ?? '').matchAll(/\$labels\.(\w+)/g)].map(
-      ([, label]) => label,
-    );
-    const { grouping } = readQuery(rule.expr);
-    expect(named.filter((label) => !grouping.includes(label ?? ''))).toEqual([]);
-  });
+  test.each(rules.map((rule) => [rule.alert, rule] as const))(
+    '%s uses existing metrics and labels',
+    (_name, rule) => {
+      for (const part of rule.expr.split(' or ')) expect(unknownIn(readQuery(part))).toEqual([]);
+      expect(rule.labels.severity).toMatch(/^(critical|warning)$/);
+      const named = [...(rule.annotations.summary ?? '').matchAll(/\$labels\.(\w+)/g)].map(
+        ([, label]) => label,
+      );
+      const { grouping } = readQuery(rule.expr);
+      expect(named.filter((label) => !grouping.includes(label ?? ''))).toEqual([]);
+    },
+  );
 
   test.each(rules.map(({ alert, expr }) => [alert, expr]))(
     '%s is one alert for all workers of an instance',
@@ -171,25 +175,20 @@ describe('deploy/alerts.yml', () => {
     },
   );
 
+  const runbook = sectionOf(read('docs/operate.md'), '## When an alert fires');
+
   test.each(rules.map(({ alert, annotations }) => [alert, annotations.runbook]))(
-    '%s names a heading of the runbook in the README',
-    (alert, runbook = '') => {
-      const readme = read('README.md');
-      const start = readme.indexOf('\n## When an alert fires\n');
-      expect(start).toBeGreaterThan(0);
-      const section = readme.slice(start, readme.indexOf('\n## ', start + 1));
-      const heading = /^README\.md, heading: (.+)$/.exec(runbook)?.[1];
-      const text = section.split(/^### /m).find((part) => part.startsWith(`${heading}\n`)) ?? '';
+    '%s names a heading of docs/operate.md that says what to do',
+    (alert, annotation = '') => {
+      const heading = /^docs\/operate\.md, heading: (.+)$/.exec(annotation)?.[1];
+      const text = sectionOf(runbook, `### ${heading}`);
       expect(text).toContain(`\`${alert}\``);
       for (const part of ['What it means', 'Look at', 'Do']) expect(text).toContain(`**${part}`);
     },
   );
 
-  test('has as many alerts as the runbook has headings', () => {
-    const readme = read('README.md');
-    const start = readme.indexOf('\n## When an alert fires\n');
-    const section = readme.slice(start, readme.indexOf('\n## ', start + 1));
-    expect(section.match(/^### /gm)).toHaveLength(rules.length);
+  test('has as many alerts as docs/operate.md has headings for them', () => {
+    expect(runbook.match(/^### /gm)).toHaveLength(rules.length);
   });
 });
 
@@ -207,13 +206,10 @@ describe('the names of the metrics', () => {
     }
   });
 
-  test("of the registry and of the README's table are the same, with their labels", () => {
+  test('of the registry and of the table in docs/operate.md are the same, with their labels', () => {
     const metrics = createMetrics([]).registry.getMetricsAsArray() as unknown as Labelled[];
     const own = metrics.filter(({ name }) => name.startsWith('bot_relay_'));
-    const readme = read('README.md');
-    const start = readme.indexOf('\n## Metrics\n');
-    const listed = readme
-      .slice(start, readme.indexOf('\n## ', start + 1))
+    const listed = sectionOf(read('docs/operate.md'), '## Metrics')
       .split('\n')
       .filter((line) => line.startsWith('| `bot_relay_'))
       .map((line) =>

@@ -4,7 +4,7 @@ import { readiness } from '../../src/watch/health.ts';
 import { startRelay } from '../support/relay.ts';
 
 describe('the probes', () => {
-  test('say that the process lives, and that it is ready while it takes requests', async () => {
+  test('answer that the process lives, and that it is ready while it takes requests', async () => {
     const relay = await startRelay('http://127.0.0.1:9');
     const probe = async (path: string) => {
       const { status, body } = await request(relay.url).get(path);
@@ -26,7 +26,7 @@ describe('the probes', () => {
     await relay.close();
   });
 
-  test('say ready only while every check holds, and name each', async () => {
+  test('answer ready only while every check is ok, and name each check', async () => {
     let storeHolds = true;
     const checks = { accepting: () => true, store: async () => storeHolds };
     expect(await readiness(checks)).toEqual({ ready: true, results: { accepting: 'ok', store: 'ok' } });

@@ -2,11 +2,16 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { type MetricsServer, startMetricsServer } from '../../src/watch/metrics-server.ts';
 import { call, expectProblem } from '../support/call.ts';
-import { type Pair, startPair } from '../support/pair.ts';
-import { samplesOf } from '../support/samples.ts';
+import { samplesOf } from '../support/metric-samples.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 
 const { registry, readAtScrape } = createMetrics(['0123abcd']);
-readAtScrape({ checks: { accepting: () => true, redis: async () => false }, openMessages: () => 7 });
+readAtScrape({
+  checks: { accepting: () => true, redis: async () => false },
+  openMessages: () => 7,
+  runBytes: () => 0,
+  storedRunBytes: async () => 0,
+});
 let server: MetricsServer;
 beforeAll(async () => {
   server = await startMetricsServer({ host: '127.0.0.1', registry });
@@ -45,7 +50,7 @@ describe('the port of the metrics', () => {
     },
   );
 
-  test('says nothing of what went wrong when they cannot be read', async () => {
+  test('does not show the error when the metrics cannot be read', async () => {
     const metrics = async () => Promise.reject(new Error('secret reason'));
     const broken = await startMetricsServer({
       host: '127.0.0.1',
@@ -59,11 +64,11 @@ describe('the port of the metrics', () => {
 });
 
 describe('the public port', () => {
-  let pair: Pair;
+  let pair: RelayAndUpstream;
   afterEach(() => pair.close());
 
-  test.each(['', '/chat-api'])('has no metrics, below the base path %j or not (O5)', async (basePath) => {
-    pair = await startPair(() => {}, { METRICS_PORT: '9090', BASE_PATH: basePath });
+  test.each(['', '/chat-api'])('has no metrics, with the base path %j', async (basePath) => {
+    pair = await startRelayAndUpstream(() => {}, { METRICS_PORT: '9090', BASE_PATH: basePath });
     for (const path of ['/metrics', `${basePath}/metrics`, '/metrics/']) {
       expectProblem(await call(pair.relay.port, path), 404, 'not_found');
     }

@@ -1,32 +1,40 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
+import type { ResumptionOutcome } from '../../src/relay/upstream/relay-observer.ts';
 import { secret } from '../../src/secret.ts';
 import { call } from '../support/call.ts';
-import { type Pair, plainAnswer, startPair, until } from '../support/pair.ts';
+import { total } from '../support/metric-samples.ts';
+import { ask, operationAt } from '../support/operation-requests.ts';
 import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { CANARY } from '../support/relay.ts';
-import { total } from '../support/samples.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
 
 const MESSAGE_ROUTE = '/generic/ns/:namespace/bot-provider/:botProviderName/message/sse';
 const FIRST_KEY = secret(CANARY.key).fingerprint;
 const SECOND_KEY = secret(CANARY.secondKey).fingerprint;
 
-let pair: Pair;
+let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
 async function start(onRequest: (socket: Socket, request: RawRequest) => void, environment = {}) {
-  pair = await startPair(onRequest, { METRICS_PORT: '9090', ...environment });
+  pair = await startRelayAndUpstream(onRequest, { METRICS_PORT: '9090', ...environment });
 }
 
-/** The sum of one metric's samples as a scrape gives it now. */
+/** The sum of a metric's samples in a scrape now. */
 async function now(name: string, labels: Record<string, string> = {}): Promise<number> {
   return total(await pair.relay.metricsText(), `bot_relay_${name}`, labels);
 }
 
-/** Resolves when as many requests are over and counted. */
+/** Resolves when `count` requests are over and counted. */
 async function counted(count: number): Promise<void> {
-  while ((await now('requests_total')) < count) await new Promise((resolve) => setTimeout(resolve, 5));
+  while ((await now('requests_total')) < count) await sleep(5);
 }
 
 const ok = (socket: Socket) => socket.write(wholeStream('data: 1\n\n'));
@@ -49,7 +57,7 @@ describe('the requests', () => {
     expect(await requests({})).toBe(5);
   });
 
-  test('of probes are not counted, whatever they say', async () => {
+  test('of probes are not counted', async () => {
     await start(ok);
     await call(pair.relay.port, '/healthz');
     await call(pair.relay.port, '/readyz');
@@ -61,21 +69,21 @@ describe('the requests', () => {
     expect(await now('ready')).toBe(0);
   });
 
-  test('of wrong sign-ins carry the code of the answer', async () => {
+  test('of failed sign-ins are counted with the code of the answer', async () => {
     await start(ok);
     await expect(pair.relay.signIn({ name: 'ada', password: 'wrong' })).rejects.toThrow('401');
     await counted(2);
     expect(await now('requests_total', { route: '/auth/login', code: 'invalid_credentials' })).toBe(1);
   });
 
-  test('tell of a stream that broke by its own code', async () => {
+  test('with a broken stream are counted with the code of the stream', async () => {
     await start((socket) => socket.end(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])));
     await (await pair.relay.send(pair.cookie)).text();
     await counted(2);
     expect(await now('requests_total', { status: '200', code: 'upstream_stream_broken' })).toBe(1);
   });
 
-  test('whose client left count as client_closed', async () => {
+  test('whose client left are counted as client_closed', async () => {
     await start(() => {});
     const client = pair.ask();
     await until(() => pair.upstream.requests.length === 1);
@@ -89,7 +97,7 @@ describe('the requests', () => {
 });
 
 describe('a stream', () => {
-  test('is open until it is over, and is timed then', async () => {
+  test('is counted as open until it ends, and its duration is recorded then', async () => {
     const sockets: Socket[] = [];
     await start((socket) => {
       sockets.push(socket);
@@ -99,7 +107,7 @@ describe('a stream', () => {
     await Promise.all(clients.map((client) => client.waitFor('200 OK')));
     expect(await now('open_streams')).toBe(2);
     expect(await now('time_to_first_byte_seconds_count')).toBe(0);
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await sleep(300);
     for (const socket of sockets)
       socket.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
     await counted(3);
@@ -112,7 +120,7 @@ describe('a stream', () => {
     }
   });
 
-  test('counts its heartbeats as they are written', async () => {
+  test('counts its heartbeats', async () => {
     await start((socket) => socket.write(STREAM_HEAD), { HEARTBEAT_MS: '100' });
     const client = pair.ask();
     await client.waitFor('2\r\n:\n\r\n2\r\n:\n\r\n');
@@ -121,11 +129,14 @@ describe('a stream', () => {
     expect(sent).toBeLessThanOrEqual(4);
   });
 
-  test('is timed too if it was cut', async () => {
-    await start((socket) => {
-      socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: half')]));
-      setTimeout(() => socket.resetAndDestroy(), 50);
-    });
+  test('has a duration also if it was cut', async () => {
+    await start(
+      (socket) => {
+        socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(`data: ${'x'.repeat(2000)}`)]));
+        setTimeout(() => socket.resetAndDestroy(), 50);
+      },
+      { MAX_HELD_EVENT_BYTES: '1024' },
+    );
     await pair.ask().closed;
     await counted(2);
     expect(await now('stream_duration_seconds_count')).toBe(1);
@@ -133,8 +144,96 @@ describe('a stream', () => {
   });
 });
 
+/** Every outcome, so that a new one is a type error here. */
+const OUTCOMES: Record<ResumptionOutcome, true> = {
+  ...{
+    resumed: true,
+    unreachable: true,
+    timeout: true,
+    unavailable: true,
+    rate_limited: true,
+    key_rejected: true,
+  },
+  ...{ over: true, new_run: true, ended_early: true, given_up: true },
+};
+
+describe('a broken stream', () => {
+  const RUN = 'data: {"eventType":"asgard.run.init","requestId":"r1"}\n\n';
+  const DONE = 'data: {"eventType":"asgard.run.done","requestId":"r1"}\n\n';
+  const part = (text: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]);
+
+  test('has a series at 0 for every outcome of a resumption from the start', async () => {
+    await start(ok);
+    const text = await pair.relay.metricsText();
+    const lines = text.split('\n').filter((line) => line.startsWith('bot_relay_resumptions_total'));
+    expect(lines.sort()).toEqual(
+      Object.keys(OUTCOMES)
+        .map((outcome) => `bot_relay_resumptions_total{outcome="${outcome}"} 0`)
+        .sort(),
+    );
+  });
+
+  test('counts each attempt to resume it, and its log line says how many there were', async () => {
+    let asked = 0;
+    await start((socket) => {
+      asked++;
+      if (asked === 1) socket.end(part(`${RUN}retry: 1\nid: 1\ndata: 1\n\n`));
+      else if (asked < 4) socket.write(plainAnswer('503 Later', []));
+      else socket.write(wholeStream(DONE));
+    });
+    expect(await (await pair.relay.send(pair.cookie)).text()).toContain('asgard.run.done');
+    await counted(2);
+    expect(await now('resumptions_total', { outcome: 'unavailable' })).toBe(2);
+    expect(await now('resumptions_total', { outcome: 'resumed' })).toBe(1);
+    expect(await now('resumptions_total')).toBe(3);
+    const line = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot !== undefined);
+    expect(line).toMatchObject({ status: 200, outcome: 'ok', resumptions: 3 });
+    const attempts = pair.relay.logs.filter(({ msg }) => msg === 'stream resumption');
+    expect(attempts.map(({ attempt, outcome }) => [attempt, outcome])).toEqual([
+      [1, 'unavailable'],
+      [2, 'unavailable'],
+      [3, 'resumed'],
+    ]);
+  });
+
+  test('with FAILURES=stream counts with the status of the failure, as in the log', async () => {
+    await start((socket) => socket.write(plainAnswer('503 No', [])), { FAILURES: 'stream' });
+    const answer = await pair.relay.send(pair.cookie);
+    expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining('event: error')]);
+    await counted(2);
+    expect(await now('requests_total', { status: '502', code: 'upstream_bad_response' })).toBe(1);
+    const line = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot !== undefined);
+    expect(line).toMatchObject({ level: 'warn', status: 502, outcome: 'upstream_bad_response' });
+  });
+
+  test('without an end event counts as incomplete with END_EVENTS=off', async () => {
+    await start((socket) => socket.write(wholeStream(RUN)), { END_EVENTS: 'off' });
+    expect(await (await pair.relay.send(pair.cookie)).text()).toBe(RUN);
+    expect(await now('incomplete_ends_total', { reason: 'no_end_event' })).toBe(1);
+    expect(await now('incomplete_ends_total')).toBe(1);
+  });
+
+  test('that ends inside an event of no run counts as incomplete', async () => {
+    await start((socket) => socket.write(wholeStream('data: 1\n\ndata: half')));
+    expect(await (await pair.relay.send(pair.cookie)).text()).toBe('data: 1\n\ndata: half');
+    expect(await now('incomplete_ends_total', { reason: 'held' })).toBe(1);
+    expect(await now('incomplete_ends_total')).toBe(1);
+  });
+});
+
+test('an event that is too large to hold is counted once', async () => {
+  await start((socket) => socket.write(wholeStream(`data: ${'x'.repeat(5000)}`, '\n\ndata: 2\n\n')), {
+    MAX_HELD_EVENT_BYTES: '1024',
+  });
+  await (await pair.relay.send(pair.cookie)).text();
+  expect(await now('unheld_events_total', { reason: 'too_large' })).toBe(1);
+  expect(await now('unheld_events_total')).toBe(1);
+  const text = await pair.relay.metricsText();
+  expect(text).toContain('bot_relay_unheld_events_total{reason="no_room"} 0');
+});
+
 describe('the wait for a slot', () => {
-  test('a message that gets no second slot for its next key was refused one', async () => {
+  test('has the outcome refused if a message gets no second slot for its next key', async () => {
     const sockets: Socket[] = [];
     await start((socket) => void sockets.push(socket), {
       UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,
@@ -142,18 +241,18 @@ describe('the wait for a slot', () => {
     });
     const answers = [pair.relay.send(pair.cookie), pair.relay.send(pair.cookie)];
     await until(() => sockets.length === 2);
-    // Nothing goes to the bot for a minute from here on.
+    // From now on, nothing is sent to the bot for a minute.
     sockets[0]?.write(plainAnswer('429 Busy', ['Retry-After: 60']));
     await until(() => pair.relay.logs.some(({ outcome }) => outcome === 'upstream_rate_limited'));
     sockets[1]?.write(plainAnswer('401 No', []));
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([429, 429]);
-    // The sign-in is the third.
+    // The sign-in is the third request.
     await counted(3);
     expect(await now('requests_total', { code: 'rate_limited' })).toBe(1);
     expect(await now('slot_wait_seconds_count', { outcome: 'refused' })).toBe(1);
   });
 
-  test('is kept apart by what came of it', async () => {
+  test('is recorded by its outcome', async () => {
     await start(ok, { RATE_LIMIT: '1', RATE_WINDOW_MS: '500', RATE_MAX_WAIT_MS: '700' });
     const answers = await Promise.all([1, 2, 3].map(() => pair.relay.send(pair.cookie)));
     await Promise.all(answers.map((answer) => answer.text()));
@@ -167,13 +266,23 @@ describe('the wait for a slot', () => {
     expect(await now('requests_total', { code: 'rate_limited' })).toBe(1);
   });
 
-  test('is given up by a client that leaves', async () => {
+  test('does not count another operation', async () => {
+    await start(
+      (socket) => void socket.write(plainAnswer('200 OK', ['Content-Type: application/json'], '{}')),
+    );
+    expect((await ask(pair, operationAt('GET channel/metadata'))).status).toBe(200);
+    await counted(2);
+    expect(await now('requests_total', { code: 'ok' })).toBe(2);
+    expect(await now('slot_wait_seconds_count', { outcome: 'granted' })).toBe(0);
+  });
+
+  test('has the outcome given_up if the client leaves', async () => {
     await start(ok, { RATE_LIMIT: '1', RATE_WINDOW_MS: '5000', RATE_MAX_WAIT_MS: '9000' });
     await (await pair.relay.send(pair.cookie)).text();
     const client = pair.ask();
-    while ((await now('open_messages')) < 1) await new Promise((resolve) => setTimeout(resolve, 5));
-    // Long enough for the message to stand in line.
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    while ((await now('open_messages')) < 1) await sleep(5);
+    // Long enough for the message to be in the queue.
+    await sleep(100);
     client.socket.destroy();
     await counted(3);
     expect(await now('slot_wait_seconds_count', { outcome: 'given_up' })).toBe(1);
@@ -184,7 +293,7 @@ describe('the bot service', () => {
   const BOTH = { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` };
   const answered = (key: string, outcome: string) => now('upstream_responses_total', { key, outcome });
 
-  test('has every outcome of every key from the start, so that its first one is seen', async () => {
+  test('has a series at 0 for every outcome of every key from the start', async () => {
     await start(ok, BOTH);
     const text = await pair.relay.metricsText();
     for (const key of [FIRST_KEY, SECOND_KEY]) {
@@ -192,7 +301,7 @@ describe('the bot service', () => {
     }
   });
 
-  test('is told of by the key that a request carried', async () => {
+  test('is counted by the key of the request', async () => {
     await start((socket, { all }) => {
       if (all('x-api-key')[0] === CANARY.key) socket.write(plainAnswer('401 No', []));
       else ok(socket);
@@ -225,9 +334,9 @@ describe('the bot service', () => {
   });
 
   test.each([
-    ['closes', 'unreachable', (socket: Socket) => socket.destroy()],
-    ['talks something else', 'not_http', (socket: Socket) => socket.write('SSH-2.0\r\n\r\n')],
-    ['says nothing', 'timeout', () => {}],
+    ['closes the connection', 'unreachable', (socket: Socket) => socket.destroy()],
+    ['does not speak HTTP', 'not_http', (socket: Socket) => socket.write('SSH-2.0\r\n\r\n')],
+    ['does not answer', 'timeout', () => {}],
   ])('that %s counts as %s', async (_what, outcome, onRequest) => {
     await start(onRequest, { UPSTREAM_RESPONSE_TIMEOUT_MS: '200' });
     await (await pair.relay.send(pair.cookie)).text();
@@ -256,8 +365,8 @@ describe('the session store', () => {
 });
 
 describe('without METRICS_PORT', () => {
-  test('nothing is kept', async () => {
-    pair = await startPair(ok);
+  test('there are no metrics', async () => {
+    pair = await startRelayAndUpstream(ok);
     await (await pair.relay.send(pair.cookie)).text();
     expect(await pair.relay.metricsText()).toBe('');
   });
@@ -266,12 +375,12 @@ describe('without METRICS_PORT', () => {
 describeWithRedis('Redis', () => {
   afterEach(() => stopRedis());
 
-  test('is timed, in seconds, and told apart by whether it answered', async () => {
+  test('has the duration of its runs in seconds, by whether it answered', async () => {
     const redis = await startRedis();
     await start(ok, { REDIS_URL: redis.url });
     const runs = (outcome: string) => now('redis_run_duration_seconds_count', { outcome });
     const failedAtStart = await runs('unavailable');
-    while ((await pair.relay.send(pair.cookie)).status !== 200) await new Promise((r) => setTimeout(r, 50));
+    while ((await pair.relay.send(pair.cookie)).status !== 200) await sleep(50);
     expect(await runs('ok')).toBeGreaterThanOrEqual(1);
     expect(await now('redis_run_duration_seconds_sum', { outcome: 'ok' })).toBeLessThan(2);
     redis.pause();

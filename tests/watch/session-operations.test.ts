@@ -4,7 +4,7 @@ import { startSession } from '../../src/authenticate/sessions/session.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { countSessionOperations } from '../../src/watch/session-operations.ts';
-import { total } from '../support/samples.ts';
+import { total } from '../support/metric-samples.ts';
 
 const metrics = createMetrics([]);
 const count = async (operation: string, outcome: string) =>
@@ -12,7 +12,7 @@ const count = async (operation: string, outcome: string) =>
 
 const SESSION = startSession({ id: 'ada', name: 'ada' }, { idleMs: 1000, absoluteMs: 1000 }, Date.now());
 
-/** What the relay asks of a store, and as what it counts. */
+/** The calls of a store, and the operation that each counts as. */
 const CALLS = {
   get: ['get', (store: SessionStore) => store.get('key')],
   state: ['get', (store: SessionStore) => store.state('key')],
@@ -35,9 +35,9 @@ beforeEach(() => {
 });
 afterEach(() => inner.close());
 
-describe('a session store that is watched', () => {
+describe('a session store whose operations are counted', () => {
   test.each(Object.entries(CALLS) as [Name, (typeof CALLS)[Name]][])(
-    'tells failures of %s apart, and hands on what the store says',
+    'counts failures of %s separately, and returns the results of the store',
     async (name, [operation, ask]) => {
       const wanted = await ask(inner);
       expect(await ask(countSessionOperations(inner, metrics))).toEqual(wanted);
@@ -49,7 +49,7 @@ describe('a session store that is watched', () => {
     },
   );
 
-  test('hands on what it is asked for, and tells of removals', async () => {
+  test('passes on calls, and reports removals', async () => {
     const store = countSessionOperations(inner, metrics);
     const removed: string[] = [];
     store.listen({ removed: (keys) => void removed.push(...keys), missed() {} });

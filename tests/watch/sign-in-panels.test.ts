@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, expect, test } from '@jest/globals';
 import { call } from '../support/call.ts';
+import { samplesOf } from '../support/metric-samples.ts';
 import { startOidc } from '../support/oidc-relay.ts';
 import { describeWithPromtool, differences } from '../support/promtool.ts';
 import { startRelay, USER } from '../support/relay.ts';
-import { samplesOf } from '../support/samples.ts';
+import { sleep } from '../support/sleep.ts';
 
 const { panels } = JSON.parse(
   readFileSync(new URL('../../deploy/grafana-dashboard.json', import.meta.url), 'utf8'),
@@ -23,18 +24,18 @@ afterEach(async () => {
 const BASE_PATH = '/chat';
 const NOTHING_THERE = 'http://127.0.0.1:9';
 
-/** The metrics after `count` requests. */
+/** The request samples once there are `count` requests. */
 async function scrape(relay: { metricsText(): Promise<string> }, count: number) {
   for (let tries = 0; tries < 200; tries++) {
     const samples = samplesOf(await relay.metricsText());
     const requests = samples.filter(({ name }) => name === 'bot_relay_requests_total');
     if (requests.reduce((sum, { value }) => sum + value, 0) >= count) return requests;
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await sleep(10);
   }
   throw new Error(`there were fewer than ${count} requests`);
 }
 
-/** What went well and what failed in each mode, as it is counted. */
+/** Makes a successful and a failed sign-in in each mode; returns the request samples. */
 const MODES = {
   async password() {
     const relay = await startRelay(NOTHING_THERE, { METRICS_PORT: '9464', BASE_PATH });
@@ -61,12 +62,12 @@ const MODES = {
   },
 };
 
-describeWithPromtool("the dashboard's panel of sign-ins", () => {
+describeWithPromtool("the dashboard's panel with data", () => {
   test.each([
     ['password', titles[0], [['ok', 'invalid_credentials']]],
     ['oidc', titles[1], [['ok', 'sign_in_failed'], ['ok']]],
     ['guest', titles[2], [['ok', 'too_many_attempts']]],
-  ] as const)('in %s mode is "%s" alone', async (mode, own, codes) => {
+  ] as const)('in %s mode is only "%s"', async (mode, own, codes) => {
     const requests = await MODES[mode]();
     const input_series = requests.map(({ name, labels, value }) => {
       const text = Object.entries({ ...labels, instance: 'one' }).map(([label, of]) => `${label}="${of}"`);

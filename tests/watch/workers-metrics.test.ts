@@ -1,10 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { mergedText, workersMetrics } from '../../src/watch/workers-metrics.ts';
-import { samplesOf } from '../support/samples.ts';
+import { samplesOf } from '../support/metric-samples.ts';
 
-describe('texts of several workers', () => {
-  test('come below one head for each metric, with every sample as it was', () => {
+describe('the metrics of several workers', () => {
+  test('have one head for each metric, with unchanged samples', () => {
     const head = (name: string) => `# HELP ${name} What it is\n# TYPE ${name} gauge\n`;
     const one = `${head('a')}a{worker="1"} 1\n\n${head('b')}b{worker="1",text="# HELP not"} Nan\n`;
     const other = `${head('b')}b{worker="2"} +Inf\n\n${head('c')}\n${head('a')}a{worker="2"} 2\n`;
@@ -18,9 +18,14 @@ describe('texts of several workers', () => {
     expect(mergedText([])).toBe('');
   });
 
-  test('name each worker once, and those that do not answer as not ready', async () => {
+  test('show each worker once, and those that do not answer as not ready', async () => {
     const { registry, readAtScrape } = createMetrics(['0123abcd'], 2);
-    readAtScrape({ checks: { accepting: () => true }, openMessages: () => 7 });
+    readAtScrape({
+      checks: { accepting: () => true },
+      openMessages: () => 7,
+      runBytes: () => 0,
+      storedRunBytes: async () => 0,
+    });
     let texts = new Map([[1, undefined as string | undefined]]).set(2, await registry.metrics());
     const scrape = workersMetrics(async () => texts);
     const ready = async () =>
@@ -31,7 +36,7 @@ describe('texts of several workers', () => {
       value,
     });
     expect(await ready()).toEqual([sample('2', 1), sample('1', 0)]);
-    // What was said of one that is back is not said any more.
+    // A worker that is gone has no series any more.
     texts = new Map([[2, await registry.metrics()]]);
     expect(await ready()).toEqual([sample('2', 1)]);
   });

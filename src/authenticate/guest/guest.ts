@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { User } from '../sessions/session.ts';
 
-/** An anonymous visitor, whose id nobody can guess. */
+/** A new anonymous user, with an id that cannot be guessed. */
 export function newGuest(): User {
   return { id: `guest:${randomUUID()}`, name: 'Guest' };
 }

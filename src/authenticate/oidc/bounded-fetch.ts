@@ -1,12 +1,14 @@
-/** How much of an answer is read, in bytes: metadata, keys and tokens are a few thousand. */
+/** The longest answer, in bytes. Metadata, keys and tokens have a few thousand. */
 const MAX_BYTES = 1_048_576;
 
 export type Fetch = typeof fetch;
 
-/** `ask`, whose answers break off with the error `ANSWER_TOO_LARGE` where they pass 1 MiB, however they are encoded. */
-export function boundedFetch(ask: Fetch): Fetch {
+/**
+ * `unbounded` with a limit: a body that is over 1 MiB after decoding fails with the error code `ANSWER_TOO_LARGE`.
+ */
+export function boundedFetch(unbounded: Fetch): Fetch {
   return async function boundedFetch(input, init) {
-    const response = await ask(input, init);
+    const response = await unbounded(input, init);
     if (response.body === null) return response;
     const { status, statusText, headers } = response;
     return new Response(response.body.pipeThrough(byteLimit()), { status, statusText, headers });

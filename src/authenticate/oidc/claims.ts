@@ -1,7 +1,7 @@
 import { Problem } from '../../errors.ts';
 import type { User } from '../sessions/session.ts';
 
-/** What the identity provider says of a user (OpenID Connect Core §5.1). */
+/** The claims of the identity provider about a user (OpenID Connect Core §5.1). */
 export type Claims = Readonly<Record<string, unknown>> & { readonly sub: string };
 
 /** A claim that a user must have. */
@@ -10,18 +10,18 @@ export interface RequiredClaim {
   readonly value: string;
 }
 
-/** The subject goes into a request header, if the operator wants it there: visible ASCII, with spaces within. */
+/** Visible ASCII, with spaces inside: the operator can have the subject sent in a request header. */
 const SUBJECT = /^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$/;
 const MAX_NAME_LENGTH = 200;
 
 /**
- * The user whose claims these are.
- * @throws Problem `sign_in_failed` if the subject is not one that the protocol allows
+ * The user with these claims.
+ * @throws Problem `sign_in_failed` if the protocol does not allow the subject
  */
 export function userOf(claims: Claims): User {
   const { sub, name, preferred_username, email } = claims;
   if (typeof sub !== 'string' || !SUBJECT.test(sub)) {
-    throw new Problem('sign_in_failed', 'The identity provider gave no usable name for the user.', {
+    throw new Problem('sign_in_failed', 'The identity provider gave no usable id for the user.', {
       cause: 'bad_subject',
       level: 'warn',
     });
@@ -32,7 +32,7 @@ export function userOf(claims: Claims): User {
   return { id: sub, name: shortened((shown ?? sub).trim()) };
 }
 
-/** At most `MAX_NAME_LENGTH` UTF-16 units, and no half of a character among them. */
+/** At most `MAX_NAME_LENGTH` UTF-16 units, without half a surrogate pair. */
 function shortened(text: string): string {
   return text
     .slice(0, MAX_NAME_LENGTH)
@@ -41,8 +41,8 @@ function shortened(text: string): string {
 }
 
 /**
- * Why the claims do not let a user in, as one word for the log; undefined if they have the required one, as their
- * value or among their values. Null is as absent as what is not there (OpenID Connect Core §5.3.2).
+ * Why the claims do not let a user in, as one word for the log; undefined if they have the required value, alone or in
+ * a list. A claim that is null counts as absent (OpenID Connect Core §5.3.2).
  */
 export function refusalOf(
   claims: Claims,

@@ -14,7 +14,7 @@ import {
 import type { SignInFlow } from './sign-in-flows.ts';
 import { signedTokens, type VerifyToken } from './signed-tokens.ts';
 
-/** How old an ID token may be, in seconds. Its end usually comes first; some providers date it a few minutes back. */
+/** How old an ID token may be, in seconds. Usually it expires before; some providers date it a few minutes back. */
 const ID_TOKEN_MAX_AGE_S = 3600;
 
 export interface IdentityProviderOptions extends ProviderMetadataOptions {
@@ -26,7 +26,7 @@ export interface IdentityProviderOptions extends ProviderMetadataOptions {
   readonly signedOutUrl: string;
 }
 
-/** The identity provider that `config` names, which sends browsers back to `PUBLIC_URL`. */
+/** The identity provider of the configuration. It sends browsers back to `PUBLIC_URL`. */
 export function providerOf(
   config: Pick<Config, 'oidc' | 'publicUrl' | 'basePath'>,
   logger: Logger,
@@ -40,29 +40,29 @@ export function providerOf(
   });
 }
 
-/** Where the provider sends browsers back to after a sign-in. */
+/** The address to which the provider sends browsers back after a sign-in. */
 export function callbackUrlOf({ publicUrl, basePath }: Pick<Config, 'publicUrl' | 'basePath'>): string {
   return `${publicUrl.origin}${basePath}/auth/callback`;
 }
 
-/** Who has signed in, and in which session of the provider. */
-export interface Arrival {
+/** The user who has signed in, and the provider's session. */
+export interface SignInResult {
   readonly user: User;
   readonly provider: ProviderSession;
 }
 
-/** The identity provider as the relay uses it. Where nothing else is said, methods throw Problem `identity_provider_unavailable`. */
+/** The identity provider as the relay uses it. Methods throw Problem `identity_provider_unavailable` unless they say otherwise. */
 export interface IdentityProvider {
-  /** Asks the provider what it says of itself, if that is not known yet. Never rejects: the log tells what comes of it. */
+  /** Fetches the provider's metadata if it is not known yet. Never rejects; the result is logged. */
   discover(): Promise<void>;
-  /** Where the browser goes to sign in. `again` asks for the password even of those who are signed in there. */
+  /** The address where users sign in. With `again` the provider asks for the password even if they are signed in there. */
   signInUrl(flow: SignInFlow, again: boolean): Promise<string>;
   /**
-   * Ends a sign-in: redeems the code in the query of the callback.
+   * Finishes a sign-in: redeems the code in the query of the callback.
    * @throws Problem `sign_in_failed`, `not_allowed`
    */
-  arrive(query: string, flow: SignInFlow): Promise<Arrival>;
-  /** Where the browser goes to sign out there too; undefined if that cannot be done. */
+  finishSignIn(query: string, flow: SignInFlow): Promise<SignInResult>;
+  /** The address where users sign out at the provider, too; undefined if there is none. Never rejects. */
   signOutUrl(session: ProviderSession): Promise<string | undefined>;
   /**
    * The claims of a token that the provider has signed for this relay, at most `maxAgeS` seconds ago.
@@ -73,15 +73,15 @@ export interface IdentityProvider {
 
 /** The OpenID Connect provider at `issuer` (OpenID Connect Core 1.0). */
 export function identityProvider(options: IdentityProviderOptions): IdentityProvider {
-  const discovered = providerMetadata(options);
-  const verify = signedTokens({ clientId: options.clientId, discovered });
-  const provider: Provider = { options, discovered, verify };
+  const getMetadata = providerMetadata(options);
+  const verify = signedTokens({ clientId: options.clientId, getMetadata });
+  const provider: Provider = { options, getMetadata, verify };
   return {
-    discover: () => discovered().then(noop, noop),
+    discover: () => getMetadata().then(noop, noop),
     verify,
     signInUrl: (flow, again) => orProblem(() => signInUrl(provider, flow, again)),
-    arrive: (query, flow) => orProblem(() => arrive(provider, query, flow)),
-    // A user for whom this fails is signed out here all the same.
+    finishSignIn: (query, flow) => orProblem(() => finishSignIn(provider, query, flow)),
+    // If this fails, the user is signed out of the relay only.
     signOutUrl: (session) => signOutUrl(provider, session).catch(noop),
   };
 }
@@ -89,16 +89,16 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
 /** What the calls to one provider share. */
 interface Provider {
   readonly options: IdentityProviderOptions;
-  readonly discovered: () => Promise<ProviderMetadata>;
+  readonly getMetadata: () => Promise<ProviderMetadata>;
   readonly verify: VerifyToken;
 }
 
 async function signInUrl(
-  { options, discovered }: Provider,
+  { options, getMetadata }: Provider,
   flow: SignInFlow,
   again: boolean,
 ): Promise<string> {
-  const { configuration } = await discovered();
+  const { configuration } = await getMetadata();
   const url = oidc.buildAuthorizationUrl(configuration, {
     redirect_uri: options.callbackUrl,
     scope: options.scopes,
@@ -111,9 +111,9 @@ async function signInUrl(
   return url.href;
 }
 
-async function arrive(provider: Provider, query: string, flow: SignInFlow): Promise<Arrival> {
+async function finishSignIn(provider: Provider, query: string, flow: SignInFlow): Promise<SignInResult> {
   const { callbackUrl, requiredClaim, keepIdToken } = provider.options;
-  const { configuration } = await provider.discovered();
+  const { configuration } = await provider.getMetadata();
   const tokens = await oidc.authorizationCodeGrant(configuration, new URL(callbackUrl + query), {
     expectedState: flow.state,
     expectedNonce: flow.nonce,
@@ -136,7 +136,7 @@ async function arrive(provider: Provider, query: string, flow: SignInFlow): Prom
   };
 }
 
-/** The ID token's claims, and the user's from where the provider keeps them if it keeps them there (Core §5.3). */
+/** The claims of the ID token, and those of the provider's UserInfo endpoint if the token lacks one (Core §5.3). */
 async function claimsOf(
   { options: { requiredClaim }, verify }: Provider,
   tokens: oidc.TokenEndpointResponse,
@@ -150,10 +150,10 @@ async function claimsOf(
 }
 
 async function signOutUrl(
-  { options, discovered }: Provider,
+  { options, getMetadata }: Provider,
   { idToken }: ProviderSession,
 ): Promise<string | undefined> {
-  const { configuration } = await discovered();
+  const { configuration } = await getMetadata();
   if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
   return oidc.buildEndSessionUrl(configuration, {
     post_logout_redirect_uri: options.signedOutUrl,

@@ -5,7 +5,7 @@ import { providerProblem } from './provider-errors.ts';
 
 /** How old a token may be, in seconds. */
 const MAX_AGE_S = 120;
-/** How long after its arrival a token could come once more and be good, in ms, whatever the clocks say. */
+/** How long a token could be replayed and still be valid, in ms, even if clocks differ. */
 export const LOGOUT_TOKEN_LIFE_MS = 2 * MAX_AGE_S * 1000;
 
 const logoutClaims = z
@@ -18,12 +18,12 @@ const logoutClaims = z
   })
   .refine(({ sub, sid }) => sub !== undefined || sid !== undefined);
 
-/** What a logout token says: its own name, and a session of the provider, or a user, or both. */
+/** The claims of a logout token: its id, and a session of the provider, or a user, or both. */
 export type LogoutToken = z.infer<typeof logoutClaims>;
 
 /**
- * Checks a logout token (OpenID Connect Back-Channel Logout 1.0 §2.6), all but whether it has come before.
- * @throws Problem `invalid_logout_token`, or `identity_provider_unavailable` if its keys cannot be had
+ * Checks a logout token (OpenID Connect Back-Channel Logout 1.0 §2.6), except whether it is a replay.
+ * @throws Problem `invalid_logout_token`, or `identity_provider_unavailable` if the provider's keys are not available
  */
 export async function readLogoutToken(token: string, provider: IdentityProvider): Promise<LogoutToken> {
   let claims: unknown;

@@ -1,20 +1,20 @@
 import * as oidc from 'openid-client';
 import { providerProblem } from './provider-errors.ts';
 
-/** What the token endpoint has said to a client that asked for the tokens of a made-up code. */
+/** The answer of the token endpoint to a request with a made-up code. */
 export interface ClientProof {
-  /** Its error or the system's, as one word; `tokens` if it has given some. */
+  /** The error of the provider or of the system, as one word; `tokens` if it gave tokens. */
   readonly said: string;
-  /** Whether it knows the client by its id and secret, does not, or has not told. */
+  /** Whether the provider accepts the client's id and secret, refuses them, or has not said it. */
   readonly client: 'known' | 'refused' | 'unproven';
 }
 
-/** What says that it is the client who is not accepted (RFC 6749 §5.2), in whichever words. */
+/** Errors that say that the client is not accepted (RFC 6749 §5.2). */
 const REFUSED = /^(invalid_client|unauthorized_client|HTTP_401)$/;
 
 /**
- * Asks the token endpoint for the tokens of a code that nobody has given, as a sign-in asks it (RFC 6749 §4.1.3): it
- * looks at the client before it looks at the code. Never rejects.
+ * Asks the token endpoint for the tokens of a made-up code, as a sign-in does (RFC 6749 §4.1.3). The provider checks the
+ * client before the code. Never rejects.
  */
 export async function proveClient(
   configuration: oidc.Configuration,

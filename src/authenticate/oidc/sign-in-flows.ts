@@ -8,10 +8,10 @@ import type { Secret } from '../../secret.ts';
 
 /** How long a user may take at the identity provider, in seconds. */
 const MAX_SECONDS = 600;
-/** Sign-ins that one browser may have under way: more cookies would not fit into a request. */
+/** How many sign-ins one browser may have under way: the cookies of more would not fit into a request. */
 const MAX_FLOWS = 5;
 
-/** What the name of a sign-in's cookie begins with, behind `__Host-` where the relay is seen over https. */
+/** The beginning of the cookie's name, after `__Host-` where browsers see the relay over https. */
 export const SIGN_IN_COOKIE = 'bot_relay_sign_in_';
 
 const flowSchema = z.object({
@@ -23,38 +23,38 @@ const flowSchema = z.object({
 
 /** One sign-in at the identity provider that is under way. */
 export interface SignInFlow {
-  /** Names it (RFC 6749 §10.12). */
+  /** The id of this sign-in (RFC 6749 §10.12). */
   readonly state: string;
-  /** Binds the ID token to it (OpenID Connect Core §3.1.2.1). */
+  /** Binds the ID token to this sign-in (OpenID Connect Core §3.1.2.1). */
   readonly nonce: string;
   /** The code verifier (RFC 7636 §4.1). */
   readonly verifier: string;
-  /** The local path where it leads back to. */
+  /** The local path to which the browser returns. */
   readonly returnTo: string;
 }
 
 export interface SignInFlowsOptions {
-  /** The first encrypts, all decrypt. */
+  /** The first one encrypts, all decrypt. */
   readonly secrets: readonly Secret[];
-  /** Where users are known: a sign-in ends only where it began, and no other provider gets its code. */
+  /** A sign-in can finish only in the realm where it began, so that no other provider gets its code. */
   readonly realm: string;
   /** Whether the browser sees the relay over https. */
   readonly https: boolean;
 }
 
 export interface SignInFlows {
-  /** A new sign-in; no browser has it yet. */
+  /** Makes a new sign-in, which is not stored yet. */
   begin(returnTo: string): SignInFlow;
-  /** Gives a sign-in to the browser: its cookie goes with the answer, and the oldest others are dropped. */
+  /** Stores a sign-in in a cookie of the answer, and removes the cookies of the oldest others if there are too many. */
   keep(req: Request, res: Response, flow: SignInFlow): Promise<void>;
-  /** The sign-in named `state` that this browser has begun, which is over with that; undefined if there is none. */
+  /** Returns the sign-in `state` of this browser and removes its cookie; undefined if there is none. */
   take(req: Request, res: Response, state: string): Promise<SignInFlow | undefined>;
 }
 
 /**
- * Sign-ins under way, each in an encrypted cookie of its own, so that tabs do not meet, nothing is kept here for
- * those who never come back, and every instance can end what another began. The cookie is `Lax`: the identity
- * provider's redirect back comes from another site.
+ * The sign-ins that are under way, each in its own encrypted cookie. So tabs do not disturb each other, the relay stores
+ * nothing for users who never come back, and any instance can finish a sign-in. The cookie is `Lax`, since the identity
+ * provider redirects from another site.
  */
 export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): SignInFlows {
   const keys = secrets.map((secret) => keyOf(secret, realm)) as [Uint8Array, ...Uint8Array[]];
@@ -74,8 +74,8 @@ export function signInFlows({ secrets, realm, https }: SignInFlowsOptions): Sign
       returnTo,
     }),
     async keep(req, res, flow) {
-      // Browsers send the oldest first (RFC 6265 §5.4). A browser with many tabs may have begun many at once: all of
-      // them in one answer would make a head that some proxies refuse.
+      // Browsers send the oldest cookie first (RFC 6265 §5.4). At most `MAX_FLOWS` are removed at once, since some
+      // proxies refuse an answer with very many headers.
       const tooMany = underWay(req).slice(0, -(MAX_FLOWS - 1));
       for (const { state } of tooMany.slice(0, MAX_FLOWS)) res.clearCookie(prefix + state, flags);
       res.cookie(prefix + flow.state, await encrypt(flow, keys[0]), { ...flags, maxAge: MAX_SECONDS * 1000 });
@@ -110,7 +110,7 @@ async function decrypt(text: string, keys: readonly Uint8Array[]): Promise<SignI
       });
       return flowSchema.safeParse(payload).data;
     } catch {
-      // Of another key, changed, or too old.
+      // It belongs to another key, was changed, or has expired.
     }
   }
   return undefined;

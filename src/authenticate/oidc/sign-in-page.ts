@@ -14,24 +14,21 @@ const STYLE =
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
 
-/** The request whose sign-in has failed, and the local path where it was to lead back. */
+/** The request whose sign-in has failed, and the local path to which the sign-in was to return. */
 export interface FailedSignIn {
   readonly req: Request;
   readonly res: Response;
   readonly returnTo: string;
 }
 
-/** Answers with a page if a person looks at it; returns whether it has. A script is to get the problem itself. */
+/** Answers with a page if a person sees the answer, and returns true; returns false if a script is to get the problem. */
 export type SignInPage = (error: unknown, failed: FailedSignIn) => boolean;
 
-/**
- * Makes the small page for a navigation whose sign-in failed, which says so and leads back to the sign-in at
- * `signInPath`.
- */
+/** Makes the small page for a failed sign-in. It says what is wrong and links to the sign-in at `signInPath`. */
 export function signInPage(signInPath: string): SignInPage {
   return function signInPage(error, { req, res, returnTo }) {
     if (!(error instanceof Problem) || res.headersSent || !isNavigation(req)) return false;
-    // A fault is logged by the stage behind, with all of it.
+    // The next stage logs a fault with its stack.
     if (error.cause instanceof Error) return false;
     recordOutcome(res.locals, error);
     for (const [name, value] of Object.entries(problemHeaders(error))) res.setHeader(name, value);
@@ -50,14 +47,14 @@ export function signInPage(signInPath: string): SignInPage {
   };
 }
 
-/** By fetch metadata (W3C Fetch Metadata §2.2), or for old browsers by what the request would rather have. */
+/** Decides by fetch metadata (W3C Fetch Metadata §2.2), and for old browsers by what the request prefers. */
 function isNavigation(req: Request): boolean {
   const mode = req.headers['sec-fetch-mode'];
   if (mode !== undefined) return mode === 'navigate';
   return req.accepts(['json', 'html']) === 'html';
 }
 
-/** Where a sign-in was to lead back to that was refused at `signInPath` itself; elsewhere only the sign-in knows. */
+/** The return path of a sign-in that was refused at `signInPath`; `/` elsewhere, where only the sign-in's cookie has it. */
 export function returnToOf(req: Request, signInPath: string): string {
   if (req.baseUrl !== signInPath) return '/';
   return localPath(new URLSearchParams(queryOf(req)).get('returnTo'), dirname(signInPath));

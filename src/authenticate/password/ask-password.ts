@@ -1,12 +1,12 @@
 import type { Readable, Writable } from 'node:stream';
 
-/** Where a person may type. */
+/** A terminal, or streams in its place. */
 export interface Terminal {
   readonly input: Readable & { isTTY?: boolean; setRawMode?(raw: boolean): void };
   readonly output: Writable;
 }
 
-/** Reads one line key by key, showing nothing of it. Rejects when it is given up with Ctrl-C or Ctrl-D. */
+/** Reads one line key by key without showing it. Rejects on Ctrl-C and Ctrl-D. */
 export function askPassword(prompt: string, { input, output }: Terminal): Promise<string> {
   return new Promise((resolve, reject) => {
     let typed = '';
@@ -20,7 +20,7 @@ export function askPassword(prompt: string, { input, output }: Terminal): Promis
     const onData = (data: Buffer | string) => {
       for (const key of data.toString('utf8')) {
         if (key === '\r' || key === '\n') return finish(() => resolve(typed));
-        if (key === '\u0003' || key === '\u0004') return finish(() => reject(new Error('Given up.')));
+        if (key === '\u0003' || key === '\u0004') return finish(() => reject(new Error('Cancelled.')));
         typed = key === '\u007f' || key === '\b' ? [...typed].slice(0, -1).join('') : typed + key;
       }
     };

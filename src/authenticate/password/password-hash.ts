@@ -3,20 +3,22 @@ import { promisify } from 'node:util';
 
 const derive = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt);
 
-/** OWASP's scrypt setting for 32 MiB: N = 2^15, r = 8, p = 3. New hashes are made with it. */
-const PARAMETERS = { ln: 15, r: 8, p: 3 };
+/** OWASP's scrypt parameters for 32 MiB: N = 2^15, r = 8, p = 3. They are used for new hashes. */
+const SLOW = { ln: 15, r: 8, p: 3 };
 const HASH_BYTES = 32;
 const FORM = /^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,86})\$([A-Za-z0-9+/]{43})$/;
 
-/** The hash of `password` as text that carries its parameters and salt (PHC string format). */
-export async function hashPassword(password: string): Promise<string> {
-  const { ln, r, p } = PARAMETERS;
+/** For a password that is no secret. */
+export const QUICK = { ln: 4, r: 1, p: 1 };
+
+/** The hash of `password` as text, with its parameters and salt (PHC string format). */
+export async function hashPassword(password: string, { ln, r, p } = SLOW): Promise<string> {
   const salt = randomBytes(16);
   const hash = await derive(password.normalize('NFC'), salt, HASH_BYTES, cost(ln, r, p));
   return `$scrypt$ln=${ln},r=${r},p=${p}$${base64(salt)}$${base64(hash)}`;
 }
 
-/** Whether `password` makes `stored`. False for text that is not a hash of ours. */
+/** Whether `password` has the hash `stored`. False if `stored` was not made by `hashPassword`. */
 export async function verifyPassword(password: string, stored: string): Promise<boolean> {
   const parts = FORM.exec(stored);
   if (!parts) return false;

@@ -14,13 +14,16 @@ const usersFile = z.strictObject({
   ),
 });
 
-/** Tells whether a name and a password belong together. */
+/** The users who may sign in with a password. */
 export interface Users {
-  /** The user, or `undefined`. Takes the same time for a wrong password and for an unknown name. */
+  /** The user with this name and password, or `undefined`. Takes as long for an unknown name as for a wrong password. */
   verify(name: string, password: string): Promise<User | undefined>;
 }
 
-/** The users of a list of name and hash pairs, for as long as the list does not change. */
+/**
+ * Users by their password hashes; `hashes` is called for each sign-in. An unknown name is checked against `decoyHash`, so
+ * that the time does not tell whether a name is known.
+ */
 export function usersOf(hashes: () => ReadonlyMap<string, string>, decoyHash: string): Users {
   return {
     async verify(name, password) {
@@ -32,9 +35,9 @@ export function usersOf(hashes: () => ReadonlyMap<string, string>, decoyHash: st
 }
 
 /**
- * The users of the file at `path`, which is read again whenever it changes. If it cannot be used then, the
- * users stay as they were, and `report` is told once.
- * @throws Error naming the file and what is wrong with it, when it cannot be used at the start
+ * The users of the file at `path`, which is read again when it has changed. If the changed file cannot be used, the
+ * users stay as they were, and `report` is called once for this change.
+ * @throws Error that names the file and its fault, if it cannot be used at the start
  */
 export async function usersFromFile(path: string, report: (error: Error) => void): Promise<Users> {
   let stamp = fileStamp(path);
@@ -54,9 +57,9 @@ export async function usersFromFile(path: string, report: (error: Error) => void
 }
 
 /**
- * Adds a user to the file at `path`, or changes the password of one that is there; makes the file if needed,
- * readable by its owner only.
- * @throws Error if the name has another form, or the file is not a users file
+ * Adds a user to the file at `path`, or changes the password of a user. Creates the file if there is none, readable by
+ * its owner only.
+ * @throws Error if the name is not allowed, or the file is not a users file
  */
 export async function saveUser(path: string, name: string, password: string): Promise<void> {
   if (!NAME.test(name)) throw new Error('A user name has 1 to 64 letters, digits or . _ @ + -');
@@ -65,7 +68,7 @@ export async function saveUser(path: string, name: string, password: string): Pr
   writeUsers(path, hashes);
 }
 
-/** Removes a user from the file at `path`; false if there is no such user. */
+/** Removes a user from the file at `path`; returns false if there is no such user. */
 export function removeUser(path: string, name: string): boolean {
   const hashes = new Map(readUsers(path));
   const removed = hashes.delete(name);

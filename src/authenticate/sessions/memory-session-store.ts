@@ -1,12 +1,12 @@
 import type { Session } from './session.ts';
 import {
   REMOVAL_MEMORY_MS,
-  type SessionEnds,
+  type RemovalListener,
   type SessionState,
   type SessionStore,
 } from './session-store.ts';
 
-/** How often dead sessions are swept out, in ms. */
+/** How often expired sessions are deleted, in ms. */
 const SWEEP_MS = 60_000;
 
 interface Entry {
@@ -15,7 +15,7 @@ interface Entry {
   readonly idleExpiresAt: number;
 }
 
-/** What a store holds. */
+/** The content of a store. */
 interface Memory {
   readonly entries: Map<string, Entry>;
   /** When all sessions of a user, or of a session of the provider, were last removed. */
@@ -23,19 +23,20 @@ interface Memory {
     readonly users: Map<string, number>;
     readonly providerSessions: Map<string, number>;
   };
-  readonly listeners: SessionEnds[];
+  readonly listeners: RemovalListener[];
   readonly now: () => number;
 }
 
 /**
- * Sessions in this process's memory: for one instance. Removed sessions are remembered for as long as they would have
- * lived, so that a request that outlives a logout cannot bring one back. `now` is a clock in ms since the epoch.
+ * Sessions in the memory of this process, for a single instance. A removed session is remembered until it would have
+ * expired, so that a request that is still under way after a logout cannot restore it. `now` is a clock in ms since the
+ * epoch.
  */
 export function memorySessionStore(now: () => number = Date.now): SessionStore {
   const removals = { users: new Map<string, number>(), providerSessions: new Map<string, number>() };
   const memory: Memory = { entries: new Map(), removals, listeners: [], now };
   const { entries } = memory;
-  const sweep = setInterval(() => forgetDead(memory), SWEEP_MS).unref();
+  const sweep = setInterval(() => deleteExpired(memory), SWEEP_MS).unref();
   return {
     async get(key) {
       const { session, idleExpiresAt = 0 } = entries.get(key) ?? {};
@@ -67,18 +68,18 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
       const removedAt = [users.get(userId), providerSessions.get(providerSession ?? '')];
       return removedAt.some((at) => at !== undefined && at >= since);
     },
-    listen: (ends) => void memory.listeners.push(ends),
+    listen: (listener) => void memory.listeners.push(listener),
     close: () => clearInterval(sweep),
   };
 }
 
-function forgetDead({ entries, removals, now }: Memory): void {
+function deleteExpired({ entries, removals, now }: Memory): void {
   for (const [key, { idleExpiresAt }] of entries) if (idleExpiresAt <= now()) entries.delete(key);
   for (const times of Object.values(removals))
     for (const [name, at] of times) if (at + REMOVAL_MEMORY_MS <= now()) times.delete(name);
 }
 
-/** Removes those of `keys` that are live; returns how many they were. */
+/** Removes the sessions of `keys` that are not removed yet; returns how many. */
 function remove({ entries, listeners }: Memory, keys: readonly string[]): number {
   const live = keys.filter((key) => entries.get(key)?.session !== undefined);
   for (const key of live) {
@@ -89,9 +90,9 @@ function remove({ entries, listeners }: Memory, keys: readonly string[]): number
   return live.length;
 }
 
-function removeWhere(memory: Memory, isMeant: (session: Session) => boolean): number {
-  const meant = [...memory.entries].filter(([, { session }]) => session && isMeant(session));
-  const keys = meant.map(([key]) => key);
+function removeWhere(memory: Memory, matches: (session: Session) => boolean): number {
+  const matching = [...memory.entries].filter(([, { session }]) => session && matches(session));
+  const keys = matching.map(([key]) => key);
   return remove(memory, keys);
 }
 

@@ -1,5 +1,6 @@
 import type { Logger } from '../../logger.ts';
 import type { Redis } from '../../storage/redis.ts';
+import type { SessionCodec } from './session-codec.ts';
 import {
   CHANNEL,
   PROVIDER_PREFIX,
@@ -9,31 +10,30 @@ import {
   USER_PREFIX,
 } from './session-script.ts';
 import type { SessionState, SessionStore } from './session-store.ts';
-import type { SessionTexts } from './session-text.ts';
 
 export interface RedisSessionStoreOptions {
   readonly redis: Redis;
   readonly logger: Logger;
-  readonly texts: SessionTexts;
+  readonly codec: SessionCodec;
 }
 
 /**
- * Sessions in Redis, shared by all instances. Each call is one round trip. What is removed is published in the same
- * step as it is removed, so that neither happens alone.
+ * Sessions in Redis, shared by all instances. Each call is one round trip. A session is removed and its removal is
+ * published in one step, so that neither happens alone.
  */
-export function redisSessionStore({ redis, logger, texts }: RedisSessionStoreOptions): SessionStore {
+export function redisSessionStore({ redis, logger, codec }: RedisSessionStoreOptions): SessionStore {
   const run = redis.script(SESSION_SCRIPT);
   const nameOf = (key: string) => SESSION_PREFIX + key;
   const now = () => String(Date.now());
   const removeAll = (set: string) => run([set], ['remove-all', now()]) as Promise<number>;
   const textOf = (key: string) => redis.run((client) => client.get(nameOf(key)));
-  let told = false;
+  let hasWarned = false;
 
   function decode(key: string, text: string) {
-    const session = texts.decode(key, text);
-    if (session === undefined && !told) {
-      told = true;
-      logger.warn('a stored session cannot be read by this relay; it counts as none');
+    const session = codec.decode(key, text);
+    if (session === undefined && !hasWarned) {
+      hasWarned = true;
+      logger.warn('this relay cannot read a stored session; it counts as none');
     }
     return session;
   }
@@ -45,14 +45,14 @@ export function redisSessionStore({ redis, logger, texts }: RedisSessionStoreOpt
     },
     async set(key, session) {
       const ttl = session.idleExpiresAt - Date.now();
-      if (ttl > 0) await run([nameOf(key)], ['set', now(), texts.encode(key, session), String(ttl)]);
+      if (ttl > 0) await run([nameOf(key)], ['set', now(), codec.encode(key, session), String(ttl)]);
     },
     extend: (key, idleExpiresAt) =>
       run([nameOf(key)], ['extend', now(), String(idleExpiresAt)]) as Promise<SessionState>,
     async state(key) {
       const text = await textOf(key);
       if (text === REMOVED) return 'removed';
-      return (text !== null && texts.decode(key, text)?.idleExpiresAt) || 'missing';
+      return (text !== null && codec.decode(key, text)?.idleExpiresAt) || 'missing';
     },
     async remove(key) {
       await run([nameOf(key)], ['remove', now()]);

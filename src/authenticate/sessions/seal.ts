@@ -1,55 +1,102 @@
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto';
 import type { Secret } from '../../secret.ts';
 
 const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+/** Keys of so many scopes are kept, those that were used last; others are derived anew. */
+const MAX_SCOPES = 4096;
 
-/** Makes texts unreadable and unchangeable for whoever has none of the secrets (AES-256-GCM, NIST SP 800-38D). */
+/** Encrypts and authenticates texts and bytes with secrets (AES-256-GCM, NIST SP 800-38D). */
 export interface Sealer {
-  /** `text` sealed, in base64url, so that it opens only with the same `name`. */
+  /** Encrypts `text`; returns base64url. `name` is authenticated, too: `open` needs the same one. */
   seal(text: string, name: string): string;
-  /** What was sealed; undefined if it was not sealed with one of the secrets, for this name. */
+  /** The text in `sealed`; undefined if it was not sealed with one of the secrets for this name. */
   open(sealed: string, name: string): string | undefined;
+  /** As `seal`, for bytes. */
+  sealBytes(bytes: Buffer, name: string): string;
+  /** As `open`, for bytes. */
+  openBytes(sealed: string, name: string): Buffer | undefined;
 }
 
 /**
- * Seals with the first of `secrets` and opens with all. `purpose` keeps the keys apart from those that are derived from
- * the same secrets for something else (HKDF, RFC 5869).
+ * Seals with the first of `secrets` and opens with all. The keys are derived from the secrets for this `purpose` only
+ * (HKDF, RFC 5869).
  */
 export function sealer(secrets: readonly Secret[], purpose: string): Sealer {
-  const keys = secrets.map((secret) =>
-    Buffer.from(hkdfSync('sha256', secret.open(), '', purpose, KEY_BYTES)),
-  ) as [Buffer, ...Buffer[]];
-  return {
-    seal(text, name) {
-      const nonce = randomBytes(NONCE_BYTES);
-      const cipher = createCipheriv(ALGORITHM, keys[0], nonce, { authTagLength: TAG_BYTES });
-      cipher.setAAD(Buffer.from(name));
-      const sealed = [nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()];
-      return Buffer.concat(sealed).toString('base64url');
-    },
-    open(sealed, name) {
-      const bytes = Buffer.from(sealed, 'base64url');
-      if (bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
-      for (const key of keys) {
-        const text = openWith(key, bytes, name);
-        if (text !== undefined) return text;
-      }
-      return undefined;
-    },
+  return sealerWith(secrets.map((secret) => derivedKey(secret.open(), purpose)));
+}
+
+/**
+ * As `sealer`, with other keys for each scope. It is for very many texts: with random nonces, one key may seal 2^32
+ * (NIST SP 800-38D §8.3).
+ */
+export function scopedSealer(secrets: readonly Secret[], purpose: string): (scope: string) => Sealer {
+  const keys = secrets.map((secret) => derivedKey(secret.open(), purpose));
+  /** The one that was used last comes last. */
+  const made = new Map<string, Sealer>();
+  return (scope) => {
+    const one = made.get(scope) ?? sealerWith(keys.map((key) => scopedKey(key, scope)));
+    made.delete(scope);
+    made.set(scope, one);
+    const [oldest] = made.size > MAX_SCOPES ? made.keys() : [];
+    if (oldest !== undefined) made.delete(oldest);
+    return one;
   };
 }
 
-function openWith(key: Buffer, bytes: Buffer, name: string): string | undefined {
+/** A key object: as bytes, a key would be made anew for each text, and a short one would take three times as long. */
+function derivedKey(from: string, purpose: string): KeyObject {
+  return createSecretKey(Buffer.from(hkdfSync('sha256', from, '', purpose, KEY_BYTES)));
+}
+
+/** HKDF's second step alone (RFC 5869 §2.3), since `key` is random already. */
+function scopedKey(key: KeyObject, scope: string): KeyObject {
+  return createSecretKey(createHmac('sha256', key).update(`${scope}\x01`).digest());
+}
+
+function sealerWith(all: readonly KeyObject[]): Sealer {
+  const keys = all as [KeyObject, ...KeyObject[]];
+  const sealBytes = (bytes: Buffer, name: string) => sealWith(keys[0], bytes, name);
+  function openBytes(sealed: string, name: string): Buffer | undefined {
+    const bytes = Buffer.from(sealed, 'base64url');
+    if (bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
+    for (const key of keys) {
+      const opened = openWith(key, bytes, name);
+      if (opened !== undefined) return opened;
+    }
+    return undefined;
+  }
+  return {
+    ...{ sealBytes, openBytes },
+    seal: (text, name) => sealBytes(Buffer.from(text), name),
+    open: (sealed, name) => openBytes(sealed, name)?.toString(),
+  };
+}
+
+function sealWith(key: KeyObject, bytes: Buffer, name: string): string {
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
+  cipher.setAAD(Buffer.from(name));
+  const sealed = [nonce, cipher.update(bytes), cipher.final(), cipher.getAuthTag()];
+  return Buffer.concat(sealed).toString('base64url');
+}
+
+function openWith(key: KeyObject, bytes: Buffer, name: string): Buffer | undefined {
   const nonce = bytes.subarray(0, NONCE_BYTES);
   const decipher = createDecipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
   decipher.setAAD(Buffer.from(name)).setAuthTag(bytes.subarray(-TAG_BYTES));
   try {
-    return (
-      decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES), undefined, 'utf8') + decipher.final('utf8')
-    );
+    return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
   } catch {
     return undefined;
   }

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto';
 
 /**
- * The name by which everything but the session cookie calls a session: the SHA-256 of its id, in base64url. The
- * id has 192 random bits, so nobody gets from the name to it: names may lie in Redis and be published there. A
- * dump of Redis then holds nothing that goes into a cookie, even for somebody who also has the signing secrets.
+ * The key of a session, by which everything except the session cookie names it: the SHA-256 of its id, in base64url.
+ * The id has 192 random bits, so it cannot be found from the key. A dump of Redis holds only keys, from which nobody can
+ * make a cookie, even with the signing secrets.
  */
 export function sessionKey(id: string): string {
   return hash('sha256', id, 'base64url');

@@ -1,33 +1,33 @@
 import { REMOVAL_MEMORY_MS } from './session-store.ts';
 
-/** Before a session's key: the session's text, or `REMOVED`, for as long as its idle limit allows. */
+/** With a session's key: the session's text, or `REMOVED`, until its idle limit. */
 export const SESSION_PREFIX = 'bot-relay:session:';
-/** Before a user's id: a sorted set of the keys of the user's sessions, by their idle limits. */
+/** With a user's id: a sorted set of the keys of the user's sessions, by their idle limits. */
 export const USER_PREFIX = 'bot-relay:user-sessions:';
-/** Before the name of a session of the identity provider: the same of the sessions that began in it. */
+/** With a session of the identity provider: a sorted set of the keys of the sessions that began in it. */
 export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
-/** Before the name of one of these sets: when all of its sessions were last removed, in ms; for a minute. */
-export const EMPTIED_PREFIX = 'bot-relay:emptied:';
-/** Where the keys of removed sessions are published, with spaces between. */
+/** With the name of one of these sets: when all of its sessions were last removed, in ms; kept for a minute. */
+const EMPTIED_PREFIX = 'bot-relay:emptied:';
+/** The channel where the keys of removed sessions are published, separated by spaces. */
 export const CHANNEL = 'bot-relay:removed-sessions';
-/** Stands where a session was, so that nothing brings it back and whoever missed its end can ask. */
+/** The value in place of a removed session: nothing can restore it, and an instance that missed the end can ask. */
 export const REMOVED = 'removed';
 
 /**
- * What changes sessions in Redis. KEYS: the session, or for `remove-all` the set of those that are meant, or for
- * `removed-since` such sets. ARGV: the operation, the instance's time in ms, and what the operation takes. Times are
- * whole ms, which a Lua number holds exactly.
+ * The script that changes sessions in Redis. KEYS: the session; for `remove-all` the set of sessions to remove; for
+ * `removed-since` several such sets. ARGV: the operation, the instance's time in ms, and the operation's own arguments.
+ * Times are whole ms, which a Lua number holds exactly.
  */
 export const SESSION_SCRIPT = `
 local name, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local SESSION, CHANNEL, REMOVED = '${SESSION_PREFIX}', '${CHANNEL}', '${REMOVED}'
 local USER, PROVIDER, EMPTIED = '${USER_PREFIX}', '${PROVIDER_PREFIX}', '${EMPTIED_PREFIX}'
--- Clocks of instances differ: a session is taken from its sets only when it has run out for all of them.
+-- Clocks of instances differ: a session leaves its sets only when it has expired for all instances.
 local SKEW = 60000
 
 local function key_of(session) return string.sub(session, #SESSION + 1) end
 
--- What a text begins with; see session-text.ts. Version 1 is that of version 0.1 of the relay.
+-- The beginning of a session's text; see session-codec.ts. Relay 0.1 wrote version 1.
 local START = '^({"v":[12],"idleExpiresAt":)(%d+)'
 local function idle_limit(text)
   local _, limit = string.match(text, START)
@@ -64,8 +64,8 @@ local function text_of(session)
   return text and text ~= REMOVED and text
 end
 
--- Removed and published, or neither: the first write fails where Redis is read-only, and is taken back where
--- nothing may be published.
+-- Removes and publishes, or does neither: the first write fails where Redis is read-only, and is undone where
+-- publishing is not allowed.
 local function remove(sessions)
   local keys, texts = {}, {}
   for _, session in ipairs(sessions) do
@@ -113,7 +113,7 @@ if op == 'removed-since' then
 end
 
 if op == 'remove-all' then
-  -- A sign-in that is under way has nothing in the set yet.
+  -- A sign-in that is under way has no session in the set yet; it asks for this time when it finishes.
   redis.call('SET', EMPTIED .. name, ARGV[2], 'PX', ${REMOVAL_MEMORY_MS})
   local sessions = {}
   for i, key in ipairs(redis.call('ZRANGE', name, 0, -1)) do sessions[i] = SESSION .. key end

@@ -1,27 +1,27 @@
-/** Who a session belongs to. */
+/** The user of a session. */
 export interface User {
   readonly id: string;
   readonly name: string;
 }
 
-/** What the identity provider has said of the session in which it signed a user in. */
+/** What is kept of the identity provider's own session. */
 export interface ProviderSession {
-  /** The provider's name for its session (the claim `sid`). */
+  /** The provider's id of its session (the claim `sid`). */
   readonly providerSession?: string | undefined;
-  /** The provider's ID token, if its logout asks for it. */
+  /** The provider's ID token, if its logout needs it. */
   readonly idToken?: string | undefined;
 }
 
 /** A user's session. Times are in ms since the epoch. */
 export interface Session extends ProviderSession {
   readonly user: User;
-  /** The session is dead from then on unless it is used before. */
+  /** When the session expires if it is not used before. */
   readonly idleExpiresAt: number;
-  /** The session is dead from then on whatever happens. Never moves. */
+  /** When the session expires even if it is used. Never changes. */
   readonly absoluteExpiresAt: number;
 }
 
-/** A session that is live, with the key that names it (`session-key.ts`). */
+/** A session that has not expired, with its key (`session-key.ts`). */
 export interface LiveSession extends Session {
   readonly key: string;
 }
@@ -32,13 +32,13 @@ export interface SessionLimits {
   readonly absoluteMs: number;
 }
 
-/** What a new session of `user` holds at the moment `now` (ms since the epoch). */
+/** A new session of `user` that begins at `now` (ms since the epoch). */
 export function startSession(user: User, { idleMs, absoluteMs }: SessionLimits, now: number): Session {
   const absoluteExpiresAt = now + absoluteMs;
   return { user, absoluteExpiresAt, idleExpiresAt: Math.min(now + idleMs, absoluteExpiresAt) };
 }
 
-/** The idle limit of a session that is used at `now`; never beyond its absolute limit. */
+/** The idle limit of a session that is used at `now`; never later than its absolute limit. */
 export function extendedIdleLimit(
   session: Pick<Session, 'absoluteExpiresAt'>,
   { idleMs }: SessionLimits,

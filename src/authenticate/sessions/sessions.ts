@@ -15,39 +15,39 @@ import type { SessionCookie } from './session-cookie.ts';
 import { sessionKey } from './session-key.ts';
 import type { SessionStore } from './session-store.ts';
 
-/** 192 random bits, as the OWASP session management cheat sheet asks for at least 64. */
+/** 192 random bits; the OWASP session management cheat sheet asks for at least 64. */
 const ID_BYTES = 24;
 
 /**
- * The sessions of the relay's users, as its routes use them. All throw Problem `session_store_unavailable` if the
- * store is out of reach.
+ * The sessions of the relay's users, as its routes use them. All methods throw Problem `session_store_unavailable` if
+ * the store is out of reach.
  */
 export interface Sessions {
-  /** The live session of the request's cookie, if there is one. */
+  /** The session of the request's cookie; undefined if there is none or it has expired. */
   find(req: Request): Promise<LiveSession | undefined>;
   /**
-   * The live session of the request's cookie. Never a redirect and never `WWW-Authenticate`, whatever the request
-   * accepts: a script is asking, and a browser must not show a login box of its own.
+   * The session of the request's cookie. The refusal has no redirect and no `WWW-Authenticate`: scripts call the relay,
+   * and the browser must not show its own login box.
    * @throws Problem `unauthenticated`
    */
   require(req: Request): Promise<LiveSession>;
   /** Extends a session, since it is used now. @throws Problem `unauthenticated` if it has ended meanwhile */
   use(session: LiveSession): Promise<LiveSession>;
   /**
-   * Begins a session with a new id and hands out its cookie; the id that came with the request is dead from then on.
+   * Begins a session with a new id and sets its cookie. The session of the request's cookie is removed.
    * @throws what `confirm` rejects with
    */
   begin(req: Request, res: Response, who: SignedIn): Promise<LiveSession>;
-  /** Ends a session and takes its cookie away. */
+  /** Ends a session and removes its cookie. */
   end(session: LiveSession, res: Response): Promise<void>;
-  /** Ends all sessions of the session's user, this one too, and takes its cookie away. */
+  /** Ends all sessions of the session's user, this one too, and removes its cookie. */
   endAll(session: LiveSession, res: Response): Promise<void>;
 }
 
-/** Who signs in, and what the identity provider has said of it. */
+/** The user who signs in, and the identity provider's session. */
 export interface SignedIn extends ProviderSession {
   readonly user: User;
-  /** Asked once the session is stored: if this rejects, the session is removed and its cookie is never handed out. */
+  /** Called when the session is stored: if it rejects, the session is removed and its cookie is not set. */
   readonly confirm?: () => Promise<void>;
 }
 
@@ -57,6 +57,7 @@ export interface SessionsOptions {
   readonly limits: SessionLimits;
 }
 
+/** Makes the sessions whose state is in `store`. */
 export function openSessions({ store, cookie, limits }: SessionsOptions): Sessions {
   async function find(req: Request): Promise<LiveSession | undefined> {
     const id = cookie.read(req.headers.cookie);
@@ -67,7 +68,7 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
   }
   async function end({ key }: LiveSession, res: Response): Promise<void> {
     await store.remove(key);
-    res.append('Set-Cookie', cookie.drop());
+    res.append('Set-Cookie', cookie.clear());
   }
 
   return {
@@ -91,17 +92,17 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
       const key = sessionKey(id);
       await store.set(key, session);
       await confirm().catch(async (error) => {
-        // Nobody knows the id of one that stays.
+        // If this fails, the session stays, but no client has its id.
         await store.remove(key).catch(() => {});
         throw error;
       });
-      res.append('Set-Cookie', cookie.hold(id));
+      res.append('Set-Cookie', cookie.set(id));
       return { ...session, key };
     },
     end,
     async endAll(session, res) {
       await store.removeUser(session.user.id);
-      // Should the store's list of the user's sessions be lost, at least this one ends.
+      // Even if the store has lost its list of the user's sessions, this one ends.
       await end(session, res);
     },
   };
@@ -111,7 +112,7 @@ function noSession(): Problem {
   return new Problem('unauthenticated', 'You are not signed in. Sign in and try again.');
 }
 
-/** What a client learns of a session: whose it is and how long it lasts (ISO 8601). */
+/** What a client sees of a session: its user, and its two limits in ISO 8601. */
 export function describeSession({ user, idleExpiresAt, absoluteExpiresAt }: Session) {
   return {
     user: { id: user.id, name: user.name },

@@ -1,137 +1,58 @@
-import {
-  announce,
-  byId,
-  copyText,
-  countSeconds,
-  growing,
-  inWords,
-  nextFrame,
-  setText,
-} from './chat-tools.js';
+import { addAnswer } from './chat-answer.js';
+import { addTo, fromTemplate, setText } from './chat-tools.js';
 
-const fromTemplate = (id) => byId(id).content.firstElementChild.cloneNode(true);
-
-/** Adds a message of the user's. */
-export function addQuestion(text) {
-  const item = fromTemplate('question');
-  item.querySelector('.text').textContent = text;
-  byId('messages').append(item);
-}
+const NEW_TAB = { target: '_blank', rel: 'noopener' };
 
 /**
- * Adds the place of an answer, which waits. `bot` is the bot's name, `onAgain` sends the question again, and returns
- * true if it did. What it
- * returns brings the answer forward; the last three end it.
+ * Adds a message of the user to `list`, above those of this page with `isPast`. Each of `files` is `{ name, url }`;
+ * without an address it has no link.
  */
-export function addAnswer(bot, onAgain) {
-  const item = fromTemplate('answer');
-  const part = (name) => item.querySelector(`.${name}`);
-  let text = '';
-  let asked = false;
-  let stopCounting = countSeconds((seconds) => {
-    setText(part('note'), `Waiting for the answer · ${inWords(seconds)}`);
-  });
-  part('name').textContent = bot;
-  byId('messages').append(item);
-
-  const draw = () => growing(() => setText(part('text'), text));
-  /** Enters a state, with a sentence about it. */
-  function enter(state, note) {
-    stopCounting();
-    growing(() => {
-      item.dataset.state = state;
-      setText(part('text'), text);
-      setText(part('note'), note);
-    });
-  }
-  return {
-    element: item,
-    /** The answer begins, or goes on. */
-    streaming: () => enter('streaming', 'Answering…'),
-    /** The connection is made anew. */
-    waitingAgain() {
-      enter('waiting', '');
-      stopCounting = countSeconds((seconds) => {
-        setText(part('note'), `Connecting again · ${inWords(seconds)}`);
-      });
-    },
-    /** Takes a piece of text, or the whole text. It is drawn in the next frame, once, however many come. */
-    write({ add, whole }) {
-      text = whole ?? text + add;
-      if (asked) return;
-      asked = true;
-      nextFrame(() => {
-        asked = false;
-        draw();
-      });
-    },
-    done() {
-      enter('done', text === '' ? 'The bot has said nothing.' : '');
-      announce(text === '' ? 'The bot has said nothing.' : `${bot}: ${text}`);
-    },
-    stopped() {
-      enter('stopped', 'You stopped this answer.');
-      announce('Stopped.');
-    },
-    failed(error, requestId) {
-      enter('failed', '');
-      growing(() => showTrouble(item, { error, requestId, onAgain, partly: text !== '' }));
-      announce(`No ${text === '' ? '' : 'complete '}answer. ${error.message}`);
-    },
-  };
+export function addQuestion(list, text, { files = [], isPast = false } = {}) {
+  const item = fromTemplate('question');
+  item.querySelector('.text').textContent = text;
+  item.querySelector('.files').append(...files.map(fileRow));
+  addTo(list, item, isPast);
 }
 
-/** Says why there is no answer, by which id the operator finds it, and when it is worth another try. */
-function showTrouble(item, { error, requestId, onAgain, partly }) {
-  const part = (name) => item.querySelector(`.${name}`);
-  part('trouble').hidden = false;
-  setText(part('why'), partly ? `The answer is not complete. ${error.message}` : error.message);
-  if (requestId) {
-    part('id').hidden = false;
-    setText(item.querySelector('code'), requestId);
-    part('copy').addEventListener('click', async ({ target }) => {
-      const copied = await copyText(item.querySelector('code'));
-      setText(target, copied ? 'Copied' : 'Selected');
-      announce(copied ? 'The request id is copied.' : 'The request id is selected.');
-      setTimeout(() => setText(target, 'Copy'), 2_000);
-    });
-  }
-  const again = part('again');
-  const wait = error.retryAfter ?? 0;
-  countSeconds((seconds) => {
-    const left = Math.max(0, wait - seconds);
-    // Not `disabled`: a button that has the focus would lose it, and nobody could read how long it takes.
-    again.ariaDisabled = left > 0 ? 'true' : null;
-    setText(again, left > 0 ? `Send again in ${inWords(left)}` : 'Send again');
-    return left === 0;
-  });
-  again.addEventListener('click', () => {
-    if (again.hidden || again.ariaDisabled === 'true' || !onAgain()) return;
-    // One press, one message: each is a run of the bot.
-    byId('text').focus();
-    again.hidden = true;
-  });
+function fileRow({ name = 'A file', url }) {
+  const row = document.createElement('li');
+  if (url === undefined) row.textContent = name;
+  // In a new tab, since the browser shows some files, such as pictures, in the place of the page.
+  else row.append(Object.assign(document.createElement('a'), { ...NEW_TAB, textContent: name, href: url }));
+  return row;
 }
 
-/** The messages as text, for `restoreMessages`. */
-export function keptMessages() {
-  return Array.from(byId('messages').children, (item) => ({
+/** Removes the links of files with this name in `list`, and leaves their names. */
+export function removeLinks(list, name) {
+  for (const link of list.querySelectorAll('.question .files a'))
+    if (link.textContent === name) link.replaceWith(name);
+}
+
+/** Says at the top of `list` why the conversation is not shown; `onAgain` loads it again. */
+export function addNotLoaded(list, error, onAgain) {
+  const item = fromTemplate('not-loaded');
+  setText(item.querySelector('.why'), `The conversation could not be loaded. ${error.message}`);
+  item.querySelector('.load').addEventListener('click', onAgain);
+  list.prepend(item);
+}
+
+/** The messages of `list` as plain data, for `restoreMessages`. */
+export function savedMessages(list) {
+  return Array.from(list.querySelectorAll('.question, .answer'), (item) => ({
     bot: item.querySelector('.name')?.textContent,
     text: item.querySelector('.text').textContent,
     note: ['done', undefined].includes(item.dataset.state) ? '' : 'This answer is not complete.',
   }));
 }
 
-/** Shows messages of before as they were, but for what could be done about them. */
-export function restoreMessages(messages) {
+/** Shows saved messages again, without their buttons. */
+export function restoreMessages(list, messages) {
   for (const { bot, text, note } of messages) {
-    if (bot === undefined) addQuestion(text);
+    if (bot === undefined) addQuestion(list, text, { isPast: true });
     else {
-      const item = fromTemplate('answer');
-      item.dataset.state = 'done';
-      for (const [name, value] of Object.entries({ name: bot, text, note }))
-        item.querySelector(`.${name}`).textContent = value;
-      byId('messages').append(item);
+      const { element } = addAnswer(list, bot, { isPast: true });
+      element.querySelector('.text').textContent = text;
+      element.querySelector('.note').textContent = note;
     }
   }
 }

@@ -1,29 +1,42 @@
 import { createBotClient } from './bot-relay-client.js';
-import { addAnswer, addQuestion, keptMessages, restoreMessages } from './chat-messages.js';
+import { hasChat, hasFiles, shownConversation } from './chat-conversation.js';
+import { attachedFiles } from './chat-files.js';
+import { restoreMessages, savedMessages } from './chat-messages.js';
 import { keepSession } from './chat-session.js';
-import { byId, setText, toEnd } from './chat-tools.js';
+import { announce, byId, scrollToEnd, setText } from './chat-tools.js';
 
-/** A conversation that waits until its user is back from the provider's page. */
-const KEPT = 'bot-relay-conversation';
+/** The key in session storage of the conversation, while its user signs in at the provider. */
+const SAVED = 'bot-relay-conversation';
 
-/** The page's folder is the relay's base path, whatever stands before the relay. */
+/** The folder of the page is the relay's base path, also behind a proxy that changes paths. */
 const folder = new URL('.', import.meta.url).pathname.replace(/\/$/, '');
 const bots = (document.body.dataset.bots || 'demo/echo').split(' ');
-let clients = newClients();
-const running = new Set();
 const text = byId('text');
-let bot = bots[0];
+const saved = JSON.parse(sessionStorage.getItem(SAVED) ?? '{}');
+sessionStorage.removeItem(SAVED);
+let bot = bots.includes(saved.bot) ? saved.bot : bots[0];
+let user;
 
 const session = keepSession({
   client: clientOf(bot),
   folder,
-  onUser: forget,
-  onLeave: (user) =>
-    sessionStorage.setItem(KEPT, JSON.stringify({ user, messages: keptMessages(), draft: text.value })),
+  onUser: openFor,
+  onLeave: (user) => {
+    const messages = savedMessages(current().list);
+    sessionStorage.setItem(SAVED, JSON.stringify({ user, bot, messages, draft: text.value }));
+  },
 });
+let conversations = newConversations();
+const current = () => conversations.get(bot);
+const files = attachedFiles((file, signal) => current().upload(file, signal));
 
-function newClients() {
-  return new Map(bots.map((name) => [name, clientOf(name)]));
+function newConversations() {
+  return new Map(
+    bots.map((name) => [
+      name,
+      shownConversation(name, { client: clientOf(name), folder, session, onChange: showState }),
+    ]),
+  );
 }
 
 function clientOf(name) {
@@ -31,69 +44,51 @@ function clientOf(name) {
   return createBotClient({ baseUrl: folder, namespace, botProviderName });
 }
 
-/** What one user has said is nothing for the next one. */
-function forget() {
-  for (const abort of running) abort.abort();
-  // Nor does the next one go on in their channels at the bots.
-  clients = newClients();
-  for (const id of ['messages', 'live']) byId(id).replaceChildren();
-  text.value = '';
-  showState();
-}
-
-/** Sends a message to a bot and shows what comes of it. */
-async function send(message, name) {
-  const client = clients.get(name);
-  addQuestion(message);
-  const answer = addAnswer(name, () => {
-    if (!session.isSignedIn()) return session.askToSignIn();
-    send(message, name);
-    return true;
-  });
-  const abort = new AbortController();
-  running.add(abort);
-  showState();
-  toEnd();
-  let begun = false;
-  const stream = client.send(message, {
-    signal: abort.signal,
-    onState(state) {
-      if (state === 'streaming') answer.streaming();
-      if (state === 'waiting' && begun) answer.waitingAgain();
-      begun = true;
-    },
-  });
-  try {
-    for await (const { data } of stream) {
-      const { messageDelta, messageComplete, runError } = data?.fact ?? {};
-      // The bot service's own way to say that the run has failed.
-      if (runError) throw new Error(runError.error?.message ?? 'The bot has failed.');
-      if (messageDelta) answer.write({ add: messageDelta.message?.text ?? '' });
-      if (messageComplete) answer.write({ whole: messageComplete.message?.text ?? '' });
-    }
-    answer.done();
-  } catch (error) {
-    if (abort.signal.aborted) answer.stopped();
-    else answer.failed(error, error.requestId ?? stream.requestId);
-    // Not by `signed-out`: each bot's client knows of its own answers only, not of who signs in by another.
-    if (error.status === 401) session.ended();
-  } finally {
-    running.delete(abort);
-    showState();
+/** Opens the conversations of a user. If another user was signed in, nothing of that user is left. */
+function openFor(id, isOther) {
+  user = id;
+  if (isOther) {
+    for (const { leave } of conversations.values()) leave();
+    conversations = newConversations();
+    byId('live').replaceChildren();
+    text.value = '';
+    fitText();
   }
+  showConversation();
 }
 
-/** Shows what can be done now. */
+/** Shows the conversation with the chosen bot. */
+function showConversation() {
+  files.clear();
+  setText(byId('composer-note'), '');
+  byId('messages').replaceWith(current().list);
+  if (user !== undefined) current().open(user);
+  showState();
+  if (current().list.childElementCount > 0) scrollToEnd();
+}
+
+/** Shows or hides the Stop button and the hint of an empty conversation. */
 function showState() {
   const stop = byId('stop');
-  // A button that goes away takes the focus with it.
-  if (running.size === 0 && document.activeElement === stop) text.focus();
-  stop.hidden = running.size === 0;
-  setText(stop, running.size > 1 ? 'Stop all' : 'Stop');
-  byId('empty').hidden = byId('messages').childElementCount > 0;
+  const running = current().running();
+  // A button that is hidden loses the focus.
+  if (running === 0 && document.activeElement === stop) text.focus();
+  stop.hidden = running === 0;
+  setText(stop, running > 1 ? 'Stop all' : 'Stop');
+  const isEmpty = current().list.childElementCount === 0;
+  byId('empty').hidden = !isEmpty;
+  if (isEmpty && document.activeElement === byId('clear')) text.focus();
+  byId('clear').hidden = isEmpty || !hasChat;
 }
 
-/** As high as what is written in it, up to what the style sheet allows. */
+/** Says what did not work, below the conversation. */
+function complain(error, before) {
+  if (error.status === 401) return session.ended();
+  setText(byId('composer-note'), `${before} ${error.message}`);
+  announce(byId('composer-note').textContent);
+}
+
+/** Makes the input as high as its text, up to the limit of the style sheet. */
 function fitText() {
   text.style.height = 'auto';
   text.style.height = `${text.scrollHeight + 2}px`;
@@ -102,36 +97,46 @@ function fitText() {
 byId('composer').addEventListener('submit', (event) => {
   event.preventDefault();
   const message = text.value;
-  if (message.trim() === '') return text.focus();
+  if (message.trim() === '' && files.isEmpty()) return text.focus();
   if (!session.isSignedIn()) return session.askToSignIn();
+  if (files.isUploading()) return complain(new Error('A file is still being uploaded.'), 'Not sent yet.');
+  setText(byId('composer-note'), '');
   text.value = '';
   fitText();
   text.focus();
-  send(message, bot);
+  current().send(message, files.take());
 });
 text.addEventListener('input', fitText);
 text.addEventListener('keydown', (event) => {
-  // The Enter that ends the composition of a character is none of ours.
+  // An Enter that ends the composition of a character does not send.
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.keyCode === 229) return;
   event.preventDefault();
   byId('composer').requestSubmit();
 });
 byId('stop').addEventListener('click', () => {
-  for (const abort of running) abort.abort();
+  current()
+    .stop()
+    .catch((error) => complain(error, 'The bot may still go on.'));
+});
+byId('clear').addEventListener('click', () => {
+  if (!confirm('Clear this conversation? The bot forgets it, too.')) return;
+  current()
+    .clear()
+    .catch((error) => complain(error, 'The conversation is not cleared.'));
 });
 byId('bot').addEventListener('change', ({ target }) => {
   bot = target.value;
+  showConversation();
 });
 
+byId('attach').hidden = !hasFiles;
 byId('bot-name').textContent = bot;
 byId('bot-name').hidden = bots.length > 1;
 byId('bot').hidden = bots.length === 1;
 byId('bot').replaceChildren(...bots.map((name) => new Option(name)));
-const { user, messages = [], draft = '' } = JSON.parse(sessionStorage.getItem(KEPT) ?? '{}');
-sessionStorage.removeItem(KEPT);
-restoreMessages(messages);
-text.value = draft;
+byId('bot').value = bot;
+restoreMessages(current().list, saved.messages ?? []);
+text.value = saved.draft ?? '';
+showConversation();
 fitText();
-showState();
-if (messages.length > 0) toEnd();
-session.start(user);
+session.start(saved.user);

@@ -1,28 +1,33 @@
 import type { ServerResponse } from 'node:http';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 
-/** Headers that every stream goes down with: nobody between here and the page may hold, change or keep it. */
-const STREAM_HEADERS = new Map([
+/** Headers of every stream: no proxy on the way to the page may buffer, change or store it. */
+export const STREAM_HEADERS = new Map([
   ['Cache-Control', 'no-cache, no-transform'],
   ['X-Accel-Buffering', 'no'],
 ]);
 
-/**
- * Sends the headers of a stream at once: the client knows that its message runs, long before the first byte of the
- * answer. At once is at the end of this turn of the event loop: what has come with the headers of the service leaves
- * with these. A header of the service in which `mask` finds a secret is left out.
- */
-export function beginStream(
-  res: ServerResponse,
-  { headers }: UpstreamAnswer,
+/** The headers with which a stream begins. A header of the service in which `mask` finds a secret is left out. */
+export function streamHead(
+  { headers }: Pick<UpstreamAnswer, 'headers'>,
   mask: (text: string) => string,
-): void {
+): ReadonlyMap<string, string> {
   const harmless = (value: string | undefined) => (value && mask(value) === value ? value : undefined);
-  res.statusCode = 200;
-  res.setHeaders(STREAM_HEADERS);
-  res.setHeader('Content-Type', harmless(headers['content-type']) ?? 'text/event-stream');
+  const head = new Map(STREAM_HEADERS);
+  head.set('Content-Type', harmless(headers['content-type']) ?? 'text/event-stream');
   const trace = harmless(headers['x-trace-id']);
-  if (trace !== undefined) res.setHeader('X-Trace-Id', trace);
+  if (trace !== undefined) head.set('X-Trace-Id', trace);
+  return head;
+}
+
+/**
+ * Sends the headers of a stream at once, so that the client knows that its message runs, long before the first byte of
+ * the answer. They leave at the end of this turn of the event loop, together with data that arrived with the headers of
+ * the service.
+ */
+export function beginStream(res: ServerResponse, head: ReadonlyMap<string, string>): void {
+  res.statusCode = 200;
+  res.setHeaders(new Map(head));
   const { socket } = res;
   socket?.cork();
   res.flushHeaders();

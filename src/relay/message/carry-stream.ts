@@ -1,158 +1,198 @@
-import type { ServerResponse } from 'node:http';
-import { type FailureNotes, Problem } from '../../errors.ts';
-import type { CarriedStream } from '../../http/locals.ts';
+import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
-import type { Heartbeats, Silence } from './heartbeats.ts';
-import { dropLateBom } from './late-bom.ts';
-import { cutWhenStalled, endTruthfully, type StreamOf } from './stream-ending.ts';
-import { type StreamPosition, streamPosition } from './stream-position.ts';
-import { type StreamWriter, streamWriter } from './stream-writer.ts';
+import type { BreakCause, NotResumed } from './break-causes.ts';
+import {
+  type Carriage,
+  type CarriageOptions,
+  type CarryOptions,
+  close,
+  complete,
+  completeAsItCame,
+  endBroken,
+  endWith,
+  fail,
+  forgetAnswer,
+  goDown,
+  healerOf,
+  newCarriage,
+} from './carriage.ts';
+import { cursorState } from './cursor-state.ts';
+import { responseSink } from './response-sink.ts';
+import { dropHead, endsInTail, isDecided, type ResumedHead, resumedHead, takeHead } from './resumed-head.ts';
+import { obstacleTo, type ResumePoint, resumePointOf, runIdOf, runState } from './stream-cursor.ts';
+import type { StreamSink } from './stream-sink.ts';
+import { holds, isInsideEvent, type Passed, push, type WholeEvents, wholeEvents } from './whole-events.ts';
 
-/** A comment line without an empty line: every parser passes over it, and none takes it for an event. */
-const HEARTBEAT = ':\n';
-
-export interface CarryOptions {
-  readonly upstream: UpstreamAnswer;
-  /** Its headers are sent. */
-  readonly res: ServerResponse;
-  readonly of: StreamOf;
-  /** Counts what is carried. */
-  readonly stream: CarriedStream;
-  /** Told what ended the stream, if that was not its own end. */
-  readonly log: FailureNotes;
-  /** Aborted with a Problem, it ends the stream with that; with anything else, the client has left. */
-  readonly signal: AbortSignal;
-  readonly heartbeats: Heartbeats;
-  /** Called at every heartbeat that is written. */
-  readonly onHeartbeat?: () => void;
-  /** How long a client may read nothing while data waits for it, in ms. */
-  readonly stalledMs?: number;
-}
-
-const STALLED_MS = 60_000;
-
-/** A stream on its way, and how far it has come. */
-interface Carriage extends CarryOptions {
-  readonly stalledMs: number;
-  readonly position: StreamPosition;
-  readonly silence: Silence;
-  readonly writer: StreamWriter;
-  /** Nothing more of the stream goes to the client. */
-  over: boolean;
-  /** Set as soon as a heartbeat went down before the first byte. */
-  lateBom: ReturnType<typeof dropLateBom> | undefined;
+/** How a stream has ended. */
+export interface CarriedEnd {
+  /** Whether all of the answer was there. */
+  readonly isComplete: boolean;
+  /** The `requestId` of the run that was not over when the client left; undefined if there is none. */
+  readonly openRun: string | undefined;
 }
 
 /**
- * Carries the bot service's stream to the client, byte for byte and chunk by chunk as it comes, reading no
- * faster than the client does, with a heartbeat where it is silent. Resolves when the answer is over, however
- * it ended.
+ * Carries the bot service's stream to the client, byte for byte and each event as soon as it is whole. If the
+ * stream breaks, it is resumed where possible. It reads no faster than the client does, and sends heartbeats while the
+ * stream is silent. Resolves when the answer has ended in any way.
  */
-export function carryStream(options: CarryOptions): Promise<void> {
-  const { upstream, res, signal, heartbeats } = options;
-  const carriage = carriageOf(options);
-  const { silence } = carriage;
-  const onAbort = () => signal.reason instanceof Problem && stop(carriage, signal.reason);
+export function carryStream(options: CarryOptions): Promise<CarriedEnd> {
+  return carryTo(responseSink(options), options);
+}
+
+/** The same to any sink, which alone knows its clients. Resolves when the sink is closed. */
+export function carryTo(sink: StreamSink, options: CarriageOptions): Promise<CarriedEnd> {
+  const { answer: from, signal } = options;
+  const answer = 'read' in from ? from : undefined;
+  const carriage = newCarriage(options, sink, 'read' in from ? undefined : from);
+  const onAbort = () => signal.reason instanceof Problem && endWith(carriage, signal.reason);
   return new Promise((resolve) => {
-    res.on('drain', () => goOn(carriage));
-    res.on('close', () => {
-      leave(carriage);
-      heartbeats.unwatch(silence);
-      signal.removeEventListener('abort', onAbort);
-      resolve();
+    sink.open({
+      full: () => carriage.upstream?.pause(),
+      drained: () => carriage.upstream?.resume(),
+      mayBeat: () => !carriage.over && !carriage.insideEvent && !carriage.endsWithCr,
+      resumeState: () => (healerOf(carriage) ? cursorState(carriage.cursor) : undefined),
+      closed() {
+        const openRun = openRunOf(carriage);
+        close(carriage);
+        signal.removeEventListener('abort', onAbort);
+        resolve({ isComplete: carriage.isComplete, openRun });
+      },
     });
     signal.addEventListener('abort', onAbort);
-    heartbeats.watch(silence, () => beat(carriage));
     if (signal.aborted) onAbort();
-    upstream.read({
-      data: (chunk) => carry(carriage, chunk),
-      end: () => end(carriage),
-      broken: (cause) => breakOff(carriage, cause),
-    });
+    if (carriage.over) answer?.close();
+    else if (answer) attach(carriage, answer);
+    else resumeOrEnd(carriage, 'instance_lost');
   });
 }
 
-function carriageOf(options: CarryOptions): Carriage {
-  const { upstream, res, log, stalledMs = STALLED_MS } = options;
-  const writer = streamWriter(res, () => {
-    upstream.pause();
-    cutWhenStalled(res, stalledMs, log);
+/** The run that has begun and not ended, if the client leaves now: the relay itself has not ended the stream. */
+function openRunOf({ over, cursor }: Carriage): string | undefined {
+  return !over && runState(cursor) === 'begun' ? runIdOf(cursor) : undefined;
+}
+
+/** Reads the stream from this answer from now on. */
+function attach(carriage: Carriage, answer: UpstreamAnswer): void {
+  carriage.upstream = answer;
+  // What a closed answer still delivers is ignored.
+  const isRead = () => carriage.upstream === answer && !carriage.over;
+  answer.read({
+    data(chunk) {
+      if (isRead()) withoutFaults(carriage, () => take(carriage, chunk));
+    },
+    end() {
+      const cause = carriage.head && endsInTail(carriage.head) ? 'partial_tail' : undefined;
+      if (isRead()) withoutFaults(carriage, () => whenOver(carriage, answer, cause));
+    },
+    broken(cause) {
+      if (isRead()) withoutFaults(carriage, () => whenOver(carriage, answer, cause));
+    },
   });
-  const position = streamPosition();
-  return { ...options, stalledMs, position, silence: { ticks: 0 }, writer, over: false, lateBom: undefined };
+  if (isRead() && carriage.sink.isFull()) answer.pause();
 }
 
-function carry(carriage: Carriage, chunk: Buffer): void {
-  const { over, stream, silence, position, writer, lateBom } = carriage;
-  if (over) return;
-  stream.firstByteAt ??= performance.now();
-  stream.bytes += chunk.length;
-  silence.ticks = 0;
-  position.push(chunk);
-  writer.write(lateBom ? lateBom.without(chunk) : chunk);
+/** An exception in here is a fault of the relay: it must not look like a fault of the connection, and be healed. */
+function withoutFaults(carriage: Carriage, work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    fail(carriage, error);
+  }
 }
 
-/** There is room for more on the way to the client. */
-function goOn({ res, upstream }: Carriage): void {
-  res.setTimeout(0);
-  upstream.resume();
+function take(carriage: Carriage, chunk: Buffer): void {
+  for (const passed of push(carriage.events, chunk)) {
+    if (carriage.over) return;
+    if (carriage.head) takeResumed(carriage, carriage.head, passed);
+    else goDown(carriage, passed);
+  }
 }
 
-function beat(carriage: Carriage): void {
-  const { res, stream, position, writer, onHeartbeat } = carriage;
-  writer.flush();
-  if (carriage.over || res.writableNeedDrain || !position.atEventBoundary() || !position.endsWithLf()) return;
-  if (stream.firstByteAt === undefined) carriage.lateBom ??= dropLateBom();
-  res.write(HEARTBEAT);
-  onHeartbeat?.();
-}
-
-/** The service's answer has come to its end. */
-function end(carriage: Carriage): void {
-  const { upstream, res, position, writer, log, stalledMs, lateBom } = carriage;
-  if (carriage.over) return;
-  if (isCloseDelimited(upstream) && !endedWell(upstream, position)) {
-    breakOff(carriage, 'closed');
+/** Takes the next bytes of a resumed stream that may repeat what went down before. */
+function takeResumed(carriage: Carriage, head: ResumedHead, passed: Passed): void {
+  const healer = healerOf(carriage);
+  const verdict = takeHead(head, passed);
+  if (verdict === 'new_run') {
+    healer?.firstEvent('new_run');
+    endBroken(carriage, verdict, verdict);
     return;
   }
-  carriage.over = true;
-  writer.flush();
-  cutWhenStalled(res, stalledMs, log);
-  res.end(lateBom?.rest());
+  if (verdict === 'no_room') {
+    healer?.settle('given_up', verdict);
+    endBroken(carriage, verdict, verdict);
+    return;
+  }
+  if (head.isProven) healer?.firstEvent('same_run');
+  for (const down of verdict.down) goDown(carriage, down);
+  if (!isDecided(head)) return;
+  dropHead(head);
+  carriage.head = undefined;
 }
 
-function breakOff(carriage: Carriage, cause: string): void {
-  if (!carriage.over) stop(carriage, brokenStream(cause));
+/** The service's answer is over: `cause` says why it broke off, or is undefined if HTTP took its end for a good one. */
+function whenOver(carriage: Carriage, answer: UpstreamAnswer, cause?: BreakCause): void {
+  const { cursor, events, insideEvent, endEvents } = carriage;
+  // It must not be closed: its connection may be used again.
+  carriage.upstream = undefined;
+  const run = runState(cursor);
+  const brokeFor = cause ?? (isCutShort(answer, events) ? 'closed' : undefined);
+  // After the end of a run nothing can be missing, except the rest of an event that went down in part.
+  const hasAll = run === 'ended' && !(brokeFor && insideEvent);
+  const mayEndAnywhere = run === 'unknown' || !endEvents;
+  if (hasAll) complete(carriage, cause);
+  else if (!brokeFor && mayEndAnywhere) completeAsItCame(carriage);
+  else resumeOrEnd(carriage, brokeFor ?? 'no_end_event');
 }
 
-/** Ends the stream before its time, with `problem`. */
-function stop(carriage: Carriage, problem: Problem): void {
-  const { res, position, of, log, writer } = carriage;
-  if (carriage.over) return;
-  writer.flush();
-  leave(carriage);
-  endTruthfully(res, { problem, position, of, log });
+/** The stream broke off for `cause`: resumes it if it stands at an event boundary and has an id. */
+function resumeOrEnd(carriage: Carriage, cause: BreakCause): void {
+  const { cursor, insideEvent } = carriage;
+  if (insideEvent) {
+    endBroken(carriage, cause, whyNotResumed(carriage));
+    return;
+  }
+  forgetAnswer(carriage);
+  healerOf(carriage)?.settle('ended_early', cause);
+  const point = healerOf(carriage) && resumePointOf(cursor);
+  if (point) resume(carriage, point, cause);
+  else endBroken(carriage, cause, whyNotResumed(carriage));
 }
 
-function leave(carriage: Carriage): void {
-  carriage.over = true;
-  carriage.upstream.close();
-}
-
-function brokenStream(cause: string): Problem {
-  return new Problem('upstream_stream_broken', 'The answer broke off; what came before is not complete.', {
-    cause,
-  });
+/** Why the stream, which broke off, is not even tried to be resumed. */
+function whyNotResumed({ healer = 'off', cursor, insideEvent }: Carriage): NotResumed {
+  if (typeof healer === 'string') return healer;
+  return insideEvent ? 'unheld_event' : (obstacleTo(cursor) ?? 'no_id');
 }
 
 /**
- * Where the end of the connection is the end of the body, a reset or an end inside an event is no end; the
- * HTTP parser takes them for one.
+ * Whether a body that ends with its connection broke off. The HTTP parser cannot know: a reset, or an end inside an
+ * event, means that it did.
  */
-function endedWell(upstream: UpstreamAnswer, position: StreamPosition): boolean {
-  return !upstream.hasError() && position.atEventBoundary();
+function isCutShort(answer: UpstreamAnswer, events: WholeEvents): boolean {
+  const { headers } = answer;
+  const isFramed = headers['transfer-encoding'] !== undefined || headers['content-length'] !== undefined;
+  return !isFramed && (answer.hasError() || isInsideEvent(events) || holds(events) === 'event');
 }
 
-function isCloseDelimited({ headers }: UpstreamAnswer): boolean {
-  return headers['transfer-encoding'] === undefined && headers['content-length'] === undefined;
+/** Resumes the stream, which broke off for `cause`; ends it if that does not succeed. */
+function resume(carriage: Carriage, point: ResumePoint, cause: BreakCause): void {
+  const { holding } = carriage;
+  const healer = healerOf(carriage);
+  const resuming = new AbortController();
+  carriage.resuming = resuming;
+  healer
+    ?.resume(point, resuming.signal)
+    .then((answer) => {
+      if (!answer) endBroken(carriage, cause, healer.isForbidden() ? 'new_run' : 'attempts_failed');
+      else if (carriage.over) answer.close();
+      else {
+        carriage.events = wholeEvents(holding);
+        carriage.head = resumedHead(point, holding.held);
+        carriage.awaitsEvent = true;
+        attach(carriage, answer);
+      }
+    })
+    // It rejects with the reason of its signal, which is aborted only when the stream is over.
+    .catch((error) => fail(carriage, error));
 }

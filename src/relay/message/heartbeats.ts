@@ -1,7 +1,7 @@
-/** How finely silence is measured: in parts of the period. */
+/** Silence is measured in ticks: this many for each period. */
 const TICKS_PER_PERIOD = 8;
 
-/** How long one stream has been silent, in ticks. Whoever writes to the stream sets it back to 0. */
+/** How long one stream has been silent, in ticks. Every write to the stream sets it back to 0. */
 export interface Silence {
   ticks: number;
 }
@@ -10,13 +10,13 @@ export interface Silence {
 export interface Heartbeats {
   /** Calls `beat` once per period for as long as the stream is silent. */
   watch(silence: Silence, beat: () => void): void;
-  /** Ends that. */
+  /** Stops the calls. */
   unwatch(silence: Silence): void;
 }
 
 /**
- * Heartbeats after `periodMs` of silence (at most an eighth of that later); 0 turns them off. One timer serves
- * all streams, and runs only while there are any: what a chunk costs is setting one number to 0.
+ * Heartbeats after `periodMs` of silence, or up to an eighth of it later; 0 turns them off. One timer serves all streams
+ * and runs only while there are any, so that a chunk costs no more than setting one number to 0.
  */
 export function createHeartbeats(periodMs: number): Heartbeats {
   const streams = new Map<Silence, () => void>();
@@ -24,7 +24,7 @@ export function createHeartbeats(periodMs: number): Heartbeats {
 
   function tick(): void {
     for (const [silence, beat] of streams) {
-      // The tick that follows a write comes too early to count.
+      // The first tick after a write comes before a whole tick of silence, so that it does not count.
       if (++silence.ticks <= TICKS_PER_PERIOD) continue;
       silence.ticks = 1;
       beat();

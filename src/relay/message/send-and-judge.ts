@@ -2,20 +2,31 @@ import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { SendOptions, Upstream, UpstreamRequest } from '../upstream/send.ts';
 import { judgeResponse, type Verdict } from './judge-response.ts';
 
+/** Judges an answer; `mask` hides secrets in texts of the service. */
+export type Judge<V extends object> = (answer: UpstreamAnswer, mask: (text: string) => string) => Promise<V>;
+
 export interface Sending extends SendOptions {
   readonly send: Upstream['send'];
   readonly request: UpstreamRequest;
-  /** Hides secrets in what the service says. */
+  /** Hides secrets in texts of the service. */
   readonly mask: (text: string) => string;
-  /** Told the status of the answer; undefined as long as there is none, whatever an earlier attempt was answered. */
+  /** Called with undefined before the request is sent, and with the status of the answer. */
   readonly onStatus: (status: number | undefined) => void;
 }
 
 /**
- * Sends a request once and judges the answer. `answer` is a stream that waits to be read if the verdict says so.
- * @throws Problem of the upstream kinds, what `mayLeave` rejects with, or the signal's reason
+ * Sends a request once and judges the answer. If the verdict is `stream`, the body of `answer` waits to be read.
+ * @throws Problem of the upstream kinds, what `onDelayed` rejects with, or the signal's reason
  */
-export async function sendAndJudge(sending: Sending): Promise<Verdict & { readonly answer: UpstreamAnswer }> {
+export function sendAndJudge(sending: Sending): Promise<Verdict & { readonly answer: UpstreamAnswer }> {
+  return sendAndJudgeBy(judgeResponse, sending);
+}
+
+/** The same, with another judge, whose errors it rejects with. */
+export async function sendAndJudgeBy<V extends object>(
+  judge: Judge<V>,
+  sending: Sending,
+): Promise<V & { readonly answer: UpstreamAnswer }> {
   const { send, request, mask, onStatus, ...options } = sending;
   const { signal } = options;
   onStatus(undefined);
@@ -24,12 +35,12 @@ export async function sendAndJudge(sending: Sending): Promise<Verdict & { readon
   const close = () => answer.close();
   signal.addEventListener('abort', close, { once: true });
   try {
-    return { ...(await judgeResponse(answer, mask)), answer };
+    return { ...(await judge(answer, mask)), answer };
   } finally {
     signal.removeEventListener('abort', close);
-    // It may have aborted before anybody listened.
+    // The signal may have aborted before the listener was added.
     if (signal.aborted) close();
-    // An answer that was closed on abort reads as a refusal without a body; the abort is the reason.
+    // If the abort closed the answer, the verdict is wrong: throw the reason of the abort instead.
     signal.throwIfAborted();
   }
 }

@@ -1,18 +1,24 @@
 import type { ServerResponse } from 'node:http';
 import type { Bot } from '../../bots/bot.ts';
-import { type FailureNotes, type Problem, problemDocument, recordOutcome } from '../../errors.ts';
-import type { StreamPosition } from './stream-position.ts';
+import {
+  asMaybeStarted,
+  type FailureNotes,
+  type Problem,
+  problemDocument,
+  recordOutcome,
+} from '../../errors.ts';
+import { STREAM_HEADERS } from './begin-stream.ts';
 
-/** How long the last bytes may wait for room on the way to the client, in ms. */
+/** How long the client may take to read the last bytes, in ms. */
 const LAST_BYTES_MS = 5_000;
 
 /**
- * Cuts the connection of a client for which data waits when nothing of it has gone out for `ms`, or up to twice
- * that; noted in `log` as `client_stalled`. The socket's timeout starts anew whenever the system has taken some of what
- * waits, which for a very slow client is in large steps. `res.setTimeout(0)` calls it off.
+ * Cuts the connection of a client if data waits for it and none of it was sent for `ms`, or up to twice that; `log` gets
+ * the outcome `client_stalled`. The socket's timeout restarts whenever the system takes some of the data, which for a
+ * very slow client is in large steps. `res.setTimeout(0)` cancels it.
  */
 export function cutWhenStalled(res: ServerResponse, ms: number, log: FailureNotes): void {
-  // The listener of an earlier call is still there.
+  // An earlier call may have added the listener.
   const isWatched = res.listenerCount('timeout') > 0;
   res.setTimeout(ms);
   if (isWatched) return;
@@ -22,41 +28,57 @@ export function cutWhenStalled(res: ServerResponse, ms: number, log: FailureNote
   });
 }
 
-/** Whose stream it is. */
-export interface StreamOf {
+/** Which message and which bot a stream belongs to. */
+export interface StreamIdentity {
   readonly requestId: string;
   readonly bot: Bot;
 }
 
-export interface StreamEnd {
+export interface StreamFailure {
   readonly problem: Problem;
-  readonly position: StreamPosition;
-  readonly of: StreamOf;
-  /** Told what ended the stream. */
+  readonly identity: StreamIdentity;
+  /** Gets what ended the stream. */
   readonly log: FailureNotes;
 }
 
+export interface StreamEnd extends StreamFailure {
+  /** Whether the connection is cut instead: a part of an event has gone down, or asking again costs nothing. */
+  readonly isCut: boolean;
+}
+
 /**
- * Ends a stream that cannot go on, so that it does not look complete: with one error event and a clean end
- * where the client can take one; by cutting the connection where it stands inside an event, or where the
- * stream carried an `id` and the client can resume.
+ * Ends a stream that cannot continue, so that it does not look complete: with one error event and a clean end, after
+ * which no client sends the message again. If `isCut`, it cuts the connection.
  */
-export function endTruthfully(res: ServerResponse, { problem, position, of, log }: StreamEnd): void {
+export function endEarly(res: ServerResponse, { problem, isCut, identity, log }: StreamEnd): void {
   recordOutcome(log, problem);
   const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);
   res.once('close', () => clearTimeout(timer));
-  if (position.atEventBoundary() && !position.sawId()) {
-    res.end(errorEvent(problem, of));
-  } else {
-    cut(res);
-  }
+  if (isCut) cut(res);
+  else res.end(errorEvent(asMaybeStarted(problem), identity));
 }
 
-/** Closes the connection without the end of the body, once what was written before is on its way. */
+/**
+ * Answers a failure as a stream with one error event and a clean end, for clients that send a message again after any
+ * other status. `log` gets the status that the failure has.
+ */
+export function failInStream(
+  res: ServerResponse,
+  { problem, identity, log }: StreamFailure & { readonly log: { status?: number } },
+): void {
+  recordOutcome(log, problem);
+  log.status = problem.status;
+  res.statusCode = 200;
+  res.setHeaders(STREAM_HEADERS);
+  res.setHeader('Content-Type', 'text/event-stream');
+  res.end(errorEvent(problem, identity));
+}
+
+/** Closes the connection without the end of the body, after all earlier data was sent. */
 function cut(res: ServerResponse): void {
   const { socket } = res;
   if (res.req.httpVersion === '1.0') {
-    // There the end of the connection is the end of the body: only a reset tells that it broke.
+    // In HTTP/1.0 the end of the connection ends the body: only a reset shows that the body broke off.
     socket?.write('', () => socket.resetAndDestroy());
   } else {
     socket?.destroySoon();
@@ -64,13 +86,18 @@ function cut(res: ServerResponse): void {
 }
 
 /**
- * An event that a careful reader takes by its name `error` and its `code`, and the clients in the field by
- * the `asgard.run.error` in its data.
+ * An error event for two kinds of clients: new ones read its name `error` and its `code`, and the clients in the field
+ * read `asgard.run.error` in its data.
  */
-function errorEvent(problem: Problem, { requestId, bot }: StreamOf): string {
+function errorEvent(problem: Problem, { requestId, bot }: StreamIdentity): string {
   const { namespace, botProviderName } = bot;
+  const { retryAfter } = problem.options;
+  const document = problemDocument(problem, requestId);
   const data = {
-    ...problemDocument(problem, requestId),
+    ...document,
+    // An event has no header `Retry-After`.
+    ...(document.retryable && retryAfter !== undefined && { retryAfter }),
+    message: problem.message,
     eventType: 'asgard.run.error',
     namespace,
     botProviderName,

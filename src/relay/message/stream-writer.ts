@@ -1,23 +1,23 @@
 import type { ServerResponse } from 'node:http';
 
-/** Up to here, in bytes, copying what is written costs less than handing it over in pieces. */
+/** Up to this size, in bytes, copying chunks into one buffer costs less than writing them one by one. */
 const COPIED_BYTES = 4096;
 const CR = 0x0d;
 const LF = 0x0a;
 
-/** The way of a stream's bytes to the client. */
+/** Writes a stream to the client. */
 export interface StreamWriter {
-  /** Takes the next bytes; they leave at the end of this turn of the event loop's queue. */
+  /** Takes the next bytes; they are sent at the next tick. */
   write(chunk: Buffer): void;
-  /** Lets what was taken leave now: before anything else is written to the response. */
+  /** Sends the taken bytes now. Call it before anything else is written to the response. */
   flush(): void;
 }
 
 /**
- * Writes a stream to `res`, whose headers are sent; what came together leaves together. Calls `onFull` when the
- * client reads more slowly than it is written to: `res` says `drain` when there is room again.
- * Each chunk of up to 4 KiB goes to the socket in one buffer with its frame (RFC 9112 §7.1): `res.write` would make
- * four writes of it, which cost more than the event itself.
+ * Writes a stream to `res`, whose headers are sent; chunks that arrive together leave together. Calls `onFull` when the
+ * client reads more slowly than the stream arrives; `res` emits `drain` when there is room again.
+ * Small chunks go to the socket in one buffer with their framing (RFC 9112 §7.1): `res.write` would make four writes of
+ * each chunk, which cost more than the event itself.
  */
 export function streamWriter(res: ServerResponse, onFull: () => void): StreamWriter {
   let held: Buffer[] | undefined;
@@ -32,7 +32,7 @@ export function streamWriter(res: ServerResponse, onFull: () => void): StreamWri
 
   return {
     write(chunk) {
-      // One without bytes would be the end of the body.
+      // An empty chunk would end the body.
       if (chunk.length === 0) return;
       if (held) held.push(chunk);
       else {
@@ -44,7 +44,7 @@ export function streamWriter(res: ServerResponse, onFull: () => void): StreamWri
   };
 }
 
-/** Whether there is room for more; undefined if this is no way for these chunks. */
+/** Writes the chunks in one buffer. Returns whether there is room for more; undefined if they cannot be written so. */
 function writeFramed(res: ServerResponse, chunks: readonly Buffer[]): boolean | undefined {
   const { socket } = res;
   if (!res.chunkedEncoding || !socket?.writable) return undefined;
@@ -54,7 +54,7 @@ function writeFramed(res: ServerResponse, chunks: readonly Buffer[]): boolean | 
   const framed = Buffer.allocUnsafe(length);
   let at = 0;
   for (const chunk of chunks) at = frame(chunk, framed, at);
-  // An empty write lets the response know of the wait: only then it says when that is over.
+  // After an empty write, the response knows that the socket is full, and emits `drain` later.
   return socket.write(framed) || res.write('');
 }
 
@@ -68,7 +68,7 @@ function framedLength(length: number): number {
   return length.toString(16).length + length + 4;
 }
 
-/** Writes `chunk` in its frame into `target`; returns the offset behind it. */
+/** Writes `chunk` with its framing into `target`; returns the offset after it. */
 function frame(chunk: Buffer, target: Buffer, start: number): number {
   let at = start + target.write(chunk.length.toString(16), start, 'latin1');
   target[at++] = CR;

@@ -1,96 +1,133 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Problem } from '../../errors.ts';
-import { maskStrings } from '../upstream/mask-json.ts';
+import { replaceStrings } from '../../http/json-strings.ts';
+import { essenceOf, isJsonType, isUnencoded } from '../../http/media-type.ts';
+import { isJson } from '../../http/parse-json.ts';
+import { readAtMost } from '../../http/read-at-most.ts';
 import { retryAfterSeconds } from '../upstream/retry-after.ts';
+import { fileHeaders } from './file-headers.ts';
 
-/** What goes down to the client. */
+/** The answer for the client. */
 export interface OperationAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** JSON; empty if the service has said nothing. */
-  readonly body: string;
+  /** JSON; empty if the service sent no body. */
+  readonly body: Buffer;
+  /** A file instead of `body`, which is not read yet. Who gets it reads or closes it. */
+  readonly file?: IncomingMessage;
 }
 
-const MAX_ANSWER_BYTES = 65_536;
-const JSON_TYPE = /^application\/(?:[a-z0-9.-]+\+)?json$/;
+export interface JudgeOptions {
+  /** The largest body that is passed on, in bytes. */
+  readonly maxBytes: number;
+  /** Whether status 200 or 206 is a file. */
+  readonly givesFile?: boolean | undefined;
+  /** Hides secrets in a text of the service, and names the conversation as the client does. */
+  readonly mask: (text: string) => string;
+}
+
+/** Statuses with which the bot service says that the request itself is wrong. 404 is a fact that clients need as it is. */
+const REFUSALS = new Set([400, 409, 413, 415, 422]);
+const NO_SUCH_RANGE = 416;
+const FILES = new Set([200, 206]);
+const MAX_REFUSAL_BYTES = 8192;
 
 /**
- * Says what an answer of the bot service to an operation is: what goes down to the client, or `key_refused`. The
- * answer is used up. `mask` hides secrets in what the service says.
- * @throws Problem `upstream_rate_limited`, `upstream_bad_response` or `upstream_unreachable`; never a status of the
- * service's own but 2xx and 404, which are facts
+ * Judges an answer of the bot service to an operation: returns the answer for the client, or `key_refused`. The answer
+ * is read or closed here, unless it is a file. Only 2xx and 404 are passed on, since they say what became of the
+ * operation; every other status becomes a problem. Of JSON, only strings that `mask` changes differ from what the
+ * service has sent.
+ * @throws Problem `upstream_refused`, `upstream_rate_limited`, `upstream_bad_response` or `upstream_unreachable`
  */
 export async function judgeOperation(
   answer: IncomingMessage,
-  mask: (text: string) => string,
+  options: JudgeOptions,
 ): Promise<OperationAnswer | 'key_refused'> {
   const { statusCode: status = 0, headers } = answer;
-  if (isFact(status) && isPlain(answer)) return passOn(answer, mask);
+  if (options.givesFile && FILES.has(status) && isUnencoded(headers)) return passFile(answer, options.mask);
+  if (isPassedOn(status) && isUnencoded(headers)) return passOn(answer, options);
+  if (REFUSALS.has(status) || (options.givesFile && status === NO_SUCH_RANGE))
+    throw await refusal(answer, options.mask);
   answer.destroy();
   if (status === 401 || status === 403) return 'key_refused';
-  if (status === 429) {
-    throw new Problem(
-      'upstream_rate_limited',
-      'The bot service takes no more requests right now; try again.',
-      { retryAfter: retryAfterSeconds(headers['retry-after'], Date.now()) },
-    );
-  }
-  throw badResponse(`status ${status}${isPlain(answer) ? '' : ', encoded'}`);
+  if (status === 429) throw rateLimited(headers['retry-after']);
+  throw badResponse(`status ${status}${isUnencoded(headers) ? '' : ', encoded'}`);
 }
 
-function isFact(status: number): boolean {
+function isPassedOn(status: number): boolean {
   return (status >= 200 && status < 300) || status === 404;
 }
 
-function isPlain({ headers }: IncomingMessage): boolean {
-  return (headers['content-encoding']?.trim().toLowerCase() ?? 'identity') === 'identity';
-}
-
-/** Whoever stands before the service can answer 404 too, but not with JSON or with nothing. */
-async function passOn(answer: IncomingMessage, mask: (text: string) => string): Promise<OperationAnswer> {
+/** Passes on JSON, or 2xx without a body: anything else, such as the 404 of a proxy, is not from the service. */
+async function passOn(answer: IncomingMessage, { maxBytes, mask }: JudgeOptions): Promise<OperationAnswer> {
   const { statusCode: status = 0, headers } = answer;
-  const text = await bodyOf(answer);
-  const type = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-  if (text !== '' && !JSON_TYPE.test(type)) throw badResponse(`status ${status}, no JSON`);
-  const body = text === '' ? '' : maskedJson(text, mask);
-  const trace = headers['x-trace-id'];
+  const bytes = await read(answer, maxBytes);
+  const type = essenceOf(headers['content-type']);
+  const isEmpty = bytes.length === 0 && status !== 404;
+  if (!isEmpty && !isJsonType(type)) throw badResponse(`status ${status}, no JSON`);
+  if (!isEmpty && !isJson(bytes)) throw badResponse('no JSON');
   return {
     status,
     headers: {
-      ...(body !== '' && { 'Content-Type': mask(type) === type ? type : 'application/json' }),
-      ...(typeof trace === 'string' && mask(trace) === trace && { 'X-Trace-Id': trace }),
+      ...(!isEmpty && { 'Content-Type': mask(type) === type ? type : 'application/json' }),
+      ...namedHeaders(headers, mask),
     },
-    body,
+    body: replaceStrings(bytes, mask),
   };
 }
 
-/** Written anew from what was read, so that no secret hides in an escape sequence or in a name that comes twice. */
-function maskedJson(text: string, mask: (text: string) => string): string {
-  try {
-    return JSON.stringify(maskStrings(JSON.parse(text), mask));
-  } catch {
-    throw badResponse('no JSON');
-  }
+function passFile(answer: IncomingMessage, mask: (text: string) => string): OperationAnswer {
+  const { statusCode: status = 0, headers } = answer;
+  const named = namedHeaders(headers, mask);
+  return {
+    status,
+    headers: { ...named, ...fileHeaders(headers, mask) },
+    body: Buffer.alloc(0),
+    file: answer,
+  };
 }
 
-async function bodyOf(answer: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  try {
-    for await (const chunk of answer as AsyncIterable<Buffer>) {
-      length += chunk.length;
-      if (length > MAX_ANSWER_BYTES) throw badResponse('too large');
-      chunks.push(chunk);
-    }
-  } catch (error) {
-    if (error instanceof Problem) throw error;
+/** The headers of the service's own that every answer may have. */
+const NAMED_HEADERS = { 'X-Trace-Id': /^.+$/, 'X-Total-Bytes': /^\d{1,15}$/, 'X-Truncated': /^\w{1,20}$/ };
+
+function namedHeaders(headers: IncomingHttpHeaders, mask: (text: string) => string) {
+  const given = Object.entries(NAMED_HEADERS).map(([name, pattern]) => {
+    const value = headers[name.toLowerCase()];
+    return typeof value === 'string' && pattern.test(value) && mask(value) === value ? { [name]: value } : {};
+  });
+  return Object.assign({}, ...given) as Record<string, string>;
+}
+
+/** The problem for a request that the service has refused, with the service's JSON if it is whole and short. */
+async function refusal(answer: IncomingMessage, mask: (text: string) => string): Promise<Problem> {
+  const { statusCode: status = 0 } = answer;
+  const bytes = await read(answer, MAX_REFUSAL_BYTES).catch(() => undefined);
+  return new Problem('upstream_refused', `The bot service refused the request with status ${status}.`, {
+    status,
+    ...(bytes && isJson(bytes) && { upstream: JSON.parse(String(replaceStrings(bytes, mask))) as unknown }),
+  });
+}
+
+async function read(answer: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const bytes = await readAtMost(answer, maxBytes).catch((error: NodeJS.ErrnoException) => {
     throw new Problem('upstream_unreachable', 'The answer of the bot service broke off.', {
-      cause: (error as NodeJS.ErrnoException).code ?? 'ECONNRESET',
+      cause: error.code ?? 'ECONNRESET',
     });
-  }
-  return Buffer.concat(chunks, length).toString('utf8');
+  });
+  if (!bytes) throw badResponse('too large');
+  return bytes;
 }
 
-function badResponse(cause: string): Problem {
-  return new Problem('upstream_bad_response', 'The bot service did not answer as it should.', { cause });
+/** The problem of a 429 with this `Retry-After`. */
+export function rateLimited(retryAfter: string | undefined): Problem {
+  return new Problem(
+    'upstream_rate_limited',
+    'The bot service takes no more requests right now; try again later.',
+    { retryAfter: retryAfterSeconds(retryAfter, Date.now()) },
+  );
+}
+
+/** The problem of an answer that is not as expected, for the reason `cause`. */
+export function badResponse(cause: string): Problem {
+  return new Problem('upstream_bad_response', 'The bot service did not answer as expected.', { cause });
 }

@@ -1,57 +1,64 @@
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
-import { createProxyMiddleware, proxyEventsPlugin } from 'http-proxy-middleware';
+import { createProxyMiddleware, type Options, proxyEventsPlugin } from 'http-proxy-middleware';
 import type { Secret } from '../../secret.ts';
 import { withKey } from '../upstream/upstream-request.ts';
+import { freeSent } from './free-sent.ts';
 import type { OperationRequest } from './operation-request.ts';
+import { readInPlace } from './read-in-place.ts';
 
 /** One sending of a request. */
-export interface Attempt {
+export interface ProxySending {
   readonly request: OperationRequest;
   readonly key: Secret;
-  /** Aborted, it closes the connection to the bot service; the promise rejects with its reason. */
+  /** Aborted, it closes the connection to the bot service, and the promise rejects with its reason. */
   readonly signal: AbortSignal;
-  /** Called when the request has been handed to the system's network. */
+  /** Called when there is a connection: from now on, a part of the request may have left. */
+  readonly onLeaving: () => void;
+  /** Called when the operating system has taken the whole request. */
   readonly onSent: () => void;
 }
 
 /**
- * Sends a client's request upstream, once. Resolves with the answer's head and its body, of which nothing has been
- * read; rejects with the error of the system or of the HTTP parser. Nothing is written to the client's response.
+ * Sends a client's request upstream, once. Resolves with the answer, whose body is unread; rejects with the error of the
+ * system or of the HTTP parser. Nothing is written to the client's response.
  */
 export type OperationProxy = (
   req: IncomingMessage,
   res: ServerResponse,
-  attempt: Attempt,
+  sending: ProxySending,
 ) => Promise<IncomingMessage>;
 
-/** Idle connections are dropped after this time, in ms: sooner than common servers drop theirs (5 s and more). */
+/** Idle connections are closed after this time, in ms: sooner than common servers close theirs (5 s and more). */
 const IDLE_MS = 4_000;
-/** At most so many listeners of one event stay on the client's request or response after each run of the library. */
+/** How many listeners of one event the library may leave on the client's request or response after each sending. */
 const LISTENERS = 3;
 
-interface Waiting extends Attempt {
+interface Waiting extends ProxySending {
   readonly resolve: (answer: IncomingMessage) => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** The attempts that are under way, by the request of the client. */
+/** The sendings that wait for an answer, by the request of the client. */
 type AllWaiting = WeakMap<IncomingMessage, Waiting>;
 
-/** The way to the bot service at the origin of `url`. It may be run again for the same request, which has no body. */
+/**
+ * Makes the proxy to the bot service at the origin of `url`. It can send the same request again, unless its body is a
+ * stream: JSON of the client has been read before, and is written from its bytes.
+ */
 export function operationProxy({ origin, protocol }: Readonly<URL>): OperationProxy {
   const waiting: AllWaiting = new WeakMap();
   const Agent = protocol === 'https:' ? HttpsAgent : HttpAgent;
   const proxy = createProxyMiddleware({
     target: origin,
-    agent: new Agent({ keepAlive: true, timeout: IDLE_MS }),
+    agent: readInPlace(new Agent({ keepAlive: true, timeout: IDLE_MS })),
     changeOrigin: true,
     followRedirects: false,
     selfHandleResponse: true,
     // The default plugins write host and URL into answers and to the console.
     ejectPlugins: true,
     plugins: [proxyEventsPlugin],
-    pathRewrite: (_path, req) => waiting.get(req)?.request.path,
+    pathRewrite: (_path, req, ...[, options]) => rewrite(waiting.get(req)?.request, options),
     on: {
       proxyReq: (proxyReq, req) => prepare(proxyReq, waiting.get(req)),
       proxyRes: (answer, req) => handOver(answer, () => waiting.get(req)),
@@ -59,42 +66,59 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
     },
   });
 
-  return async function proxyOperation(req, res, attempt) {
-    attempt.signal.throwIfAborted();
+  return async function proxyOperation(req, res, sending) {
+    sending.signal.throwIfAborted();
     const { url } = req;
-    // All that leaves, but for the key: so there is no `Expect`, with which `proxyReq` would be skipped.
-    req.headers = { ...attempt.request.headers };
+    // Only these headers are sent, and the key. Without `Expect`: the library would skip `proxyReq` for it.
+    req.headers = { ...sending.request.headers };
     for (const emitter of [req, res]) emitter.setMaxListeners(emitter.getMaxListeners() + LISTENERS);
     try {
       return await new Promise<IncomingMessage>((resolve, reject) => {
-        attempt.signal.addEventListener('abort', () => reject(attempt.signal.reason), { once: true });
-        waiting.set(req, { ...attempt, resolve, reject });
+        sending.signal.addEventListener('abort', () => reject(sending.signal.reason), { once: true });
+        waiting.set(req, { ...sending, resolve, reject });
         void proxy(req, res, reject);
       });
     } finally {
-      // For whoever answers: the library has put the path that went upstream here.
+      // The library has replaced this with the upstream path.
       req.url = url;
     }
   };
 }
 
-/** Readies a request that is about to leave: with the key, which the client's own request never holds. */
-function prepare(proxyReq: ClientRequest, attempt: Waiting | undefined): void {
-  if (!attempt || attempt.signal.aborted) return void proxyReq.destroy();
-  const { headers } = withKey(attempt.request, attempt.key);
-  for (const [name, value] of Object.entries(headers)) proxyReq.setHeader(name, value);
-  proxyReq.once('finish', attempt.onSent);
-  // Without an error, such as after 101: a request that is over and has brought no answer will bring none.
-  proxyReq.once('close', () => attempt.reject(new Error('no answer came')));
-  attempt.signal.addEventListener('abort', () => proxyReq.destroy(), { once: true });
+/** Sets what differs from request to request; `options` is the library's own copy for this one. Returns the path. */
+function rewrite(request: OperationRequest | undefined, options: Options | undefined): string | undefined {
+  if (request?.stream && options) options.buffer = request.stream;
+  return request?.path;
 }
 
-/** Hands the answer to the attempt that waits for it. */
-function handOver(answer: IncomingMessage, attempt: () => Waiting | undefined): void {
-  // Right after this, httpxy has the client's response destroyed if the answer breaks off. It is ours to answer.
+/** Prepares a request right before it is sent: adds the key, which the client's own request never has, and the body. */
+function prepare(proxyReq: ClientRequest, sending: Waiting | undefined): void {
+  if (!sending || sending.signal.aborted) return void proxyReq.destroy();
+  const { headers, body } = withKey(sending.request, sending.key);
+  for (const [name, value] of Object.entries(headers)) proxyReq.setHeader(name, value);
+  // The library calls this when the request gets its socket: a new one, or one that is connected.
+  if (proxyReq.socket?.connecting) proxyReq.socket.once(connected(proxyReq.protocol), sending.onLeaving);
+  else sending.onLeaving();
+  proxyReq.once('finish', sending.onSent);
+  // A request can close without answer and without error, for example after status 101.
+  proxyReq.once('close', () => sending.reject(new Error('there was no answer')));
+  sending.signal.addEventListener('abort', () => proxyReq.destroy(), { once: true });
+  if (sending.request.stream) freeSent(sending.request.stream, proxyReq);
+  // The library's `fixRequestBody` would serialize a parsed body anew. The request ends with that of the client.
+  if (body) proxyReq.write(body);
+}
+
+/** The event after which the first byte of a request can leave. */
+function connected(protocol: string): 'secureConnect' | 'connect' {
+  return protocol === 'https:' ? 'secureConnect' : 'connect';
+}
+
+/** Hands the answer to the sending that waits for it. */
+function handOver(answer: IncomingMessage, sending: () => Waiting | undefined): void {
+  // After this, httpxy adds listeners that destroy the client's response if the answer breaks off. Remove them.
   process.nextTick(() => {
     answer.removeAllListeners('close').removeAllListeners('error');
     answer.on('error', () => {});
-    attempt()?.resolve(answer);
+    sending()?.resolve(answer);
   });
 }

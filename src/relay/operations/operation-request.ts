@@ -1,28 +1,31 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Bot } from '../../bots/bot.ts';
-import type { Operation } from './suspend.ts';
+import type { Readable } from 'node:stream';
+import { targetPrefix, type UpstreamTarget, upstreamTarget } from '../upstream/upstream-target.ts';
+import { userHintHeader } from '../upstream/user-hint.ts';
+import type { Operation } from './operation-table.ts';
+import type { UploadBody } from './upload-body.ts';
 
-/** Where the paths of bots begin: in the newest clients, and in the service's specification. */
-export const PATH_SHAPES = ['/ns', '/generic/ns'] as const;
-export type PathShape = (typeof PATH_SHAPES)[number];
-
-/** What of a client's request goes upstream, as the checks before have found it. */
-export interface AcceptedOperation {
+/** The checked parts of a client's request that go upstream. */
+export interface AcceptedOperation extends Omit<UpstreamTarget, 'path'> {
   readonly operation: Operation;
-  readonly shape: PathShape;
-  readonly bot: Bot;
-  readonly query: URLSearchParams;
+  /** JSON, which goes upstream unchanged; undefined if the operation takes no body. */
+  readonly body: Buffer | undefined;
+  /** A form, if the operation takes a file. */
+  readonly upload?: Pick<UploadBody, 'contentType' | 'stream' | 'length'> | undefined;
   /** As the client sent them. */
   readonly headers: IncomingHttpHeaders;
   readonly requestId: string;
   readonly userId: string;
 }
 
-/** A request to the bot service without a body, still without its key. */
+/** A request to the bot service, without key. Its method is that of the client's request. */
 export interface OperationRequest {
   /** With its query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
+  readonly body?: Buffer | undefined;
+  /** A body that can be sent once. If its length is not known, it goes in chunks. */
+  readonly stream?: Readable | undefined;
 }
 
 export interface OperationRequestOptions {
@@ -32,24 +35,42 @@ export interface OperationRequestOptions {
 }
 
 /**
- * Makes the function that builds the upstream request of an operation. Path and headers are built from what was
- * accepted, not copied from what came: nothing else can leave (RFC 9110 §7.6.1 names the hop-by-hop fields).
+ * Makes the function that builds the upstream request of an operation. Path and headers are built from checked parts,
+ * so that nothing else can be sent (RFC 9110 §7.6.1 names the hop-by-hop fields).
  */
-export function operationRequests({ baseUrl, userHeader }: OperationRequestOptions) {
-  const prefix = baseUrl.pathname.replace(/\/+$/, '');
+export function operationRequestBuilder({ baseUrl, userHeader }: OperationRequestOptions) {
+  const prefix = targetPrefix(baseUrl);
   return function operationRequest(accepted: AcceptedOperation): OperationRequest {
-    const { operation, shape, bot, query, headers, requestId, userId } = accepted;
-    const [ns, name] = [encodeURIComponent(bot.namespace), encodeURIComponent(bot.botProviderName)];
+    const { operation, headers, requestId, userId, body, upload } = accepted;
     const { traceparent } = headers;
+    const range = operation.givesFile ? rangeOf(headers) : undefined;
     return {
-      path: `${prefix}${shape}/${ns}/bot-provider/${name}/${operation.path}?${query}`,
+      path: upstreamTarget(prefix, { ...accepted, path: operation.path }),
+      body,
+      stream: upload?.stream,
       headers: {
-        accept: 'application/json',
+        ...(upload && { 'content-type': upload.contentType }),
+        ...(upload?.length !== undefined && { 'content-length': String(upload.length) }),
+        ...(range !== undefined && { range }),
+        ...(body && { 'content-type': 'application/json', 'content-length': String(body.length) }),
+        accept: operation.givesFile ? '*/*' : 'application/json',
         'accept-encoding': 'identity',
         'x-request-id': requestId,
         ...(typeof traceparent === 'string' && { traceparent }),
-        ...(userHeader !== undefined && { [userHeader.toLowerCase()]: userId }),
+        ...userHintHeader(userHeader, userId),
       },
     };
   };
+}
+
+/**
+ * One range of bytes (RFC 9110 §14.1.2). Any other is not asked for, nor one under a condition, which could not hold:
+ * the client has got no validator. Then it gets the whole file.
+ */
+function rangeOf({ range, 'if-range': condition }: IncomingHttpHeaders): string | undefined {
+  return condition === undefined &&
+    range !== undefined &&
+    /^bytes=(?:\d{1,15}-\d{0,15}|-\d{1,15})$/.test(range)
+    ? range
+    : undefined;
 }

@@ -1,76 +1,94 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Problem } from '../../errors.ts';
-import { judgeOperation, type OperationAnswer } from './judge-operation.ts';
-import { type Attempt, operationProxy } from './operation-proxy.ts';
+import type { RelayObserver } from '../upstream/relay-observer.ts';
+import { type JudgeOptions, judgeOperation, type OperationAnswer } from './judge-operation.ts';
+import { operationProxy, type ProxySending } from './operation-proxy.ts';
+import { maxAnswerBytesOf, type Operation } from './operation-table.ts';
+import type { UploadBody } from './upload-body.ts';
 
 export interface SendOperationOptions {
   readonly baseUrl: Readonly<URL>;
-  /** From the sending to the end of the answer, in ms. */
+  /** How long sending and answer may take together, in ms, unless the operation may take longer. */
   readonly responseTimeoutMs: number;
-  readonly observer?: UpstreamObserver | undefined;
+  readonly observer?: Pick<RelayObserver, 'operationAnswered' | 'upstreamFailed'> | undefined;
 }
 
-/** Told how the bot service has taken each request. */
-export interface UpstreamObserver {
-  upstreamAnswered(keyFingerprint: string, status: number): void;
-  /** `reason` is the Problem, or why the request was given up. */
-  upstreamFailed(keyFingerprint: string, reason: unknown): void;
-}
-
-/** One sending of an operation, and what to make of its answer. */
-export interface OperationAttempt extends Attempt {
-  /** Hides secrets in what the bot service says. */
+/** One sending of an operation, and how to judge its answer. */
+export interface OperationSending extends ProxySending {
+  readonly operation: Pick<Operation, 'maxAnswerBytes' | 'leastTimeoutMs' | 'givesFile'>;
+  /** The form that the request sends, if any. Its own times hold until all of it has been handed over. */
+  readonly upload?: Pick<UploadBody, 'signal' | 'done'> | undefined;
+  /** Hides secrets in texts of the bot service, and names the conversation as the client does. */
   readonly mask: (text: string) => string;
-  /** Told of the status of the bot service as soon as it is there. */
+  /** Called with the status of the bot service as soon as it arrives. */
   readonly onStatus: (status: number) => void;
 }
 
 /**
- * Sends an operation with one key, once. The answer is what goes down to the client, or `key_refused`. Rejects with
- * the signal's reason where that aborts first.
- * @throws Problem `upstream_unreachable`, `upstream_bad_response`, `upstream_rate_limited` or `upstream_timeout`
+ * Sends an operation with one key, once. Resolves with the answer for the client, or `key_refused`. Rejects with the
+ * signal's reason if that aborts first.
+ * @throws Problem `upstream_unreachable`, `upstream_bad_response`, `upstream_refused`, `upstream_rate_limited` or
+ *   `upstream_timeout`
  */
 export type SendOperation = (
   req: IncomingMessage,
   res: ServerResponse,
-  attempt: OperationAttempt,
+  sending: OperationSending,
 ) => Promise<OperationAnswer | 'key_refused'>;
 
-const LATE = 'The bot service did not answer in time.';
+const TIMED_OUT = 'The bot service did not answer in time.';
 
+/** Makes the sender to the bot service at `baseUrl`. */
 export function operationSender(options: SendOperationOptions): SendOperation {
   const { baseUrl, responseTimeoutMs, observer } = options;
   const proxy = operationProxy(baseUrl);
 
-  async function observed(req: IncomingMessage, res: ServerResponse, attempt: OperationAttempt) {
-    const { fingerprint } = attempt.key;
+  async function observed(req: IncomingMessage, res: ServerResponse, sending: OperationSending) {
+    const { fingerprint } = sending.key;
     try {
-      const answer = await proxy(req, res, attempt);
+      const answer = await proxy(req, res, sending);
       const { statusCode: status = 0 } = answer;
-      attempt.onStatus(status);
-      observer?.upstreamAnswered(fingerprint, status);
+      sending.onStatus(status);
+      observer?.operationAnswered(fingerprint, status);
       return answer;
     } catch (error) {
-      const reason = attempt.signal.aborted ? attempt.signal.reason : failureOf(error);
+      const reason = sending.signal.aborted ? sending.signal.reason : failureOf(error);
       observer?.upstreamFailed(fingerprint, reason);
       throw reason;
     }
   }
 
-  return async function sendOperation(req, res, attempt) {
+  return async function sendOperation(req, res, sending) {
+    const { operation, mask, upload } = sending;
+    const timeoutMs = Math.max(responseTimeoutMs, operation.leastTimeoutMs ?? 0);
     const late = new AbortController();
-    const deadline = setTimeout(() => late.abort(new Problem('upstream_timeout', LATE)), responseTimeoutMs);
-    const signal = AbortSignal.any([attempt.signal, late.signal]);
+    let deadline: NodeJS.Timeout | undefined;
+    const startDeadline = () => {
+      deadline = setTimeout(() => late.abort(new Problem('upstream_timeout', TIMED_OUT)), timeoutMs);
+    };
+    if (upload) upload.done.then(startDeadline, () => {});
+    else startDeadline();
+    const signal = AbortSignal.any([sending.signal, late.signal, ...(upload ? [upload.signal] : [])]);
     try {
-      return await judgeOperation(await observed(req, res, { ...attempt, signal }), attempt.mask);
+      const answer = await observed(req, res, { ...sending, signal });
+      const verdict = await judgeOperation(answer, judgingOf(operation, mask));
+      // A service may answer before it has the whole form: that says nothing of a form that is refused then.
+      if (verdict !== 'key_refused') await upload?.done;
+      return verdict;
     } catch (error) {
-      // An answer that was cut off by the signal reads as one that broke.
+      // If the signal cut off the answer, the error says that it broke: throw the signal's reason instead.
       signal.throwIfAborted();
       throw error;
     } finally {
       clearTimeout(deadline);
+      // A service that has answered early may still wait for the rest of the form.
+      if (upload) late.abort();
     }
   };
+}
+
+function judgingOf(operation: OperationSending['operation'], mask: (text: string) => string): JudgeOptions {
+  return { maxBytes: maxAnswerBytesOf(operation), givesFile: operation.givesFile, mask };
 }
 
 function failureOf(error: unknown): Problem {

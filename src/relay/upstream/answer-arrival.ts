@@ -1,10 +1,10 @@
 import type { Dispatcher } from 'undici';
-import type { Connection } from './connections.ts';
+import type { Connection } from './upstream-connections.ts';
 
 /** Takes the body of an answer. */
 export interface AnswerReader {
   data(chunk: Buffer): void;
-  /** The body is whole as far as HTTP can tell. */
+  /** The body is complete, as far as HTTP can tell. */
   end(): void;
   /** The body broke off; `cause` is the error code of the system or the HTTP parser. */
   broken(cause: string): void;
@@ -15,94 +15,123 @@ export interface UpstreamAnswer {
   readonly status: number;
   /** By lower-case name; the values of a field that came more than once are joined (RFC 9110 §5.3). */
   readonly headers: Readonly<Record<string, string>>;
-  /** Hands the body to `reader` from now on. To be called once. */
+  /** Gives the body to `reader` from now on. Call it once. */
   read(reader: AnswerReader): void;
-  /** Lets no more of the body come than is on its way already, until `resume`. */
+  /** Stops reading the body until `resume`; data that is already on its way still arrives. */
   pause(): void;
   resume(): void;
-  /** Closes the connection: to the reader, the body breaks off as `closed`. Does nothing once the body has ended. */
+  /** Closes the connection; the reader's `broken` is called with `closed`. Does nothing after the body has ended. */
   close(): void;
-  /** Whether the connection broke rather than ended: of a body that ends with its connection, only this tells. */
+  /** Whether the connection broke instead of ending: needed for a body that ends with its connection. */
   hasError(): boolean;
 }
 
 type Fields = Readonly<Record<string, string | string[] | undefined>>;
 
-/** How far an answer has come, and who reads it. */
+/** The state of an answer, and its reader. */
 interface Arrival {
   readonly connection: Connection;
   state: 'awaited' | 'started' | 'head';
   over: boolean;
   reader: AnswerReader | undefined;
-  /** What came before there was a reader: undici does not hold the body of a connection that the service has closed. */
-  readonly early: Told[];
+  /** Calls for a reader that is not set yet: undici does not buffer a body whose connection the service has closed. */
+  readonly early: ReaderCall[];
+  /** Since when the body is not read, and how long it was not read before, in ms. */
+  pausedAt: number | undefined;
+  pausedMs: number;
 }
 
-/** Something that a reader is told. */
-type Told = (reader: AnswerReader) => void;
+/** A call of one of the reader's methods. */
+type ReaderCall = (reader: AnswerReader) => void;
 
-/** Makes an answer of what undici says about the request that is under way on `connection`. */
+/** Builds an answer from undici's events for the current request on `connection`. */
 export function answerArrival(connection: Connection) {
-  const arrival: Arrival = { connection, state: 'awaited', over: false, reader: undefined, early: [] };
+  const arrival = newArrival(connection);
   return {
     begin(controller: Dispatcher.DispatchController, status: number, fields: Fields): UpstreamAnswer {
       arrival.state = 'head';
-      controller.pause();
-      return { status, headers: joined(fields), ...bodyControls(arrival, controller) };
+      connection.announced(fields['keep-alive']);
+      pause(arrival, controller);
+      return { status, headers: joinFields(fields), ...bodyControls(arrival, controller) };
     },
-    /** A byte of the answer has come. */
+    /** The first byte of the answer has arrived. */
     start() {
-      if (arrival.state === 'awaited') arrival.state = 'started';
+      if (arrival.state !== 'awaited') return;
+      arrival.state = 'started';
+      connection.answering();
     },
     isStarted: () => arrival.state !== 'awaited',
     hasHead: () => arrival.state === 'head',
-    data: (chunk: Buffer) => tell(arrival, (by) => by.data(chunk)),
+    data: (chunk: Buffer) => deliver(arrival, (reader) => reader.data(chunk)),
     end() {
+      countPause(arrival);
+      connection.answered(arrival.pausedMs);
       connection.release();
-      finish(arrival, (by) => by.end());
+      finish(arrival, (reader) => reader.end());
     },
     broken(cause: string) {
       connection.close();
-      finish(arrival, (by) => by.broken(cause));
+      finish(arrival, (reader) => reader.broken(cause));
     },
   };
 }
 
-/** What may be done with the body of an answer whose head has come. */
+function newArrival(connection: Connection): Arrival {
+  const reading = { reader: undefined, early: [], pausedAt: undefined, pausedMs: 0 };
+  return { connection, state: 'awaited', over: false, ...reading };
+}
+
+function pause(arrival: Arrival, controller: Dispatcher.DispatchController): void {
+  arrival.pausedAt ??= performance.now();
+  controller.pause();
+}
+
+function resume(arrival: Arrival, controller: Dispatcher.DispatchController): void {
+  countPause(arrival);
+  controller.resume();
+}
+
+function countPause(arrival: Arrival): void {
+  if (arrival.pausedAt === undefined) return;
+  arrival.pausedMs += performance.now() - arrival.pausedAt;
+  arrival.pausedAt = undefined;
+}
+
+/** The methods for the body of an answer whose head has arrived. */
 function bodyControls(
   arrival: Arrival,
   controller: Dispatcher.DispatchController,
 ): Omit<UpstreamAnswer, 'status' | 'headers'> {
   const { connection, early } = arrival;
   return {
-    read(by) {
-      arrival.reader = by;
-      for (const told of early.splice(0)) told(by);
-      controller.resume();
+    read(reader) {
+      arrival.reader = reader;
+      for (const call of early.splice(0)) call(reader);
+      resume(arrival, controller);
     },
-    pause: () => controller.pause(),
-    resume: () => controller.resume(),
+    pause: () => pause(arrival, controller),
+    resume: () => resume(arrival, controller),
     close() {
       if (arrival.over) return;
       connection.close();
-      finish(arrival, (by) => by.broken('closed'));
+      finish(arrival, (reader) => reader.broken('closed'));
     },
     hasError: connection.hasError,
   };
 }
 
-function tell({ over, reader, early }: Arrival, told: Told): void {
+function deliver({ over, reader, early }: Arrival, call: ReaderCall): void {
   if (over) return;
-  if (reader) told(reader);
-  else early.push(told);
+  if (reader) call(reader);
+  else early.push(call);
 }
 
-function finish(arrival: Arrival, told: Told): void {
-  tell(arrival, told);
+function finish(arrival: Arrival, call: ReaderCall): void {
+  deliver(arrival, call);
   arrival.over = true;
 }
 
-function joined(fields: Fields): Record<string, string> {
+function joinFields(fields: Fields): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(fields)) {
     if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;

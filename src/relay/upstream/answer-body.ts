@@ -2,8 +2,8 @@ import { Readable } from 'node:stream';
 import type { UpstreamAnswer } from './answer-arrival.ts';
 
 /**
- * The body of `answer` as a stream of Node.js, for what is read to its end by the relay itself. A body that breaks off
- * is an error with that `code`.
+ * The body of `answer` as a stream of Node.js, for bodies that the relay itself reads. If the body breaks off, the
+ * stream's error has the cause as its `code`.
  */
 export function bodyOf(answer: UpstreamAnswer): Readable {
   const body = new Readable({

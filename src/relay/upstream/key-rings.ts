@@ -2,7 +2,7 @@ import { type BotSettings, keysOf, patternsFor } from '../../bots/bot-settings.t
 import type { Secret } from '../../secret.ts';
 import { type KeyRing, type KeyStates, keyRing } from './key-ring.ts';
 
-/** What the bot service said to a key of a ring. */
+/** Whether the bot service has accepted or refused a key of a ring. */
 export interface KeyUse {
   /** The ring's name. */
   readonly ring: string;
@@ -12,14 +12,14 @@ export interface KeyUse {
 
 /** The rings of all bots. */
 export interface KeyRings {
-  /** The ring of the bot `namespace/bot`, which the allow-list lets through. */
+  /** The ring of the bot `namespace/bot`, which must be on the allow-list. */
   ringOf(bot: string): KeyRing;
-  /** The rings there are, in the order of the configuration. */
+  /** All rings, in the order of the configuration. */
   all(): readonly KeyRing[];
-  /** Goes by other settings from now on; what is known of a key that stays is kept. */
+  /** Uses other settings from now on; keys that stay keep their state. */
   use(settings: BotSettings): void;
-  /** Has all refused keys tried in their own place again. */
-  retry(): void;
+  /** Lets the next messages try all refused keys at their configured positions at once. */
+  tryRefusedAgain(): void;
   /** Every key of every ring. */
   keys(): readonly Secret[];
 }
@@ -28,7 +28,7 @@ export interface KeyRingsOptions {
   readonly settings: BotSettings;
   /** The allow-list. */
   readonly bots: readonly string[];
-  /** Told whenever the bot service has taken or refused a key. */
+  /** Called whenever the bot service has accepted or refused a key. */
   readonly observe?: (use: KeyUse) => void;
   readonly now?: () => number;
 }
@@ -57,14 +57,14 @@ export function keyRings({ settings, bots, observe = () => {}, now }: KeyRingsOp
   return {
     ringOf(bot) {
       const keys = keysOf(current, bot);
-      // Of two patterns that fit, only one may have this bot's keys.
+      // Two patterns may match; choose the one that has this bot's keys.
       const name = patternsFor(bot).find((pattern) => rings.get(pattern)?.keys === keys);
       return rings.get(name as string) as KeyRing;
     },
     all: () => [...rings.values()],
     use,
-    retry() {
-      for (const ring of rings.values()) ring.retry();
+    tryRefusedAgain() {
+      for (const ring of rings.values()) ring.tryRefusedAgain();
     },
     keys: () => allKeys,
   };

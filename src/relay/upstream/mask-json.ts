@@ -1,4 +1,4 @@
-/** `value` with `mask` put on all of its strings and names. To be used after parsing: an escape sequence hides nothing then. */
+/** Applies `mask` to all strings and names in `value`. Use it after parsing, when escape sequences are decoded. */
 export function maskStrings(value: unknown, mask: (text: string) => string): unknown {
   if (typeof value === 'string') return mask(value);
   if (Array.isArray(value)) return value.map((item) => maskStrings(item, mask));

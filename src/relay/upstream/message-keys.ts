@@ -3,17 +3,22 @@ import type { Logger } from '../../logger.ts';
 import type { Secret } from '../../secret.ts';
 import type { KeyRing } from './key-ring.ts';
 
-/** The keys with which one message is sent. One that this message has seen refused is not tried again. */
+/** The keys that one message may try. A key that was refused for this message is not tried again. */
 export interface MessageKeys {
-  /** The key for the next attempt; to be asked while there is one to try. */
+  /** The key for the next sending. Call it only while there is a key to try. */
   next(): Secret;
-  /** The service has taken that key. */
+  /** The service has accepted that key. */
   accepted(): void;
-  /** The service has refused that key. Returns whether there is another one to try. */
+  /** The service has refused that key, for all requests. Returns whether there is another one to try. */
   refused(): boolean;
+  /**
+   * The service has refused this key or this request. This request tries the next key; other requests keep this one.
+   * Returns as `refused`.
+   */
+  maybeRefused(): boolean;
 }
 
-/** Takes keys from `ring` and tells it what the service said to them; the log hears what is news. */
+/** Takes keys from `ring`, and reports to it and to the log whether the service accepted or refused them. */
 export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): MessageKeys {
   const untried = [...ring.order()];
   const about = (key: Secret) => ({ keyRing: ring.name, keyFingerprint: key.fingerprint });
@@ -35,10 +40,14 @@ export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): M
       logger.warn({ requestId, ...about(key) }, 'upstream key rejected');
       return untried.length > 0;
     },
+    maybeRefused() {
+      untried.shift();
+      return untried.length > 0;
+    },
   };
 }
 
-/** What a client is told when the service has refused every key. */
+/** The problem for a client whose request was refused with every key that it could try. */
 export function keysRefused(): Problem {
-  return new Problem('upstream_key_rejected', 'The bot service did not accept the relay; tell its operator.');
+  return new Problem('upstream_key_rejected', 'The bot service did not accept the relay; tell the operator.');
 }

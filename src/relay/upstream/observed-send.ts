@@ -1,11 +1,11 @@
 import type { RelayObserver } from './relay-observer.ts';
 import type { Upstream } from './send.ts';
 
-/** `send`, for requests that carry the key with this fingerprint; the observer hears how each was taken. */
+/** Wraps `send` for requests with the key of this fingerprint: the observer gets the result of each request. */
 export function observedSend(
   send: Upstream['send'],
   keyFingerprint: string,
-  observer: RelayObserver,
+  observer: Pick<RelayObserver, 'upstreamAnswered' | 'upstreamFailed'>,
 ): Upstream['send'] {
   return async function observedSend(request, options) {
     try {

@@ -1,19 +1,74 @@
-/** Who is told what goes on between the relay and the bot service; never of a single chunk. */
+/** How one attempt to resume a stream at the bot service ended. */
+export type ResumptionOutcome =
+  /** The stream goes on. */
+  | 'resumed'
+  /** No connection, or it broke before the answer. */
+  | 'unreachable'
+  /** No answer in `UPSTREAM_RESPONSE_TIMEOUT_MS`. */
+  | 'timeout'
+  /** 502, 503, 504. */
+  | 'unavailable'
+  /** 429. */
+  | 'rate_limited'
+  /** 401 or 403. */
+  | 'key_rejected'
+  /** 204 or any other answer: there is nothing to resume. */
+  | 'over'
+  /** The service has begun a new run. */
+  | 'new_run'
+  /** The resumed stream ended before its run did. */
+  | 'ended_early'
+  /** The client left, or the message ended otherwise. */
+  | 'given_up';
+
+/** How the request ended to suspend a run whose client has left. */
+export type SuspendOutcome =
+  /** 2xx. */
+  | 'suspended'
+  /** 404: the run was over. */
+  | 'over'
+  /** The budget of suspends had no slot in time, or the service answered 429. */
+  | 'rate_limited'
+  /** Any other answer, or none. */
+  | 'failed';
+
+/** Gets what happens between the relay and the bot service, for the metrics; never single chunks. */
 export interface RelayObserver {
-  /** The headers of a stream went down. Returns what is to be called when the stream is over. */
+  /** The headers of a stream were sent to the client. Returns the function to call when the stream ends. */
   streamStarted(): () => void;
+  /** The same for a live stream, which is not counted as a stream. */
+  liveStreamStarted(): () => void;
   /** A heartbeat was written into a stream. */
   heartbeatSent(): void;
-  /** The bot service has answered a request that carried this key. */
+  /** The bot service has answered a message or a live stream with this key: 401 and 403 refuse the key. */
   upstreamAnswered(keyFingerprint: string, status: number): void;
+  /** The bot service has answered another operation with this key: 403 may be about the request. */
+  operationAnswered(keyFingerprint: string, status: number): void;
   /** A request with this key got no answer: `reason` is the Problem, or why the message was stopped. */
   upstreamFailed(keyFingerprint: string, reason: unknown): void;
+  /** An attempt to resume a stream is over. */
+  resumption(outcome: ResumptionOutcome): void;
+  /** An event is passed on before it is whole: it is too large, or the instance holds too much already. */
+  unheldEvent(why: 'too_large' | 'no_room'): void;
+  /** A stream was taken as complete, though it ended inside an event (`held`) or a run (`no_end_event`). */
+  incompleteEnd(how: 'held' | 'no_end_event'): void;
+  /** The service was asked to suspend a run whose client has left. */
+  suspendOnLeave(outcome: SuspendOutcome): void;
+  /** A file was carried to the bot service (`up`) or to a client (`down`), as far as `bytes`. Called when that ends. */
+  transferred(direction: 'up' | 'down', bytes: number): void;
 }
 
-/** Nobody is told. */
+/** Ignores everything. */
 export const UNOBSERVED: RelayObserver = {
   streamStarted: () => () => {},
+  liveStreamStarted: () => () => {},
   heartbeatSent: () => {},
   upstreamAnswered: () => {},
+  operationAnswered: () => {},
   upstreamFailed: () => {},
+  resumption: () => {},
+  unheldEvent: () => {},
+  incompleteEnd: () => {},
+  suspendOnLeave: () => {},
+  transferred: () => {},
 };

@@ -2,83 +2,107 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { Problem } from '../../errors.ts';
 import { answerArrival, type UpstreamAnswer } from './answer-arrival.ts';
-import { type Connection, connectionsTo } from './connections.ts';
+import { type Connection, connectionsTo } from './upstream-connections.ts';
 
-/** A `POST` to the bot service. */
+/** A request to the bot service. */
 export interface UpstreamRequest {
+  /** By default POST. A GET has no body. */
+  readonly method?: 'GET' | undefined;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** Empty for a GET. */
   readonly body: Buffer;
 }
 
 export interface SendOptions {
-  /** Aborted, it closes the connection, whatever the request or its answer has come to. */
+  /** Aborted, it closes the connection, at any time. */
   readonly signal: AbortSignal;
   /**
-   * Asked if the request was held up by more than `HELD_UP_MS` since it was handed over, and before its first byte
-   * leaves. The request leaves as soon as this resolves.
+   * Called before the first byte is sent, if the request was delayed by more than `MAX_DELAY_MS`. The request is sent
+   * as soon as this resolves.
    */
-  readonly mayLeave: () => Promise<void>;
-  /** Called when the first bytes of the request have been handed to the system's network, its body among them. */
+  readonly onDelayed: () => Promise<void>;
+  /** Asked right before the first byte is sent. If the request may not leave yet, `onDelayed` is called. */
+  readonly mayStart?: (() => boolean) | undefined;
+  /** Called when the operating system has taken the first bytes of the request, including the start of its body, if any. */
   readonly onSent: () => void;
 }
 
-/** The way to the bot service. */
+/** Sends requests to the bot service. */
 export interface Upstream {
   /**
-   * Sends a request, once. Resolves with the answer as soon as its headers are there. Rejects with the signal's
-   * reason where that aborts first, and with what `mayLeave` rejects with.
-   * @throws Problem `upstream_unreachable`, or `upstream_bad_response` if what came is not HTTP; the system's or
-   * the parser's error code is its `cause`
+   * Sends a request, once. Resolves with the answer as soon as its headers have arrived. Rejects with the signal's
+   * reason if that aborts first, and with the error of `onDelayed`.
+   * @throws Problem `upstream_unreachable`, or `upstream_bad_response` if the answer is not HTTP; its `cause` is the
+   * error code of the system or the parser, and its `maybeStarted` is true if a byte of a POST has left
    */
   send(request: UpstreamRequest, options: SendOptions): Promise<UpstreamAnswer>;
   /** Closes the idle connections. */
   close(): void;
 }
 
-/** A request that leaves later than this after it was handed over was held up: by a new connection, or a busy process. */
-const HELD_UP_MS = 5;
+/** A request that is sent later than this after `send` is delayed, in ms: by a new connection or a busy process. */
+const MAX_DELAY_MS = 5;
 
-/** The way to the bot service at the origin of `url`. */
+/** Makes the sender for the bot service at the origin of `url`. */
 export function createUpstream({ origin }: Readonly<URL>): Upstream {
   const connections = connectionsTo(origin);
   return {
     async send(request, options) {
       options.signal.throwIfAborted();
-      const connection = connections.take();
-      /** On which socket the message was told that it may leave. */
-      let allowedOn: ReturnType<Connection['socket']>;
-      const isHeldUp = (ms: number) => ms > HELD_UP_MS && connection.socket() !== allowedOn;
+      let connection = connections.take();
+      let dueAt = performance.now();
+      /** The socket for which `onDelayed` has resolved. */
+      let allowedSocket: ReturnType<Connection['socket']>;
+      const isDelayed = () =>
+        (performance.now() - dueAt > MAX_DELAY_MS && connection.socket() !== allowedSocket) ||
+        options.mayStart?.() === false;
       for (;;) {
-        const answer = await exchange(connection, dispatchOf(request), { ...options, isHeldUp });
-        if (!(answer instanceof HeldUp)) return answer;
-        // On this one it leaves next time, however late: `onSent` tells when it left.
-        allowedOn = connection.socket();
+        const answer = await exchange(connection, dispatchOf(request), { ...options, isDelayed });
+        if (answer === 'stale') {
+          connection.close();
+          options.signal.throwIfAborted();
+          connection = connections.take();
+          continue;
+        }
+        if (answer !== 'delayed') return answer;
+        // Next time it is sent on this socket even if it is delayed again: `onSent` tells when it was sent.
+        allowedSocket = connection.socket();
         try {
-          await options.mayLeave();
+          await options.onDelayed();
           options.signal.throwIfAborted();
         } catch (error) {
           connection.release();
           throw error;
         }
+        dueAt = performance.now();
       }
     },
     close: connections.close,
   };
 }
 
-/** Why a request did not leave. */
-class HeldUp extends Error {}
+/** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
+type Withheld = 'delayed' | 'stale';
 
-interface ExchangeOptions extends Omit<SendOptions, 'mayLeave'> {
-  /** Whether a request that leaves so many ms after it was handed over must not. */
-  readonly isHeldUp: (ms: number) => boolean;
+/** Thrown instead of sending a request. */
+class NotSent extends Error {
+  readonly why: Withheld;
+
+  constructor(why: Withheld) {
+    super(why);
+    this.why = why;
+  }
 }
 
-/** undici keeps a request's body until its answer is over. A body larger than this, in bytes, is sent as a stream instead. */
+interface ExchangeOptions extends Omit<SendOptions, 'onDelayed' | 'mayStart'> {
+  readonly isDelayed: () => boolean;
+}
+
+/** A larger body, in bytes, is sent as a stream, since undici keeps a body in memory until its answer has ended. */
 const KEPT_BODY_BYTES = 16_384;
 
-/** A body as a stream that keeps nothing of it once it is sent: the answer may be a stream that lasts minutes. */
+/** A body as a stream that does not keep the body after it is sent: the answer may last for minutes. */
 function streamOf(body: Buffer): Readable {
   const chunks = [body];
   return new Readable({
@@ -88,40 +112,52 @@ function streamOf(body: Buffer): Readable {
   });
 }
 
-/** What the connection is given to send. A function of its own, so that nothing else refers to the body. */
-function dispatchOf({ path, headers, body }: UpstreamRequest): Dispatcher.DispatchOptions {
+/** What the connection has to send. A separate function, so that no other closure keeps the body in memory. */
+function dispatchOf({ method, path, headers, body }: UpstreamRequest): Dispatcher.DispatchOptions {
+  if (method === 'GET') return { path, method, headers };
   const sent = body.length > KEPT_BODY_BYTES ? streamOf(body) : body;
   return { path, method: 'POST', headers, body: sent };
 }
 
-/** Sends what `outgoing` says over `connection`; resolves with `HeldUp` if it was held up, and then no byte of it has left. */
+/** Sends `outgoing` over `connection`; resolves with the reason if no byte of it was sent. */
 function exchange(
   connection: Connection,
   outgoing: Dispatcher.DispatchOptions,
-  { signal, onSent, isHeldUp }: ExchangeOptions,
-): Promise<UpstreamAnswer | HeldUp> {
+  { signal, onSent, isDelayed }: ExchangeOptions,
+): Promise<UpstreamAnswer | Withheld> {
   return new Promise((resolve, reject) => {
-    const handedOverAt = performance.now();
+    let hasLeft = false;
+    const left = () => {
+      if (!hasLeft) onSent();
+      hasLeft = true;
+    };
     const abort = () => {
       reject(signal.reason);
       connection.close();
     };
     const fail = (error: Error) => {
       signal.removeEventListener('abort', abort);
-      if (error instanceof HeldUp) return resolve(error);
+      if (error instanceof NotSent) return resolve(error.why);
+      // A reset of an idle connection also fails the request that was about to take it.
+      if (!hasLeft && connection.isKept()) return resolve('stale');
       connection.close();
-      reject(failureOf(error, arrival.isStarted()));
+      // A GET starts nothing (RFC 9110 §9.2.1).
+      const maybeRuns = hasLeft && outgoing.method === 'POST';
+      reject(failureOf(error, { isStarted: arrival.isStarted(), maybeRuns }));
     };
     signal.addEventListener('abort', abort, { once: true });
     const arrival = answerArrival(connection);
     connection.dispatch(outgoing, {
       onRequestStart() {
-        if (isHeldUp(performance.now() - handedOverAt)) throw new HeldUp();
+        // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
+        if (connection.isStale()) throw new NotSent('stale');
+        if (isDelayed()) throw new NotSent('delayed');
       },
-      onBodySent: onSent,
+      onBodySent: left,
+      onRequestSent: left,
       onResponseStarted: arrival.start,
       onResponseStart(controller, status, fields) {
-        // An interim answer says nothing of the message (RFC 9110 §15.2).
+        // Ignore an interim answer (RFC 9110 §15.2).
         if (status < 200) return;
         signal.removeEventListener('abort', abort);
         resolve(arrival.begin(controller, status, fields));
@@ -136,16 +172,21 @@ function exchange(
 
 function codeOf(error: Error): string {
   const { code = error.name } = error as NodeJS.ErrnoException;
-  // The service closed the connection, which Node.js calls by this name.
+  // The service closed the connection: use the name that Node.js has for it.
   return code === 'UND_ERR_SOCKET' ? 'ECONNRESET' : code;
 }
 
-/** What becomes of a message that got no answer; `isStarted` if at least a byte of one has come. */
-function failureOf(error: Error, isStarted: boolean): Problem {
-  const cause = codeOf(error);
+interface Progress {
+  /** At least one byte was handed to the system of a request that runs something. */
+  readonly maybeRuns: boolean;
+  /** At least one byte of an answer has arrived. */
+  readonly isStarted: boolean;
+}
+
+/** The problem for a request without an answer. */
+function failureOf(error: Error, { maybeRuns, isStarted }: Progress): Problem {
+  const options = { cause: codeOf(error), ...(maybeRuns && { maybeStarted: true as const }) };
   return isStarted
-    ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', { cause })
-    : new Problem('upstream_unreachable', 'The bot service did not answer.', {
-        cause,
-      });
+    ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', options)
+    : new Problem('upstream_unreachable', 'The bot service did not answer.', options);
 }

@@ -1,89 +1,94 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Bot } from '../../bots/bot.ts';
+import type { PathShape } from '../../bots/bot-path.ts';
 import type { Secret } from '../../secret.ts';
 import type { UpstreamRequest } from './send.ts';
+import { MESSAGE_PATH, targetPrefix, type UpstreamTarget, upstreamTarget } from './upstream-target.ts';
+import { userHintHeader } from './user-hint.ts';
 
 export interface UpstreamRequestOptions {
   readonly baseUrl: Readonly<URL>;
-  /** Query parameters that go upstream; all others are dropped. */
+  /** Names of the query parameters that go upstream; all others are dropped. */
   readonly forwardQuery: readonly string[];
   /** The header that carries the session's user id, if any. */
   readonly userHeader: string | undefined;
 }
 
-/** Headers of the client that go upstream as they are, where it sent them. */
+/** Headers of the client that go upstream unchanged, unless they are empty: an empty `Last-Event-ID` resumes nothing. */
 const FORWARDED = ['accept', 'last-event-id', 'traceparent'] as const;
 
-/** What of a message goes upstream. */
-export interface OutgoingMessage {
-  readonly bot: Bot;
+const NO_BODY = Buffer.alloc(0);
+
+/**
+ * The parts of a message, or of the request for a live stream, that go upstream. Without a query of its own, it gets
+ * what `forwardQuery` names of `url`.
+ */
+export interface OutgoingMessage extends UpstreamTarget {
   /** The target of the client's request, with its query. */
   readonly url: string;
   /** As the client sent them; only `FORWARDED` go upstream. */
   readonly headers: IncomingHttpHeaders;
   readonly requestId: string;
   readonly userId: string;
-  readonly body: Buffer;
+  /** Undefined for a GET, which has the type of the message's body even so. */
+  readonly body: Buffer | undefined;
 }
 
 /**
- * Makes the function that builds the upstream request of a message that passed the guard. Path and headers
- * are built from what the guard accepted, not copied from what came: so nothing else can leave (RFC 9110
- * §7.6.1 names the hop-by-hop fields; Cookie, Authorization and the like are none of the bot service's business).
+ * Makes the function that builds the upstream request of a message or of a live stream. Path and headers are built from
+ * checked parts, so that nothing else can be sent (RFC 9110 §7.6.1 names the hop-by-hop fields; Cookie, Authorization
+ * and similar headers must not reach the bot service).
  */
-export function upstreamRequests({ baseUrl, forwardQuery, userHeader }: UpstreamRequestOptions) {
-  const prefix = baseUrl.pathname.replace(/\/+$/, '');
+export function upstreamRequestBuilder({ baseUrl, forwardQuery, userHeader }: UpstreamRequestOptions) {
+  const prefix = targetPrefix(baseUrl);
   return function upstreamRequest(message: OutgoingMessage): UpstreamRequest {
-    const { bot, body } = message;
+    const { body, query = selectedQuery(message.url, forwardQuery) } = message;
     const headers: Record<string, string> = {
+      ...userHintHeader(userHeader, message.userId),
       'content-type': 'application/json',
-      'content-length': String(body.length),
+      ...(body && { 'content-length': String(body.length) }),
       accept: 'text/event-stream',
       'accept-encoding': 'identity',
       'x-request-id': message.requestId,
     };
     for (const name of FORWARDED) {
       const value = message.headers[name];
-      if (typeof value === 'string') headers[name] = value;
+      if (typeof value === 'string' && value !== '') headers[name] = value;
     }
-    if (userHeader) headers[userHeader] = message.userId;
-    return {
-      path: messagePath(prefix, bot) + selectedQuery(message.url, forwardQuery),
-      headers,
-      body,
-    };
+    const path = upstreamTarget(prefix, { ...message, query });
+    return body ? { path, headers, body } : { method: 'GET', path, headers, body: NO_BODY };
   };
 }
 
-/** The request with the server's key, in `X-API-KEY`: the only place where a key is opened in order to leave. */
+/** Adds the key to the request, in `X-API-KEY`: the only place where a key is opened to be sent. */
 export function withKey<R extends Pick<UpstreamRequest, 'headers'>>(request: R, key: Secret): R {
   return { ...request, headers: { ...request.headers, 'X-API-KEY': key.open() } };
 }
 
 /**
- * Makes the function that masks each of `keys` in a text, for what the bot service says and a client gets to
- * see. Of two keys of which one is in the other, the longer one goes first, so that nothing of it stays.
+ * Makes the function that masks each of `keys` in a text of the bot service before a client gets it. Longer keys are
+ * masked first: if one key contains another, no part of it stays.
  */
 export function maskKeys(keys: readonly Secret[]): (text: string) => string {
+  // Opened once: this runs for every string of an answer.
+  const opened = keys.map((key) => key.open()).sort((a, b) => b.length - a.length);
+  const shortest = opened.at(-1)?.length ?? 0;
   return (text) =>
-    keys
-      .map((key) => key.open())
-      .sort((a, b) => b.length - a.length)
-      .reduce((masked, key) => masked.replaceAll(key, '[secret]'), text);
+    text.length < shortest ? text : opened.reduce((masked, key) => masked.replaceAll(key, '[secret]'), text);
 }
 
-/** The path of a message to a bot, behind `prefix`, which has no slash at its end. */
-export function messagePath(prefix: string, { namespace, botProviderName }: Bot): string {
-  const [ns, bot] = [encodeURIComponent(namespace), encodeURIComponent(botProviderName)];
-  return `${prefix}/generic/ns/${ns}/bot-provider/${bot}/message/sse`;
+/** The path of a message to a bot, after `prefix`, which has no slash at its end. */
+export function messagePath(prefix: string, bot: Bot, shape: PathShape): string {
+  return upstreamTarget(prefix, { bot, shape, path: MESSAGE_PATH });
 }
 
-function selectedQuery(url: string, names: readonly string[]): string {
+/** The parameters of `url` that are passed on, as they came. */
+export function selectedQuery(url: string, names: readonly string[]): URLSearchParams {
   const mark = url.indexOf('?');
-  if (mark < 0 || names.length === 0) return '';
   const selected = new URLSearchParams();
+  if (mark < 0 || names.length === 0) return selected;
   for (const [name, value] of new URLSearchParams(url.slice(mark + 1))) {
     if (names.includes(name)) selected.append(name, value);
   }
-  return selected.size > 0 ? `?${selected}` : '';
+  return selected;
 }

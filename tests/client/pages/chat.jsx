@@ -3,13 +3,13 @@ import { memo, StrictMode, useEffect } from 'react';
 import { createRoot, hydrateRoot } from 'react-dom/client';
 import { renderToString } from 'react-dom/server';
 
-/** What tests ask for and look at. */
+/** What tests call and read. */
 const test = {
-  /** What the hook returned at last, by the name of the chat. */
+  /** The hook's last return value, by the name of the chat. */
   bots: {},
   /** Frames so far. */
   frame: 0,
-  /** When each of them began, in ms. */
+  /** When each frame began, in ms. */
   frames: [],
   /** For each render of a chat, the frame in which it was. */
   renders: [],
@@ -20,7 +20,7 @@ const test = {
     const all = chats.map((props) => <Chat key={props.name ?? 'chat'} {...props} />);
     test.root.render(strict ? <StrictMode>{all}</StrictMode> : all);
   },
-  /** As a server has drawn it, and then goes on here. */
+  /** Renders it as a server does, and hydrates that. */
   hydrate() {
     const root = document.getElementById('root');
     root.innerHTML = renderToString(<Chat />);
@@ -63,7 +63,7 @@ function sessionText(session) {
 }
 
 function Chat({ name = 'chat', sayAtOnce, ...options }) {
-  // New objects and functions each time, as components are written.
+  // New objects and functions in each render, as in ordinary components.
   const bot = useBot({
     baseUrl: '',
     namespace: 'acme',

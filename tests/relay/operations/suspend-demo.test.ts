@@ -10,15 +10,15 @@ afterEach(async () => {
   await service.close();
 });
 
-test('a stop button stops the run of the bot: its stream ends with the end of the run', async () => {
-  service = await startBotService({ keys: [CANARY.key], pace: { wordMs: 1, silenceMs: 60_000 } });
+test('a suspend stops the run of the bot, and its stream ends with run.done', async () => {
+  service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 1, silenceMs: 60_000 } });
   relay = await startRelay(service.url, { BOTS: 'demo/slow' });
   const cookie = await relay.signIn();
   const base = '/generic/ns/demo/bot-provider/slow/message';
   const body = JSON.stringify({ customChannelId: 'c1', text: 'hello', action: 'NONE' });
   const stream = await relay.send(cookie, { path: `${base}/sse`, body });
   const text = stream.text();
-  // The run is open when its headers are here.
+  // The run is open once its headers have arrived.
   const stop = () =>
     call(relay.port, `${base}/suspend?custom_channel_id=c1`, { method: 'POST', headers: { Cookie: cookie } });
   expect((await stop()).status).toBe(200);

@@ -1,0 +1,159 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Express } from 'express';
+import { Problem } from '../errors.ts';
+import type { Logger } from '../logger.ts';
+import { feedParser } from './feed-parser.ts';
+import { refuseConnection } from './refuse-connection.ts';
+
+/** The default of `stalledMs`. */
+const STALLED_MS = 60_000;
+/** How many pipelined requests of a connection may wait behind the one that is served. */
+const MAX_WAITING = 4;
+
+/** The state of one connection. */
+interface Connection {
+  /** The answers that are not complete. There are several if the client pipelines its requests. */
+  readonly answers: Set<ServerResponse>;
+  latest?: ServerResponse;
+  /** True once the connection was closed for too many requests: what the parser still finds is dropped. */
+  cut?: boolean;
+}
+
+export interface ConnectionsOptions {
+  readonly logger: Logger;
+  /** How long a client may read nothing of an answer that the relay has finished writing, in ms. */
+  readonly stalledMs?: number;
+  /** Called for every connection that was cut because too many requests, or too large ones, waited on it. */
+  readonly onConnectionCut?: (() => void) | undefined;
+}
+
+export interface Connections {
+  /** From now on, closes every connection as soon as it is idle. */
+  closeWhenIdle(): void;
+  /** Closes the connections on which no answer is under way, even if a part of a request has arrived. */
+  closeUnlessAnswering(): void;
+}
+
+/** A server with its connections, and what all functions here need. */
+interface Serving {
+  readonly server: Server;
+  readonly app: Express;
+  readonly logger: Logger;
+  readonly stalledMs: number;
+  readonly onConnectionCut: () => void;
+  readonly connections: Map<Socket, Connection>;
+  draining: boolean;
+}
+
+/**
+ * Hands the requests of `server` to the application, one after the other for each connection. Malformed HTTP, late
+ * requests and CONNECT are answered with a problem, too. A connection is closed if its client does not read a complete
+ * answer for `stalledMs`, or pipelines more than a few requests, or is idle while the relay drains.
+ */
+export function serveConnections(
+  server: Server,
+  app: Express,
+  { logger, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
+): Connections {
+  const connections = new Map<Socket, Connection>();
+  const serving: Serving = { server, app, logger, stalledMs, onConnectionCut, connections, draining: false };
+  const onRequest = (req: IncomingMessage, res: ServerResponse) => serve(serving, req, res);
+  server.on('connection', (socket: Socket) => accept(serving, socket));
+  server.on('request', onRequest);
+  // An unknown expectation may be ignored (RFC 9110 §10.1.1).
+  server.on('checkExpectation', onRequest);
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
+    refuse(serving, socket, problemOf(error)),
+  );
+  server.on('connect', (_req, socket: Socket) => {
+    // The server no longer handles errors of this socket: without a listener, a reset would end the process.
+    socket.on('error', () => {});
+    refuse(serving, socket, new Problem('bad_request', 'This server is not a proxy.'));
+  });
+  return {
+    closeWhenIdle() {
+      serving.draining = true;
+    },
+    closeUnlessAnswering() {
+      for (const [socket, { answers }] of connections) if (answers.size === 0) socket.destroy();
+    },
+  };
+}
+
+function accept(serving: Serving, socket: Socket): void {
+  const { connections } = serving;
+  const connection: Connection = { answers: new Set() };
+  connections.set(socket, connection);
+  socket.once('close', () => connections.delete(socket));
+  socket.on('pause', () => {
+    // A waiting request has a body that is too large to be buffered, so the socket is no longer read. Then nothing
+    // would tell us that the client has left during the answer before it.
+    const { answers, latest } = connection;
+    if (answers.size > 1 && latest?.req.complete === false) cut(serving, socket, connection);
+  });
+  feedParser(socket, {
+    isOpen: () => !connection.cut && socket.writable,
+    isBetweenMessages: () => connection.latest?.req.complete !== false,
+    inBodyOf: () => (connection.latest?.req.complete === false ? connection.latest.req : undefined),
+    onForeignProtocol: () => refuse(serving, socket, new Problem('bad_request', 'This is not HTTP.')),
+  });
+}
+
+/** Has the application answer, after the answers that are under way on the connection. */
+function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): void {
+  const { server, app, stalledMs, connections } = serving;
+  const connection = connections.get(req.socket) as Connection;
+  if (connection.cut) return;
+  if (connection.answers.size > MAX_WAITING) {
+    cut(serving, req.socket, connection);
+    return;
+  }
+  const { latest } = connection;
+  const isFirst = connection.answers.size === 0;
+  connection.answers.add(res);
+  connection.latest = res;
+  // The next answer must not inherit this answer's timeout.
+  res.once('finish', () => connection.answers.size > 1 && req.socket.setTimeout(0));
+  // The timer restarts whenever the client reads; after the last byte the server sets the timeout of an idle connection.
+  res.once('prefinish', () => res.setTimeout(stalledMs, () => res.destroy()));
+  res.once('close', () => {
+    connection.answers.delete(res);
+    if (serving.draining) server.closeIdleConnections();
+  });
+  // One after the other, since an answer that waits for its turn has no socket yet. No request is served after an answer
+  // that ends the connection, such as a stream in HTTP/1.0: its message would run, and nobody would get the answer.
+  if (isFirst || latest === undefined) app(req, res);
+  else latest.once('close', () => req.socket.writable && app(req, res));
+}
+
+function cut({ logger, onConnectionCut }: Serving, socket: Socket, connection: Connection): void {
+  connection.cut = true;
+  socket.destroy();
+  logger.info({ most: MAX_WAITING + 1 }, 'too many requests at once on a connection');
+  onConnectionCut();
+}
+
+/**
+ * Answers with `problem` and closes the connection. Closes it without an answer where another answer has begun, or was
+ * sent before its request was complete: the client would take this one for a part of it.
+ */
+function refuse({ connections, logger }: Serving, socket: Socket, problem: Problem): void {
+  // Already refused: the parser reports an error for everything that follows.
+  if (socket.writableEnded) return;
+  const { answers = new Set<ServerResponse>(), latest } = connections.get(socket) ?? {};
+  const isAnswering = [...answers].some(({ headersSent }) => headersSent);
+  const isAnswered = latest?.req.complete === false && answers.size === 0;
+  if (isAnswering || isAnswered || !socket.writable) socket.destroy();
+  else refuseConnection(socket, problem, logger);
+}
+
+function problemOf({ code }: NodeJS.ErrnoException): Problem {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    return new Problem('request_timeout', 'The request did not arrive in time.');
+  }
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    return new Problem('headers_too_large', 'The request headers are too large.');
+  }
+  return new Problem('bad_request', 'The request is not valid HTTP.');
+}

@@ -1,0 +1,66 @@
+import { z } from 'zod';
+import type { Sealer } from './seal.ts';
+import type { Session } from './session.ts';
+import { PROVIDER_PREFIX, USER_PREFIX } from './session-script.ts';
+
+const user = z.object({ id: z.string(), name: z.string() });
+const fields = {
+  user,
+  absoluteExpiresAt: z.number(),
+  providerSession: z.string().optional(),
+  idToken: z.string().optional(),
+};
+/** The encrypted part. */
+const sealedPart = z.object(fields);
+/** The idle limit is not encrypted, since the scripts in Redis read and move it. */
+const sealedSession = z.object({ v: z.literal(2), idleExpiresAt: z.number(), sealed: z.string() });
+/** The format of relay 0.1; it is read until version 0.3. */
+const openSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), ...fields });
+
+/** Turns sessions into texts for a store, and back. */
+export interface SessionCodec {
+  /** The text of a session. The user, the absolute limit and the provider's values are encrypted for this key. */
+  encode(key: string, session: Session): string;
+  /** The session of a text that is stored under this key; undefined if it cannot be read, or was written for another key. */
+  decode(key: string, text: string): Session | undefined;
+}
+
+/** Makes the codec; `sealer` encrypts and decrypts for it. */
+export function sessionCodec(sealer: Sealer): SessionCodec {
+  function openSealed(key: string, stored: unknown): Session | undefined {
+    const outer = sealedSession.safeParse(stored).data;
+    const text = outer && sealer.open(outer.sealed, key);
+    const inner = text === undefined ? undefined : sealedPart.safeParse(parse(text)).data;
+    return outer && inner && { ...inner, idleExpiresAt: outer.idleExpiresAt };
+  }
+
+  return {
+    encode(key, { idleExpiresAt, ...session }) {
+      const { user, providerSession } = session;
+      const sets = [USER_PREFIX + user.id];
+      if (providerSession !== undefined) sets.push(PROVIDER_PREFIX + providerSession);
+      const sealed = sealer.seal(JSON.stringify(session, wellFormed), key);
+      return JSON.stringify({ v: 2, idleExpiresAt, sets, sealed }, wellFormed);
+    },
+    decode(key, text) {
+      const stored = parse(text);
+      const opened = openSealed(key, stored);
+      if (opened) return opened;
+      const { v: _, ...session } = openSession.safeParse(stored).data ?? { v: 0 };
+      return 'user' in session ? session : undefined;
+    },
+  };
+}
+
+/** Replaces half a surrogate pair: Redis cannot parse JSON with one, and would not find the user. */
+function wellFormed(_key: string, value: unknown): unknown {
+  return typeof value === 'string' ? value.toWellFormed() : value;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,8 @@
+import { groupsOf } from '../bots/bot-settings.ts';
+import type { OperationGroup } from '../bots/operation-groups.ts';
+import type { Config } from '../config/config.ts';
+
+/** The groups of operations that this configuration enables for `namespace/bot`. */
+export function groupsOfBot({ upstream, operations }: Config, bot: string): readonly OperationGroup[] {
+  return groupsOf(upstream, bot) ?? operations;
+}

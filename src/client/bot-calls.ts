@@ -1,0 +1,110 @@
+import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from './calls.ts';
+import { type MessageStream, messageStream, type OnState } from './message-stream.ts';
+import { RelayError } from './relay-error.ts';
+import { isSignedOut } from './session-calls.ts';
+import type { SessionTracker } from './session-tracker.ts';
+import type { MessageName, MessageStore, Unfinished } from './unfinished.ts';
+import type { Open } from './way-back.ts';
+
+/** Three times the default of the relay's `HEARTBEAT_MS`. */
+const SILENCE_MS = 45_000;
+
+/** The settings of the bot service's own libraries, without the key. */
+export interface BotClientOptions extends CallsOptions {
+  /** The relay, with its base path: `https://chat.example.com`, `/chat-api`, or empty for the page's own origin. */
+  readonly baseUrl: string;
+  readonly namespace: string;
+  readonly botProviderName: string;
+  /** How long a stream may be silent before it counts as lost, in ms: at least twice the relay's `HEARTBEAT_MS`. */
+  readonly silenceMs?: number;
+  /** In place of the global `fetch`. */
+  readonly fetch?: typeof fetch;
+  /**
+   * Keeps the names of messages under way, so that `resume` finds them after a reload; no texts. By default a page has
+   * its `sessionStorage`, and Node.js nothing. Null keeps nothing.
+   */
+  readonly store?: MessageStore | null;
+}
+
+/** Calls of one bot's operations. The tracker learns from each answer whether somebody is signed in. */
+export interface BotCalls {
+  /** The path of an operation below the relay's base path. */
+  readonly pathOf: (operation: string, query?: Readonly<Record<string, string>>) => string;
+  /** The JSON of an answer; undefined for 204. @throws RelayError */
+  readonly ask: (path: string, call?: Call) => Promise<unknown>;
+  /**
+   * An event stream, which is asked for when it is first read; without a `path`, it is that of a message that was sent
+   * before. It fails if somebody else has signed in meanwhile.
+   */
+  readonly stream: (path: string | undefined, call: Call, options: StreamOptions) => MessageStream;
+  /** The names of the bot's messages that are under way. */
+  readonly unfinished: Unfinished;
+}
+
+/** How an event stream is read. */
+export interface StreamOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onState?: OnState | undefined;
+  readonly isLive?: boolean;
+  /** The message's name, by which its stream is joined after a break. */
+  readonly name?: MessageName | undefined;
+}
+
+/** What the calls of a bot share with its client. */
+export interface BotCallsParts {
+  readonly call: Caller;
+  readonly tracker: SessionTracker;
+  readonly unfinished: Unfinished;
+}
+
+/** The calls of the bot that `options` name. */
+export function botCalls(options: BotClientOptions, { call, tracker, unfinished }: BotCallsParts): BotCalls {
+  const { namespace, botProviderName, silenceMs = SILENCE_MS } = options;
+  const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
+  const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>
+    base + operation + (query ? `?${new URLSearchParams(query)}` : '');
+  /** Lets the tracker learn from an error. */
+  const noting = (askedIn: number) => (error: unknown) => {
+    if (isSignedOut(error)) tracker.learn(false, askedIn);
+  };
+  return {
+    pathOf,
+    async ask(path, init) {
+      const askedIn = tracker.current();
+      const asked = answerOf<unknown>(call(path, init));
+      asked.then(() => tracker.learn(true, askedIn), noting(askedIn));
+      return asked;
+    },
+    stream(path, init, { name, onState, ...streamOptions }) {
+      const askedIn = tracker.current();
+      const asking =
+        (of: string, by: Call): Open =>
+        async (signal, lastEventId) => {
+          // Nothing must be sent, resumed or shown in the session of another user.
+          if (askedIn !== tracker.current())
+            throw new RelayError('Signed out.', { code: 'session_ended', status: 401 });
+          if (name) unfinished.add(name);
+          const response = await streamOf(call(of, { ...by, lastEventId, signal }));
+          tracker.learn(true, askedIn);
+          return response;
+        };
+      return messageStream({
+        ...streamOptions,
+        silenceMs,
+        ended: tracker.ended(),
+        open: path === undefined ? path : asking(path, init),
+        join: name && asking(pathOf('message/run', queryOf(name)), {}),
+        onState(state, stream) {
+          if (name && state === 'done') unfinished.remove(name);
+          onState?.(state, stream);
+        },
+        onError: noting(askedIn),
+      });
+    },
+    unfinished,
+  };
+}
+
+function queryOf({ customChannelId, customMessageId }: MessageName): Record<string, string> {
+  return { custom_channel_id: customChannelId, custom_message_id: customMessageId };
+}

@@ -1,0 +1,76 @@
+import type { BotConversation } from './bot-conversation.ts';
+import type { AnswerView, FollowedHistory, ShownElsewhere } from './follow-history.ts';
+import type { MessageStream, OnState } from './message-stream.ts';
+import type { BotEvent } from './read-events.ts';
+
+/** Where a page shows answers that had not ended when it was left. */
+export interface ResumedView {
+  /** An answer goes on here. */
+  readonly onAnswer: () => AnswerView;
+  /** The relay could not be asked for an answer. */
+  readonly onError: (error: unknown) => void;
+  /** What was said before, if the page shows that, too: each run is shown by one of the two. */
+  readonly history: () => FollowedHistory | undefined;
+}
+
+/** Answers that had not ended when the page was left. `begun`: each goes on, or is not there. */
+export interface ResumedAnswers extends ShownElsewhere {
+  readonly isRunning: () => boolean;
+  /** Follows nothing any more. Answers that are under way are `stopped`; their runs go on. */
+  readonly leave: () => void;
+}
+
+/** Shows the answers in a conversation that had not ended when the page was left. Nothing is sent to the bot. */
+export function resumedAnswers(
+  conversation: Pick<BotConversation, 'resume'>,
+  view: ResumedView,
+): ResumedAnswers {
+  const abort = new AbortController();
+  const { signal } = abort;
+  const runs = new Set<unknown>();
+  const answers = new Map<MessageStream, AnswerView>();
+  /** Shows the answer of this event; undefined if the history shows it already, or would show it a second time. */
+  function begin(stream: MessageStream, event: BotEvent): AnswerView | undefined {
+    const run = runOf(event);
+    const history = view.history();
+    if (history && (typeof run !== 'string' || history.shows(run))) return undefined;
+    runs.add(run);
+    const answer = view.onAnswer();
+    answers.set(stream, answer);
+    answer.onState('streaming');
+    return answer;
+  }
+  async function show(stream: MessageStream, onBegun: () => void): Promise<void> {
+    let answer: AnswerView | undefined;
+    try {
+      for await (const event of stream) {
+        answer ??= begin(stream, event);
+        if (!answer) return;
+        onBegun();
+        answer.onEvent(event);
+      }
+      answers.delete(stream);
+      answer?.onState('done');
+    } catch (error) {
+      answers.delete(stream);
+      if (signal.aborted) answer?.onState('stopped');
+      else (answer ?? view).onError(error);
+    } finally {
+      onBegun();
+    }
+  }
+  const onState: OnState = (state, stream) => state !== 'done' && answers.get(stream)?.onState(state);
+  const begun = conversation
+    .resume({ signal, onState })
+    .map((stream) => new Promise<void>((resolve) => void show(stream, resolve)));
+  return {
+    isRunning: () => answers.size > 0,
+    begun: begun.length > 0 ? Promise.all(begun) : undefined,
+    shows: (run) => runs.has(run),
+    leave: () => abort.abort(),
+  };
+}
+
+function runOf({ data }: BotEvent): unknown {
+  return (data as { readonly requestId?: unknown } | null | undefined)?.requestId;
+}

@@ -1,0 +1,48 @@
+/** A session's user, and its two limits in ISO 8601. */
+export interface Session {
+  readonly user: { readonly id: string; readonly name: string };
+  readonly idleExpiresAt: string;
+  readonly absoluteExpiresAt: string;
+}
+
+/** Follows by the answers of the relay whether somebody is signed in, and numbers the sessions. */
+export interface SessionTracker {
+  /** The number of the current session. The answer to a call that began in an older one says nothing about this one. */
+  readonly current: () => number;
+  /** Aborted at the end of the current session. */
+  readonly ended: () => AbortSignal;
+  /**
+   * Takes what a call has found. `found` is the session, or undefined if there is none. For a message it is whether the
+   * relay accepted the session, and false for a sign-out. `askedIn` is the session's number when the call began; it is
+   * left out for a sign-in.
+   */
+  readonly learn: (found: Session | boolean | undefined, askedIn?: number) => void;
+}
+
+/** Calls `onEnd` once when a session has ended. */
+export function sessionTracker(onEnd: () => void): SessionTracker {
+  let signedIn: boolean | undefined;
+  /** The absolute limit of the session. It never changes during a session, so it tells sessions apart. */
+  let limit: string | undefined;
+  let number = 0;
+  let session = new AbortController();
+  return {
+    current: () => number,
+    ended: () => session.signal,
+    learn(found, askedIn) {
+      if (number !== (askedIn ?? number)) return;
+      // A page that sends a message or signs out expects a session, even if nothing is known yet.
+      const wasSignedIn = signedIn ?? found === false;
+      signedIn = !!found;
+      const before = limit;
+      limit = (found as Session | undefined)?.absoluteExpiresAt ?? before;
+      // Another limit means that somebody has signed in elsewhere, such as in another tab.
+      if (!found || askedIn === undefined || (before ?? limit) !== limit) {
+        number++;
+        session.abort();
+        session = new AbortController();
+      }
+      if (!found && wasSignedIn) onEnd();
+    },
+  };
+}

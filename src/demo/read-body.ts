@@ -1,0 +1,36 @@
+import type { IncomingMessage } from 'node:http';
+import { Refusal } from './refusal.ts';
+
+/** The largest body that is read: a file of 20 MB with its form around it. */
+const MAX_BODY_BYTES = 21 * 1024 * 1024;
+
+/**
+ * Reads the whole body. The rest of one that is too large is read and thrown away, so that the refusal arrives.
+ * @throws Refusal `TOO_LARGE`
+ */
+export async function readBody(req: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  await new Promise<void>((resolve, reject) => {
+    req.on('data', (chunk: Buffer) => {
+      length += chunk.length;
+      if (length <= MAX_BODY_BYTES) chunks.push(chunk);
+      else chunks.length = 0;
+    });
+    req.once('end', resolve).once('error', reject);
+  });
+  if (length > MAX_BODY_BYTES) throw new Refusal('TOO_LARGE');
+  return Buffer.concat(chunks, length);
+}
+
+/** The body as a JSON object; undefined if it is none, or of another media type. */
+export async function readJsonObject(req: IncomingMessage): Promise<Record<string, unknown> | undefined> {
+  const bytes = await readBody(req);
+  if (!req.headers['content-type']?.startsWith('application/json')) return undefined;
+  try {
+    const value: unknown = JSON.parse(bytes.toString('utf8'));
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}

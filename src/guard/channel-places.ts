@@ -1,0 +1,102 @@
+import { Problem } from '../errors.ts';
+import { type JsonMember, jsonMembers } from '../http/json-members.ts';
+import { type ChannelName, judgeChannelName, MAX_NAME_LENGTH } from './channel-name.ts';
+
+/** The longest id of a conversation, in UTF-16 units. */
+const MAX_ID_LENGTH = 256;
+/** The most top-level members of a body, or parameters of a query, whose names are judged. */
+const MAX_NAMES = 1_000;
+
+/** The id of a conversation in a body of JSON, and where its value stands. */
+export interface PlacedChannel {
+  readonly id: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * The id of the conversation in `json`, which has been parsed before; `undefined` if it has none. `members` are those of
+ * `json`, if they are known.
+ * @throws Problem `invalid_conversation` if it is not a usable id, stands twice, or has a name that is only similar; and if
+ *   `json` has more than 1,000 members, or one whose name is longer than 128 UTF-16 units
+ */
+export function channelInJson(json: Buffer, members = namedMembers(json)): PlacedChannel | undefined {
+  const found = onlyExact('customChannelId', members);
+  if (!found) return undefined;
+  const { from, to } = found;
+  return { id: usableId(JSON.parse(json.toString('utf8', from, to))), from, to };
+}
+
+/** The top-level members of `json`, as far as their names are judged. */
+export function namedMembers(json: Buffer): readonly JsonMember[] {
+  return jsonMembers(json, MAX_NAMES + 1);
+}
+
+/** The body with another id in its place. Every other byte stays. */
+export function withChannel(json: Buffer, { from, to }: PlacedChannel, id: string): Buffer {
+  return Buffer.concat([json.subarray(0, from), Buffer.from(JSON.stringify(id)), json.subarray(to)]);
+}
+
+/**
+ * The id of the conversation in the query of `url`; `undefined` if it has none.
+ * @throws Problem `invalid_conversation` as `channelInJson`, `invalid_query` if the query is not encoded UTF-8
+ */
+export function channelInQuery(url: string): string | undefined {
+  const found = onlyExact('custom_channel_id', queryOf(url));
+  return found && usableId(found.value);
+}
+
+/**
+ * The id of the conversation in the text `name` of a form.
+ * @throws Problem `invalid_form` if the text is something else, `invalid_conversation` as `channelInJson`
+ */
+export function channelInForm(name: string, value: string): string {
+  const found = onlyExact('customChannelId', [{ name, value }]);
+  if (!found) throw new Problem('invalid_form', 'The form may hold a file and customChannelId only.');
+  return usableId(found.value);
+}
+
+/** The one with the exact name. Others that are similar are refused: services differ in which of several they take. */
+function onlyExact<One extends { readonly name: string }>(
+  exact: ChannelName,
+  named: readonly One[],
+): One | undefined {
+  if (named.length > MAX_NAMES) throw invalid(`There may be ${MAX_NAMES} names at most.`);
+  const verdicts = named.map(({ name }) => judgeChannelName(name, exact));
+  if (verdicts.includes('too long')) throw invalid(`A name may have ${MAX_NAME_LENGTH} characters at most.`);
+  if (verdicts.includes('similar')) throw invalid(`The conversation's id must be named ${exact}.`);
+  const [found, ...more] = named.filter((_, i) => verdicts[i] === 'exact');
+  if (more.length > 0) throw invalid(`${exact} stands more than once.`);
+  return found;
+}
+
+/** The decoded names and values of a query, in which `+` is a space. Broken UTF-8 is refused and not replaced. */
+function queryOf(url: string): { readonly name: string; readonly value: string }[] {
+  const mark = url.indexOf('?');
+  if (mark < 0) return [];
+  try {
+    return url
+      .slice(mark + 1)
+      .split('&')
+      .map((pair) => {
+        const [name = '', ...value] = pair.replaceAll('+', ' ').split('=');
+        return { name: decodeURIComponent(name), value: decodeURIComponent(value.join('=')) };
+      });
+  } catch {
+    throw new Problem('invalid_query', 'The query is not UTF-8 in percent-encoding.');
+  }
+}
+
+/** Whether the value can be the id of a conversation. */
+export function isUsableId(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= MAX_ID_LENGTH && value.isWellFormed();
+}
+
+function usableId(value: unknown): string {
+  if (isUsableId(value)) return value;
+  throw invalid(`The conversation's id must be a text of 1 to ${MAX_ID_LENGTH} characters.`);
+}
+
+function invalid(detail: string): Problem {
+  return new Problem('invalid_conversation', detail);
+}

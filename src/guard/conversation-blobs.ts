@@ -1,0 +1,87 @@
+import { Problem } from '../errors.ts';
+import { jsonMembers } from '../http/json-members.ts';
+import { similarTo } from './channel-name.ts';
+import type { Conversation } from './conversations.ts';
+import type { GivenBlobs } from './given-blobs.ts';
+
+/** Whose file it is, and in which conversation of which bot. */
+export interface BlobOwner {
+  /** `namespace/bot`. */
+  readonly bot: string;
+  readonly userId: string;
+  readonly conversation: Conversation | undefined;
+}
+
+/** Keeps users from the files of others. */
+export interface ConversationBlobs {
+  /** Remembers the ids in JSON with which the bot service has answered an upload. */
+  remember(json: Buffer, owner: BlobOwner): Promise<void>;
+  /**
+   * Lets a message pass if all its files were given to this user in this conversation; every message if uploads are off.
+   * @throws Problem `not_your_conversation`, `invalid_conversation`, `session_store_unavailable`
+   */
+  check(json: Buffer, owner: BlobOwner): Promise<void>;
+}
+
+export interface ConversationBlobsOptions {
+  readonly given: GivenBlobs;
+  /** Where the user ids come from. */
+  readonly realm: string;
+  /** Whether `namespace/bot` takes files from pages. */
+  readonly takesFiles: (bot: string) => boolean;
+}
+
+/** How many files one message may have, and one answer. */
+const MAX_IDS = 100;
+const MAX_ID_LENGTH = 256;
+const NAME = 'blobIds';
+const isSimilar = similarTo('blobids');
+
+/** Makes the check and the memory of files, which are kept in `given`. */
+export function conversationBlobs(options: ConversationBlobsOptions): ConversationBlobs {
+  const { given, realm, takesFiles } = options;
+  const placeOf = ({ bot, userId }: BlobOwner, { upstream }: Conversation) =>
+    JSON.stringify([realm, userId, bot, upstream]);
+  return {
+    async remember(json, owner) {
+      const ids = idsIn(json).slice(0, MAX_IDS);
+      if (owner.conversation && ids.length > 0) await given.remember(placeOf(owner, owner.conversation), ids);
+    },
+    async check(json, owner) {
+      if (!takesFiles(owner.bot)) return;
+      const ids = blobIdsOf(json);
+      if (ids.length === 0) return;
+      const { conversation } = owner;
+      const areGiven = conversation && (await given.areGiven(placeOf(owner, conversation), ids));
+      if (!areGiven)
+        throw new Problem('not_your_conversation', 'A file of the message is not of this conversation.');
+    },
+  };
+}
+
+/** The ids of the files that an answer names, wherever they stand in it. */
+function idsIn(json: Buffer): string[] {
+  const ids: string[] = [];
+  if (json.length === 0) return ids;
+  JSON.parse(json.toString('utf8'), (name, value: unknown) => {
+    if (name === 'blobId' && typeof value === 'string' && isUsable(value)) ids.push(value);
+    return value;
+  });
+  return ids;
+}
+
+/** The files that a message names, whose JSON has been parsed before. @throws Problem `invalid_conversation` */
+function blobIdsOf(json: Buffer): readonly string[] {
+  const found = jsonMembers(json).filter(({ name }) => isSimilar(name));
+  const [member, ...more] = found;
+  if (!member) return [];
+  const value: unknown = JSON.parse(json.toString('utf8', member.from, member.to));
+  const isList = Array.isArray(value) && value.length <= MAX_IDS && value.every(isUsable);
+  if (member.name !== NAME || more.length > 0 || !(isList || value === null))
+    throw new Problem('invalid_conversation', `The files of a message must be one list, named ${NAME}.`);
+  return isList ? value : [];
+}
+
+function isUsable(id: unknown): id is string {
+  return typeof id === 'string' && id !== '' && id.length <= MAX_ID_LENGTH && id.isWellFormed();
+}

@@ -1,0 +1,117 @@
+import { Problem } from '../errors.ts';
+import { isJsonObject, type JsonMember } from '../http/json-members.ts';
+import type { Secret } from '../secret.ts';
+import { channelInForm, channelInJson, channelInQuery, namedMembers, withChannel } from './channel-places.ts';
+import { type ChannelUser, type OwnedChannelsOptions, ownedChannels } from './owned-channels.ts';
+import { scopedChannelId } from './scoped-channels.ts';
+
+/** One conversation, by its two ids. They are the same unless `CHANNELS=scoped`. */
+export interface Conversation {
+  /** The id that the client uses. */
+  readonly client: string;
+  /** The id that the bot service knows. */
+  readonly upstream: string;
+}
+
+/** A request that names a conversation, or may do so. */
+export interface ConversationRequest extends ChannelUser {
+  /** The target of the client's request. */
+  readonly url: string;
+}
+
+/**
+ * Finds the conversation of a request, and makes sure that a user reaches their own ones only. Every method rejects
+ * with Problem `invalid_conversation`, `invalid_query`, `not_your_conversation` or `session_store_unavailable`.
+ */
+export interface Conversations {
+  /**
+   * The conversation of a message, and the message's JSON with the upstream id in its place; every other byte stays. A
+   * message without an id goes as it came. Rejects also with the problems of `isFree`.
+   */
+  ofMessage(
+    json: Buffer,
+    request: ConversationRequest,
+  ): Promise<{ readonly body: Buffer; readonly conversation: Conversation | undefined }>;
+  /** As `ofMessage`, for another operation, which must name a conversation. */
+  ofJson(
+    json: Buffer,
+    request: ConversationRequest,
+  ): Promise<{ readonly body: Buffer; readonly conversation: Conversation }>;
+  /** The conversation that the query must name. */
+  ofQuery(request: ConversationRequest): Promise<Conversation>;
+  /**
+   * The conversation that the text `name` of a form names; the query may have the same id.
+   * @throws Problem `invalid_form` if the text has another name
+   */
+  ofForm(
+    text: { readonly name: string; readonly value: string },
+    request: ConversationRequest,
+  ): Promise<Conversation>;
+}
+
+export interface ConversationsOptions extends OwnedChannelsOptions {
+  /**
+   * `scoped`: each user has conversations of their own. `owned`: an id belongs to the user who has begun its
+   * conversation. `shared`: who knows an id reaches its conversation.
+   */
+  readonly mode: 'scoped' | 'owned' | 'shared';
+  readonly secret: Secret;
+}
+
+/** Names of members that some parsers of JSON read as other members of an object. */
+const INHERITED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
+
+/** Only with the mode `owned`, a method waits for anything. */
+export function conversations(options: ConversationsOptions): Conversations {
+  const { mode, secret, realm } = options;
+  const owned = ownedChannels(options);
+  const conversationOf = async (client: string, request: ConversationRequest): Promise<Conversation> => {
+    const { userId } = request;
+    if (mode === 'owned') await owned.require(client, request);
+    const upstream = mode === 'scoped' ? scopedChannelId(secret, { realm, userId, id: client }) : client;
+    return { client, upstream };
+  };
+  const ofMessage: Conversations['ofMessage'] = async (json, request) => {
+    const members = namedMembers(json);
+    const placed = channelInJson(json, members);
+    const inQuery = channelInQuery(request.url);
+    if (inQuery !== undefined && inQuery !== placed?.id)
+      throw invalid("The conversation's id in the query must be that of the body.");
+    if (mode !== 'shared') refuseOtherPlaces(json, members);
+    if (!placed) return { body: json, conversation: undefined };
+    const conversation = await conversationOf(placed.id, request);
+    const body = mode === 'scoped' ? withChannel(json, placed, conversation.upstream) : json;
+    return { body, conversation };
+  };
+  return {
+    ofMessage,
+    async ofForm({ name, value }, request) {
+      const client = channelInForm(name, value);
+      const inQuery = channelInQuery(request.url);
+      if (inQuery !== undefined && inQuery !== client)
+        throw invalid("The conversation's id in the query must be that of the form.");
+      return conversationOf(client, request);
+    },
+    async ofJson(json, request) {
+      const { body, conversation } = await ofMessage(json, request);
+      if (!conversation) throw invalid('The body must hold customChannelId.');
+      return { body, conversation };
+    },
+    async ofQuery(request) {
+      const client = channelInQuery(request.url);
+      if (client === undefined) throw invalid('The query must hold custom_channel_id.');
+      return conversationOf(client, request);
+    },
+  };
+}
+
+/** Refuses a body in which some service may find an id elsewhere: in an array, or in an inherited member. */
+function refuseOtherPlaces(json: Buffer, members: readonly JsonMember[]): void {
+  if (!isJsonObject(json)) throw invalid('The body must be a JSON object.');
+  if (members.some(({ name }) => INHERITED.has(name)))
+    throw invalid(`The body must not hold ${[...INHERITED].join(' or ')}.`);
+}
+
+function invalid(detail: string): Problem {
+  return new Problem('invalid_conversation', detail);
+}

@@ -1,0 +1,29 @@
+import { createHmac } from 'node:crypto';
+import type { Secret } from '../secret.ts';
+
+/** Whose conversation it is, and the id that the client uses for it. */
+export interface ChannelOwner {
+  /** The way in which the user has signed in. */
+  readonly realm: string;
+  readonly userId: string;
+  readonly id: string;
+}
+
+/** Names the purpose, so that the same secret and texts give another value elsewhere. */
+const PURPOSE = 'bot-relay conversation 1';
+
+/**
+ * The id of a conversation at the bot service: 64 characters of `[0-9a-f]`, which no encoder escapes and no comparison
+ * without case changes. It is HMAC-SHA-256 under `channelSecret` (RFC 2104), so that no user can choose another's.
+ */
+export function scopedChannelId(channelSecret: Secret, { realm, userId, id }: ChannelOwner): string {
+  const hmac = createHmac('sha256', channelSecret.open());
+  // The length before each text tells ("a", "bc") from ("ab", "c").
+  for (const text of [PURPOSE, realm, userId, id]) {
+    const bytes = Buffer.from(text);
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(bytes.length);
+    hmac.update(length).update(bytes);
+  }
+  return hmac.digest('hex');
+}

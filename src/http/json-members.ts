@@ -1,0 +1,85 @@
+/** A member of a JSON object, and where the bytes of its value begin and end. */
+export interface JsonMember {
+  /** Without escape sequences. */
+  readonly name: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const OPENING: ReadonlySet<number | undefined> = new Set([0x5b, OPEN_BRACE]);
+const CLOSING: ReadonlySet<number | undefined> = new Set([0x5d, 0x7d]);
+/** What ends a number, `true`, `false` or `null` (RFC 8259 §2). */
+const AFTER_LITERAL: ReadonlySet<number | undefined> = new Set([0x09, 0x0a, 0x0d, 0x20, COMMA, 0x5d, 0x7d]);
+
+/**
+ * The top-level members of the JSON object in `json`, in their order and with those that are repeated; none if it is
+ * another JSON value. It stops after `most` members. `json` must have been parsed before: no syntax is checked here.
+ */
+export function jsonMembers(json: Buffer, most = Number.POSITIVE_INFINITY): readonly JsonMember[] {
+  const members: JsonMember[] = [];
+  let at = afterSpace(json, 0);
+  if (json[at] !== OPEN_BRACE) return members;
+  do {
+    at = afterSpace(json, at + 1);
+    if (json[at] !== QUOTE) break;
+    const nameEnd = endOfString(json, at);
+    const colon = afterSpace(json, nameEnd);
+    const from = afterSpace(json, colon + 1);
+    const to = endOfValue(json, from);
+    members.push({ name: JSON.parse(json.toString('utf8', at, nameEnd)) as string, from, to });
+    at = afterSpace(json, to);
+  } while (json[at] === COMMA && members.length < most);
+  return members;
+}
+
+/** Whether the JSON value in `json` is an object. */
+export function isJsonObject(json: Buffer): boolean {
+  return json[afterSpace(json, 0)] === OPEN_BRACE;
+}
+
+function afterSpace(json: Buffer, from: number): number {
+  let at = from;
+  while (json[at] === 0x20 || json[at] === 0x0a || json[at] === 0x0d || json[at] === 0x09) at += 1;
+  return at;
+}
+
+/** Where the JSON string that begins at `from` ends: behind the first quote that no backslash escapes. */
+export function endOfString(json: Buffer, from: number): number {
+  for (let at = from + 1; ; ) {
+    const quote = json.indexOf(QUOTE, at);
+    let backslashes = 0;
+    while (json[quote - 1 - backslashes] === BACKSLASH) backslashes += 1;
+    at = quote + 1;
+    if (backslashes % 2 === 0) return at;
+  }
+}
+
+function endOfValue(json: Buffer, from: number): number {
+  if (json[from] === QUOTE) return endOfString(json, from);
+  return OPENING.has(json[from]) ? endOfContainer(json, from) : endOfLiteral(json, from);
+}
+
+function endOfLiteral(json: Buffer, from: number): number {
+  let at = from;
+  while (at < json.length && !AFTER_LITERAL.has(json[at])) at += 1;
+  return at;
+}
+
+function endOfContainer(json: Buffer, from: number): number {
+  let depth = 0;
+  for (let at = from; ; ) {
+    const byte = json[at];
+    if (byte === QUOTE) {
+      at = endOfString(json, at);
+      continue;
+    }
+    if (OPENING.has(byte)) depth += 1;
+    else if (CLOSING.has(byte)) depth -= 1;
+    at += 1;
+    if (depth === 0) return at;
+  }
+}

@@ -1,0 +1,162 @@
+import type { Run } from './run.ts';
+import type { Batch, BatchAnswer, Claim } from './run-calls.ts';
+import type { RunCodec, StoredEnd, StoredHead } from './run-codec.ts';
+import type { LogBudget, LogPart } from './run-log.ts';
+import type { RunName } from './run-name.ts';
+import type { OutletSource } from './run-outlet.ts';
+
+/** A run that this instance carries, and what of it is not stored yet. */
+export interface HeldRun extends Claim {
+  readonly run: Run;
+  readonly name: RunName;
+  /** The offset of the first byte that is not stored for certain. */
+  offset: number;
+  /** What is being stored, and what waits. */
+  sent: LogPart[];
+  pending: LogPart[];
+  pendingBytes: number;
+  /** What both have is counted there. */
+  readonly budget: LogBudget;
+  countedBytes: number;
+  /** The batch whose answer has not come: it is sent again unchanged. */
+  sending: Batch | undefined;
+  head: StoredHead | undefined;
+  hold: unknown;
+  end: { readonly how: StoredEnd; readonly state: Batch['state'] } | undefined;
+  /** Whether other instances shall take it. */
+  isGiven: boolean;
+  /** Nothing more is stored of its stream. */
+  log: 'open' | 'closing' | 'closed';
+  /** When the last batch was sent that was answered, by `performance.now()` in ms: the lease begins then, or later. */
+  confirmedAt: number;
+  /** Whether its stream has begun. */
+  hasBegun: boolean;
+  /** Redis has lost it: nothing of it is stored, and no other instance knows it. */
+  isAlone: boolean;
+  /** Whether Redis is asked how far readers elsewhere have come, though there is nothing to store. */
+  isAsking: boolean;
+  /** Whether what carries it is ahead of what was noted: part of that waits. */
+  isDoubted: boolean;
+  /** Who writes the stream. */
+  source: OutletSource | undefined;
+}
+
+/** How many bytes one batch has, about: a larger one makes Redis hold up all others. */
+const BATCH_BYTES = 65_536;
+/** How much more than what is kept of a run may wait to be stored, in bytes. */
+const WAITING_BYTES = 1 << 20;
+/** How often a lease is extended, in ms. */
+const RENEW_MS = 1_000;
+
+/** A run that was claimed, or taken over, before `sentAt`. */
+export function heldRun(
+  claim: Claim,
+  run: Run,
+  from: Pick<HeldRun, 'name' | 'offset' | 'budget'> & { readonly sentAt: number },
+): HeldRun {
+  return {
+    ...{ ...claim, run, name: from.name, offset: from.offset, confirmedAt: from.sentAt },
+    ...{ sent: [], pending: [], pendingBytes: 0, budget: from.budget, countedBytes: 0, sending: undefined },
+    ...{ head: undefined, hold: undefined, end: undefined, isGiven: false, log: 'open', source: undefined },
+    ...{ hasBegun: false, isAlone: false, isAsking: false, isDoubted: false },
+  };
+}
+
+/**
+ * Notes bytes of the stream, of which `maxBytes` are kept. If too much could not be stored, or there is no memory for
+ * it, the log is closed.
+ */
+export function note(held: HeldRun, part: LogPart, maxBytes: number): void {
+  if (held.log !== 'open') return;
+  const { length } = part.bytes;
+  if (!held.budget.take(length)) {
+    closeLog(held);
+    return;
+  }
+  held.countedBytes += length;
+  held.pendingBytes += length;
+  held.pending.push(part);
+  if (held.pendingBytes > maxBytes + WAITING_BYTES) closeLog(held);
+}
+
+/** Stores no more of the stream: it would have a gap. */
+export function closeLog(held: HeldRun): void {
+  if (held.log === 'open') held.log = 'closing';
+  // What is being stored is given up.
+  Object.assign(held, { pending: [], pendingBytes: 0, sent: [], sending: undefined });
+  release(held, held.countedBytes);
+}
+
+/** Nothing more is stored of the run. What waits may still be read. */
+export function letGo(held: HeldRun): void {
+  held.log = 'closed';
+  release(held, held.countedBytes);
+}
+
+function release(held: HeldRun, bytes: number): void {
+  held.budget.release(bytes);
+  held.countedBytes -= bytes;
+}
+
+/** Whether there is something to store, or the lease must be extended. */
+export function isDue(held: HeldRun, now: number): boolean {
+  const { sending, head, hold, end, isGiven, isAsking, log, pending, confirmedAt } = held;
+  if (isAsking || sending || head || hold || end || isGiven || log === 'closing' || pending.length > 0)
+    return true;
+  return now - confirmedAt >= RENEW_MS;
+}
+
+/** What is to be stored now of a run of which `maxBytes` are kept. */
+export function batchOf(held: HeldRun, codec: RunCodec, maxBytes: number): Batch {
+  // The oldest batches of a log are forgotten as wholes.
+  held.sending ??= newBatch(held, codec, Math.min(BATCH_BYTES, maxBytes / 4));
+  return held.sending;
+}
+
+function newBatch(held: HeldRun, codec: RunCodec, batchBytes: number): Batch {
+  const { id, token, offset, head, hold, end, isGiven, log } = held;
+  const bytes = takePending(held, batchBytes);
+  const isLast = held.pending.length === 0;
+  const isInside = held.sent.at(-1)?.isInside === true;
+  const isPlace = bytes.length > 0 && isLast && !isInside && !held.isDoubted;
+  const cursor = isPlace ? held.source?.resumeState?.() : undefined;
+  held.head = undefined;
+  held.hold = undefined;
+  return {
+    ...{ id, token, isInside, length: bytes.length, offset: log === 'closing' ? -1 : offset },
+    data: bytes.length > 0 ? codec.sealBytes(bytes, id, offset) : '',
+    head: head ? codec.seal(head, id, 'head') : '',
+    // Nobody takes over what is over.
+    hold: hold === undefined || end ? '' : codec.seal(hold, id, 'hold'),
+    cursor: cursor ? codec.seal({ at: offset + bytes.length, cursor }, id, 'cursor') : '',
+    end: end && isLast ? codec.sealEnd(end.how, id) : '',
+    state: isLast ? (end?.state ?? (isGiven ? 'given' : '')) : '',
+  };
+}
+
+function takePending(held: HeldRun, batchBytes: number): Buffer {
+  let bytes = 0;
+  const count = held.pending.findIndex((part) => {
+    bytes += part.bytes.length;
+    return bytes >= batchBytes;
+  });
+  held.sent = held.pending.splice(0, count < 0 ? held.pending.length : count + 1);
+  const taken = Buffer.concat(held.sent.map((part) => part.bytes));
+  held.pendingBytes -= taken.length;
+  return taken;
+}
+
+/** The batch was answered. Returns whether nothing more is to be stored of the run. */
+export function answered(held: HeldRun, batch: Batch, [status]: BatchAnswer): boolean {
+  if (held.sending === batch) {
+    held.offset += batch.length;
+    release(held, batch.length);
+    held.sent = [];
+    held.sending = undefined;
+  }
+  if (status === 'closed' || batch.offset < 0) {
+    closeLog(held);
+    held.log = 'closed';
+  }
+  return batch.state !== '';
+}

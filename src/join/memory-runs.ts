@@ -1,0 +1,24 @@
+import type { RunStore } from './joinable-runs.ts';
+import { openRuns } from './runs.ts';
+
+/** Runs and their names in the memory of this process. */
+export function memoryRuns(): RunStore {
+  return {
+    open(options) {
+      const runs = openRuns(options);
+      return {
+        async enter(name, { lastEventId, requestId, progress, join, begin }) {
+          const found = runs.find(name, lastEventId);
+          if (found) return join(found);
+          return lastEventId === undefined ? begin(runs.claim(name, { requestId, progress })) : undefined;
+        },
+        newest: async (message, { lastEventId, join }) => join(runs.findNewest(message, lastEventId)),
+        forget: async (conversation, except) => runs.forget(conversation, except),
+        whenTaken() {},
+      };
+    },
+    storedBytes: async () => 0,
+    async handOver() {},
+    async close() {},
+  };
+}

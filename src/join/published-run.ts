@@ -1,0 +1,172 @@
+import { asProblem, Problem } from '../errors.ts';
+import { type HeldRun, note } from './held-run.ts';
+import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
+import { type Batch, LEASE_MS } from './run-calls.ts';
+import type { RunFlush } from './run-flush.ts';
+import { RUN_LOST } from './run-follower.ts';
+import type { Outlet } from './run-outlet.ts';
+import { isWhole } from './runs.ts';
+
+/** After so long without an answer of Redis, the lease may be lost, in ms. */
+const SURE_MS = LEASE_MS - 1_000;
+
+/** A run for the one who carries it: what happens to it is stored, too. */
+export interface PublishedRun {
+  readonly run: Run;
+  /** Another instance has the run: what carries it here ends, without a word to those who read it. */
+  detach(): void;
+}
+
+export interface PublishOptions {
+  readonly flush: RunFlush;
+  readonly maxBytes: number;
+  /** Whether the run stays readable after its end. */
+  readonly isKept: boolean;
+}
+
+interface State extends PublishOptions {
+  readonly held: HeldRun;
+  readonly stop: AbortController;
+  /** What waits until it is known whether the lease is lost; undefined if it is not in doubt. */
+  doubted: (() => void)[] | undefined;
+  isDetached: boolean;
+  /** Whether another instance could go on with what is stored. */
+  isResumable: boolean;
+}
+
+/** Publishes a run that this instance holds. */
+export function publishedRun(held: HeldRun, options: PublishOptions): PublishedRun {
+  const state: State = {
+    ...{ ...options, held, stop: new AbortController() },
+    ...{ doubted: undefined, isDetached: false, isResumable: false },
+  };
+  const { run } = held;
+  const { flush } = state;
+  const abort = () => state.stop.abort(run.stop.signal.reason);
+  if (run.stop.signal.aborted) abort();
+  else run.stop.signal.addEventListener('abort', abort, { once: true });
+  const published: Run = {
+    ...{ ...run, stop: state.stop, stream: { ...run.stream, outlet: outletOf(state) } },
+    begin(head) {
+      held.head = { head: [...head], headers: [...run.headers] };
+      held.hasBegun = true;
+      flush.soon();
+      run.begin(head);
+    },
+    keep(hold) {
+      held.hold = hold();
+    },
+    mayLeave: () => mayLeave(state),
+    isSure: () => !state.isDetached && isSure(state),
+    over(error) {
+      if (state.isDetached) return;
+      run.over(error);
+      ended(state, error);
+    },
+  };
+  return { run: published, detach: () => detach(state) };
+}
+
+function outletOf(state: State): Outlet {
+  const { held, maxBytes } = state;
+  const { outlet } = held.run.stream;
+  return {
+    ...outlet,
+    open(source) {
+      held.source = source;
+      outlet.open(source);
+    },
+    write: (bytes) =>
+      act(state, () => {
+        note(held, { bytes: Buffer.from(bytes), isInside: held.source?.mayBeat() === false }, maxBytes);
+        storeSoon(state);
+        outlet.write(bytes);
+      }),
+    complete: () => act(state, outlet.complete),
+    endEarly: (problem, isCut) => act(state, () => outlet.endEarly(problem, isCut)),
+  };
+}
+
+/** From the first id on, the run need not end with this instance. */
+function storeSoon(state: State): void {
+  const { held, flush } = state;
+  if (state.isResumable || !held.source?.resumeState?.()) flush.soon();
+  else {
+    state.isResumable = true;
+    flush.atOnce(held);
+  }
+}
+
+/** A process that was stopped must not go on with a stream that another instance goes on with: it asks first. */
+function act(state: State, work: () => void): void {
+  if (state.isDetached) return;
+  if (state.doubted) state.doubted.push(work);
+  else if (isSure(state)) work();
+  else {
+    state.doubted = [work];
+    state.held.isDoubted = true;
+    state.held.source?.full();
+    void state.flush.now().then(() => settle(state));
+  }
+}
+
+/** Without an answer, the readers go on: nobody can take a run whose Redis is away. */
+function settle(state: State): void {
+  const { doubted = [], held } = state;
+  state.doubted = undefined;
+  if (state.isDetached) return;
+  for (const [n, work] of doubted.entries()) {
+    held.isDoubted = n < doubted.length - 1;
+    work();
+  }
+  if (!held.run.stream.outlet.isFull()) held.source?.drained();
+}
+
+function isSure({ held }: State): boolean {
+  return held.isAlone || performance.now() - held.confirmedAt < SURE_MS;
+}
+
+async function mayLeave(state: State): Promise<void> {
+  await state.held.run.mayLeave();
+  if (!state.isDetached && isSure(state)) return;
+  await state.flush.now();
+  state.stop.signal.throwIfAborted();
+  if (state.isDetached || !isSure(state)) {
+    throw new Problem('session_store_unavailable', 'Messages can not be sent right now; try again.', {
+      retryAfter: 1,
+    });
+  }
+}
+
+function detach(state: State): void {
+  state.isDetached = true;
+  const { source } = state.held;
+  state.held.source = undefined;
+  source?.closed();
+  state.stop.abort(RUN_ELSEWHERE);
+}
+
+/** The run is over: notes how. */
+function ended({ held, flush, isKept }: State, error: unknown): void {
+  const { run } = held;
+  const how = run.stream.ended();
+  const { hasLeft, mayHaveStarted }: Progress = run.progress;
+  // Those who wait elsewhere have not left.
+  const isDropped = !mayHaveStarted && !isWhole(run);
+  const problem = how ? how.problem : run.isGivenUp() ? RUN_LOST : asProblem(error);
+  held.end = {
+    how: {
+      ...{ problem, isCut: how?.problem ? how.isCut : false, at: run.log.end(), isDropped },
+      ...{ progress: { hasLeft, mayHaveStarted }, headers: [...run.headers] },
+    },
+    state: stateAfter(run, isKept),
+  };
+  held.source = undefined;
+  flush.soon();
+}
+
+function stateAfter(run: Run, isKept: boolean): Batch['state'] {
+  if (!run.progress.mayHaveStarted) return 'free';
+  if (!isKept || !isWhole(run)) return 'over';
+  return run.stream.ended()?.problem || !run.stream.ended() ? 'broken' : 'kept';
+}

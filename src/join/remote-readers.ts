@@ -1,0 +1,74 @@
+import type { Run, Seat } from './run.ts';
+import type { OutletSource } from './run-outlet.ts';
+
+/** The readers at other instances, who count as one here. */
+export interface RemoteReaders {
+  /** For how long the run is followed elsewhere, in ms, and how far the fastest has come there. */
+  update(followedMs: number, seen: number): void;
+  /** Whether the service waits for them. */
+  areBehind(): boolean;
+}
+
+interface State {
+  readonly run: Run;
+  readonly maxBytes: number;
+  place: { readonly seat: Seat; readonly stop: AbortController } | undefined;
+  source: OutletSource | undefined;
+  seen: number;
+  isFull: boolean;
+}
+
+/** Lets readers elsewhere keep the run open, and hold its service back if nobody is faster. */
+export function remoteReaders(run: Run, maxBytes: number): RemoteReaders {
+  const state: State = { run, maxBytes, place: undefined, source: undefined, seen: 0, isFull: false };
+  const isThere = () => state.place !== undefined && !state.place.stop.signal.aborted;
+  return {
+    update(followedMs, seen) {
+      state.seen = Math.max(state.seen, seen);
+      if (followedMs > 0 && !isThere() && !run.isOver()) sit(state);
+      else if (followedMs <= 0 && isThere()) leave(state);
+      judge(state);
+    },
+    areBehind: () => state.place !== undefined && state.isFull,
+  };
+}
+
+function sit(state: State): void {
+  const { run } = state;
+  const stop = new AbortController();
+  if (run.stop.signal.aborted) return;
+  const seat = run.sitElsewhere(stop);
+  seat.begun.catch(() => {});
+  state.place = { seat, stop };
+  const reading = seat.read(
+    {
+      open(source) {
+        state.source = source;
+      },
+      write: () => judge(state),
+      isFull: () => state.isFull,
+      hasBegun: () => false,
+      complete: () => state.source?.closed(),
+      endEarly: () => state.source?.closed(),
+    },
+    run.log.end(),
+  );
+  // The stream may end before the others are known to have left.
+  void reading.then(seat.leave);
+}
+
+function leave(state: State): void {
+  const { place, source } = state;
+  state.place = undefined;
+  state.source = undefined;
+  source?.closed();
+  place?.seat.leave();
+}
+
+/** What is stored goes no further ahead than half of what is kept, so that the fastest reader loses nothing. */
+function judge(state: State): void {
+  const { run, maxBytes, seen, source, isFull } = state;
+  state.isFull = run.log.end() - seen > maxBytes / 2;
+  if (state.isFull && !isFull) source?.full();
+  else if (!state.isFull && isFull) source?.drained();
+}

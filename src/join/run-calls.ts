@@ -1,0 +1,187 @@
+import type { RedisScript } from '../storage/redis.ts';
+import type { RunCodec } from './run-codec.ts';
+import type { RunName } from './run-name.ts';
+
+/** How long an instance has the right to a run after its last sign of life, in ms. */
+export const LEASE_MS = 5_000;
+/** How long a run counts as followed after a look at it, in ms. */
+const FOLLOWED_MS = 3_000;
+/** How many entries of a log are read at once. */
+export const ENTRIES = 64;
+
+/** The scripts of runs. */
+export interface RunScripts {
+  readonly enter: RedisScript;
+  readonly newest: RedisScript;
+  readonly forget: RedisScript;
+  readonly flush: RedisScript;
+  readonly read: RedisScript;
+  readonly takeOver: RedisScript;
+}
+
+/** Times and bounds of what is stored, in ms and bytes. */
+export interface RunBounds {
+  readonly keepMs: number;
+  readonly rememberMs: number;
+  /** How long a run outlives its last sign of life. Its name is remembered after that. */
+  readonly lifeMs: number;
+  readonly maxBytes: number;
+  readonly maxBytesInAll: number;
+  readonly maxNames: number;
+}
+
+/** What is told of a name: that it was claimed, is not known, was forgotten for this run, or the state of its run. */
+export interface ToldRun {
+  readonly state: 'claimed' | 'unknown' | 'forgotten' | 'over' | 'live' | 'kept' | 'broken';
+  readonly id: string;
+  /** The offset of the first byte of its log; -1 if that is closed. */
+  readonly first: number;
+  readonly requestId: string;
+}
+
+/** Who claims a name. */
+export interface Claim {
+  readonly id: string;
+  readonly token: string;
+  readonly requestId: string;
+}
+
+/** What a holder writes of a run at once. Empty texts are left out; an offset of -1 closes the log. */
+export interface Batch extends Pick<Claim, 'id' | 'token'> {
+  readonly offset: number;
+  readonly length: number;
+  readonly isInside: boolean;
+  readonly data: string;
+  readonly head: string;
+  readonly hold: string;
+  readonly cursor: string;
+  readonly end: string;
+  /** What the run becomes; `given` lets go of it. */
+  readonly state: '' | 'free' | 'over' | 'kept' | 'broken' | 'given';
+}
+
+/** What became of a batch, for how long the run is followed at others, in ms, and how far the fastest of them is. */
+export type BatchAnswer = readonly [
+  status: 'written' | 'closed' | 'lost' | 'gone',
+  followed: number,
+  seen: number,
+];
+
+/** An entry of a log: its id, and its fields and values in turn. */
+export type Entry = readonly [id: string, fields: readonly string[]];
+
+/** What has come of a run. */
+export interface ReadAnswer {
+  readonly state: string;
+  readonly leaseMs: number;
+  readonly end: number;
+  readonly first: number;
+  readonly head: string;
+  readonly entries: readonly Entry[];
+}
+
+/** How far a run was read. */
+export interface ReadPlace {
+  /** The last entry that was read; empty at first. */
+  readonly after: string;
+  readonly at: number;
+  readonly wantsHead: boolean;
+  /** Only to tell that the run is followed: no entries are wanted. */
+  readonly isFull?: boolean;
+}
+
+/** The run that was taken over, with what is stored of it; undefined if nobody may take it. */
+export interface TakenAnswer {
+  readonly end: number;
+  readonly hold: string;
+  readonly cursor: string;
+  readonly sinceMs: number;
+  readonly name: RunName;
+}
+
+/** Calls of the scripts. Each rejects with Problem `session_store_unavailable`. */
+export interface RunCalls {
+  enter(name: RunName, claim: Claim | undefined): Promise<ToldRun>;
+  newest(message: string): Promise<ToldRun>;
+  forget(conversation: string, exceptName: string): Promise<void>;
+  flush(batches: readonly Batch[]): Promise<readonly BatchAnswer[]>;
+  read(id: string, place: ReadPlace): Promise<ReadAnswer>;
+  takeOver(id: string, token: string): Promise<TakenAnswer | undefined>;
+}
+
+/** Makes the calls. */
+export function runCalls(
+  scripts: RunScripts,
+  bounds: RunBounds,
+  codec: Pick<RunCodec, 'seal' | 'open'>,
+): RunCalls {
+  const { keepMs, rememberMs, lifeMs, maxBytes, maxBytesInAll, maxNames } = bounds;
+  const fixed = [LEASE_MS, maxBytes, maxBytesInAll, lifeMs, keepMs, rememberMs].map(String);
+  const nameBounds = [LEASE_MS, lifeMs, maxNames, lifeMs + rememberMs].map(String);
+  return {
+    async enter({ conversation, message, key, isKept }, claim) {
+      const { id, token } = claim ?? { id: '', token: '' };
+      // Clients choose it.
+      const request = claim ? codec.seal(claim.requestId, id, 'request') : '';
+      const name = [claim ? 'claims' : '', conversation, message, key, isKept ? 'kept' : ''];
+      return toldOf(await scripts.enter(KEYS, [...name, id, token, request, ...nameBounds]), codec);
+    },
+    newest: async (message) => toldOf(await scripts.newest(KEYS, [message]), codec),
+    async forget(conversation, exceptName) {
+      await scripts.forget(KEYS, [conversation, exceptName]);
+    },
+    flush: (batches) =>
+      scripts.flush(KEYS, [...fixed, ...batches.flatMap(batchValues)]) as Promise<BatchAnswer[]>,
+    async read(id, { after, at, wantsHead, isFull = false }) {
+      const place = [
+        after,
+        String(isFull ? 0 : ENTRIES),
+        String(at),
+        String(FOLLOWED_MS),
+        wantsHead ? 'head' : 'no head',
+      ];
+      const answer = (await scripts.read(KEYS, [id, ...place])) as ReadReply;
+      const [state, leaseMs = 0, end = 0, first = 0, head = '', entries] = answer;
+      return { state, leaseMs, end, first, head, entries: entries ?? [] };
+    },
+    async takeOver(id, token) {
+      const answer = (await scripts.takeOver(KEYS, [id, token, String(LEASE_MS)])) as TakeReply;
+      const [state, end, hold = '', cursor = '', sinceMs = 0, ...names] = answer;
+      const [conversation = '', message = '', key = '', kept] = names;
+      const name = { conversation, message, key, isKept: kept !== '' };
+      return state === 'taken' ? { end: Number(end), hold, cursor, sinceMs, name } : undefined;
+    },
+  };
+}
+
+/** All keys have one hash tag. */
+const KEYS = ['bot-relay:{runs}:names'];
+
+type ReadReply = [
+  state: string,
+  lease?: number,
+  end?: number,
+  first?: number,
+  head?: string,
+  all?: Entry[] | null,
+];
+type TakeReply = [
+  state: string,
+  end?: string,
+  hold?: string,
+  cursor?: string,
+  since?: number,
+  ...names: string[],
+];
+
+function toldOf(answer: unknown, codec: Pick<RunCodec, 'open'>): ToldRun {
+  const [state, id = '', first = '0', , request] = answer as [ToldRun['state'], ...string[]];
+  const requestId = request ? (codec.open(request, id, 'request') as string | undefined) : undefined;
+  return { state, id, first: Number(first), requestId: requestId ?? '' };
+}
+
+function batchValues(batch: Batch): string[] {
+  const { id, token, offset, length, isInside, data, head, hold, cursor, end, state } = batch;
+  const inside = isInside ? 'inside' : '';
+  return [id, token, String(offset), String(length), inside, data, head, hold, cursor, end, state];
+}

@@ -1,0 +1,88 @@
+import { Problem, type ProblemCode, type ProblemOptions } from '../errors.ts';
+import type { Progress } from './run.ts';
+
+/** Seals what is stored of a run. */
+export interface RunSealer {
+  sealBytes(bytes: Buffer, name: string): string;
+  openBytes(sealed: string, name: string): Buffer | undefined;
+}
+
+type Headers = readonly (readonly [string, string])[];
+
+/** With what the stream of a run begins. */
+export interface StoredHead {
+  readonly head: Headers;
+  /** Headers of every answer, be it a stream or not. */
+  readonly headers: Headers;
+}
+
+/** How a run has ended. */
+export interface StoredEnd {
+  readonly problem: Problem | undefined;
+  readonly isCut: boolean;
+  /** The offset after the last byte of its stream: who has less does not have it whole. */
+  readonly at: number;
+  /** Whether the message was not sent because its own client has left. */
+  readonly isDropped: boolean;
+  readonly progress: Progress;
+  readonly headers: Headers;
+}
+
+/** Turns what is known of a run into texts for a store, and back. Each is bound to its run and its place. */
+export interface RunCodec {
+  sealBytes(bytes: Buffer, run: string, offset: number): string;
+  openBytes(sealed: string, run: string, offset: number): Buffer | undefined;
+  /** Seals a JSON value; `what` says which. */
+  seal(value: unknown, run: string, what: StoredPart): string;
+  /** Undefined if it cannot be read. */
+  open(sealed: string, run: string, what: StoredPart): unknown;
+  sealEnd(end: StoredEnd, run: string): string;
+  openEnd(sealed: string, run: string): StoredEnd | undefined;
+}
+
+export type StoredPart = 'head' | 'end' | 'hold' | 'cursor' | 'request';
+
+/** Makes the codec; `sealerOf` gives each run the sealer of its own keys. */
+export function runCodec(sealerOf: (run: string) => RunSealer): RunCodec {
+  const seal: RunCodec['seal'] = (value, run, what) =>
+    sealerOf(run).sealBytes(Buffer.from(JSON.stringify(value)), what);
+  const open: RunCodec['open'] = (sealed, run, what) => {
+    const bytes = sealerOf(run).openBytes(sealed, what);
+    return bytes && (JSON.parse(bytes.toString()) as unknown);
+  };
+  return {
+    sealBytes: (bytes, run, offset) => sealerOf(run).sealBytes(bytes, String(offset)),
+    openBytes: (sealed, run, offset) => sealerOf(run).openBytes(sealed, String(offset)),
+    ...{ seal, open },
+    sealEnd: ({ problem, ...end }, run) =>
+      seal({ ...end, ...(problem && { problem: problemText(problem) }) }, run, 'end'),
+    openEnd(sealed, run) {
+      const stored = open(sealed, run, 'end') as EndText | undefined;
+      return stored && { ...stored, problem: stored.problem && readProblem(stored.problem) };
+    },
+  };
+}
+
+interface ProblemText {
+  readonly code: ProblemCode;
+  readonly detail: string;
+  readonly options: ProblemOptions;
+}
+
+interface EndText extends Omit<StoredEnd, 'problem'> {
+  readonly problem: ProblemText | undefined;
+}
+
+/** Without an error as its cause: that is told by the log of the instance that has met it. */
+function problemText({ code, message, status, options }: Problem): ProblemText {
+  const { cause, ...others } = options;
+  return {
+    code,
+    detail: message,
+    options: { ...others, status, ...(typeof cause === 'string' && { cause }) },
+  };
+}
+
+function readProblem({ code, detail, options }: ProblemText): Problem {
+  return new Problem(code, detail, options);
+}

@@ -1,0 +1,201 @@
+import { answered, batchOf, closeLog, type HeldRun, isDue, letGo } from './held-run.ts';
+import type { Batch, BatchAnswer, RunCalls } from './run-calls.ts';
+import type { RunCodec } from './run-codec.ts';
+import type { RunName } from './run-name.ts';
+
+/** How often what has come is stored, at most, in ms. */
+const FLUSH_MS = 50;
+/** How often leases are looked at, in ms. */
+const LOOK_MS = 500;
+/** A run that has ended, and whose end could not be stored for so long, is given up, in ms. */
+const END_MS = 60_000;
+/** How many runs, and about how many bytes of them, are stored by one call of a script: Redis does nothing else meanwhile. */
+const RUNS_AT_ONCE = 100;
+const BYTES_AT_ONCE = 1 << 20;
+
+/** Stores what comes of the runs of this instance, all in one flight. */
+export interface RunFlush {
+  add(held: HeldRun): void;
+  /** Nothing more is stored of it. May be called again. */
+  remove(held: HeldRun): void;
+  /** The newest run of this name of which something may be stored. */
+  find(name: RunName): HeldRun | undefined;
+  /** There is something to store. */
+  soon(): void;
+  /** Stores what has come of this run, and what still comes in this turn of the event loop. */
+  atOnce(held: HeldRun): void;
+  /** Stores all now. Resolves with whether this succeeded. */
+  now(): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+export interface RunFlushOptions {
+  readonly calls: Pick<RunCalls, 'flush'>;
+  readonly codec: RunCodec;
+  /** How many bytes of a run are kept. */
+  readonly maxBytes: number;
+  /** Called with each answer other than of a run that is over. */
+  readonly onAnswer: (held: HeldRun, answer: BatchAnswer) => void;
+  /** A run that was given has been stored as such. */
+  readonly onGiven: (held: HeldRun) => void;
+}
+
+interface State extends RunFlushOptions {
+  /** By when each has ended, by `performance.now()` in ms. */
+  readonly held: Map<HeldRun, number>;
+  /** The newest by the keys of their names. */
+  readonly named: Map<string, HeldRun>;
+  timer: NodeJS.Timeout | undefined;
+  immediate: NodeJS.Immediate | undefined;
+  /** Those that do not wait for the timer. */
+  readonly urgent: Set<HeldRun>;
+  looks: NodeJS.Timeout | undefined;
+  flight: Promise<boolean> | undefined;
+}
+
+/** Makes the loop. It has no timer while there is no run. */
+export function runFlush(options: RunFlushOptions): RunFlush {
+  const state: State = {
+    ...{ ...options, held: new Map(), named: new Map(), urgent: new Set() },
+    ...{ timer: undefined, immediate: undefined, looks: undefined, flight: undefined },
+  };
+  const remove = (held: HeldRun) => removeFrom(state, held);
+  return {
+    add(held) {
+      state.held.set(held, Number.POSITIVE_INFINITY);
+      state.named.set(held.name.key, held);
+      state.looks ??= setInterval(() => void flushNow(state), LOOK_MS);
+    },
+    remove,
+    find: ({ key }) => state.named.get(key),
+    soon: () => flushSoon(state, FLUSH_MS),
+    atOnce(held) {
+      if (!state.held.has(held)) return;
+      state.urgent.add(held);
+      state.immediate ??= setImmediate(() => {
+        state.immediate = undefined;
+        void flushNow(state, state.urgent);
+      });
+    },
+    now: () => flushNow(state),
+    async close() {
+      // What has come during a flight is stored by the next one.
+      for (let n = 0; n < 3 && state.held.size > 0; n++) await flushNow(state);
+      for (const held of state.held.keys()) remove(held);
+    },
+  };
+}
+
+function removeFrom(state: State, held: HeldRun): void {
+  state.held.delete(held);
+  state.urgent.delete(held);
+  letGo(held);
+  if (state.named.get(held.name.key) === held) state.named.delete(held.name.key);
+  if (state.held.size > 0) return;
+  clearInterval(state.looks);
+  clearTimeout(state.timer);
+  clearImmediate(state.immediate);
+  state.immediate = undefined;
+  state.looks = undefined;
+  state.timer = undefined;
+}
+
+function flushSoon(state: State, ms: number): void {
+  state.timer ??= setTimeout(() => {
+    state.timer = undefined;
+    void flushNow(state);
+  }, ms);
+}
+
+/** One flight at a time, so that batches arrive in their order. Calls during a flight wait for the next one. */
+async function flushNow(state: State, all: Iterable<HeldRun> = state.held.keys()): Promise<boolean> {
+  while (state.flight) await state.flight;
+  state.flight = flush(state, [...all]);
+  return state.flight;
+}
+
+async function flush(state: State, all: readonly HeldRun[]): Promise<boolean> {
+  try {
+    const sentAt = performance.now();
+    const due = all.filter((held) => isDue(held, sentAt));
+    for (const held of all) state.urgent.delete(held);
+    const parts = partsOf(due.map((held) => ({ held, batch: batchOf(held, state.codec, state.maxBytes) })));
+    // What comes during the flight has its own time.
+    const hasMore = due.some(({ pending }) => pending.length > 0);
+    const stored = await Promise.all(parts.map((part) => store(state, part, sentAt)));
+    const isDone = stored.every(Boolean);
+    if (isDone && hasMore) flushSoon(state, 1);
+    return isDone;
+  } finally {
+    state.flight = undefined;
+  }
+}
+
+interface Due {
+  readonly held: HeldRun;
+  readonly batch: Batch;
+}
+
+function partsOf(due: readonly Due[]): Due[][] {
+  const parts: Due[][] = [];
+  let part: Due[] = [];
+  let bytes = 0;
+  for (const one of due) {
+    const { data, hold } = one.batch;
+    const size = data.length + hold.length;
+    if (part.length === 0 || part.length === RUNS_AT_ONCE || bytes + size > BYTES_AT_ONCE) {
+      part = [];
+      bytes = 0;
+      parts.push(part);
+    }
+    part.push(one);
+    bytes += size;
+  }
+  return parts;
+}
+
+async function store(state: State, due: readonly Due[], sentAt: number): Promise<boolean> {
+  let answers: readonly BatchAnswer[];
+  try {
+    answers = await state.calls.flush(due.map(({ batch }) => batch));
+  } catch {
+    for (const { held } of due) giveUpLate(state, held, sentAt);
+    return false;
+  }
+  for (const [n, { held, batch }] of due.entries()) {
+    take(state, held, { batch, answer: answers[n] as BatchAnswer, sentAt });
+  }
+  return true;
+}
+
+function take(
+  state: State,
+  held: HeldRun,
+  { batch, answer, sentAt }: { readonly batch: Batch; readonly answer: BatchAnswer; readonly sentAt: number },
+): void {
+  if (!state.held.has(held)) return;
+  const [status] = answer;
+  if (status === 'written' || status === 'closed') {
+    held.confirmedAt = sentAt;
+    if (answered(held, batch, answer)) {
+      removeFrom(state, held);
+      if (batch.state === 'given') state.onGiven(held);
+      return;
+    }
+  } else if (batch.state !== '' && (status !== 'gone' || batch.state === 'free' || batch.state === 'given')) {
+    removeFrom(state, held);
+    return;
+  }
+  state.onAnswer(held, answer);
+}
+
+/** No run is kept for ever because its end could not be stored; its stream is not stored with a delay of minutes. */
+function giveUpLate(state: State, held: HeldRun, now: number): void {
+  const { end } = held;
+  if (!end) return;
+  const endedAt = Math.min(state.held.get(held) ?? now, now);
+  state.held.set(held, endedAt);
+  if (now - endedAt < END_MS) return;
+  closeLog(held);
+  removeFrom(state, held);
+}

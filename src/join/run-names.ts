@@ -1,0 +1,79 @@
+import type { Run } from './run.ts';
+import type { RunName } from './run-name.ts';
+
+/** What is known of one name. */
+export interface NamedRun {
+  readonly name: RunName;
+  /** Undefined once nothing but the name is remembered. */
+  run: Run | undefined;
+  /** Until when it is kept or remembered, by `performance.now()` in ms; infinity while it lives. */
+  until: number;
+}
+
+/** All names, so that those of one conversation can be forgotten together. */
+export interface RunNames {
+  find(name: RunName): NamedRun | undefined;
+  /** The newest run of a message id, whatever its body; undefined if that is not there any more. */
+  newest(message: string): NamedRun | undefined;
+  add(named: NamedRun): void;
+  /** Forgets a name. May be called again. */
+  delete(named: NamedRun): void;
+  /** The name stays, but its run is not the newest of its message id any more. */
+  retire(named: NamedRun): void;
+  /** Whether the name still stands for this run. */
+  has(named: NamedRun): boolean;
+  /** Forgets all names of a conversation except one; returns them. */
+  deleteConversation(conversation: string, except?: NamedRun): readonly NamedRun[];
+  count(): number;
+}
+
+/** Most conversations have one name: a set for each would take more memory than the name. */
+type OneOrMore = NamedRun | Set<NamedRun>;
+
+/** Makes the collection, which is empty. */
+export function runNames(): RunNames {
+  const all = new Map<string, NamedRun>();
+  const newest = new Map<string, NamedRun>();
+  const conversations = new Map<string, OneOrMore>();
+  const has = (named: NamedRun) => all.get(named.name.key) === named;
+
+  function retire(named: NamedRun): void {
+    if (newest.get(named.name.message) === named) newest.delete(named.name.message);
+  }
+
+  function remove(named: NamedRun): void {
+    if (!has(named)) return;
+    const { conversation, key } = named.name;
+    all.delete(key);
+    retire(named);
+    const others = conversations.get(conversation);
+    if (others instanceof Set) others.delete(named);
+    if (others === named || (others instanceof Set && others.size === 0)) conversations.delete(conversation);
+  }
+
+  return {
+    find: ({ key }) => all.get(key),
+    newest: (message) => newest.get(message),
+    add(named) {
+      const { conversation, message, key } = named.name;
+      const old = all.get(key);
+      if (old) remove(old);
+      all.set(key, named);
+      newest.set(message, named);
+      const others = conversations.get(conversation);
+      if (others instanceof Set) others.add(named);
+      else conversations.set(conversation, others ? new Set([others, named]) : named);
+    },
+    delete: remove,
+    retire,
+    has,
+    deleteConversation(conversation, except) {
+      const found = conversations.get(conversation);
+      const forgotten = found instanceof Set ? [...found] : found ? [found] : [];
+      const others = forgotten.filter((one) => one !== except);
+      for (const named of others) remove(named);
+      return others;
+    },
+    count: () => all.size,
+  };
+}

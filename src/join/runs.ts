@@ -1,0 +1,247 @@
+import { Problem, type ProblemCode } from '../errors.ts';
+import { logPlaceAfter } from './log-place.ts';
+import { type LeftRunOutcome, newRun, type Progress, type Run } from './run.ts';
+import { type LogBudget, runLog } from './run-log.ts';
+import type { RunName } from './run-name.ts';
+import { type NamedRun, runNames } from './run-names.ts';
+
+/** A run that a client may join. */
+export interface FoundRun {
+  readonly run: Run;
+  /** From which offset of its stream on. */
+  readonly at: number;
+  /** `live` while it goes on, `ended` while it is only kept. */
+  readonly state: 'live' | 'ended';
+}
+
+/** The runs of this instance by their names. Each method takes its effect before it returns. */
+export interface Runs {
+  /**
+   * The run of this name, with `lastEventId` from after that event on; undefined if a message of this name is to be
+   * sent.
+   * @throws Problem `run_over`, `run_not_kept`; neither with `lastEventId`
+   */
+  find(name: RunName, lastEventId: string | undefined): FoundRun | undefined;
+  /** The newest run of a message id. @throws Problem `run_over`, `run_not_kept` */
+  findNewest(message: string, lastEventId: string | undefined): FoundRun;
+  /** Begins the run of a name that `find` does not know. */
+  claim(name: RunName, begins: { readonly requestId: string; readonly progress: Progress }): Run;
+  /** Forgets the names of a conversation; runs go on for those who read them. */
+  forget(conversation: string, except?: RunName): void;
+  /** How many bytes all logs take. */
+  bytes(): number;
+  /** How many names are known. */
+  count(): number;
+}
+
+export interface RunsOptions {
+  /** How long a run is kept after its end, its name is remembered after that, and a run goes on alone, in ms. */
+  readonly times: { readonly keepMs: number; readonly rememberMs: number; readonly graceMs: number };
+  /** How many bytes of a run are kept. */
+  readonly maxBytes: number;
+  /** Bounds all logs together. */
+  readonly budget: LogBudget & { bytes(): number };
+  readonly maxNames?: number;
+  /** Called for each run that went on alone. */
+  readonly onLeft: (run: Pick<Run, 'requestId'>, outcome: LeftRunOutcome) => void;
+}
+
+const MAX_NAMES = 1_000_000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
+/** After these ends the answer is not there for anybody else, though its run may have gone on. */
+const NOT_KEPT: ReadonlySet<ProblemCode> = new Set([
+  'session_ended',
+  'draining',
+  'too_many_streams',
+] as const);
+
+interface State extends RunsOptions {
+  readonly maxNames: number;
+  readonly names: ReturnType<typeof runNames>;
+  /** Ended runs that are kept, the oldest first; each for the same time. */
+  readonly kept: Set<NamedRun>;
+  /** Names of runs that are not kept any more, the oldest first. */
+  readonly remembered: Set<NamedRun>;
+  timer: { readonly timeout: NodeJS.Timeout; readonly at: number } | undefined;
+}
+
+/** Keeps runs and their names in the memory of this process. */
+export function openRuns(options: RunsOptions): Runs {
+  const state: State = {
+    ...{ maxNames: MAX_NAMES, ...options, names: runNames() },
+    ...{ kept: new Set(), remembered: new Set(), timer: undefined },
+  };
+  const { names, budget } = state;
+  return {
+    find(name, lastEventId) {
+      sweep(state);
+      const named = names.find(name);
+      if (!named) return undefined;
+      return lastEventId === undefined ? wholeRun(named) : restOfRun(named, lastEventId);
+    },
+    findNewest(message, lastEventId) {
+      sweep(state);
+      const run = names.newest(message)?.run;
+      if (!run || run.isGivenUp()) throw over();
+      const found = placeIn(run, lastEventId);
+      if (!found) throw run.isOver() && lastEventId === undefined ? over() : notKept();
+      return found;
+    },
+    claim: (name, begins) => claim(state, name, begins),
+    forget(conversation, except) {
+      for (const named of names.deleteConversation(conversation, except && names.find(except)))
+        letGo(state, named);
+    },
+    bytes: budget.bytes,
+    count: names.count,
+  };
+}
+
+function claim(state: State, name: RunName, begins: { requestId: string; progress: Progress }): Run {
+  const { names, maxBytes, times, onLeft } = state;
+  while (names.count() >= state.maxNames && forgetOldest(state)) {}
+  const log = runLog(budgetOf(state));
+  const run = newRun({
+    ...{ ...begins, log, maxBytes, graceMs: () => times.graceMs },
+    onLeft: (outcome) => onLeft(run, outcome),
+    onChange: () => changed(state, named, run),
+  });
+  const named: NamedRun = { name, run, until: Number.POSITIVE_INFINITY };
+  names.add(named);
+  return run;
+}
+
+/** Ended runs make room for those that live. */
+function budgetOf(state: State): LogBudget {
+  const { budget, kept } = state;
+  return {
+    release: budget.release,
+    take(bytes) {
+      while (!budget.take(bytes)) {
+        const [oldest] = kept;
+        if (!oldest) return false;
+        remember(state, oldest);
+      }
+      return true;
+    },
+  };
+}
+
+/** A run from its beginning; undefined if its message was not sent, or may be sent again. */
+function wholeRun({ name, run }: NamedRun): FoundRun | undefined {
+  const isDropped = run?.isGivenUp() && !(name.isKept && run.progress.mayHaveStarted);
+  if (isDropped) return undefined;
+  if (!run || run.isGivenUp()) throw over();
+  const found = placeIn(run, undefined);
+  if (!found) throw run.isOver() ? over() : notKept();
+  return found;
+}
+
+/** A run from after an event; undefined if it does not have that, or did not end well: the service may have more. */
+function restOfRun({ run }: NamedRun, lastEventId: string): FoundRun | undefined {
+  if (!run || run.isGivenUp() || run.stream.ended()?.problem) return undefined;
+  return run.isOver() && !run.stream.ended() ? undefined : placeIn(run, lastEventId);
+}
+
+/** Where a client can begin to read; undefined if that is not kept. */
+export function placeIn(run: Run, lastEventId: string | undefined): FoundRun | undefined {
+  const at = lastEventId === undefined ? 0 : logPlaceAfter(run.log, lastEventId);
+  if (at === undefined || at < run.log.start()) return undefined;
+  return { run, at, state: run.isOver() ? 'ended' : 'live' };
+}
+
+/** The run is over, or its last client has gone after that. */
+function changed(state: State, named: NamedRun, run: Run): void {
+  const { name } = named;
+  if (!run.isOver()) return;
+  if (named.until === Number.POSITIVE_INFINITY && state.names.has(named)) {
+    const isKept = name.isKept && run.progress.mayHaveStarted;
+    named.until = performance.now() + state.times.keepMs;
+    if (!isKept) state.names.delete(named);
+    else if (state.times.keepMs > 0 && isWhole(run)) state.kept.add(named);
+    else remember(state, named);
+    plan(state);
+  }
+  if (!state.kept.has(named) && run.clients() === 0) run.log.close();
+}
+
+/** Whether the run has an end that others may have, too. */
+export function isWhole(run: Run): boolean {
+  const ended = run.stream.ended();
+  if (run.isGivenUp()) return false;
+  if (ended && !ended.problem) return true;
+  // Who came back would get the same cut again.
+  if (ended?.isCut && run.log.end() > 0) return false;
+  // Before its stream, only `stop` knows what has ended it.
+  const causes: readonly unknown[] = [ended?.problem, run.stop.signal.reason];
+  return !causes.some((cause) => cause instanceof Problem && NOT_KEPT.has(cause.code));
+}
+
+/** Keeps nothing of a run but its name. */
+function remember(state: State, named: NamedRun): void {
+  const { times, names, remembered } = state;
+  names.retire(named);
+  letGo(state, named);
+  named.until = performance.now() + times.rememberMs;
+  remembered.add(named);
+}
+
+/** The name does not lead to its run any more. */
+function letGo({ kept, remembered }: State, named: NamedRun): void {
+  const { run } = named;
+  kept.delete(named);
+  remembered.delete(named);
+  named.until = 0;
+  if (!run?.isOver()) return;
+  named.run = undefined;
+  if (run.clients() === 0) run.log.close();
+}
+
+function forgetOldest(state: State): boolean {
+  const [oldest = state.kept.values().next().value] = state.remembered;
+  if (!oldest) return false;
+  letGo(state, oldest);
+  state.names.delete(oldest);
+  return true;
+}
+
+/** Forgets what is too old. */
+function sweep(state: State): void {
+  const now = performance.now();
+  for (const named of state.kept) {
+    if (named.until > now) break;
+    remember(state, named);
+  }
+  for (const named of state.remembered) {
+    if (named.until > now) break;
+    letGo(state, named);
+    state.names.delete(named);
+  }
+  plan(state);
+}
+
+/** Sets the timer for what will be too old next; there is none if nothing is kept. */
+function plan(state: State): void {
+  const [kept] = state.kept;
+  const [remembered] = state.remembered;
+  const never = Number.POSITIVE_INFINITY;
+  const at = Math.min(kept?.until ?? never, remembered?.until ?? never);
+  if (at >= (state.timer?.at ?? never)) return;
+  clearTimeout(state.timer?.timeout);
+  const ms = Math.min(MAX_TIMER_MS, Math.max(1, at - performance.now()));
+  const timeout = setTimeout(() => {
+    state.timer = undefined;
+    sweep(state);
+  }, ms);
+  state.timer = { timeout: timeout.unref(), at };
+}
+
+/** The run of a name is not there any more. */
+export function over(): Problem {
+  return new Problem('run_over', 'The run of this message is over, and its answer is not kept any more.');
+}
+
+/** The beginning of a run, or the event that was asked for, is not there. */
+export function notKept(): Problem {
+  return new Problem('run_not_kept', 'The beginning of this answer is not kept any more.');
+}

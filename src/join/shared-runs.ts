@@ -1,0 +1,128 @@
+import { randomUUID } from 'node:crypto';
+import { Problem } from '../errors.ts';
+import { joinTold, lookAt } from './followed-runs.ts';
+import { beginRun, claimAgain, onAnswer } from './held-runs.ts';
+import type { GoOn, JoinableRuns, JoinEntry, RunEntry } from './joinable-runs.ts';
+import type { Claim, ToldRun } from './run-calls.ts';
+import { runFlush } from './run-flush.ts';
+import type { RunName } from './run-name.ts';
+import { notKept, over } from './runs.ts';
+import { askElsewhere, type SharedOptions, type SharedState } from './shared-state.ts';
+import { takeOver } from './take-over.ts';
+
+/** The runs that this instance shares with others. */
+export interface SharedRuns {
+  readonly runs: JoinableRuns;
+  /** Something has come of these runs, whose ids have a space between. */
+  onNews(ids: string): void;
+  handOver(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A shutdown ends the reader, and another instance goes on. */
+const SAME_MESSAGE = new Problem('draining', 'The relay is shutting down; send the same message again.', {
+  retryable: 'same message',
+});
+
+/** What is stored says whose a run is; this instance knows those that it carries, and those that its clients read. */
+export function sharedRuns(options: SharedOptions): SharedRuns {
+  const { calls, codec } = options;
+  let goOn: GoOn | undefined;
+  const state: SharedState = {
+    ...{ ...options, local: new Map(), claims: new Map(), looks: undefined },
+    flush: runFlush({
+      ...{ calls, codec, maxBytes: options.maxBytes },
+      onAnswer: (held, answer) => onAnswer(state, held, answer),
+      onGiven(held) {
+        options.onMoved(held.run, 'handed_over');
+        held.run.endAll(SAME_MESSAGE);
+      },
+    }),
+    following: { calls, codec, onLost: (one) => takeOver(state, one, goOn) },
+  };
+  return {
+    runs: {
+      enter: (name, entry) => enter(state, name, entry),
+      newest: (message, entry) => newest(state, message, entry),
+      forget: (conversation, except) => calls.forget(conversation, except?.key ?? ''),
+      whenTaken(handler) {
+        goOn = handler;
+      },
+    },
+    onNews(ids) {
+      if (ids.startsWith('?')) askAbout(state, ids.slice(1));
+      else for (const id of ids.split(' ')) lookAt(state, state.local.get(id));
+    },
+    handOver: () => handOver(state),
+    async close() {
+      clearInterval(state.looks);
+      await state.flush.close();
+    },
+  };
+}
+
+/** Claims the name, or joins the run that has it. */
+async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): Promise<T | undefined> {
+  const { calls, claims } = state;
+  const { lastEventId, requestId } = entry;
+  if (lastEventId !== undefined) return joinTold(state, await calls.enter(name, undefined), entry);
+  const known = await toldOfHeld(state, name);
+  if (known) return joinTold(state, known, entry);
+  const claim = { id: randomUUID(), token: randomUUID(), requestId };
+  const claimed = Promise.withResolvers<void>();
+  const sentAt = performance.now();
+  claims.set(claim.id, claimed.promise);
+  try {
+    const told = await calls.enter(name, claim);
+    if (told.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
+    return await joinTold(state, told, entry);
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'session_store_unavailable') unclaim(state, claim, error);
+    throw error;
+  } finally {
+    claims.delete(claim.id);
+    claimed.resolve();
+  }
+}
+
+/** Redis may have lost a run that is here. Undefined if none of this name is, or if its name was forgotten. */
+async function toldOfHeld(state: SharedState, name: RunName): Promise<ToldRun | undefined> {
+  const held = state.flush.find(name);
+  if (!held || held.end?.state === 'free') return undefined;
+  const told = await claimAgain(state, held);
+  if (told.state === 'claimed') return { ...told, id: held.id, state: 'live', first: -1 };
+  return told.state === 'forgotten' ? undefined : told;
+}
+
+/** After a failure, Redis may have the claim all the same: then nobody else could send the message. */
+function unclaim({ calls, codec }: SharedState, { id, token }: Claim, problem: Problem): void {
+  const progress = { hasLeft: false, mayHaveStarted: false };
+  const end = codec.sealEnd(
+    { ...{ problem, isCut: false, at: 0 }, isDropped: false, progress, headers: [] },
+    id,
+  );
+  const nothing = { offset: 0, length: 0, isInside: false, data: '', head: '', hold: '', cursor: '' };
+  calls.flush([{ ...nothing, id, token, end, state: 'free' }]).catch(() => {});
+}
+
+/** Somebody begins to follow a run elsewhere: asks at once, so that it does not end for want of a client. */
+function askAbout(state: SharedState, id: string): void {
+  const one = state.local.get(id);
+  if (one) void askElsewhere(state, one);
+}
+
+async function newest<T>(state: SharedState, message: string, entry: JoinEntry<T>): Promise<T> {
+  const told = await state.calls.newest(message);
+  const joined = await joinTold(state, told, entry);
+  if (joined === undefined) throw told.state === 'over' ? over() : notKept();
+  return joined;
+}
+
+/** Gives what others can go on with, and sends the readers of all to them. */
+async function handOver(state: SharedState): Promise<void> {
+  for (const { run, held } of state.local.values()) {
+    if (held?.held.source?.resumeState?.()) held.held.isGiven = true;
+    else if (!held) run.endAll(SAME_MESSAGE);
+  }
+  await state.flush.now();
+}

@@ -1,0 +1,78 @@
+import type { HeldRun } from './held-run.ts';
+import type { JoinableOptions } from './joinable-runs.ts';
+import type { PublishedRun } from './published-run.ts';
+import type { RemoteReaders } from './remote-readers.ts';
+import { newRun, type Run, type RunOptions } from './run.ts';
+import type { RunCalls } from './run-calls.ts';
+import type { RunCodec } from './run-codec.ts';
+import type { RunFlush } from './run-flush.ts';
+import type { Follower, FollowerOptions } from './run-follower.ts';
+import { runLog } from './run-log.ts';
+
+/** A run that this instance carries, or that its clients read from the log of another. */
+export interface LocalRun {
+  readonly id: string;
+  readonly run: Run;
+  /** Set while this instance carries it. */
+  held:
+    | { readonly held: HeldRun; readonly published: PublishedRun; readonly others: RemoteReaders }
+    | undefined;
+  /** Set while another does. */
+  follower: Follower | undefined;
+  /** How many look for their place in it: what is there of it stays. */
+  joining: number;
+}
+
+export interface SharedOptions extends JoinableOptions {
+  readonly calls: RunCalls;
+  readonly codec: RunCodec;
+}
+
+/** What an instance knows of runs. */
+export interface SharedState extends SharedOptions {
+  /** By their ids, until they are over. */
+  readonly local: Map<string, LocalRun>;
+  readonly flush: RunFlush;
+  readonly following: FollowerOptions;
+  /** Claims under way, by the ids of their runs. */
+  readonly claims: Map<string, Promise<void>>;
+  looks: NodeJS.Timeout | undefined;
+}
+
+/** Adds a run, whose stream before `from` is not there. */
+export function addRun(
+  state: SharedState,
+  id: string,
+  options: Pick<RunOptions, 'requestId' | 'progress'> & { readonly from: number },
+): LocalRun {
+  const { budget, maxBytes, times, onLeft, local } = state;
+  const { from, ...begins } = options;
+  const log = runLog(budget, from);
+  const run = newRun({
+    ...{ ...begins, log, maxBytes },
+    askElsewhere: () => askElsewhere(state, one),
+    // The one who carries the run waits for those who come back.
+    graceMs: () => (one.held ? times.graceMs : 0),
+    onLeft: (outcome) => one.held && onLeft(run, outcome),
+    onChange() {
+      if (!run.isOver()) return;
+      if (local.get(id) === one) local.delete(id);
+      closeUnread(one);
+    },
+  });
+  const one: LocalRun = { id, run, held: undefined, follower: undefined, joining: 0 };
+  local.set(id, one);
+  return one;
+}
+
+/** Asks at once who follows a run that is carried here; undefined if no other instance can know it. */
+export function askElsewhere({ flush }: SharedState, { held: own }: LocalRun): Promise<unknown> | undefined {
+  if (!own || own.held.isAlone) return undefined;
+  own.held.isAsking = true;
+  return flush.now();
+}
+
+/** Forgets the stream of a run that is over, and that nobody reads. */
+export function closeUnread({ run, joining }: LocalRun): void {
+  if (run.isOver() && run.clients() === 0 && joining === 0) run.log.close();
+}

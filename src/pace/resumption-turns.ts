@@ -1,0 +1,134 @@
+import { abortableSleep } from './abortable-sleep.ts';
+import { type EndpointBudgets, limitFor, type Rate } from './budgets.ts';
+import { type EnterQueues, holderQueues } from './holder-queues.ts';
+import type { Holders } from './holders.ts';
+import { waitForStart } from './slot-starts.ts';
+import { type EndpointSlot, type SlotWaits, slotWaits } from './slot-waits.ts';
+
+/** A stream that the relay wants to resume: whose it is, and at which endpoint. */
+export interface ResumptionRequest {
+  /** `namespace/bot`. */
+  readonly endpoint: string;
+  readonly holders: Holders;
+}
+
+/**
+ * The slot of one resumption, whose time has come. Each wait ends only with the resumption's signal, whose reason it
+ * rejects with; each method rejects with Problem `session_store_unavailable` if the budget is out of reach.
+ */
+export interface ResumptionSlot {
+  /** Waits until a resumption that was delayed after its start may be sent; call it right before that. */
+  renewSlot(): Promise<void>;
+  /** Call it each time the resumption was sent. */
+  sent(): void;
+  /** Call it with whether the service has accepted the resumption; false also if it was given up. */
+  judged(accepted: boolean): void;
+  /** Waits until a resumption whose key was refused may be sent with the next key; both requests count. */
+  takeExtraSlot(): Promise<void>;
+  /**
+   * The service has refused the resumption and asked all to wait `askedMs`: pauses the endpoint, at most a minute. The
+   * resumption keeps no place before others: its next attempt takes a new turn.
+   */
+  refused(askedMs: number): Promise<void>;
+}
+
+/**
+ * Waits until a stream may be resumed; only the signal ends the wait, and gives the place back. Rejects with the
+ * signal's reason, or with Problem `session_store_unavailable` if the budget is out of reach.
+ */
+export type TakeResumptionTurn = (request: ResumptionRequest, signal: AbortSignal) => Promise<ResumptionSlot>;
+
+/** The one holder of the slots of all resumptions; users and addresses are hashes, which are longer. */
+const HOLDER = 'resumption';
+/** With one future slot, new messages that wait have at least every second slot. */
+const MAX_FUTURE_SLOTS = 1;
+/** The default of `yieldMs`. */
+const YIELD_MS = 50;
+/** The longest wait that is asked of the budget, in ms. If the slot comes later, it is requested again. */
+const MAX_WAIT_MS = 3_600_000;
+
+/** What all turns share. */
+interface Turns {
+  readonly budgets: EndpointBudgets;
+  readonly rate: Rate;
+  readonly slots: SlotWaits;
+  readonly yieldMs: number;
+  readonly enterQueues: EnterQueues;
+}
+
+/**
+ * Makes the function that takes turns for resumptions. Like a single user, all resumptions of an endpoint together
+ * have one future slot, over all instances, so that they take at most every second slot while new messages wait. In
+ * each instance they are served by user in turn. The queues have no limit of their own: each resumption is of a stream
+ * that has a place. `yieldMs` is how much later than new messages they ask for a slot that has become free.
+ */
+export function resumptionTurns(
+  budgets: EndpointBudgets,
+  rate: Rate,
+  yieldMs = YIELD_MS,
+): TakeResumptionTurn {
+  const unlimited = { ...rate, maxWaitMs: Number.POSITIVE_INFINITY };
+  const enterQueues = holderQueues(() => Number.POSITIVE_INFINITY);
+  const turns = { budgets, rate, slots: slotWaits(budgets, unlimited), yieldMs, enterQueues };
+  return async (request, signal) =>
+    resumptionSlot(turns.slots, await takeTurn(turns, request, signal), signal);
+}
+
+function resumptionSlot(slots: SlotWaits, first: EndpointSlot, signal: AbortSignal): ResumptionSlot {
+  let slot = first;
+  return {
+    async renewSlot() {
+      await slots.renew(slot, signal);
+    },
+    sent: () => slots.sent(slot),
+    judged: (accepted) => slots.judged(slot, accepted),
+    async takeExtraSlot() {
+      const extra = await slots.takeExtra(slot, signal);
+      // It is a number only where the wait has a limit.
+      if (typeof extra !== 'number') slot = extra;
+    },
+    refused: (askedMs) => slots.pauseAfterRefusal(slot, askedMs),
+  };
+}
+
+/** Waits in the queues and then for the slot. The next in the queues follows a little after the start. */
+async function takeTurn(
+  turns: Turns,
+  request: ResumptionRequest,
+  signal: AbortSignal,
+): Promise<EndpointSlot> {
+  const { rate, enterQueues } = turns;
+  const { endpoint, holders } = request;
+  const names = [holders.user, ...(holders.address === undefined ? [] : [holders.address]), HOLDER];
+  const leave = await enterQueues({ endpoint, holders: names }, Number.POSITIVE_INFINITY, signal);
+  if (!leave) throw new Error('a queue without a limit is full');
+  const yieldMs = Math.min(turns.yieldMs, rate.windowMs / limitFor(rate, endpoint) / 2);
+  try {
+    const slot = await waitForSlot(turns, { endpoint, yieldMs }, signal);
+    setTimeout(leave, yieldMs);
+    return slot;
+  } catch (error) {
+    leave();
+    throw error;
+  }
+}
+
+/** Asks the budget until it grants a slot, and waits until that has come. */
+async function waitForSlot(
+  { budgets }: Turns,
+  { endpoint, yieldMs }: { readonly endpoint: string; readonly yieldMs: number },
+  signal: AbortSignal,
+): Promise<EndpointSlot> {
+  const request = { endpoint, holders: [HOLDER], maxWaitMs: MAX_WAIT_MS, maxFutureSlots: MAX_FUTURE_SLOTS };
+  for (;;) {
+    const startedAt = performance.now();
+    const reservation = await budgets.reserve(request);
+    if (reservation.state === 'granted') {
+      const { ticket } = reservation;
+      const slot = { endpoint, ticket, startedAt, waitLeftMs: Number.POSITIVE_INFINITY, onTrial: false };
+      await waitForStart({ budgets, slot, signal }, reservation);
+      return slot;
+    }
+    await abortableSleep(Math.min(reservation.waitMs, MAX_WAIT_MS) + yieldMs, signal);
+  }
+}

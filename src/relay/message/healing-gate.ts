@@ -1,0 +1,121 @@
+/** For how long after a good resumption any number of streams of the bot may be resumed at the same time, in ms. */
+const PROVEN_MS = 60_000;
+/** How long one resumption may keep the others waiting for its first event, in ms. */
+const FIRST_EVENT_MS = 2_000;
+
+/** The right to resume one stream. */
+export interface GatePass {
+  /** The resumption is sent: from now on it keeps others waiting for at most `FIRST_EVENT_MS`. */
+  sent(): void;
+  /** The resumption is over, or its first event has come. May be called again. */
+  leave(): void;
+}
+
+/**
+ * Keeps a service that has lost its runs from starting many new ones: as long as no resumption at a bot has shown that
+ * runs go on there, one stream of the bot is resumed at a time. One gate for each process.
+ */
+export interface HealingGate {
+  /** False once the bot service has begun a new run where this bot's run was resumed. */
+  mayHeal(bot: string): boolean;
+  /** Waits until a stream of the bot may be resumed. Rejects with the signal's reason if that aborts first. */
+  enter(bot: string, signal: AbortSignal): Promise<GatePass>;
+  /** A resumed stream has shown that its run goes on. */
+  proven(bot: string): void;
+  /** Heals no stream of the bot any more; `enter` lets all through, which then find `mayHeal` false. */
+  forbid(bot: string): void;
+}
+
+interface BotState {
+  provenUntil: number;
+  forbidden: boolean;
+  /** Whether one resumption keeps the others waiting. */
+  busy: boolean;
+  /** The resumptions that wait, in their order. */
+  readonly waiting: Set<() => void>;
+}
+
+const OPEN: GatePass = { sent() {}, leave() {} };
+
+/** Makes a gate; `now` is in ms. */
+export function healingGate(now: () => number = () => performance.now()): HealingGate {
+  const bots = new Map<string, BotState>();
+  const isOpen = ({ forbidden, provenUntil }: BotState) => forbidden || now() < provenUntil;
+
+  function stateOf(bot: string): BotState {
+    const known = bots.get(bot);
+    if (known) return known;
+    const state = { provenUntil: 0, forbidden: false, busy: false, waiting: new Set<() => void>() };
+    bots.set(bot, state);
+    return state;
+  }
+
+  return {
+    mayHeal: (bot) => bots.get(bot)?.forbidden !== true,
+    async enter(bot, signal) {
+      const state = stateOf(bot);
+      while (state.busy && !isOpen(state)) await nextCall(state.waiting, signal);
+      if (isOpen(state)) return OPEN;
+      const pass = takePass(state);
+      // It was called, but has been aborted since: the next one must be called.
+      if (signal.aborted) pass.leave();
+      signal.throwIfAborted();
+      return pass;
+    },
+    proven(bot) {
+      const state = stateOf(bot);
+      state.provenUntil = now() + PROVEN_MS;
+      callAll(state);
+    },
+    forbid(bot) {
+      const state = stateOf(bot);
+      state.forbidden = true;
+      callAll(state);
+    },
+  };
+}
+
+function takePass(state: BotState): GatePass {
+  let timer: NodeJS.Timeout | undefined;
+  let left = false;
+  state.busy = true;
+  const leave = () => {
+    if (left) return;
+    left = true;
+    clearTimeout(timer);
+    state.busy = false;
+    const [next] = state.waiting;
+    next?.();
+  };
+  return {
+    sent() {
+      if (!left) timer ??= setTimeout(leave, FIRST_EVENT_MS).unref();
+    },
+    leave,
+  };
+}
+
+function callAll({ waiting }: BotState): void {
+  for (const call of [...waiting]) call();
+}
+
+/** Waits in `waiting` until it is called. Rejects with the signal's reason if that aborts first. */
+function nextCall(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      waiting.delete(call);
+      signal.removeEventListener('abort', abort);
+    };
+    const call = () => {
+      leave();
+      resolve();
+    };
+    const abort = () => {
+      leave();
+      reject(signal.reason);
+    };
+    if (signal.aborted) return abort();
+    waiting.add(call);
+    signal.addEventListener('abort', abort);
+  });
+}

@@ -1,0 +1,174 @@
+import { type Blocks, blocksOf, nextBlock } from './event-blocks.ts';
+import { HASH_BYTES, hashOf } from './event-hash.ts';
+import { COLON, CR } from './event-lines.ts';
+import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './held-bytes.ts';
+import { RUN_BEGINS, type RunEvent, readRunEvent, readRunStart, START_BYTES } from './run-events.ts';
+import type { ResumePoint } from './stream-cursor.ts';
+import { type Passed, passedWhole } from './whole-events.ts';
+
+/** The first events of a resumed stream. Its fields are for the functions below alone. */
+export interface ResumedHead extends HeldBuffer {
+  readonly point: ResumePoint;
+  /** How many bytes of the tail's hashes were repeated. */
+  repeated: number;
+  /** Whether the event with the last id came again. */
+  idCameAgain: boolean;
+  /** Whether an event has shown that the run goes on: one that came again, or that names the run. */
+  isProven: boolean;
+  /** `late_lf`: all that comes goes down but for an LF that belongs to a dropped event. */
+  state: 'open' | 'late_lf' | 'decided';
+  /** Whether the last line went down. */
+  lastWentDown: boolean;
+}
+
+/**
+ * `down`: what goes down now. `new_run`: the service has begun another run. `no_room`: nothing more can be held, and
+ * what is held went down before the break.
+ */
+export type HeadVerdict = { readonly down: readonly Passed[] } | 'new_run' | 'no_room';
+
+/**
+ * The head of a resumed stream, which may repeat what went down before the break. Its BOM is dropped, and so is the event
+ * with the last id. Events that are equal to those that followed the id, from the first on, are held. Once all of those
+ * have come again, the held events are dropped. If another event comes first, the held ones go down, and then that one.
+ * Comments and blocks without data go down at once; blank lines between blocks are dropped.
+ */
+export function resumedHead(point: ResumePoint, held: HeldBytes): ResumedHead {
+  return {
+    budget: held,
+    buffer: undefined,
+    length: 0,
+    point,
+    repeated: 0,
+    idCameAgain: false,
+    isProven: false,
+    state: 'open',
+    lastWentDown: false,
+  };
+}
+
+/** Takes the next bytes of the resumed stream. */
+export function takeHead(head: ResumedHead, passed: Passed): HeadVerdict {
+  const dropsLf = passed.lateLf && head.state !== 'decided' && !head.lastWentDown;
+  if (head.state === 'open') return passed.part ? takePart(head, passed) : takeBlocks(head, passed, dropsLf);
+  head.state = 'decided';
+  return { down: dropsLf ? rest(passed, 1) : [passed] };
+}
+
+/** A part of what is too large to hold, or finds no room. */
+function takePart(head: ResumedHead, passed: Passed): HeadVerdict {
+  const { bytes, part } = passed;
+  if (part !== 'begins' || bytes[0] === COLON) {
+    head.lastWentDown = true;
+    return { down: [passed] };
+  }
+  // Of so few bytes nobody can tell whether another run begins.
+  if (bytes.length < START_BYTES) return endWith(head, 'no_room');
+  const event = readRunStart(bytes.toString('latin1', 0, START_BYTES));
+  if (runOf(head, event) === 'other') return endWith(head, 'new_run');
+  return { down: [...decide(head), passed] };
+}
+
+function takeBlocks(head: ResumedHead, passed: Passed, dropsLf: boolean): HeadVerdict {
+  const { bytes } = passed;
+  const down: Passed[] = passed.lateLf && !dropsLf ? [passedWhole(bytes.subarray(0, 1))] : [];
+  const blocks = blocksOf(passed);
+  let behind = blocks.at;
+  while (nextBlock(blocks)) {
+    const { from, to } = blocks;
+    down.push(...comments(bytes.subarray(behind, from)));
+    behind = to;
+    head.lastWentDown = !blocks.hasData && blocks.id === undefined;
+    if (head.lastWentDown) {
+      down.push(passedWhole(bytes.subarray(from, to)));
+      continue;
+    }
+    const verdict = judge(head, blocks);
+    if (verdict === 'new_run' || verdict === 'no_room') return endWith(head, verdict);
+    if (verdict === 'new') return { down: [...down, ...decide(head), ...rest(passed, from)] };
+    if (verdict === 'last_dropped') return { down: [...down, ...dropAll(head, passed, to)] };
+  }
+  const after = comments(bytes.subarray(behind));
+  if (behind < bytes.length) head.lastWentDown = after.length > 0;
+  return { down: [...down, ...after] };
+}
+
+/** `dropped`, but more may have to be; `last_dropped`: nothing more has to be; `new`: it did not go down before. */
+type Verdict = 'dropped' | 'last_dropped' | 'new' | 'new_run' | 'no_room';
+
+function judge(head: ResumedHead, blocks: Blocks): Verdict {
+  const { idBlock, tail } = head.point;
+  const { bytes, from, to } = blocks;
+  const hash = hashOf(blocks);
+  if (hash === idBlock && !head.idCameAgain && head.repeated === 0) {
+    head.idCameAgain = true;
+    head.isProven = true;
+    return tail.length === 0 ? 'last_dropped' : 'dropped';
+  }
+  const isNext = hash === tail.toString('hex', head.repeated, head.repeated + HASH_BYTES);
+  if (isNext) {
+    head.repeated += HASH_BYTES;
+    head.isProven = true;
+    if (head.repeated === tail.length) return 'last_dropped';
+    return hold(head, bytes.subarray(from, to)) ? 'dropped' : 'no_room';
+  }
+  const event = readRunEvent(blocks);
+  const run = runOf(head, event);
+  if (run === 'other') return 'new_run';
+  return run === 'same' && event.eventType === RUN_BEGINS ? 'dropped' : 'new';
+}
+
+/** Whether an event names the run that was resumed, or another one; undefined if nobody can tell. */
+function runOf(head: ResumedHead, { requestId }: RunEvent): 'same' | 'other' | undefined {
+  const { runId } = head.point;
+  if (runId === undefined || typeof requestId !== 'string') return undefined;
+  if (requestId !== runId) return 'other';
+  head.isProven = true;
+  return 'same';
+}
+
+/** Lets all go down from now on; returns what was held. */
+function decide(head: ResumedHead): readonly Passed[] {
+  head.state = 'decided';
+  return head.length > 0 ? [passedWhole(takeHeld(head))] : [];
+}
+
+/** Drops what is held, and the event that ends at `to`; returns what comes after it. */
+function dropAll(head: ResumedHead, passed: Passed, to: number): readonly Passed[] {
+  dropHeld(head);
+  const mayLackLf = to === passed.bytes.length && passed.bytes[to - 1] === CR;
+  head.state = mayLackLf ? 'late_lf' : 'decided';
+  return rest(passed, to);
+}
+
+function endWith(head: ResumedHead, verdict: 'new_run' | 'no_room'): HeadVerdict {
+  dropHead(head);
+  return verdict;
+}
+
+function rest({ bytes }: Passed, from: number): readonly Passed[] {
+  return from < bytes.length ? [passedWhole(bytes.subarray(from))] : [];
+}
+
+/** The comment lines in bytes that hold comment and blank lines only. */
+function comments(bytes: Buffer): readonly Passed[] {
+  if (bytes.length === 0) return [];
+  const lines = bytes.toString('latin1').match(/:[^\r\n]*(\r\n|\n|\r)/g);
+  return lines ? [passedWhole(Buffer.from(lines.join(''), 'latin1'))] : [];
+}
+
+/** Whether everything that comes from now on goes down, so that the head is needed no more. */
+export function isDecided({ state }: ResumedHead): boolean {
+  return state === 'decided';
+}
+
+/** Whether only a part of what went down after the last id has come again so far. */
+export function endsInTail({ state, repeated }: ResumedHead): boolean {
+  return state === 'open' && repeated > 0;
+}
+
+/** Forgets what is held; may be called again. To be called at a break and at every end of a stream. */
+export function dropHead(head: ResumedHead): void {
+  head.state = 'decided';
+  dropHeld(head);
+}

@@ -1,0 +1,58 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type FailureNotes, Problem } from '../../errors.ts';
+import { CLIENT_LEFT } from '../../http/client-left.ts';
+import { freeBytes } from '../../http/free-bytes.ts';
+import type { CarriedStream } from '../../http/locals.ts';
+import { type TransferTimes, transferTimers } from './transfer-timers.ts';
+
+export interface PipeFileOptions {
+  readonly res: ServerResponse;
+  readonly signal: AbortSignal;
+  /** Counts what goes down. */
+  readonly stream: CarriedStream;
+  readonly log: FailureNotes;
+  /** How long no byte may go down, and how long all may take. */
+  readonly times: TransferTimes;
+}
+
+/**
+ * Passes the body of `answer` on as it arrives; the headers of `res` are set. If it throws, `res` is not complete, and
+ * must be destroyed.
+ * @throws Problem `upstream_stream_broken`; `CLIENT_LEFT` if the client does not read; the reason of `signal`
+ */
+export async function pipeFile(answer: IncomingMessage, options: PipeFileOptions): Promise<void> {
+  const { res, signal, stream, log, times } = options;
+  // The pipeline of Node.js would destroy `res` before anybody could say why.
+  const piped = Promise.withResolvers<void>();
+  const cut = () => {
+    if (!res.writableNeedDrain) return piped.reject(breakOff('ETIMEDOUT'));
+    log.outcome ??= 'client_stalled';
+    piped.reject(CLIENT_LEFT);
+    res.destroy();
+  };
+  const timers = transferTimers(times, cut);
+  answer.on('data', (bytes: Buffer) => {
+    timers.moved();
+    stream.firstByteAt ??= performance.now();
+    stream.bytes += bytes.length;
+    if (!res.write(bytes, () => freeBytes(bytes))) answer.pause();
+  });
+  answer.once('end', () => res.end());
+  res.on('drain', () => answer.resume());
+  answer.once('close', () => answer.complete || piped.reject(breakOff('ECONNRESET')));
+  res.once('finish', piped.resolve);
+  signal.addEventListener('abort', () => piped.reject(signal.reason), { once: true });
+  if (signal.aborted) piped.reject(signal.reason);
+  if (answer.destroyed && !answer.complete) piped.reject(breakOff('ECONNRESET'));
+  try {
+    res.flushHeaders();
+    await piped.promise;
+  } finally {
+    timers.stop();
+    answer.destroy();
+  }
+}
+
+function breakOff(cause: string): Problem {
+  return new Problem('upstream_stream_broken', 'The file of the bot service broke off.', { cause });
+}

@@ -1,0 +1,52 @@
+import { botName } from '../bots/bot.ts';
+import { asProblem, isFault } from '../errors.ts';
+import { levelOf } from '../http/ending.ts';
+import type { Run } from '../join/run.ts';
+import type { Logger } from '../logger.ts';
+import type { Answered, MessageTask } from './message-steps.ts';
+
+/** The work of a run. */
+export interface ConductedRun {
+  readonly run: Run;
+  /** The message is on its way. */
+  readonly sent: Promise<Answered>;
+  /** Carries the stream. Resolves when it has ended. */
+  readonly carry: (answered: Answered) => Promise<void>;
+  readonly task: MessageTask;
+  readonly logger: Logger;
+}
+
+/** Sees a run to its end, whoever waits for it. Never rejects. */
+export async function conductRun(conducted: ConductedRun): Promise<void> {
+  const { run, sent, carry, task } = conducted;
+  let failure: unknown;
+  try {
+    const answered = await sent;
+    run.begin(answered.head);
+    await carry(answered);
+  } catch (error) {
+    failure = error;
+  }
+  for (const release of task.releases.reverse()) release();
+  if (run.isAlone()) logFailure(conducted, failure);
+  run.over(failure);
+}
+
+/** Tells the log what a run without a client has failed with: no request is there whose line could say it. */
+function logFailure({ run, task, logger }: ConductedRun, failure: unknown): void {
+  const ended = run.stream.ended();
+  if (failure === undefined && !ended?.problem) return;
+  const problem = ended?.problem ?? asProblem(failure);
+  const { requestId, upstreamStatus, resumptions } = task.locals;
+  if (failure !== undefined && isFault(problem)) logger.error({ requestId, err: problem.cause }, 'fault');
+  const { notResumed } = problem.options;
+  const outcome = problem.code;
+  const cause = typeof problem.cause === 'string' ? problem.cause : undefined;
+  const level = problem.options.level ?? levelOf({ status: problem.status, outcome });
+  const { userId } = task;
+  const bot = botName(task.bot);
+  logger[level](
+    { requestId, outcome, cause, upstreamStatus, resumptions, notResumed, userId, bot },
+    'run ended without a client',
+  );
+}

@@ -1,0 +1,113 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Run } from '../join/run.ts';
+import { RUN_DROPPED } from '../join/run-follower.ts';
+import type { RunName } from '../join/run-name.ts';
+import type { MessagePlace } from '../pace/message-places.ts';
+import type { StreamSink } from '../relay/message/stream-sink.ts';
+import { conductRun } from './conduct-run.ts';
+import type { MessageRoute } from './message-parts.ts';
+import {
+  type Answered,
+  type Carried,
+  type MessageClient,
+  type MessageTask,
+  type ReadMessage,
+  runTask,
+  type Seated,
+} from './message-steps.ts';
+import { joinRun, sitAt } from './run-seat.ts';
+
+/** How a message is sent, and its stream carried. */
+export interface MessageSending {
+  readonly sendMessage: (route: MessageRoute, task: MessageTask, message: ReadMessage) => Promise<Answered>;
+  readonly carry: (route: MessageRoute, carried: Carried, sink: StreamSink) => Promise<void>;
+}
+
+/** A message that is entered, and how it is sent. */
+interface Entering {
+  readonly message: ReadMessage;
+  readonly sending: MessageSending;
+}
+
+/** A run that was dropped frees its name at once, unless Redis is slow. */
+const MAX_TRIES = 100;
+const POLL_MS = 50;
+
+/**
+ * Joins the run of a message, or begins it and sends the message. Resolves with undefined if nobody can join the
+ * message, such as a resumption of which nothing is known here: then its request sends it.
+ */
+export async function enterRun(
+  route: MessageRoute,
+  client: MessageClient,
+  { message, sending }: Entering,
+): Promise<Seated | undefined> {
+  const { name } = message;
+  if (!name || !route.joining.runs) return undefined;
+  let { place } = message;
+  for (let tries = 1; ; tries++) {
+    try {
+      return await tryToEnter(route, client, { message: { ...message, name, place }, sending });
+    } catch (error) {
+      if (error !== RUN_DROPPED || tries === MAX_TRIES) throw error;
+      await sleep(POLL_MS);
+      place = await placeAgain(route, client);
+    }
+  }
+}
+
+/** As `enterRun`. @throws `RUN_DROPPED` if the message of the run that it has joined was not sent */
+async function tryToEnter(
+  route: MessageRoute,
+  client: MessageClient,
+  { message, sending }: Entering & { readonly message: { readonly name: RunName } },
+): Promise<Seated | undefined> {
+  const { name, lastEventId } = message;
+  // A session may have ended while the body came.
+  client.stop.signal.throwIfAborted();
+  const { requestId } = client.res.locals;
+  const seated = await route.joining.runs?.enter<Seated>(name, {
+    ...{ lastEventId, requestId, progress: client.progress, signal: client.stop.signal },
+    join(found) {
+      client.place.release();
+      client.progress = found.run.progress;
+      return { run: found.run, at: found.at, seat: joinRun(found, route, client) };
+    },
+    begin(run) {
+      const seat = sitAt(run, route, client);
+      client.run = run;
+      const task = runTask(client, run);
+      conduct(route, { run, task, sent: sending.sendMessage(route, task, message), carry: sending.carry });
+      return { run, at: 0, seat };
+    },
+  });
+  // All other failures are those of the message, for `headOf`.
+  await seated?.seat.begun.catch((error) => {
+    if (error === RUN_DROPPED) throw error;
+  });
+  return seated;
+}
+
+/** Another has dropped the message, which this client may send now: as at first, it needs a place for that. */
+async function placeAgain(route: MessageRoute, client: MessageClient): Promise<MessagePlace> {
+  client.place.release();
+  const place = await route.takePlace(client.holders);
+  client.releases.push(() => client.run || place.release());
+  client.place = place;
+  client.progress = { hasLeft: false, mayHaveStarted: false };
+  return place;
+}
+
+/** A function of its own, so that the body is freed while the stream goes on. */
+function conduct(
+  route: MessageRoute,
+  {
+    run,
+    task,
+    sent,
+    carry,
+  }: Pick<MessageSending, 'carry'> & { run: Run; task: MessageTask; sent: Promise<Answered> },
+): void {
+  const carryRun = (answered: Answered) => carry(route, { task, answered }, run.stream.outlet);
+  void conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
+}

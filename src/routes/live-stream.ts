@@ -1,0 +1,217 @@
+import type { Request, Response } from 'express';
+import type { Sessions } from '../authenticate/sessions/sessions.ts';
+import { type Bot, botName } from '../bots/bot.ts';
+import type { PathShape } from '../bots/bot-path.ts';
+import type { Conversation } from '../guard/conversations.ts';
+import { clientAddress } from '../http/client-address.ts';
+import { abortWhenLeft } from '../http/client-left.ts';
+import { holdersApart } from '../pace/holders.ts';
+import type { TakeLiveTurn } from '../pace/live-turns.ts';
+import type { TakePlace } from '../pace/places.ts';
+import type { ResumptionSlot } from '../pace/resumption-turns.ts';
+import { beginStream, streamHead } from '../relay/message/begin-stream.ts';
+import { carryLive } from '../relay/message/carry-live.ts';
+import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
+import { judgeLive, type LiveVerdict } from '../relay/message/judge-live.ts';
+import type { Refusal } from '../relay/message/judge-response.ts';
+import { sendAndJudgeBy } from '../relay/message/send-and-judge.ts';
+import { endpointOf, type Operation } from '../relay/operations/operation-table.ts';
+import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
+import type { MessageKeys } from '../relay/upstream/message-keys.ts';
+import { observedSend } from '../relay/upstream/observed-send.ts';
+import type { UpstreamRequest } from '../relay/upstream/send.ts';
+import { withKey } from '../relay/upstream/upstream-request.ts';
+import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import type { MessageRoute } from './message-parts.ts';
+import type { OperationInput, ReadOperation } from './operation-input.ts';
+import type { CheckSandbox } from './own-sandbox.ts';
+import { recheckSandbox } from './recheck-sandbox.ts';
+import { requestKeys } from './request-keys.ts';
+import type { Steps } from './route.ts';
+
+/** What a live stream shares with a message. */
+type SharedParts =
+  | ('limitByAddress' | 'checkOrigin' | 'open' | 'limitBySession' | 'watch' | 'allowedBot' | 'requireGroup')
+  | ('holdersOf' | 'upstreamRequest' | 'keyRings' | 'send' | 'times' | 'holding' | 'heartbeats')
+  | ('observer' | 'logger');
+
+/** What the steps of a live stream need; each part is built once, and refuses by a thrown Problem. */
+export interface LiveRoute extends Pick<MessageRoute, SharedParts> {
+  readonly sessions: Pick<Sessions, 'require'>;
+  readonly takePlace: TakePlace;
+  readonly readOperation: ReadOperation;
+  readonly checkSandbox: CheckSandbox;
+  readonly takeTurn: TakeLiveTurn;
+}
+
+/**
+ * A live stream of the bot service: what was said in a conversation so far and then what is said, or the changes of a
+ * sandbox's files. It runs no bot and has no end. Its steps from top to bottom.
+ */
+export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathShape) => Steps {
+  return (operation, shape) =>
+    async function live(req, res) {
+      res.locals.isLive = true;
+      await route.limitByAddress(req, res);
+      route.checkOrigin(req.headers);
+      const { key, user } = await route.sessions.require(req);
+      res.locals.userId = user.id;
+      const stop = abortWhenLeft(res);
+      const releases = [route.open.add(stop, key, 'live')];
+      try {
+        await route.limitBySession(req, res, key);
+        // Once more: a logout that came before `open.add` has not ended this request.
+        const session = await route.sessions.require(req);
+        // What is carried does not extend the session: it ends for a user who only looks on.
+        releases.push(route.watch.follow({ session, bytes: () => 0 }));
+        const bot = route.allowedBot(req.params);
+        res.locals.bot = botName(bot);
+        route.requireGroup(operation.group, bot);
+        const holders = route.holdersOf(user.id, clientAddress(req));
+        const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
+        releases.push(await route.takePlace(liveHolders));
+        const input = await route.readOperation(operation, req, { userId: user.id, bot: botName(bot) });
+        const accepted = { operation, shape, bot, userId: user.id };
+        const { signal } = stop;
+        const { headers } = req;
+        const { requestId } = res.locals;
+        const about = { ...accepted, holders, headers, requestId, signal };
+        await route.checkSandbox(input, about);
+        releases.push(recheckSandbox(() => route.checkSandbox(input, about), stop));
+        const limits = deadlines(stop, route.times);
+        releases.push(limits.clear);
+        const endpoint = endpointOf(operation, botName(bot));
+        const request = requestOf(route, { req, res, ...accepted, input });
+        const turn = await route.takeTurn({ endpoint, holders: liveHolders, signal, log: res.locals });
+        const asked = { res, bot, conversation: input.conversation(), request, turn, limits, signal };
+        const answered = await askUntilTaken(route, asked);
+        if (answered.kind === 'not_found') answerNotFound(res, answered);
+        else await carry(route, { ...asked, ...answered, releases });
+      } finally {
+        for (const release of releases.reverse()) release();
+      }
+    };
+}
+
+/** A request that has passed all checks. */
+interface LiveRequest {
+  readonly req: Request;
+  readonly res: Response;
+  readonly operation: Operation;
+  readonly shape: PathShape;
+  readonly bot: Bot;
+  readonly userId: string;
+  readonly input: OperationInput;
+}
+
+/** The request upstream. */
+function requestOf(
+  route: LiveRoute,
+  { req, res, operation, input, ...accepted }: LiveRequest,
+): UpstreamRequest {
+  const { requestId } = res.locals;
+  const { url, headers } = req;
+  const { query, sandbox } = input;
+  const target = { ...accepted, path: operation.path, sandbox, query };
+  return route.upstreamRequest({ ...target, url, headers, requestId, body: undefined });
+}
+
+/** A request that has its slot. */
+interface Asked {
+  readonly res: Response;
+  readonly bot: Bot;
+  readonly conversation: Conversation | undefined;
+  readonly request: UpstreamRequest;
+  readonly turn: ResumptionSlot;
+  readonly limits: Deadlines;
+  readonly signal: AbortSignal;
+}
+
+/** The answer: a stream, or the service's own word that there is no such conversation or path. */
+type Answered = Exclude<LiveVerdict, Refusal> & {
+  readonly answer: UpstreamAnswer;
+  /** Masks the keys of this request in a text, and puts the client's id in the place of the upstream id. */
+  readonly mask: (text: string) => string;
+};
+
+/** Sends the request with the next key until the service answers other than by refusing the key. */
+async function askUntilTaken(route: LiveRoute, asked: Asked): Promise<Answered> {
+  const { res, bot, conversation, turn, limits } = asked;
+  const named = { bot: botName(bot), requestId: res.locals.requestId, conversation: () => conversation };
+  const { keys, mask } = requestKeys(route, named);
+  let accepted = false;
+  try {
+    for (;;) {
+      const verdict = await ask(route, asked, { key: keys.next(), mask });
+      limits.clear();
+      if (verdict.kind === 'stream' || verdict.kind === 'not_found') {
+        accepted = true;
+        keys.accepted();
+        return { ...verdict, mask };
+      }
+      if (verdict.kind === 'asked_to_wait') {
+        await turn.refused((verdict.problem.options.retryAfter ?? 1) * 1000);
+        throw verdict.problem;
+      }
+      if (!keys.refused()) throw verdict.problem;
+      await turn.takeExtraSlot();
+    }
+  } finally {
+    turn.judged(accepted);
+  }
+}
+
+/** Sends the request once. */
+function ask(
+  route: LiveRoute,
+  { res, request, turn, limits, signal }: Asked,
+  { key, mask }: { readonly key: ReturnType<MessageKeys['next']>; readonly mask: (text: string) => string },
+) {
+  // There is a deadline for the headers, and none for the stream.
+  const start = () => limits.start(Number.POSITIVE_INFINITY);
+  start();
+  return sendAndJudgeBy(judgeLive, {
+    ...{ send: observedSend(route.send, key.fingerprint, route.observer), request: withKey(request, key) },
+    ...{ mask, signal, onSent: turn.sent },
+    async onDelayed() {
+      limits.clear();
+      await turn.renewSlot();
+      start();
+    },
+    onStatus(status) {
+      res.locals.upstreamStatus = status;
+    },
+  });
+}
+
+/** Answers with the service's 404 and its JSON. */
+function answerNotFound(res: Response, { answer, json, mask }: Extract<Answered, { kind: 'not_found' }>) {
+  res.statusCode = 404;
+  res.setHeader('Content-Type', 'application/json');
+  res.setHeader('Content-Length', json.length);
+  const trace = answer.headers['x-trace-id'];
+  if (trace !== undefined && mask(trace) === trace) res.setHeader('X-Trace-Id', trace);
+  res.end(json);
+}
+
+/** Carries the stream to the client until it ends. */
+async function carry(
+  route: LiveRoute,
+  carried: Asked & Pick<Answered, 'answer' | 'mask'> & { readonly releases: (() => void)[] },
+): Promise<void> {
+  const { res, bot, signal, answer, mask, conversation, releases } = carried;
+  const { heartbeats, holding, observer, logger } = route;
+  const { requestId } = res.locals;
+  const stream = { bytes: 0 };
+  res.locals.stream = stream;
+  beginStream(res, streamHead(answer, mask));
+  releases.push(observer.liveStreamStarted());
+  await carryLive({
+    ...{ answer, res, stream, signal, log: res.locals, heartbeats, holding },
+    identity: { requestId, bot },
+    channel: conversation,
+    onHeartbeat: observer.heartbeatSent,
+    onIncompleteEnd: observer.incompleteEnd,
+    onFault: (err) => logger.error({ requestId, err }, 'fault'),
+  });
+}

@@ -1,0 +1,81 @@
+import type { RequestLocals } from '../http/locals.ts';
+import type { Logger } from '../logger.ts';
+import type { Holders } from '../pace/holders.ts';
+import type { TakeResumptionTurn } from '../pace/resumption-turns.ts';
+import type { NotResumed } from '../relay/message/break-causes.ts';
+import { type Healer, healer } from '../relay/message/healing.ts';
+import { healingGate } from '../relay/message/healing-gate.ts';
+import { type HeldBytes, partOf } from '../relay/message/held-bytes.ts';
+import { keepRequest } from '../relay/message/kept-request.ts';
+import type { KeyRings } from '../relay/upstream/key-rings.ts';
+import { messageKeys } from '../relay/upstream/message-keys.ts';
+import { observedSend } from '../relay/upstream/observed-send.ts';
+import type { RelayObserver, ResumptionOutcome } from '../relay/upstream/relay-observer.ts';
+import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
+
+export interface MessageHealingParts {
+  /** Whether streams are resumed at all. */
+  readonly resume: boolean;
+  /** At most half of it is for kept messages, so that streams can always hold their events. */
+  readonly held: HeldBytes;
+  readonly takeResumptionTurn: TakeResumptionTurn;
+  readonly keyRings: Pick<KeyRings, 'ringOf'>;
+  readonly send: Upstream['send'];
+  readonly responseTimeoutMs: number;
+  readonly observer: RelayObserver;
+  readonly logger: Logger;
+}
+
+/** A message whose stream may break. */
+export interface HealableMessage {
+  /** Without a key. */
+  readonly request: UpstreamRequest;
+  /** `namespace/bot`. */
+  readonly bot: string;
+  readonly holders: Holders;
+  /** Gets the number of attempts. */
+  readonly locals: RequestLocals;
+}
+
+/** What is kept of a message until its stream is over. */
+export interface KeptMessage {
+  /** Resumes the stream if it breaks, or why that can't be. */
+  readonly healer: Healer | NotResumed;
+  /** Forgets the message. May be called again. */
+  readonly release: () => void;
+}
+
+export type KeepMessage = (message: HealableMessage) => KeptMessage | undefined;
+
+/** Makes the function that keeps a message for healing; it returns undefined if streams are not resumed. */
+export function messageHealing(parts: MessageHealingParts): KeepMessage {
+  const gate = healingGate();
+  const held = partOf(parts.held, parts.held.maxBytes / 2);
+  const { resume, takeResumptionTurn, keyRings, send, responseTimeoutMs, observer, logger } = parts;
+  return function keepMessage({ request, bot, holders, locals }) {
+    if (!resume) return undefined;
+    const kept = gate.mayHeal(bot) ? keepRequest(request, held) : 'new_run';
+    if (typeof kept === 'string') return { healer: kept, release() {} };
+    const { requestId } = locals;
+    const observe = (outcome: ResumptionOutcome, attempt: number, cause?: string) => {
+      locals.resumptions = attempt;
+      observer.resumption(outcome);
+      logger[LEVELS[outcome] ?? 'info']({ requestId, bot, attempt, outcome, cause }, 'stream resumption');
+    };
+    return {
+      healer: healer({
+        ...{ request: kept.request, bot, gate, responseTimeoutMs, observe },
+        turn: (signal) => takeResumptionTurn({ endpoint: bot, holders }, signal),
+        keys: () => messageKeys(keyRings.ringOf(bot), logger, requestId),
+        send: (fingerprint) => observedSend(send, fingerprint, observer),
+      }),
+      release: kept.release,
+    };
+  };
+}
+
+/** A new run instead of the resumed one is paid, and the operator must know. */
+const LEVELS: Readonly<Partial<Record<ResumptionOutcome, 'error' | 'warn'>>> = {
+  new_run: 'error',
+  key_rejected: 'warn',
+};

@@ -1,0 +1,111 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import express from 'express';
+import { serveConnections } from '../../src/arrive/serve-connections.ts';
+import { createLogger } from '../../src/logger.ts';
+import { type RawClient, rawClient } from '../support/raw-client.ts';
+
+/** As `feed-parser.ts` has it. */
+const PIECE_BYTES = 1024;
+const BODY = randomBytes(2_000_000);
+const HEAD = 'POST / HTTP/1.1\r\nHost: a\r\n';
+
+let server: Server;
+let client: RawClient;
+afterEach(() => {
+  client.socket.destroy();
+  server.closeAllConnections();
+  server.close();
+});
+
+/** Sends `bytes` to a server that answers with the length of each body. Notes what its parser gets, and each read. */
+async function send(bytes: Buffer) {
+  const app = express();
+  const bodies: Buffer[] = [];
+  app.post('/', (req, res) => {
+    const pieces: Buffer[] = [];
+    req.on('data', (piece: Buffer) => void pieces.push(piece));
+    req.on('end', () => {
+      bodies.push(Buffer.concat(pieces));
+      res.end(`${bodies.length} done`);
+    });
+  });
+  const given: number[] = [];
+  /** How long what was read is, once the parser has had it. */
+  const left: number[] = [];
+  let reads = 0;
+  server = createServer();
+  server.on('connection', (socket: Socket) => {
+    const [parse] = socket.listeners('data');
+    socket.removeAllListeners('data').on('data', (piece: Buffer) => {
+      given.push(piece.length);
+      parse?.call(socket, piece);
+    });
+  });
+  serveConnections(server, app, { logger: createLogger('silent') });
+  server.on('connection', (socket: Socket) =>
+    socket.on('data', (data: Buffer) => {
+      reads += 1;
+      left.push(data.length);
+    }),
+  );
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  client = rawClient((server.address() as AddressInfo).port, bytes);
+  return { bodies, given, left, reads: () => reads };
+}
+
+describe('the parser of a connection', () => {
+  test('gets a body with a length as it comes, and its head in small pieces', async () => {
+    const padding = `X-Padding: ${'x'.repeat(3000)}\r\n`;
+    const head = `${HEAD}${padding}Content-Length: ${BODY.length}\r\n\r\n`;
+    const { bodies, given, reads } = await send(Buffer.concat([Buffer.from(head), BODY]));
+    await client.waitFor('1 done');
+    expect(bodies[0]?.equals(BODY)).toBe(true);
+    const small = given.filter((length) => length <= PIECE_BYTES);
+    // The head, some of whose pieces may be cut, and the end of the body.
+    expect(small.length).toBeLessThanOrEqual((2 * head.length) / PIECE_BYTES + 3);
+    expect(given.length).toBeLessThanOrEqual(reads() + small.length);
+    expect(Math.max(...given)).toBeGreaterThan(PIECE_BYTES);
+    for (const length of given.slice(0, 3)) expect(length).toBeLessThanOrEqual(PIECE_BYTES);
+  });
+
+  test('gets what follows a body in small pieces again', async () => {
+    const request = Buffer.concat([
+      Buffer.from(`${HEAD}Content-Length: 10000\r\n\r\n`),
+      BODY.subarray(0, 10_000),
+    ]);
+    const next = Buffer.from(`${HEAD}X-Padding: ${'x'.repeat(3000)}\r\nContent-Length: 0\r\n\r\n`);
+    const { bodies, given } = await send(Buffer.concat([request, next]));
+    await client.waitFor('2 done');
+    expect(bodies[0]?.equals(BODY.subarray(0, 10_000))).toBe(true);
+    const behind = given.slice(-3);
+    expect(behind.reduce((sum, length) => sum + length, 0)).toBeLessThanOrEqual(next.length);
+    for (const length of behind) expect(length).toBeLessThanOrEqual(PIECE_BYTES);
+  });
+
+  test('gets a body without a length in small pieces', async () => {
+    const chunk = Buffer.concat([
+      Buffer.from('30d40\r\n'),
+      BODY.subarray(0, 200_000),
+      Buffer.from('\r\n0\r\n\r\n'),
+    ]);
+    const { bodies, given } = await send(
+      Buffer.concat([Buffer.from(`${HEAD}Transfer-Encoding: chunked\r\n\r\n`), chunk]),
+    );
+    await client.waitFor('1 done');
+    expect(bodies[0]?.equals(BODY.subarray(0, 200_000))).toBe(true);
+    expect(Math.max(...given)).toBeLessThanOrEqual(PIECE_BYTES);
+  });
+
+  test('has its copy of a body, so that what was read is freed at once', async () => {
+    const { bodies, left } = await send(
+      Buffer.concat([Buffer.from(`${HEAD}Content-Length: ${BODY.length}\r\n\r\n`), BODY]),
+    );
+    await client.waitFor('1 done');
+    expect(bodies[0]?.equals(BODY)).toBe(true);
+    const freed = left.filter((length) => length === 0);
+    expect(freed.length).toBeGreaterThan(left.length * 0.8);
+  });
+});

@@ -1,0 +1,43 @@
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
+import { startSession } from '../../src/authenticate/sessions/session.ts';
+import { watchSessions } from '../../src/authenticate/sessions/session-watch.ts';
+
+const LIMITS = { idleMs: 4_000, absoluteMs: 60_000 };
+
+beforeEach(() => void jest.useFakeTimers());
+afterEach(() => void jest.useRealTimers());
+
+/** A session in a store, and its watch. */
+async function start() {
+  const sessions = memorySessionStore();
+  const key = 'the-key';
+  const session = { ...startSession({ id: 'ada', name: 'Ada' }, LIMITS, Date.now()), key };
+  await sessions.set(key, session);
+  const endMessages = jest.fn();
+  return { sessions, session, endMessages, watch: watchSessions({ sessions, limits: LIMITS, endMessages }) };
+}
+
+const passed = (ms: number) => jest.advanceTimersByTimeAsync(ms);
+
+test('streams that do not use a session and come and go do not keep a message from extending it', async () => {
+  const { session, endMessages, watch } = await start();
+  let bytes = 0;
+  watch.follow({ session, bytes: () => bytes });
+  for (let n = 0; n < 100; n += 1) {
+    bytes += 1;
+    const leave = watch.follow({ session, bytes: () => 0 });
+    await passed(100);
+    leave();
+  }
+  expect(endMessages).not.toHaveBeenCalled();
+});
+
+test('a stream that does not use its session ends with it', async () => {
+  const { session, endMessages, watch } = await start();
+  watch.follow({ session, bytes: () => 0 });
+  await passed(LIMITS.idleMs - 600);
+  expect(endMessages).not.toHaveBeenCalled();
+  await passed(1_200);
+  expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
+});

@@ -1,0 +1,86 @@
+import type { Socket } from 'node:net';
+import { afterEach, expect, test } from '@jest/globals';
+import { type Checked, checkEnvironment, runCheck } from '../support/check.ts';
+import { type RawRequest, type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
+import { plainAnswer } from '../support/relay-and-upstream.ts';
+
+let service: RawUpstream;
+afterEach(() => service.close());
+
+const event = (eventType: string, requestId: string, id = '') =>
+  `${id}data: ${JSON.stringify({ eventType, requestId })}\n\n`;
+const run = (requestId: string, id = '') =>
+  event('asgard.run.init', requestId) +
+  event('asgard.message.complete', requestId, id) +
+  event('asgard.run.done', requestId);
+
+/** Runs the check with a bot service that answers each message with a run, and a resumption with `resume`. */
+async function check(
+  resume: (socket: Socket) => void,
+  { id = 'id: né-1\n', environment = {} }: { id?: string; environment?: Record<string, string> } = {},
+): Promise<Checked> {
+  let runs = 0;
+  service = await startRawUpstream((socket, { all }) => {
+    if (all('last-event-id').length > 0) resume(socket);
+    else socket.write(wholeStream(run(`run-${++runs}`, id)));
+  });
+  return runCheck([], checkEnvironment(service.url, environment));
+}
+
+const whole = (text: string) => (socket: Socket) => void socket.write(wholeStream(text));
+const lastRequest = () => service.requests.at(-1) as RawRequest;
+
+test('a bot service that goes on after the last id is fine', async () => {
+  const checked = await check(whole(event('asgard.run.done', 'run-2')));
+  expect(checked.of('resumption')).toEqual(['ok a stream goes on after its last id, and nothing runs again']);
+  expect(checked.code).toBe(0);
+  expect(checked.progress).toContain('Sending up to 2 messages');
+  const [, second] = service.requests;
+  expect(lastRequest().body).toEqual(second?.body);
+  expect(Buffer.from(String(lastRequest().all('last-event-id')), 'latin1').toString()).toBe('né-1');
+  expect([checked.messages, service.requests.length]).toEqual([2, 3]);
+});
+
+test('one that repeats the beginning of the same run is fine', async () => {
+  const checked = await check(whole(run('run-2')));
+  expect(checked.of('resumption')).toEqual([expect.stringMatching(/^ok /)]);
+});
+
+test('one that runs the message again is a problem', async () => {
+  const checked = await check(whole(run('run-3')));
+  expect(checked.of('resumption')).toEqual([
+    'problem the bot service runs the message again instead of resuming its stream',
+  ]);
+  expect(checked.code).toBe(1);
+  const { advice } = checked.rows.find((row) => row.check === 'resumption') ?? {};
+  expect(advice).toContain('RESUME_UPSTREAM=off');
+});
+
+test.each([
+  ['ends the stream at once', whole('')],
+  [
+    'closes the connection in the stream',
+    (socket: Socket) =>
+      void socket.end('HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9\r\n\r\n'),
+  ],
+  ['answers 404', (socket: Socket) => void socket.write(plainAnswer('404 No', []))],
+  ['answers 204', (socket: Socket) => void socket.write(plainAnswer('204 No Content', []))],
+])('one that %s is only noted', async (_, resume) => {
+  const checked = await check(resume);
+  expect(checked.of('resumption')).toEqual([expect.stringMatching(/^note /)]);
+  expect(checked.code).toBe(0);
+});
+
+test('without ids nothing more is sent', async () => {
+  const checked = await check(whole(''), { id: '' });
+  expect(checked.of('resumption')).toEqual([
+    expect.stringMatching(/^note not tried: the answer carries no id/),
+  ]);
+  expect([checked.messages, service.requests.length]).toEqual([1, 1]);
+});
+
+test('with RESUME_UPSTREAM=off it is not checked', async () => {
+  const checked = await check(whole(''), { environment: { RESUME_UPSTREAM: 'off' } });
+  expect(checked.of('resumption')).toEqual([]);
+  expect([checked.messages, service.requests.length]).toEqual([1, 1]);
+});

@@ -1,0 +1,125 @@
+import type { Socket } from 'node:net';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createBotClient } from '../../src/client/bot-client.ts';
+import { conversation } from '../../src/client/conversation.ts';
+import { type ClientPair, startClientPair } from '../support/client-pair.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
+import { USER } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
+import { jsonAnswer } from '../support/suspend.ts';
+
+const eventOf = (fact: object, id?: number) =>
+  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ requestId: 'A', fact })}\n\n`;
+
+/** A bot service with one conversation, whose live streams never end. */
+let pair: ClientPair;
+const live = new Set<Socket>();
+/** How many live streams were opened so far. */
+let opened = 0;
+/** Whether a run is under way, which says a word again and again. */
+let isRunning = false;
+let messages = 0;
+let suspends = 0;
+beforeAll(async () => {
+  pair = await startClientPair((socket, { requestLine }) => {
+    if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
+    if (requestLine.includes('/suspend')) {
+      suspends += 1;
+      return void socket.write(jsonAnswer('200 OK', {}));
+    }
+    socket.write(STREAM_HEAD);
+    if (requestLine.startsWith('POST')) {
+      messages += 1;
+      return void socket.write(Buffer.concat([chunk(eventOf({ runDone: {} })), Buffer.from(LAST_CHUNK)]));
+    }
+    opened += 1;
+    live.add(socket);
+    socket.write(chunk(eventOf({ messageUser: { text: 'Hello' } }, 1)));
+    const word = () =>
+      isRunning && socket.write(chunk(eventOf({ messageDelta: { message: { text: 'word ' } } })));
+    const words = setInterval(word, 50);
+    socket.on('close', () => {
+      clearInterval(words);
+      live.delete(socket);
+    });
+  });
+});
+afterAll(() => pair.close());
+
+/** A page that shows the conversation. Its session is known when `release` was called. */
+async function signedInPage() {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const client = createBotClient({
+    ...{ baseUrl: pair.relay.url, namespace: 'acme', botProviderName: 'helper' },
+    async fetch(url, init) {
+      if (String(url).endsWith('/auth/session')) await released;
+      return fetch(url, init);
+    },
+  });
+  await client.signIn(USER.name, USER.password);
+  return { ...conversation(client, { customChannelId: 'c' }), release };
+}
+
+test('a page that is left before its session is known opens no live stream', async () => {
+  const { subscribe, release, snapshot } = await signedInPage();
+  const leave = subscribe(() => {});
+  leave();
+  await sleep(0);
+  release();
+  await until(() => snapshot().session !== undefined);
+  await sleep(200);
+  expect(opened).toBe(0);
+});
+
+test('a page that is left and shown again follows its conversation again, and shows each message once', async () => {
+  const before = opened;
+  const { subscribe, release, snapshot } = await signedInPage();
+  release();
+  for (const times of [1, 2]) {
+    const leave = subscribe(() => {});
+    await until(() => opened === before + times);
+    await until(() => snapshot().messages.length === 1);
+    leave();
+    await until(() => live.size === 0);
+  }
+  const leave = subscribe(() => {});
+  await until(() => opened === before + 3 && snapshot().messages.length === 1);
+  await sleep(50);
+  expect(snapshot().messages.map(({ text }) => text)).toEqual(['Hello']);
+  leave();
+});
+
+test('a message that waits while a run streams is not sent after a stop, which stops the run', async () => {
+  isRunning = true;
+  const { subscribe, release, snapshot, actions } = await signedInPage();
+  release();
+  const leave = subscribe(() => {});
+  await until(() => snapshot().status === 'streaming');
+  const sent = actions.send('Again');
+  actions.stop();
+  await sent;
+  await until(() => suspends === 1);
+  await until(() => snapshot().status === 'idle');
+  await sleep(100);
+  expect(messages).toBe(0);
+  await actions.send('Last');
+  expect(messages).toBe(1);
+  leave();
+});
+
+test('a message is sent while a run streams that was begun before', async () => {
+  isRunning = true;
+  const { subscribe, release, snapshot, actions } = await signedInPage();
+  release();
+  const leave = subscribe(() => {});
+  await until(() => snapshot().status === 'streaming');
+  const before = messages;
+  await actions.send('Hello');
+  expect(messages).toBe(before + 1);
+  expect(snapshot().status).toBe('streaming');
+  leave();
+});

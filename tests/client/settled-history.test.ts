@@ -1,0 +1,49 @@
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
+import type { BotEvent } from '../../src/client/read-events.ts';
+
+beforeEach(() => void jest.useFakeTimers());
+afterEach(() => void jest.useRealTimers());
+
+const answer: AnswerView = { onEvent() {}, onState() {}, onError() {} };
+const view = { onQuestion() {}, onAnswer: () => answer, onError() {} };
+const fact = { messageDelta: { message: { text: 'word' } } };
+
+/** The history of a conversation in which an event comes after each of `waits`, in ms, and then nothing. */
+function followed(waits: readonly number[], id: (at: number) => string | undefined): FollowedHistory {
+  async function* history(): AsyncGenerator<BotEvent, void, void> {
+    for (const [at, wait] of waits.entries()) {
+      await new Promise((resolve) => setTimeout(resolve, wait));
+      yield { event: 'message', id: id(at), data: { requestId: 'A', fact } };
+    }
+    await new Promise(() => {});
+  }
+  return followHistory({ metadata: async () => ({}), history }, view);
+}
+/** After how many ms the history has settled. */
+async function settledAfter({ settled }: FollowedHistory): Promise<number> {
+  const began = Date.now();
+  let after: number | undefined;
+  settled.then(() => {
+    after = Date.now() - began;
+  });
+  for (let ms = 0; ms < 8_000 && after === undefined; ms += 50) await jest.advanceTimersByTimeAsync(50);
+  return after ?? Number.POSITIVE_INFINITY;
+}
+
+const OFTEN = Array.from({ length: 200 }, () => 100);
+
+test.each([
+  ['0.3 s after the last event that is kept', OFTEN.slice(0, 10), () => 'id', 1_300],
+  ['0.3 s after the first event of a run that goes on', OFTEN, () => undefined, 400],
+  [
+    '0.3 s after the first event of a run that goes on, behind what is kept',
+    OFTEN,
+    (at: number) => (at < 10 ? 'id' : undefined),
+    1_400,
+  ],
+  ['after 5 s though events that are kept go on', OFTEN, () => 'id', 5_000],
+  ['after 5 s without an event', [], () => 'id', 5_000],
+])('a history is complete %s', async (_, waits, id, ms) => {
+  expect(await settledAfter(followed(waits, id))).toBe(ms);
+});

@@ -1,0 +1,311 @@
+import type { Socket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
+import { conversation } from '../../src/client/conversation.ts';
+import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { readAll } from '../support/client-pair.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
+import { jsonAnswer } from '../support/suspend.ts';
+
+let service: BotService;
+let relay: TestRelay;
+beforeAll(async () => {
+  service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 10 }, limit: 1000 });
+  relay = await startRelay(service.url, { BOTS: 'demo/*', OPERATIONS: 'message,chat,files' });
+});
+afterAll(async () => {
+  for (const leave of left.splice(0)) leave();
+  await relay.close();
+  await service.close();
+});
+
+const left: (() => void)[] = [];
+const newClient = (options: Partial<BotClientOptions> = {}) =>
+  createBotClient({ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo', ...options });
+
+/** An event of the run `requestId`; only what is kept has an id. */
+const eventOf = (requestId: string, fact: object, id?: number) =>
+  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ requestId, fact })}\n\n`;
+const deltaOf = (requestId: string, text: string) =>
+  eventOf(requestId, { messageDelta: { message: { messageId: requestId, text } } });
+const doneOf = (requestId: string) => eventOf(requestId, { runDone: {} });
+
+/** A page that shows the conversation `customChannelId`. */
+async function open(customChannelId: string, options: Partial<BotClientOptions> = {}) {
+  const talk = conversation(newClient(options), { customChannelId });
+  left.push(talk.subscribe(() => {}));
+  await talk.actions.signIn(USER.name, USER.password);
+  await until(() => talk.snapshot().session?.user.name === USER.name);
+  /** The page shows a change in its next frame. */
+  const send = async (text: string, blobIds?: string[]) => {
+    await talk.actions.send(text, blobIds);
+    await sleep(20);
+  };
+  const shown = () => talk.snapshot().messages.map(({ from, text, state }) => `${from} ${state}: ${text}`);
+  return { ...talk, ...talk.actions, send, shown };
+}
+/** Begins a run that says so many words, 100 in a second, in another page. */
+async function beginRun(customChannelId: string, words = 200) {
+  const client = newClient();
+  await client.signIn(USER.name, USER.password);
+  const talk = client.conversation(customChannelId);
+  const read = readAll(talk.send('word '.repeat(words)));
+  while ((await talk.metadata())?.runState !== 'RUNNING') await sleep(10);
+  return { ...talk, read };
+}
+/** The log lines of an operation. */
+const asked = (operation: string, { logs } = relay) =>
+  logs.filter(({ route, method }) => method === 'POST' && String(route).endsWith(operation));
+const runs = () => asked('/message/sse').length;
+/** A page whose history comes after `release`. */
+async function openSlowly(customChannelId: string, baseUrl = relay.url) {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const slow: typeof fetch = async (url, init) => {
+    if (String(url).includes('/channel/metadata')) await released;
+    return fetch(url, init);
+  };
+  return { ...(await open(customChannelId, { baseUrl, fetch: slow })), release };
+}
+
+const HELLO = ['user done: Hello', 'bot done: You said: Hello'];
+
+describe('a page that shows a conversation with an id', () => {
+  test('shows after a reload what was said, and sends nothing for it', async () => {
+    const first = await open('reload');
+    await first.send('Hello');
+    await first.send('Again');
+    const before = runs();
+    const second = await open('reload');
+    await until(() => second.shown().length === 4);
+    expect(second.shown()).toEqual([...HELLO, 'user done: Again', 'bot done: You said: Again']);
+    expect(second.snapshot()).toMatchObject({ status: 'idle', error: undefined });
+    expect(runs()).toBe(before);
+  });
+
+  test('shows nothing of another user, with the same id', async () => {
+    const page = await open('two-users');
+    await page.send('Hello');
+    await page.signOut();
+    await page.signIn(OTHER_USER.name, OTHER_USER.password);
+    await until(() => page.snapshot().session?.user.name === OTHER_USER.name);
+    await sleep(500);
+    expect(page.shown()).toEqual([]);
+    await page.signIn(USER.name, USER.password);
+    await until(() => page.shown().length === 2);
+    expect(page.shown()).toEqual(HELLO);
+  });
+
+  test('shows a run that is under way to its end, and what is sent meanwhile, each once', async () => {
+    const run = await beginRun('under-way');
+    const page = await open('under-way');
+    await until(() => page.snapshot().status === 'streaming');
+    await page.send('Hello');
+    await run.read;
+    await until(() => page.snapshot().status === 'idle');
+    const words = 'word '.repeat(200).trim();
+    expect(page.shown()).toEqual([`user done: ${words} `, `bot done: You said: ${words}`, ...HELLO]);
+  });
+
+  test('stops a run that is under way, and the bot service ends it', async () => {
+    const run = await beginRun('stopped', 1000);
+    const page = await open('stopped');
+    await until(() => page.snapshot().status === 'streaming');
+    page.stop();
+    await until(() => page.snapshot().status === 'idle');
+    expect(page.snapshot().messages.at(-1)?.state).toBe('stopped');
+    const { events } = await run.read;
+    expect(JSON.stringify(events.at(-1)?.data)).toContain('runDone');
+    const whole = JSON.stringify(events.find(({ event }) => event === 'asgard.message.complete'));
+    expect(whole.split('word').length).toBeLessThan(900);
+    expect((await run.metadata())?.runState).toBe('IDLE');
+  });
+
+  test('says why it shows nothing', async () => {
+    const failing = createBotClient({
+      ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo' },
+      fetch: (url, init) =>
+        String(url).includes('/channel/') ? Promise.reject(new TypeError('lost')) : fetch(url, init),
+    });
+    const { subscribe, snapshot, actions } = conversation(failing, { customChannelId: 'unreachable' });
+    left.push(subscribe(() => {}));
+    await actions.signIn(USER.name, USER.password);
+    await until(() => snapshot().error !== undefined);
+    expect(snapshot().error).toMatchObject({ code: 'unreachable' });
+    await actions.send('Hello');
+    await until(() => snapshot().messages.at(-1)?.state === 'done');
+  });
+
+  test('uploads a file, which a message names', async () => {
+    const page = await open('files');
+    const blobId = await page.upload(new File(['text'], 'note.txt'));
+    await page.send('See', [`${blobId}`]);
+    expect(page.shown().at(-1)).toBe('bot done: You said: See You sent: note.txt');
+    expect(page.snapshot().messages[0]?.blobIds).toEqual([blobId]);
+    const again = await open('files');
+    await until(() => again.shown().length === 2);
+    expect(again.snapshot().messages.map(({ blobIds }) => blobIds)).toEqual([[blobId], undefined]);
+  });
+
+  test.each(['owned', 'message-only'])('begins a new conversation where the relay is %s', async (how) => {
+    const environment = how === 'owned' ? { CHANNELS: 'owned' } : { OPERATIONS: 'message' };
+    const other = await startRelay(service.url, { BOTS: 'demo/*', ...environment });
+    try {
+      const page = await open(`new-${how}`, { baseUrl: other.url });
+      await page.send('Hello');
+      expect(page.shown()).toEqual(HELLO);
+      expect(page.snapshot().error).toBeUndefined();
+      expect(await page.upload(new File(['text'], 'note.txt'))).toBeUndefined();
+      await until(() => page.snapshot().error?.code === 'operation_not_enabled');
+      left.pop()?.();
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+describe('a message that is sent before what was said is there', () => {
+  test('is shown at once, below what was said, and sent afterwards', async () => {
+    await (await open('slow')).send('Hello');
+    const before = runs();
+    const page = await openSlowly('slow');
+    const sent = page.send('Again');
+    await until(() => page.snapshot().status === 'waiting');
+    expect(page.shown()).toEqual(['user done: Again', 'bot waiting: ']);
+    page.release();
+    await sent;
+    expect(page.shown()).toEqual([...HELLO, 'user done: Again', 'bot done: You said: Again']);
+    expect(runs()).toBe(before + 1);
+  });
+
+  test('is never sent if it is stopped, and what was said is shown', async () => {
+    await (await open('slow-stopped')).send('Hello');
+    const before = runs();
+    const page = await openSlowly('slow-stopped');
+    const sent = page.send('Again');
+    await until(() => page.snapshot().status === 'waiting');
+    page.stop();
+    await sent;
+    await until(() => page.snapshot().status === 'idle');
+    page.release();
+    await until(() => page.shown().length === 4);
+    expect(page.shown()).toEqual([...HELLO, 'user done: Again', 'bot stopped: ']);
+    expect(page.snapshot().error).toBeUndefined();
+    expect(runs()).toBe(before);
+  });
+
+  test('is never sent in the session of another user', async () => {
+    const before = runs();
+    const page = await openSlowly('slow-other');
+    const sent = page.send('Hello');
+    await until(() => page.snapshot().status === 'waiting');
+    await page.signIn(OTHER_USER.name, OTHER_USER.password);
+    await until(() => page.snapshot().session?.user.name === OTHER_USER.name);
+    page.release();
+    await sent;
+    await sleep(500);
+    expect(page.snapshot()).toMatchObject({ messages: [], status: 'idle', error: undefined });
+    expect(runs()).toBe(before);
+  });
+
+  test('is stopped without an error in a conversation that nobody has begun', async () => {
+    const owned = await startRelay(service.url, { BOTS: 'demo/*', CHANNELS: 'owned' });
+    try {
+      const page = await openSlowly('slow-new', owned.url);
+      const sent = page.send('Hello');
+      await until(() => page.snapshot().status === 'waiting');
+      page.stop();
+      await sent;
+      await until(() => asked('/message/suspend', owned).length === 1);
+      expect(asked('/message/suspend', owned)[0]).toMatchObject({ status: 403 });
+      page.release();
+      await sleep(100);
+      expect(page.shown()).toEqual(['user done: Hello', 'bot stopped: ']);
+      expect(page.snapshot().error).toBeUndefined();
+      left.pop()?.();
+    } finally {
+      await owned.close();
+    }
+  });
+});
+
+test('a bot service that shows each run to all who follow the conversation is not shown twice', async () => {
+  let live: Socket | undefined;
+  const upstream = await startRawUpstream((socket, { requestLine }) => {
+    if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
+    socket.write(STREAM_HEAD);
+    if (requestLine.startsWith('GET')) {
+      live = socket;
+      socket.write(chunk(eventOf('A', { messageUser: { text: 'First' } }, 1) + deltaOf('A', 'One')));
+      return;
+    }
+    const own = deltaOf('B', 'Two') + doneOf('B');
+    live?.write(chunk(own + deltaOf('A', ', and the rest')));
+    socket.write(Buffer.concat([chunk(own), Buffer.from(LAST_CHUNK)]));
+  });
+  const own = await startRelay(upstream.url, { BOTS: 'demo/*' });
+  try {
+    const page = await open('shown-to-all', { baseUrl: own.url });
+    await until(() => page.snapshot().status === 'streaming');
+    await page.send('Second');
+    await until(() => page.shown()[1]?.endsWith('rest') === true);
+    live?.write(chunk(doneOf('A')));
+    await until(() => page.snapshot().status === 'idle');
+    expect(page.shown()).toEqual([
+      ...['user done: First', 'bot done: One, and the rest', 'user done: Second', 'bot done: Two'],
+    ]);
+    // Nothing is left that it could follow.
+    await until(() => live?.closed === true);
+  } finally {
+    await own.close();
+    await upstream.close();
+  }
+});
+
+describe('a page shows of a history', () => {
+  const said = (text: string) => ({ messageComplete: { message: { messageId: text, text } } });
+  test.each([
+    [
+      'the answers of runs without ids, each below its question',
+      [
+        { fact: { messageUser: { text: 'One' } } },
+        { fact: said('1') },
+        { fact: { messageUser: { text: 'Two' } } },
+        { fact: said('2') },
+      ],
+      ['user done: One', 'bot done: 1', 'user done: Two', 'bot done: 2'],
+    ],
+    [
+      'no feedback, also if it has an id of its own',
+      [
+        { requestId: 'A', fact: { messageUser: { text: 'One' } } },
+        { requestId: 'A', fact: said('1') },
+        { requestId: 'F', fact: { messageFeedback: { targetMessageId: '1', verdict: 'GOOD' } } },
+        { requestId: 'B', fact: { messageUser: { text: 'Two' } } },
+      ],
+      ['user done: One', 'bot done: 1', 'user done: Two'],
+    ],
+  ])('%s', async (_, events, expected) => {
+    const upstream = await startRawUpstream((socket, { requestLine }) => {
+      if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
+      const history = events.map((event, at) => `id: ${at + 1}\ndata: ${JSON.stringify(event)}\n\n`);
+      socket.write(wholeStream(history.join('')));
+    });
+    const own = await startRelay(upstream.url, { BOTS: 'demo/*' });
+    try {
+      const page = await open('past', { baseUrl: own.url });
+      await until(() => page.shown().some((line) => line.startsWith('user done: Two')));
+      await until(() => page.shown().length >= expected.length);
+      expect(page.shown()).toEqual(expected);
+      left.pop()?.();
+    } finally {
+      await own.close();
+      await upstream.close();
+    }
+  });
+});

@@ -1,0 +1,165 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { BotClient, MessageStore, MessageStream } from '../../src/client/bot-client.ts';
+import { type Reading, readAll } from '../support/client-pair.ts';
+import { type CuttingFront, memoryStore, startCuttingFront } from '../support/cutting-front.ts';
+import { OTHER_USER, startRelay, USER } from '../support/relay.ts';
+import { until } from '../support/until.ts';
+
+const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
+const dataOf = ({ events }: Reading) => events.map(({ data }) => data);
+
+let front: CuttingFront;
+beforeAll(async () => {
+  front = await startCuttingFront();
+});
+afterAll(() => front.close());
+
+/** A page of `user` with this store. */
+async function page(store: MessageStore | null | undefined, user = USER): Promise<BotClient> {
+  const client = front.newClient(store === undefined ? {} : { store });
+  await client.signIn(user.name, user.password);
+  return client;
+}
+
+/** A page that is gone after the first event of an answer; its store still has the message's name. */
+async function leftPage(message: string | object = 'a secret') {
+  const { kept, store } = memoryStore();
+  const { upstream } = front;
+  const before = upstream.requests.length;
+  const talk = (await page(store)).conversation('my-channel');
+  const isRead = new Promise<void>((resolve) => {
+    // Never read on, as in a page that is gone.
+    void readAll(talk.send(message), () => new Promise(() => resolve()));
+  });
+  await until(() => upstream.requests.length > before);
+  front.emit(event(1));
+  await isRead;
+  return { kept, store, runs: () => upstream.requests.length - before };
+}
+const read = (streams: readonly MessageStream[]) => Promise.all(streams.map((stream) => readAll(stream)));
+
+describe('an answer that had not ended when the page was left', () => {
+  test('comes again from its start, and goes on, by a name that has no text', async () => {
+    const { kept, store, runs } = await leftPage();
+    expect([...kept.values()].join()).toContain('my-channel');
+    expect([...kept.values()].join()).not.toContain('secret');
+    const client = await page(store);
+    const [answer] = client.conversation('my-channel').resume();
+    if (!answer) throw new Error('there is none');
+    const all = await readAll(answer, ({ data }) => {
+      if (data !== 1) return;
+      front.emit(event(2));
+      front.finish();
+    });
+    expect({ error: all.error, said: dataOf(all) }).toEqual({ error: undefined, said: [1, 2] });
+    expect(answer.state).toBe('done');
+    expect(runs()).toBe(1);
+    expect(kept.size).toBe(0);
+    expect(client.resume()).toEqual([]);
+  });
+
+  test('is looked for in its conversation, or in all of its bot', async () => {
+    const { store } = await leftPage();
+    const client = await page(store);
+    expect(client.conversation('other').resume()).toHaveLength(0);
+    expect(client.resume()).toHaveLength(1);
+    const other = front.newClient({ store, botProviderName: 'other' });
+    expect(other.resume()).toHaveLength(0);
+  });
+
+  test('is joined once more if the connection of the new page breaks, too', async () => {
+    const { store, runs } = await leftPage();
+    const [answer] = (await page(store)).resume();
+    if (!answer) throw new Error('there is none');
+    const all = await readAll(answer, ({ data }) => {
+      front.cut();
+      front.emit(event(Number(data) + 1));
+      if (data === 2) front.finish();
+    });
+    expect({ error: all.error, said: dataOf(all) }).toEqual({ error: undefined, said: [1, 2, 3] });
+    expect(runs()).toBe(1);
+  });
+
+  test('is empty for another user, who sends nothing', async () => {
+    const { kept, store, runs } = await leftPage();
+    const answers = await read((await page(store, OTHER_USER)).resume());
+    expect(answers).toEqual([{ events: [], error: undefined }]);
+    expect(kept.size).toBe(0);
+    expect(runs()).toBe(1);
+  });
+
+  test('is empty without an error at a relay that joins nothing', async () => {
+    const { kept, store } = await leftPage();
+    const relay = await startRelay(front.upstream.url);
+    front.front.forwardTo(relay.port);
+    const before = front.upstream.requests.length;
+    const answers = await read((await page(store)).resume());
+    front.front.forwardTo(front.relay.port);
+    await relay.close();
+    expect(answers).toEqual([{ events: [], error: undefined }]);
+    expect(kept.size).toBe(0);
+    expect(front.upstream.requests).toHaveLength(before);
+  });
+
+  test('is forgotten when its user signs out', async () => {
+    const { kept, store } = await leftPage();
+    await (await page(store)).signOut();
+    expect(kept.size).toBe(0);
+  });
+});
+
+describe('the name of a message', () => {
+  /** What is kept while `message` is under way, and after `end`. */
+  async function keptWhile(send: (client: BotClient) => MessageStream, end: () => void) {
+    const { kept, store } = memoryStore();
+    const before = front.upstream.requests.length;
+    const reading = readAll(send(await page(store)));
+    await until(() => front.upstream.requests.length > before);
+    const during = kept.size;
+    end();
+    await reading;
+    return { during, after: kept.size };
+  }
+
+  test.each([
+    ['a whole answer', () => front.finish()],
+    ['a broken answer', () => front.upstream.sockets.at(-1)?.destroy()],
+  ])('is removed after %s', async (_, end) => {
+    expect(await keptWhile((client) => client.send('hi'), end)).toEqual({ during: 1, after: 0 });
+  });
+
+  test('is removed when the user stops the answer', async () => {
+    const stop = new AbortController();
+    const send = (client: BotClient) => client.send('hi', { signal: stop.signal });
+    expect(await keptWhile(send, () => stop.abort())).toEqual({ during: 1, after: 0 });
+  });
+
+  test.each([
+    [{ customChannelId: 'c', customMessageId: 'm-1' }, 1],
+    [{ customChannelId: 'c' }, 0],
+    [{ customMessageId: 'm-2' }, 0],
+  ])('is taken from an object: %j', async (ids, during) => {
+    const send = (client: BotClient) => client.send({ text: 'hi', ...ids });
+    expect(await keptWhile(send, front.finish)).toEqual({ during, after: 0 });
+  });
+});
+
+describe('without a store', () => {
+  const broken = () => {
+    throw new Error('blocked');
+  };
+  test.each([
+    ['as in Node.js', undefined],
+    ['by choice', null],
+    ['that can be used', { getItem: broken, setItem: broken, removeItem: broken }],
+    ['of sense', { getItem: () => '{"a":', setItem: broken, removeItem: broken }],
+  ])('%s, messages are sent, and nothing is resumed', async (_, store) => {
+    const client = await page(store);
+    const before = front.upstream.requests.length;
+    const reading = readAll(client.send('hi'));
+    await until(() => front.upstream.requests.length > before);
+    expect(client.resume()).toEqual([]);
+    front.finish();
+    expect((await reading).error).toBeUndefined();
+  });
+});

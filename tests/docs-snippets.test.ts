@@ -1,0 +1,459 @@
+import { readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { fetchEventSource } from '@microsoft/fetch-event-source';
+import { EventSourceParserStream } from 'eventsource-parser/stream';
+import {
+  type BotClient,
+  type BotClientOptions,
+  createBotClient,
+  RelayError,
+} from '../src/client/bot-client.ts';
+import { type BotService, startBotService } from '../src/demo/bot-service.ts';
+import { startClientPair } from './support/client-pair.ts';
+import { memoryStore } from './support/cutting-front.ts';
+import { openStream } from './support/live.ts';
+import { wholeStream } from './support/raw-upstream.ts';
+import { CANARY, startRelay, type TestRelay, USER } from './support/relay.ts';
+import { plainAnswer, until } from './support/relay-and-upstream.ts';
+
+/** What fetch-event-source needs of a page. */
+Object.assign(globalThis, { window: globalThis, document: { removeEventListener: () => {} } });
+
+const AsyncFunction = (async () => {}).constructor as new (
+  ...parts: string[]
+) => (...values: unknown[]) => Promise<unknown>;
+
+const documents = ['README.md', 'docs/front-end.md', 'docs/sign-in.md']
+  .map((path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8'))
+  .join('\n');
+
+/** The code of the documents' snippet `name`. */
+function codeOf(name: string): string {
+  const block = new RegExp(`<!-- snippet: ${name} -->\n\`\`\`js\n([^]*?)\`\`\``);
+  const [, code = ''] = documents.match(block) ?? [];
+  if (code === '') throw new Error(`the documents have no snippet ${name}`);
+  return code.replace(/^import .*$/gm, '');
+}
+
+/** The documents' snippet `name` as a function of what a page has around it. */
+function snippet(name: string, ...around: string[]) {
+  return new AsyncFunction(...around, codeOf(name));
+}
+
+let botService: BotService;
+let relay: TestRelay;
+beforeEach(async () => {
+  botService = await startBotService({ keys: [CANARY.key], speed: { wordMs: 50 } });
+  relay = await startRelay(botService.url, { BOTS: 'demo/echo' });
+});
+afterEach(async () => {
+  await relay.close();
+  await botService.close();
+});
+
+/** How many messages the page has sent. */
+let sent: number;
+beforeEach(() => {
+  sent = 0;
+});
+
+/** The page's `fetch`: it has an origin and sends the cookie. */
+function pageFetch(cookie: string) {
+  return (path: string, init: RequestInit = {}) => {
+    if (path.startsWith('/generic')) sent++;
+    return fetch(relay.url + path, { ...init, headers: { ...(init.headers as object), Cookie: cookie } });
+  };
+}
+
+describe("the README's first call", () => {
+  const run = snippet('first-call', 'fetch', 'console');
+
+  test('prints the answer piece by piece', async () => {
+    const printed: string[] = [];
+    await run(pageFetch(await relay.signIn()), { log: (text: string) => printed.push(text) });
+    expect(printed.length).toBeGreaterThan(1);
+    expect(printed.join('')).toMatch(/"text":"You said: Hello from the console"[\s\S]*asgard\.run\.done/);
+  });
+
+  test('throws the detail of a message that is refused', async () => {
+    await expect(run(pageFetch(''), { log: () => {} })).rejects.toThrow('You are not signed in');
+  });
+});
+
+describe('the snippets of the sign-in', () => {
+  const signIn = snippet('password', 'fetch', 'username', 'password');
+  const becomeGuest = snippet('guest', 'fetch');
+
+  test('sign in with a password', async () => {
+    const answers: Response[] = [];
+    const noted = async (path: string, init: RequestInit) => {
+      const answer = await pageFetch('')(path, init);
+      answers.push(answer.clone());
+      return answer;
+    };
+    await signIn(noted, USER.name, USER.password);
+    expect(await answers[0]?.json()).toMatchObject({ user: { id: USER.name } });
+  });
+
+  test('throw the detail of a wrong password', async () => {
+    await expect(signIn(pageFetch(''), USER.name, 'wrong')).rejects.toThrow('password is wrong');
+  });
+
+  test('make a guest where guests may enter, and throw where they may not', async () => {
+    await expect(becomeGuest(pageFetch(''))).rejects.toThrow('You cannot come in');
+    const forGuests = await startRelay(botService.url, { AUTH_MODE: 'guest' });
+    try {
+      await becomeGuest((path: string, init: RequestInit) => fetch(forGuests.url + path, init));
+    } finally {
+      await forGuests.close();
+    }
+  });
+});
+
+describe('the snippet with plain fetch', () => {
+  const run = snippet('fetch', 'fetch', 'show', 'EventSourceParserStream');
+
+  test('shows the answer piece by piece', async () => {
+    const shown: string[] = [];
+    await run(pageFetch(await relay.signIn()), (delta: string) => shown.push(delta), EventSourceParserStream);
+    expect(shown).toEqual(['You', ' said:', ' Hello']);
+  });
+
+  test('throws the problem of a message that is refused', async () => {
+    await expect(run(pageFetch(''), () => {}, EventSourceParserStream)).rejects.toMatchObject({
+      status: 401,
+      code: 'unauthenticated',
+      requestId: expect.any(String),
+    });
+  });
+
+  test('throws when the stream breaks', async () => {
+    const shown: string[] = [];
+    const showThenBreak = (delta: string) => {
+      shown.push(delta);
+      void botService.close();
+    };
+    await expect(
+      run(pageFetch(await relay.signIn()), showThenBreak, EventSourceParserStream),
+    ).rejects.toMatchObject({
+      ...{ code: 'upstream_stream_broken', requestId: expect.any(String) },
+      ...{ retryable: false, maybeStarted: true },
+    });
+    // On a busy machine a word can come while the bot service is told to close.
+    expect(shown[0]).toBe('You');
+    expect(shown).not.toContain(' Hello');
+  });
+});
+
+describe('the snippet of the other operations with plain fetch', () => {
+  interface Event {
+    readonly eventType: string;
+    readonly fact: {
+      readonly messageUser?: { readonly text: string };
+      readonly messageComplete?: { readonly message: { readonly messageId: string; readonly text: string } };
+      readonly toolCallConsent?: { readonly pendingCalls: readonly { readonly toolCallId: string }[] };
+    };
+  }
+  type Events = AsyncIterable<Event>;
+  interface Operations {
+    send(message: object): Events;
+    consent(consents: readonly object[]): Events;
+    history(signal?: AbortSignal): Events;
+    metadata(): Promise<
+      { readonly title: string; readonly launchedSandboxes: readonly object[] } | undefined
+    >;
+    stop(): Promise<unknown>;
+    reset(): Promise<unknown>;
+    feedback(messageId: string, verdict: string, comment?: string): Promise<unknown>;
+    upload(file: File): Promise<string>;
+    downloadUrl(path: string): string;
+  }
+  const names = 'send, consent, history, metadata, stop, reset, feedback, upload, downloadUrl';
+  const around = ['fetch', 'show', 'EventSourceParserStream'];
+  const code = [codeOf('fetch'), codeOf('operations'), `return { ${names} };`].join('\n');
+  const run = new AsyncFunction(...around, code.replace('/echo/', '/tools/'));
+
+  async function all(events: Events): Promise<Event[]> {
+    const list = [];
+    for await (const event of events) list.push(event);
+    return list;
+  }
+  const answersIn = (events: readonly Event[]) =>
+    events.flatMap(({ fact }) => fact.messageComplete?.message ?? []);
+
+  /** Runs it in a page, whose first message asks for a consent. */
+  async function inPage(
+    OPERATIONS: string,
+    use: (page: Operations, get: (path: string) => Promise<Response>) => Promise<void>,
+  ) {
+    await relay.close();
+    relay = await startRelay(botService.url, { BOTS: 'demo/tools', OPERATIONS });
+    const fetchInPage = pageFetch(await relay.signIn());
+    const page = await run(fetchInPage, () => {}, EventSourceParserStream);
+    await use(page as Operations, fetchInPage);
+  }
+
+  test('has the history, the metadata and what the user thinks, and forgets what was said', async () => {
+    await inPage('message,chat', async (page) => {
+      expect(await page.metadata()).toMatchObject({ title: 'Hello', launchedSandboxes: [expect.anything()] });
+      const said = await all(page.history());
+      expect(said[0]?.fact.messageUser?.text).toBe('Hello');
+      const [answer] = answersIn(said);
+      expect(await page.feedback(`${answer?.messageId}`, 'GOOD', 'Yes.')).toBeDefined();
+      await expect(page.feedback(`${answer?.messageId}`, 'fine')).rejects.toMatchObject({
+        code: 'upstream_refused',
+        upstream: expect.anything(),
+      });
+      expect(await page.stop()).toBeUndefined();
+      await page.reset();
+      expect(answersIn(await all(page.history()))).toEqual([]);
+    });
+  });
+
+  test('answers a tool call, and stops a run', async () => {
+    await inPage('message,chat', async (page) => {
+      const consents = (await all(page.history()))
+        .flatMap(({ fact }) => fact.toolCallConsent?.pendingCalls ?? [])
+        .map(({ toolCallId }) => ({ toolCallId, result: 'DENY_ONCE' }));
+      let stopped: unknown;
+      const events = [];
+      for await (const event of page.consent(consents)) {
+        events.push(event);
+        if (event.eventType === 'asgard.message.delta') stopped ??= await page.stop();
+      }
+      expect(stopped).toEqual({ suspended: true });
+      expect(answersIn(events)[0]?.text).toMatch(/^Then( I)?( do)?( not)?$/);
+      expect(events.at(-1)?.eventType).toBe('asgard.run.done');
+    });
+  });
+
+  test('sends a file with a message, and has its address', async () => {
+    await inPage('message,files', async (page, get) => {
+      const blobId = await page.upload(new File(['The text'], 'a note.txt'));
+      expect(answersIn(await all(page.send({ text: 'See', blobIds: [blobId] })))).toHaveLength(1);
+      expect(await (await get(page.downloadUrl('a note.txt'))).text()).toBe('The text');
+      await expect(page.metadata()).rejects.toMatchObject({ status: 501, code: 'operation_not_enabled' });
+    });
+  });
+});
+
+describe('the snippet with the client', () => {
+  const run = snippet(
+    'client',
+    ...['createBotClient', 'RelayError', 'name', 'password', 'show', 'showError', 'showSignIn'],
+  );
+
+  interface Page {
+    readonly onShow?: () => unknown;
+    readonly password?: string;
+    /** In place of the cookie that the client keeps. */
+    readonly cookieOfMessages?: string;
+  }
+
+  /** Runs it in a page; returns what that has shown. */
+  async function page({ onShow, password = USER.password, cookieOfMessages }: Page = {}) {
+    const shown: string[] = [];
+    const errors: unknown[][] = [];
+    let signIns = 0;
+    const create = (options: BotClientOptions) =>
+      createBotClient({
+        ...options,
+        fetch(path, init) {
+          const headers = new Headers(init?.headers);
+          if (String(path).startsWith('/generic')) {
+            sent++;
+            if (cookieOfMessages !== undefined) headers.set('Cookie', cookieOfMessages);
+          }
+          return fetch(relay.url + String(path), { ...init, headers });
+        },
+      });
+    const show = (delta: string) => {
+      shown.push(delta);
+      onShow?.();
+    };
+    const showError = (...error: unknown[]) => errors.push(error);
+    await run(create, RelayError, USER.name, password, show, showError, () => signIns++);
+    return { shown, errors, signIns };
+  }
+
+  test('signs in and shows the answer piece by piece', async () => {
+    expect(await page()).toEqual({ shown: ['You', ' said:', ' Hello'], errors: [], signIns: 0 });
+  });
+
+  test('shows the problem of a wrong password, and sends nothing', async () => {
+    const { shown, errors } = await page({ password: 'wrong' });
+    expect(shown).toEqual([]);
+    expect(errors).toEqual([
+      [expect.any(String), expect.objectContaining({ code: 'invalid_credentials', status: 401 })],
+    ]);
+    expect(sent).toBe(0);
+  });
+
+  test('shows the error of a stream that breaks, and sends nothing again', async () => {
+    const { shown, errors } = await page({ onShow: () => void botService.close() });
+    expect(shown[0]).toBe('You');
+    expect(shown).not.toContain(' Hello');
+    expect(errors).toEqual([
+      [expect.any(String), expect.objectContaining({ code: 'upstream_stream_broken', status: 502 })],
+    ]);
+    expect(sent).toBe(1);
+  });
+
+  test('shows the sign-in again when the session is over', async () => {
+    const { shown, errors, signIns } = await page({ cookieOfMessages: '' });
+    expect({ shown, signIns }).toEqual({ shown: [], signIns: 1 });
+    expect(errors).toEqual([
+      [expect.any(String), expect.objectContaining({ code: 'unauthenticated', status: 401 })],
+    ]);
+    expect(sent).toBe(1);
+  });
+});
+
+describe('the snippet that goes on after a reload', () => {
+  const run = snippet('resume', 'client', 'showAnswer', 'showError');
+
+  test('shows the whole answer, which is sent once', async () => {
+    await relay.close();
+    relay = await startRelay(botService.url, { BOTS: 'demo/echo', JOIN: 'on', JOIN_GRACE_MS: '600000' });
+    const cookie = await relay.signIn();
+    const calls: string[] = [];
+    const pageWith = (names: Iterable<readonly [string, string]>) => {
+      const { kept, store } = memoryStore();
+      for (const [key, value] of names) kept.set(key, value);
+      const client = createBotClient({
+        ...{ baseUrl: '', namespace: 'demo', botProviderName: 'echo', store },
+        fetch(path, init) {
+          calls.push(`${init?.method ?? 'GET'} ${/[a-z]+$/.exec(String(path).split('?', 1)[0] ?? '')}`);
+          return pageFetch(cookie)(String(path), {
+            ...init,
+            headers: Object.fromEntries(new Headers(init?.headers)),
+          });
+        },
+      });
+      return { kept, client };
+    };
+    const left = pageWith([]);
+    // The page is gone after its first event.
+    for await (const _ of left.client.conversation('my-channel').send('Hello')) {
+      const shown: string[] = [];
+      const errors: unknown[] = [];
+      await run(
+        pageWith(left.kept).client,
+        (text: string) => shown.push(text),
+        (error: unknown) => errors.push(error),
+      );
+      await until(() => shown.length + errors.length > 0);
+      expect({ shown, errors }).toEqual({ shown: ['You said: Hello'], errors: [] });
+      break;
+    }
+    expect(calls).toEqual(['POST sse', 'GET run']);
+  });
+});
+
+describe('the snippet with an existing library', () => {
+  const run = snippet('library', 'fetchEventSource', 'show');
+  const withFetch = (cookie: string) => (path: string, options: object) =>
+    fetchEventSource(path, { ...options, fetch: pageFetch(cookie) as typeof fetch });
+
+  test('shows the answer piece by piece', async () => {
+    const shown: string[] = [];
+    await run(withFetch(await relay.signIn()), (delta: string) => shown.push(delta));
+    expect(shown).toEqual(['You', ' said:', ' Hello']);
+  });
+
+  test('throws the problem of a message that is refused, which it sends once', async () => {
+    await expect(run(withFetch(''), () => {})).rejects.toMatchObject({
+      status: 401,
+      code: 'unauthenticated',
+      requestId: expect.any(String),
+    });
+    expect(sent).toBe(1);
+  });
+
+  test('throws when the stream breaks, and sends nothing again', async () => {
+    const shown: string[] = [];
+    const showThenBreak = (delta: string) => {
+      shown.push(delta);
+      void botService.close();
+    };
+    const ended = run(withFetch(await relay.signIn()), showThenBreak);
+    await expect(ended).rejects.toMatchObject({ code: 'upstream_stream_broken' });
+    expect(shown).not.toContain(' Hello');
+    expect(sent).toBe(1);
+  });
+});
+
+describe('the snippet of a conversation', () => {
+  const shows = ['showQuestion', 'showAnswer', 'showConsent', 'showLink', 'showError'];
+  const run = snippet('conversation', 'client', 'form', 'FormData', ...shows);
+
+  /** Opens the page; returns what sends its form. */
+  async function visit(client: BotClient, show: (text: string) => void) {
+    const form = { onsubmit: async (_event: { preventDefault(): void }) => {} };
+    /** What the user has filled in. */
+    class FormDataOfPage extends FormData {
+      constructor() {
+        super();
+        this.append('text', 'What is in it?');
+        this.append('file', new File(['text'], 'a.txt'));
+      }
+    }
+    await run(client, form, FormDataOfPage, ...shows.map(() => show));
+    return () => form.onsubmit({ preventDefault() {} });
+  }
+
+  test('shows what was said before, and sends a file with a message', async () => {
+    const withFiles = await startRelay(botService.url, {
+      BOTS: 'demo/echo',
+      OPERATIONS: 'message,chat,files',
+    });
+    try {
+      const client = createBotClient({
+        ...{ baseUrl: withFiles.url, namespace: 'demo', botProviderName: 'echo' },
+      });
+      await client.signIn(USER.name, USER.password);
+      const shown: string[] = [];
+      const show = (text: string) => void shown.push(text);
+      const sent = 'You said: What is in it? You sent: a.txt';
+      const link = client.conversation('my-channel').downloadUrl('a.txt');
+      await (await visit(client, show))();
+      expect(shown.splice(0)).toEqual([sent, link]);
+      const send = await visit(client, show);
+      await until(() => shown.length === 2);
+      await send();
+      expect(shown).toEqual(['What is in it?', sent, sent, link]);
+    } finally {
+      await withFiles.close();
+    }
+  });
+
+  test('leaves a history that has no end before it sends, and shows no error', async () => {
+    const said = (text: string) =>
+      `data: ${JSON.stringify({ fact: { messageComplete: { message: { text } } } })}\n\n`;
+    let history: Socket | undefined;
+    const pair = await startClientPair(
+      (socket, { requestLine }) => {
+        const answer = (text: string) =>
+          void socket.write(plainAnswer('200 OK', ['Content-Type: application/json'], text));
+        if (requestLine.includes('/channel/metadata')) answer('{"data":{}}');
+        else if (requestLine.includes('/blob')) answer('{"data":[{"blobId":"b"}]}');
+        else if (requestLine.startsWith('GET')) {
+          history = socket;
+          socket.write(openStream(said('Before')));
+        } else socket.write(wholeStream(said('After')));
+      },
+      { OPERATIONS: 'message,chat,files' },
+    );
+    try {
+      const shown: string[] = [];
+      const send = await visit(pair.client, (text) => void shown.push(text));
+      await until(() => shown.length === 1);
+      await send();
+      await until(() => history?.closed === true);
+      expect(shown).toEqual(['Before', 'After', expect.stringContaining('relative_path=a.txt')]);
+    } finally {
+      await pair.close();
+    }
+  });
+});

@@ -1,0 +1,101 @@
+import { describe, expect, test } from '@jest/globals';
+import { jsonMembers } from '../../src/http/json-members.ts';
+
+/** The names and the parsed values of the members. */
+function read(json: string): [string, unknown][] {
+  const bytes = Buffer.from(json);
+  return jsonMembers(bytes).map(({ name, from, to }) => [name, JSON.parse(bytes.toString('utf8', from, to))]);
+}
+
+describe('the members of a JSON object', () => {
+  test.each([
+    ['{}', []],
+    ['[{"a":1}]', []],
+    ['"{\\"a\\":1}"', []],
+    ['7', []],
+    [
+      ' \t\r\n{ "a" : 1 , "b":\n[ ] }',
+      [
+        ['a', 1],
+        ['b', []],
+      ],
+    ],
+    [
+      '{"a":1,"a":2}',
+      [
+        ['a', 1],
+        ['a', 2],
+      ],
+    ],
+    ['{"\\u0061\\"":null}', [['a"', null]]],
+    [
+      '{"a":"\\\\","b":"\\\\\\""}',
+      [
+        ['a', '\\'],
+        ['b', '\\"'],
+      ],
+    ],
+    [
+      '{"a":{"b":"}]\\"{["},"c":[{"d":[]},"]"]}',
+      [
+        ['a', { b: '}]"{[' }],
+        ['c', [{ d: [] }, ']']],
+      ],
+    ],
+    [
+      '{"n":-1.5e+10,"t":true,"f":false}',
+      [
+        ['n', -1.5e10],
+        ['t', true],
+        ['f', false],
+      ],
+    ],
+    ['{"ä€😀":"ä€😀"}', [['ä€😀', 'ä€😀']]],
+    ['{"__proto__":1}', [['__proto__', 1]]],
+  ])('of %s', (json, members) => {
+    expect(read(json)).toEqual(members);
+  });
+
+  test('of random objects are those that JSON.parse finds', () => {
+    let seed = 7;
+    const random = (below: number) => {
+      seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
+      return seed % below;
+    };
+    const text = () =>
+      Array.from({ length: random(6) }, () => '"\\{}[]:, ä€😀\u0001a'[random(18)] ?? 'x').join('');
+    const value = (depth: number): unknown => {
+      const kind = random(depth > 3 ? 3 : 5);
+      if (kind === 0) return random(1000) - 500;
+      if (kind === 1) return text().toWellFormed();
+      if (kind === 2) return [true, false, null][random(3)];
+      const inner = Array.from({ length: random(4) }, () => value(depth + 1));
+      return kind === 3
+        ? inner
+        : Object.fromEntries(inner.map((each, i) => [`${text().toWellFormed()}${i}`, each]));
+    };
+    for (let round = 0; round < 2000; round += 1) {
+      const object = { [`k${round}`]: value(0), [text().toWellFormed()]: value(0), last: value(0) };
+      expect(read(JSON.stringify(object, undefined, random(3)))).toEqual(Object.entries(object));
+    }
+  });
+
+  test('are found in time that grows with the length only', () => {
+    const timeOf = (json: string) => {
+      const bytes = Buffer.from(json);
+      const startedAt = performance.now();
+      jsonMembers(bytes);
+      return performance.now() - startedAt;
+    };
+    const hostile = [
+      (n: number) => `{"a":${'['.repeat(n)}${']'.repeat(n)}}`,
+      (n: number) => `{"a":"${'\\\\'.repeat(n)}"}`,
+      (n: number) => `{"a":"${'\\"'.repeat(n)}"}`,
+      (n: number) => `{${'"a":1,'.repeat(n)}"b":2}`,
+    ];
+    for (const make of hostile) {
+      timeOf(make(20_000));
+      expect(timeOf(make(200_000))).toBeLessThan(50 * Math.max(timeOf(make(20_000)), 1));
+    }
+  });
+});

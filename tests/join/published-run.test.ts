@@ -1,0 +1,50 @@
+import { expect, test } from '@jest/globals';
+import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
+import { answered, batchOf, heldRun } from '../../src/join/held-run.ts';
+import { publishedRun } from '../../src/join/published-run.ts';
+import { newRun } from '../../src/join/run.ts';
+import { runCodec } from '../../src/join/run-codec.ts';
+import { runLog } from '../../src/join/run-log.ts';
+import { heldBytes } from '../../src/relay/message/held-bytes.ts';
+import { secret } from '../../src/secret.ts';
+import { until } from '../support/until.ts';
+
+const MAX_BYTES = 65_536;
+
+test('a place to resume from is stored only with all that was written before it', async () => {
+  const codec = runCodec(scopedSealer([secret('a secret of this test, long enough')], 'runs'));
+  const progress = { hasLeft: true, mayHaveStarted: true };
+  const unused = { onLeft() {}, onChange() {}, graceMs: () => 0 };
+  const budget = heldBytes(1 << 20);
+  const log = runLog(budget);
+  const run = newRun({ ...unused, log, maxBytes: MAX_BYTES, requestId: 'r', progress });
+  const claim = { id: 'run', token: 't', requestId: 'r' };
+  const name = { conversation: 'c', message: 'm', key: 'k', isKept: true };
+  const held = heldRun(claim, run, { name, budget, offset: 0, sentAt: Number.POSITIVE_INFINITY });
+  const asked = Promise.withResolvers<boolean>();
+  const flush = {
+    ...{ add() {}, remove() {}, find: () => undefined, soon() {}, atOnce() {} },
+    ...{ now: () => asked.promise, close: async () => {} },
+  };
+  const { outlet } = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run.stream;
+  // How far the one who writes has come, stored or not.
+  let events = 0;
+  outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {}, resumeState: () => events });
+  const write = (text: string) => {
+    events += 1;
+    outlet.write(Buffer.from(text));
+  };
+  write('a');
+  // The process was stopped, and its lease may be lost.
+  held.confirmedAt = Number.NEGATIVE_INFINITY;
+  write('b');
+  write('c');
+  const first = batchOf(held, codec, MAX_BYTES);
+  expect([first.length, first.cursor]).toEqual([1, '']);
+  answered(held, first, ['written', 0, 0]);
+  asked.resolve(true);
+  await until(() => run.log.end() === 3);
+  const second = batchOf(held, codec, MAX_BYTES);
+  expect(second.length).toBe(2);
+  expect(codec.open(second.cursor, 'run', 'cursor')).toEqual({ at: 3, cursor: 3 });
+});

@@ -1,0 +1,137 @@
+import { afterEach, expect, test } from '@jest/globals';
+import { type HeldRun, heldRun, note } from '../../src/join/held-run.ts';
+import { newRun } from '../../src/join/run.ts';
+import type { Batch } from '../../src/join/run-calls.ts';
+import { runCodec } from '../../src/join/run-codec.ts';
+import { type RunFlush, runFlush } from '../../src/join/run-flush.ts';
+import { runLog } from '../../src/join/run-log.ts';
+import { heldBytes } from '../../src/relay/message/held-bytes.ts';
+import { until } from '../support/until.ts';
+
+const MAX_BYTES = 1 << 20;
+const PART = Buffer.alloc(60_000, 'x');
+
+let flights: (readonly Batch[])[] = [];
+let flush: RunFlush;
+const budget = heldBytes(4_000_000);
+const codec = runCodec(() => ({
+  sealBytes: (bytes) => bytes.toString(),
+  openBytes: (text) => Buffer.from(text),
+}));
+
+function start(): void {
+  flights = [];
+  flush = runFlush({
+    calls: {
+      async flush(batches) {
+        flights.push(batches);
+        return batches.map(() => ['written', 0, 0] as const);
+      },
+    },
+    ...{ codec, maxBytes: MAX_BYTES },
+    onAnswer() {},
+    onGiven() {},
+  });
+}
+afterEach(() => flush.close());
+
+function hold(n: number): HeldRun {
+  const log = runLog(budget);
+  const progress = { hasLeft: true, mayHaveStarted: true };
+  const options = { log, maxBytes: MAX_BYTES, graceMs: () => 0, requestId: 'r', progress };
+  const run = newRun({ ...options, onLeft() {}, onChange() {} });
+  const name = { conversation: 'c', message: `m${n}`, key: `k${n}`, isKept: true };
+  const claim = { id: `r${n}`, token: 't', requestId: 'r' };
+  const held = heldRun(claim, run, { name, offset: 0, sentAt: performance.now(), budget });
+  flush.add(held);
+  return held;
+}
+
+const bytesOf = (batches: readonly Batch[]) => batches.reduce((all, { data }) => all + data.length, 0);
+
+test('no call of the script has more than about a MiB', async () => {
+  start();
+  for (let n = 0; n < 40; n++) note(hold(n), { bytes: PART, isInside: false }, MAX_BYTES);
+  expect(await flush.now()).toBe(true);
+  expect(flights.map(bytesOf).reduce((all, bytes) => all + bytes, 0)).toBe(40 * PART.length);
+  for (const flight of flights) expect(bytesOf(flight)).toBeLessThanOrEqual(1 << 20);
+  expect(flights.length).toBeLessThanOrEqual(4);
+});
+
+test('what waits to be stored counts as memory of runs, until it is stored', async () => {
+  start();
+  const before = budget.bytes();
+  const held = hold(0);
+  const own = () => budget.bytes() - before;
+  const withoutBytes = own();
+  for (let n = 0; n < 3; n++) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  expect(own() - withoutBytes).toBe(3 * PART.length);
+  await flush.now();
+  // One batch has two of them.
+  expect(own() - withoutBytes).toBe(PART.length);
+  flush.remove(held);
+  expect(own()).toBe(withoutBytes);
+});
+
+test('without memory for what waits, nothing more of the stream is stored', async () => {
+  start();
+  const all = [hold(0), hold(1), hold(2), hold(3)];
+  const before = budget.bytes();
+  for (let n = 0; n < 17; n++) {
+    for (const held of all) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  }
+  expect(budget.bytes()).toBeLessThanOrEqual(budget.maxBytes);
+  const closed = all.filter(({ log }) => log === 'closing');
+  expect(closed.length).toBeGreaterThan(0);
+  expect(closed.length).toBeLessThan(4);
+  for (const { pending } of closed) expect(pending).toEqual([]);
+  await flush.now();
+  expect(flights.flat().filter(({ offset }) => offset < 0)).toHaveLength(closed.length);
+  for (const held of all) flush.remove(held);
+  expect(budget.bytes()).toBe(before);
+});
+
+test('an answer that comes at once is stored by one batch with its end, without the message', async () => {
+  start();
+  const held = hold(0);
+  held.hold = 'the message';
+  note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  flush.atOnce(held);
+  const progress = { hasLeft: true, mayHaveStarted: true };
+  const how = { problem: undefined, isCut: false, at: PART.length, isDropped: false, progress, headers: [] };
+  held.end = { how, state: 'kept' };
+  flush.soon();
+  await until(() => flights.length > 0);
+  expect(flights.flat().map(({ length, state, hold }) => [length, state, hold])).toEqual([
+    [PART.length, 'kept', ''],
+  ]);
+});
+
+test('what comes during a flight waits for its own time, what was too much for one does not', async () => {
+  start();
+  const small = { bytes: Buffer.from('x'), isInside: false };
+  const held = hold(0);
+  note(held, small, MAX_BYTES);
+  const flight = flush.now();
+  note(held, small, MAX_BYTES);
+  await flight;
+  // A timer that is set later and waits longer fires later.
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  expect(flights.flat().map(({ length }) => length)).toEqual([1]);
+  flush.soon();
+  await until(() => flights.length === 2);
+  for (let n = 0; n < 3; n++) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  await flush.now();
+  await until(() => flights.length === 4);
+  expect(flights.flat().map(({ offset }) => offset)).toEqual([0, 1, 2, 2 + 2 * PART.length]);
+});
+
+test('a run that is stored at once takes no other with it, which still has its own time', async () => {
+  start();
+  const [first, second] = [hold(1), hold(2)];
+  for (const held of [first, second]) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  flush.soon();
+  flush.atOnce(first);
+  await until(() => flights.length === 2);
+  expect(flights.map((batches) => batches.map(({ id }) => id))).toEqual([[first.id], [second.id]]);
+});

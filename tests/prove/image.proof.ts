@@ -1,0 +1,130 @@
+import { execFile, spawn, spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { parseDockerfile } from '../support/dockerfile.ts';
+import { freePort } from '../support/free-port.ts';
+import { freshFolder, stopProcesses } from '../support/process.ts';
+import { CANARY } from '../support/relay.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const steps = parseDockerfile(readFileSync(join(ROOT, 'deploy/Dockerfile'), 'utf8'));
+const last = steps.at(-1)?.stage as string;
+/** Long, since packages come from the network. */
+const PATIENCE_MS = 180_000;
+/** npm takes packages that it has already from its cache, and asks for no advisories. */
+const NPM = { npm_config_prefer_offline: 'true', npm_config_audit: 'false', npm_config_fund: 'false' };
+
+/** Has one folder for each stage, in place of its `/app`. */
+let stages: string;
+const app = (stage: string) => join(stages, stage);
+
+beforeAll(async () => {
+  stages = mkdtempSync(join(tmpdir(), 'bot-relay-image-'));
+  const names = [...new Set(steps.map(({ stage }) => stage))].filter(
+    (stage) => !['base', last].includes(stage),
+  );
+  // The last stage copies from the others, which do not depend on each other.
+  await Promise.all(names.map(make));
+  await make(last);
+}, PATIENCE_MS);
+
+/** Runs the steps of a stage. */
+async function make(name: string): Promise<void> {
+  mkdirSync(app(name));
+  for (const { stage, instruction, text } of steps) {
+    if (stage !== name) continue;
+    if (instruction === 'COPY') copy(stage, text);
+    // The build uses the packages that are installed here. Those of the image are installed as the file says.
+    if (instruction === 'RUN' && stage === 'build' && text === 'npm ci') {
+      symlinkSync(join(ROOT, 'node_modules'), join(app(stage), 'node_modules'));
+    } else if (instruction === 'RUN') {
+      await promisify(execFile)('sh', ['-c', text], { cwd: app(stage), env: { ...process.env, ...NPM } });
+    }
+  }
+}
+
+afterAll(async () => {
+  rmSync(stages, { recursive: true });
+  await stopProcesses();
+});
+
+function copy(stage: string, text: string): void {
+  const [, from, names = ''] = /^(?:--from=(\S+)\s+)?(.*)$/.exec(text) ?? [];
+  const words = names.split(/\s+/);
+  const target = words.pop() as string;
+  for (const word of words) {
+    const source = from ? word.replace('/app', app(from)) : join(ROOT, word);
+    const name = target.endsWith('/') ? join(target, word.split('/').at(-1) as string) : target;
+    cpSync(source, join(app(stage), name), { recursive: true });
+  }
+}
+
+const command = (instruction: string) => {
+  const text = steps.findLast((step) => step.instruction === instruction)?.text ?? '';
+  return (JSON.parse(text.slice(text.indexOf('['))) as string[]).slice(1);
+};
+
+describe('the image that deploy/Dockerfile makes', () => {
+  test('contains the relay and what it needs to run, and nothing else', () => {
+    expect(readdirSync(app(last)).sort()).toEqual(['dist', 'healthcheck.js', 'node_modules', 'package.json']);
+    const packages = readdirSync(join(app(last), 'node_modules'));
+    expect(packages).toContain('express');
+    expect(packages).not.toContain('typescript');
+    expect(packages).not.toContain('jest');
+  });
+
+  test(
+    'starts without a writable folder, is healthy, and stops on a signal',
+    async () => {
+      const PORT = String(await freePort());
+      const secrets = freshFolder({
+        keys: CANARY.key,
+        session: CANARY.sessionSecret,
+        channel: CANARY.channelSecret,
+        users: '{"users":[]}',
+      });
+      const environment = {
+        NODE_ENV: 'production',
+        PORT,
+        PUBLIC_URL: 'https://chat.example.com',
+        UPSTREAM_BASE_URL: 'https://bots.example.net',
+        UPSTREAM_API_KEYS_FILE: join(secrets, 'keys'),
+        SESSION_SECRETS_FILE: join(secrets, 'session'),
+        CHANNEL_SECRET_FILE: join(secrets, 'channel'),
+        USERS_FILE: join(secrets, 'users'),
+        BOTS: 'acme/helper',
+        SHUTDOWN_DELAY_MS: '0',
+      };
+      const options = { cwd: app(last), env: environment };
+      expect(spawnSync(process.execPath, command('HEALTHCHECK'), options).status).toBe(1);
+      // Makes every attempt to write a file an error, also for root.
+      const relay = spawn(
+        process.execPath,
+        ['--permission', '--allow-fs-read=*', ...command('CMD')],
+        options,
+      );
+      let printed = '';
+      const exited = new Promise((resolve) => relay.once('exit', resolve));
+      await new Promise((resolve) => {
+        const hear = (data: Buffer) => {
+          printed += data;
+          if (printed.includes('"msg":"listening"')) resolve(undefined);
+        };
+        relay.stdout.on('data', hear);
+        relay.stderr.on('data', hear);
+        relay.once('exit', resolve);
+      });
+      expect(printed).toContain('"msg":"listening"');
+      const check = spawn(process.execPath, command('HEALTHCHECK'), options);
+      expect(await new Promise((resolve) => check.once('exit', resolve))).toBe(0);
+      relay.kill('SIGTERM');
+      expect(await exited).toBe(0);
+      expect(printed).not.toContain(CANARY.key);
+    },
+    PATIENCE_MS,
+  );
+});

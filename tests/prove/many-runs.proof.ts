@@ -1,0 +1,11 @@
+import { test } from '@jest/globals';
+import { expectNothingLeft } from '../support/many-runs.ts';
+
+/** `RUNS` sets another number. */
+const RUNS = Number(process.env.RUNS ?? 1_000);
+
+test(
+  `${RUNS} runs of all endings leave no run, no timer and no gauge behind`,
+  () => expectNothingLeft(RUNS),
+  300_000,
+);

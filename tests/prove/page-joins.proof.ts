@@ -1,0 +1,52 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { lastAnswer, longMessage, say, someWords } from '../support/chat-page.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { type JoiningPages, startJoiningPages } from '../support/joining-page.ts';
+import { stopBrowsers } from '../support/sleeping-browser.ts';
+
+let pages: JoiningPages;
+beforeAll(async () => {
+  pages = await startJoiningPages();
+});
+const chromium = oneChromium();
+afterAll(() => pages.close());
+jest.setTimeout(120_000);
+
+/** All times of joining are those as shipped. */
+describeInChromium('an answer is whole and was paid once', () => {
+  test.each([
+    ['longer than the sleep, whose connection has lasted', 30, false],
+    ['that ended during the sleep, which has cost the connection', 8, true],
+  ])('after the browser has slept for 20 s: an answer %s', async (_, seconds, isCut) => {
+    const { page, cut, posts, texts, complaints } = await pages.open(chromium, ['message']);
+    const words = longMessage(seconds);
+    await say(page, words);
+    await someWords(page);
+    const wake = stopBrowsers();
+    if (isCut) cut();
+    await sleep(20_000);
+    wake();
+    await lastAnswer(page, 'done');
+    expect(await texts()).toEqual([words, `You said: ${words}`]);
+    expect(posts()).toBe(1);
+    expect(complaints).toEqual([]);
+  });
+
+  test('after five seconds without a network, and a reload', async () => {
+    const { page, profile, cut, posts, texts } = await pages.open(chromium, ['message', 'chat']);
+    const words = longMessage(20);
+    await say(page, words);
+    await someWords(page);
+    await profile.setOffline(true);
+    cut();
+    await lastAnswer(page, 'waiting');
+    await sleep(5_000);
+    await profile.setOffline(false);
+    await lastAnswer(page, 'streaming');
+    await page.reload();
+    await lastAnswer(page, 'done');
+    expect(await texts()).toEqual([words, `You said: ${words}`]);
+    expect(posts()).toBe(1);
+  });
+});

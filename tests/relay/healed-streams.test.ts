@@ -1,0 +1,287 @@
+import type { Socket } from 'node:net';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { Problem } from '../../src/errors.ts';
+import { countAwakeMs } from '../support/awake.ts';
+import { call } from '../support/call.ts';
+import { dechunk, type RawClient } from '../support/raw-client.ts';
+import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
+
+const json = (eventType: string, requestId = 'r') => `data: ${JSON.stringify({ eventType, requestId })}\n\n`;
+const INIT = json('asgard.run.init');
+const DONE = json('asgard.run.done');
+const KEPT = `id: 7\n${json('kept')}`;
+const DELTA = json('delta');
+const soon = 'retry: 1\n\n';
+
+let pair: RelayAndUpstream;
+let client: RawClient;
+async function cleanUp() {
+  client?.socket.destroy();
+  await pair.close();
+}
+afterEach(cleanUp);
+
+type Answer = (socket: Socket, request: RawRequest) => void;
+const breaks =
+  (text: string): Answer =>
+  (socket) =>
+    void socket.end(`${STREAM_HEAD}fff\r\n${text}`);
+const opens =
+  (text: string): Answer =>
+  (socket) =>
+    void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]));
+const whole =
+  (text: string): Answer =>
+  (socket) =>
+    void socket.write(wholeStream(text));
+
+/** Sends a message to a service that answers with each of `answers` in turn, and later with the last. */
+async function ask(answers: readonly Answer[], environment: Record<string, string> = {}, body = '{}') {
+  pair = await startRelayAndUpstream(
+    (socket, request) => {
+      const answer = answers[Math.min(pair.upstream.requests.length, answers.length) - 1];
+      answer?.(socket, request);
+    },
+    { METRICS_PORT: '9090', ...environment },
+  );
+  client = pair.ask({ body, headers: ['Connection: close'] });
+}
+
+async function ended() {
+  await client.closed;
+  const line = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot === 'acme/helper');
+  return { ...dechunk(client.text()), line };
+}
+
+const resumptions = () => pair.relay.logs.filter(({ msg }) => msg === 'stream resumption');
+
+describe('a stream that breaks after an id', () => {
+  test('is resumed, and only the log and the metrics show it', async () => {
+    await ask([
+      breaks(soon + INIT + KEPT + DELTA),
+      (socket) => void socket.write(plainAnswer('503 No', [])),
+      whole(DONE),
+    ]);
+    const { body, complete, line } = await ended();
+    expect({ body, complete }).toEqual({ body: soon + INIT + KEPT + DELTA + DONE, complete: true });
+    expect(line).toMatchObject({ outcome: 'ok', status: 200, upstreamStatus: 200, resumptions: 2 });
+    expect(line.bytes).toBe(body.length);
+    const about = { requestId: line.requestId, bot: 'acme/helper', level: 'info' };
+    expect(resumptions()).toMatchObject([
+      { ...about, attempt: 1, outcome: 'unavailable', cause: 'status 503' },
+      { ...about, attempt: 2, outcome: 'resumed' },
+    ]);
+    const metrics = await pair.relay.metricsText();
+    expect(metrics).toContain('bot_relay_resumptions_total{outcome="resumed"} 1');
+    expect(metrics).toContain('bot_relay_resumptions_total{outcome="unavailable"} 1');
+    const [first, , third] = pair.upstream.requests as [RawRequest, RawRequest, RawRequest];
+    expect(first.all('last-event-id')).toEqual([]);
+    expect(third.all('last-event-id')).toEqual(['7']);
+    expect(third.body).toEqual(first.body);
+    expect(third.all('x-request-id')).toEqual(first.all('x-request-id'));
+  });
+
+  test(
+    'has heartbeats meanwhile, also after a CR',
+    whileAwake(async () => {
+      await ask([breaks(`retry: 400\r\r${INIT}${KEPT}data: a\r\r`), whole(DONE)], { HEARTBEAT_MS: '50' });
+      const { body, complete } = await ended();
+      expect(complete).toBe(true);
+      expect(body).toMatch(/data: a\r\r(:\n){2,}data: \{"eventType":"asgard.run.done"/);
+    }, cleanUp),
+  );
+
+  test('is resumed with the id of the client if it broke before it had one', async () => {
+    await ask([breaks(soon), whole('data: a\n\n')]);
+    client.socket.destroy();
+    client = pair.ask({ headers: ['Connection: close', 'Last-Event-ID: caf\u00e9'] });
+    await client.closed;
+    expect(dechunk(client.text()).complete).toBe(true);
+    expect(pair.upstream.requests.at(-1)?.all('last-event-id')).toEqual([
+      Buffer.from('caf\u00e9').toString('latin1'),
+    ]);
+  });
+
+  test('ends with an error event if it cannot be resumed', async () => {
+    await ask([breaks(soon + INIT + KEPT), (socket) => void socket.write(plainAnswer('204 No Content', []))]);
+    const { body, complete, line } = await ended();
+    expect(complete).toBe(true);
+    expect(body).toMatch(/"code":"upstream_stream_broken".*"retryable":false/);
+    expect(line).toMatchObject({ outcome: 'upstream_stream_broken', resumptions: 1 });
+    expect(pair.upstream.requests).toHaveLength(2);
+  });
+
+  test('is tried five times if the service ends each resumption before the run has ended', async () => {
+    await ask([breaks(soon + INIT + KEPT + DELTA), whole(KEPT + DELTA)]);
+    const { body } = await ended();
+    expect(body.startsWith(`${soon + INIT + KEPT + DELTA}event: error\n`)).toBe(true);
+    expect(resumptions().map(({ outcome }) => outcome)).toEqual(Array(5).fill('ended_early'));
+  });
+
+  test('is not resumed if its body is large', async () => {
+    const body = JSON.stringify({ text: 'x'.repeat(65_536) });
+    await ask([breaks(soon + INIT + KEPT), whole(DONE)], {}, body);
+    expect((await ended()).line).toMatchObject({ outcome: 'upstream_stream_broken' });
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('is complete after the end of its run, whatever happens then', async () => {
+    await ask([breaks(soon + INIT + KEPT + DONE + DELTA), whole(DONE)]);
+    const { body, complete, line } = await ended();
+    expect({ body, complete }).toEqual({ body: soon + INIT + KEPT + DONE + DELTA, complete: true });
+    expect(line).toMatchObject({ outcome: 'ok', cause: expect.stringMatching(/./) });
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+});
+
+test('a resumption that has shown its run keeps no other one waiting', async () => {
+  await ask([breaks(soon + INIT + KEPT), opens(KEPT), breaks(soon + INIT + KEPT), opens(KEPT + DONE)]);
+  await until(() => pair.upstream.requests.length === 2);
+  const awakeMs = countAwakeMs();
+  const second = pair.ask({ headers: ['Connection: close'] });
+  await second.waitFor('asgard.run.done');
+  // If the first one kept its pass, the second would wait two seconds.
+  expect(awakeMs()).toBeLessThan(1_500);
+  second.socket.destroy();
+});
+
+test('a stream whose run has ended is complete, also if the relay shuts down before its end', async () => {
+  await ask([opens(INIT + KEPT + DONE)]);
+  await client.waitFor(DONE);
+  pair.relay.open.endAll(new Problem('draining', 'Shutting down.'));
+  const { body, complete, line } = await ended();
+  expect({ body, complete }).toEqual({ body: INIT + KEPT + DONE, complete: true });
+  expect(line).toMatchObject({ outcome: 'ok', cause: 'draining' });
+});
+
+describe('a service that begins a new run where one is resumed', () => {
+  test('is aborted, and no stream of this bot is resumed any more', async () => {
+    await ask([breaks(soon + INIT + KEPT), opens(json('asgard.run.init', 'another'))]);
+    const { body, complete, line } = await ended();
+    expect(complete).toBe(true);
+    expect(body).not.toContain('another');
+    expect(line).toMatchObject({ outcome: 'upstream_stream_broken', cause: 'new_run' });
+    expect(resumptions()).toMatchObject([{ level: 'error', outcome: 'new_run' }]);
+    await until(() => pair.upstream.sockets.every(({ destroyed }) => destroyed));
+    client = pair.ask({ headers: ['Connection: close'] });
+    await until(() => pair.upstream.requests.length === 3);
+    pair.upstream.sockets.at(-1)?.end(`${chunk(KEPT)}fff`);
+    await client.closed;
+    expect(pair.upstream.requests).toHaveLength(3);
+  });
+});
+
+describe('a stream that ends cleanly', () => {
+  test.each([
+    ['without the end of its run', INIT + DELTA, INIT + DELTA],
+    ['inside an event of its run', `${INIT}data: ha`, INIT],
+  ])('%s has broken', async (_how, sent, down) => {
+    await ask([whole(sent)]);
+    const { body, complete, line } = await ended();
+    expect(body.split('event: error\n')[0]).toBe(down);
+    expect([complete, line.outcome, line.cause]).toEqual([true, 'upstream_stream_broken', 'no_end_event']);
+  });
+
+  test.each([
+    ['in a run', INIT + DELTA, 'on', false],
+    ['in a run, with END_EVENTS=off', INIT + DELTA, 'off', 'no_end_event'],
+    ['inside an event of a run, with END_EVENTS=off', `${INIT}data: ha`, 'off', 'held'],
+    ['inside an event of no run', 'data: a\n\ndata: ha', 'on', 'held'],
+    ['inside an event of no run that is too large to hold', `data: ${'a'.repeat(70_000)}`, 'on', 'held'],
+    ['inside a comment of no run', 'data: a\n\n: ha', 'on', undefined],
+  ])('%s is taken as it came, unless that is a break', async (_where, sent, endEvents, counted) => {
+    await ask([whole(sent)], { END_EVENTS: endEvents });
+    const { body, complete, line } = await ended();
+    expect(complete).toBe(true);
+    if (counted === false) expect(line.outcome).toBe('upstream_stream_broken');
+    else expect([body, line.outcome]).toEqual([sent, 'ok']);
+    const metrics = await pair.relay.metricsText();
+    for (const how of ['held', 'no_end_event'])
+      expect(metrics).toMatch(
+        new RegExp(`^bot_relay_\\w+\\{\\w+="${how}"\\} ${how === counted ? 1 : 0}$`, 'm'),
+      );
+  });
+});
+
+/** States of healing: what the service does with the resumption, and what shows that it has come so far. */
+const STATES: [state: string, begun: string, resumes: Answer | undefined, requests: number][] = [
+  ['in a pause', 'retry: 9000\n\n', undefined, 1],
+  ['before the answer', soon, () => {}, 2],
+  ['before the first event', soon, opens(': hi\n'), 2],
+  ['while it repeats what went down', soon, opens(KEPT), 2],
+  ['after it has gone on', soon, opens(json('new')), 2],
+];
+
+describe.each(STATES)('healing %s', (_state, begun, resumes, requests) => {
+  const start = async () => {
+    await ask([breaks(begun + INIT + KEPT + DELTA), resumes ?? (() => {})]);
+    await until(() => pair.upstream.requests.length === requests);
+    await client.waitFor(DELTA);
+    await sleep(50);
+  };
+  const resumed = () => pair.upstream.sockets[1];
+
+  test('ends at once when the client leaves', async () => {
+    await start();
+    client.socket.destroy();
+    const awakeMs = countAwakeMs();
+    await until(() => pair.relay.open.count() === 0 && resumed()?.destroyed !== false);
+    expect(awakeMs()).toBeLessThan(2_000);
+    expect(await pair.relay.metricsText()).toMatch(/^bot_relay_open_streams 0$/m);
+    expect(pair.relay.logs.filter(({ msg }) => msg === 'fault')).toEqual([]);
+    await sleep(50);
+    expect(pair.upstream.requests).toHaveLength(requests);
+  });
+
+  test.each([
+    ['the session ends', 'session_ended'],
+    ['the relay shuts down', 'draining'],
+  ])('ends at once and truthfully when %s', async (_why, code) => {
+    await start();
+    if (code === 'draining') pair.relay.open.endAll(new Problem(code, 'Shutting down.'));
+    else await call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: pair.cookie } });
+    const { body, complete, line } = await ended();
+    expect([complete, line.outcome]).toEqual([true, code]);
+    expect(body.split('event: error\n')).toEqual([
+      expect.stringContaining(DELTA),
+      expect.stringContaining(`"code":"${code}"`),
+    ]);
+    await until(() => resumed()?.destroyed !== false);
+  });
+});
+
+test('the deadline is that of the whole message, with its healing', async () => {
+  await ask([breaks(soon + INIT + KEPT), opens(DELTA)], { MAX_EXECUTION_MS: '600' });
+  const startedAt = performance.now();
+  const { line } = await ended();
+  expect(line).toMatchObject({ outcome: 'deadline_exceeded', resumptions: 1 });
+  expect(performance.now() - startedAt).toBeGreaterThan(550);
+});
+
+test('a slow client gets everything of a stream that breaks and goes on while it does not read', async () => {
+  const much = (n: number) => `id: ${n}\ndata: ${'x'.repeat(1000)}\n\n`.repeat(16 << 10);
+  const answer = (n: number) =>
+    Buffer.concat([Buffer.from(STREAM_HEAD), chunk(much(n)), ...(n === 2 ? [Buffer.from(LAST_CHUNK)] : [])]);
+  await ask([(socket) => void socket.end(answer(1)), (socket) => void socket.write(answer(2))]);
+  client.socket.pause();
+  await sleep(300);
+  // The relay reads no faster than the client does, so that it has not seen the break yet.
+  expect(pair.upstream.requests).toHaveLength(1);
+  client.socket.resume();
+  await until(() => pair.upstream.requests.length === 2);
+  client.socket.pause();
+  await sleep(300);
+  expect(pair.upstream.sockets[1]?.writableLength).toBeGreaterThan(0);
+  client.socket.resume();
+  const { body, complete } = await ended();
+  expect(complete).toBe(true);
+  expect(body === much(1) + much(2)).toBe(true);
+});

@@ -1,0 +1,268 @@
+import type { Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { createLogger } from '../../src/logger.ts';
+import { type HealerOptions, healer } from '../../src/relay/message/healing.ts';
+import { healingGate } from '../../src/relay/message/healing-gate.ts';
+import type { ResumePoint } from '../../src/relay/message/stream-cursor.ts';
+import { keyRing } from '../../src/relay/upstream/key-ring.ts';
+import { messageKeys } from '../../src/relay/upstream/message-keys.ts';
+import { createUpstream } from '../../src/relay/upstream/send.ts';
+import { secret } from '../../src/secret.ts';
+import { type RawRequest, type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import { plainAnswer, until } from '../support/relay-and-upstream.ts';
+
+const BODY = Buffer.from('{"text":"hi"}');
+/** The first pause is 1 ms, and the fifth 16 ms. */
+const RESUMPTION: ResumePoint = {
+  ...{ lastEventId: '7', retryMs: 1, idBlock: undefined, tail: Buffer.alloc(0), runId: undefined },
+};
+
+let service: RawUpstream;
+/** What happened, in order. */
+let events: string[];
+let stop: AbortController;
+beforeEach(() => {
+  events = [];
+  stop = new AbortController();
+});
+afterEach(() => service.close());
+
+type Answer = (socket: Socket, request: RawRequest, n: number) => void;
+const status = (line: string, ...headers: string[]): Answer => {
+  return (socket) => void socket.write(plainAnswer(line, headers));
+};
+const stream: Answer = (socket) => void socket.write(STREAM_HEAD);
+
+/** Heals with a bot service that answers with each of `answers` in turn, the last of them for ever. */
+async function start(answers: readonly Answer[], options: Partial<HealerOptions> = {}) {
+  service = await startRawUpstream((socket, request) => {
+    const n = service.requests.length;
+    (answers[n - 1] ?? answers.at(-1))?.(socket, request, n);
+  });
+  const ring = keyRing({ name: 'acme/helper', keys: [secret('first-key'), secret('second-key')] });
+  const { send } = createUpstream(new URL(service.url));
+  const headers = { 'content-length': String(BODY.length), 'last-event-id': 'of the client' };
+  const gate = healingGate();
+  const healing = healer({
+    ...{ bot: 'acme/helper', gate, responseTimeoutMs: 5_000, random: () => 0, leastPauseMs: 0 },
+    request: { path: '/m', headers, body: BODY },
+    turn: async () => {
+      events.push('turn');
+      return {
+        renewSlot: async () => {},
+        sent: () => void events.push('sent'),
+        judged: (accepted) => void events.push(`judged ${accepted}`),
+        takeExtraSlot: async () => void events.push('extra slot'),
+        refused: async (askedMs) => void events.push(`refused ${askedMs}`),
+      };
+    },
+    keys: () => messageKeys(ring, createLogger('silent', { write: () => {} }), 'id'),
+    send: () => send,
+    observe: (outcome, attempt, cause) => void events.push(`${attempt} ${outcome} ${cause}`),
+    ...options,
+  });
+  const outcomes = () => events.filter((event) => /^\d/.test(event));
+  return { healing, gate, outcomes };
+}
+
+const resume = ({ healing }: Awaited<ReturnType<typeof start>>, resumption: Partial<ResumePoint> = {}) =>
+  healing.resume({ ...RESUMPTION, ...resumption }, stop.signal);
+
+describe('a resumption', () => {
+  test('sends the same message with the last id instead of the one of the client', async () => {
+    const started = await start([stream]);
+    const answer = await resume(started, { lastEventId: 'caf\u00c3\u00a9 7' });
+    expect(answer?.status).toBe(200);
+    const [request] = service.requests as [RawRequest];
+    expect(request.requestLine).toBe('POST /m HTTP/1.1');
+    expect(request.body).toEqual(BODY);
+    expect(request.all('last-event-id')).toEqual(['caf\u00c3\u00a9 7']);
+    expect(request.all('x-api-key')).toEqual(['first-key']);
+    started.healing.settle('resumed');
+    started.healing.settle('ended_early');
+    expect(events).toEqual(['turn', 'sent', 'judged true', '1 resumed undefined']);
+  });
+
+  test.each([502, 503, 504])(
+    'that is answered with %i is tried again, five times for one id',
+    async (code) => {
+      const started = await start([status(`${code} No`)]);
+      expect(await resume(started)).toBeUndefined();
+      const failed = [1, 2, 3, 4, 5].map((n) => `${n} unavailable status ${code}`);
+      expect(started.outcomes()).toEqual(failed);
+      expect(await resume(started)).toBeUndefined();
+      expect(service.requests).toHaveLength(5);
+      expect(await resume(started, { lastEventId: '8' })).toBeUndefined();
+      expect(service.requests).toHaveLength(10);
+    },
+  );
+
+  test('is tried fifty times in all', async () => {
+    const started = await start([status('503 No')]);
+    for (let id = 1; id <= 11; id++) await resume(started, { lastEventId: String(id), retryMs: 0 });
+    expect(service.requests).toHaveLength(50);
+  });
+
+  test.each(['204 No Content', '404 Not Found', '500 Oops', '302 Found'])(
+    'that is answered with %s is the last one',
+    async (line) => {
+      const started = await start([status(line)]);
+      expect(await resume(started)).toBeUndefined();
+      expect(started.outcomes()).toEqual([`1 over status ${Number.parseInt(line, 10)}`]);
+    },
+  );
+
+  test('takes a slot of its own for the next key, in the same attempt', async () => {
+    const started = await start([status('401 No'), stream]);
+    expect(await resume(started)).toBeDefined();
+    expect(events).toEqual(['turn', 'sent', 'extra slot', 'sent', 'judged true']);
+    expect(service.requests.flatMap(({ all }) => all('x-api-key'))).toEqual(['first-key', 'second-key']);
+  });
+
+  test('is given up when all keys are refused', async () => {
+    const started = await start([status('403 No')]);
+    expect(await resume(started)).toBeUndefined();
+    expect(started.outcomes()).toEqual(['1 key_rejected status 403']);
+    expect(service.requests).toHaveLength(2);
+  });
+
+  test('waits as long as a 429 asks for, and then takes a new turn', async () => {
+    const started = await start([status('429 Busy', 'Retry-After: 1'), stream]);
+    const startedAt = performance.now();
+    expect(await resume(started)).toBeDefined();
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(1_000);
+    const first = ['turn', 'sent', 'refused 1000', '1 rate_limited status 429'];
+    expect(events).toEqual([...first, 'turn', 'sent', 'judged true']);
+  });
+
+  test('is tried again if its connection breaks, or if no answer comes in time', async () => {
+    const started = await start([(socket) => socket.resetAndDestroy(), () => {}, stream], {
+      responseTimeoutMs: 100,
+    });
+    expect(await resume(started)).toBeDefined();
+    expect(started.outcomes()).toEqual(['1 unreachable ECONNRESET', '2 timeout upstream_timeout']);
+    const [, silent] = service.sockets as [Socket, Socket];
+    await until(() => silent.destroyed);
+  });
+
+  test('is a failed attempt if its slot cannot be had', async () => {
+    const started = await start([stream], {
+      turn: async () => {
+        throw new TypeError('no Redis');
+      },
+    });
+    expect(await resume(started)).toBeUndefined();
+    expect(started.outcomes()).toEqual([1, 2, 3, 4, 5].map((n) => `${n} unreachable TypeError`));
+  });
+
+  test('that has met a new run ends all healing of its bot', async () => {
+    const started = await start([stream]);
+    expect(await resume(started)).toBeDefined();
+    started.healing.firstEvent('new_run');
+    expect(started.outcomes()).toEqual(['1 new_run undefined']);
+    expect(started.gate.mayHeal('acme/helper')).toBe(false);
+    expect(await resume(started, { lastEventId: '8' })).toBeUndefined();
+    expect(service.requests).toHaveLength(1);
+  });
+
+  test('keeps others waiting until its first event has come', async () => {
+    const started = await start([stream]);
+    const { gate, healing } = started;
+    expect(await resume(started)).toBeDefined();
+    let isIn = false;
+    void gate.enter('acme/helper', stop.signal).then(() => {
+      isIn = true;
+    });
+    await new Promise(setImmediate);
+    expect(isIn).toBe(false);
+    healing.firstEvent('same_run');
+    await new Promise(setImmediate);
+    expect(isIn).toBe(true);
+  });
+
+  test('of a failed attempt keeps nobody waiting', async () => {
+    const started = await start([status('204 No Content')]);
+    await resume(started);
+    await started.gate.enter('acme/helper', stop.signal);
+  });
+});
+
+describe('healing ends at once, with the reason of its signal', () => {
+  test('in a pause', async () => {
+    const started = await start([stream]);
+    const over = resume(started, { retryMs: 60_000 });
+    stop.abort('left');
+    await expect(over).rejects.toBe('left');
+    expect(events).toEqual([]);
+  });
+
+  test('at the gate', async () => {
+    const started = await start([stream]);
+    await started.gate.enter('acme/helper', new AbortController().signal);
+    const over = resume(started);
+    setTimeout(() => stop.abort('left'), 50);
+    await expect(over).rejects.toBe('left');
+    expect(events).toEqual([]);
+  });
+
+  test('while it waits for its slot', async () => {
+    const started = await start([stream], {
+      turn: (signal) =>
+        new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+    });
+    const over = resume(started);
+    setTimeout(() => stop.abort('left'), 50);
+    await expect(over).rejects.toBe('left');
+    await started.gate.enter('acme/helper', new AbortController().signal);
+  });
+
+  test('before the answer', async () => {
+    const started = await start([() => {}]);
+    const over = resume(started);
+    await until(() => service.requests.length === 1);
+    stop.abort('left');
+    await expect(over).rejects.toBe('left');
+    expect(events).toEqual(['turn', 'sent', 'judged false', '1 given_up undefined']);
+    await until(() => service.sockets[0]?.destroyed === true);
+  });
+});
+
+describe('pauses', () => {
+  /** The pauses before five attempts, in ms, as multiples of the first. */
+  async function pauses(
+    resumption: Partial<ResumePoint>,
+    random: number,
+    options: Partial<HealerOptions> = {},
+  ): Promise<number[]> {
+    const at: number[] = [];
+    const started = await start([status('503 No')], {
+      random: () => random,
+      ...options,
+      turn: async () => {
+        at.push(performance.now());
+        throw new Error('no slot');
+      },
+    });
+    const startedAt = performance.now();
+    await resume(started, resumption);
+    return at.map((time, i) => time - (at[i - 1] ?? startedAt));
+  }
+
+  test('double from one attempt to the next', async () => {
+    const waited = await pauses({ retryMs: 20 }, 0);
+    for (const [i, ms] of waited.entries()) expect(ms).toBeGreaterThan(20 * 2 ** i - 2);
+    expect(waited[4]).toBeLessThan(20 * 2 ** 5);
+  });
+
+  test('are a tenth of a second at least, also after `retry: 0`', async () => {
+    const waited = await pauses({ retryMs: 0 }, 0, { leastPauseMs: 100 });
+    expect(Math.min(...waited)).toBeGreaterThan(98);
+  });
+
+  test('begin with a quarter of a second, and are up to half longer by chance', async () => {
+    const at = performance.now();
+    const started = await start([stream], { random: () => 1 });
+    expect(await resume(started, { retryMs: undefined })).toBeDefined();
+    expect(performance.now() - at).toBeGreaterThanOrEqual(374);
+  });
+});

@@ -1,0 +1,30 @@
+import { expect, test } from '@jest/globals';
+import { heldBytes } from '../../src/relay/message/held-bytes.ts';
+import {
+  type HealableMessage,
+  type MessageHealingParts,
+  messageHealing,
+} from '../../src/routes/message-healing.ts';
+
+test('kept messages take at most half of the bytes that may be held', () => {
+  const held = heldBytes(1_000);
+  const parts: Partial<MessageHealingParts> = { resume: true, held };
+  const keep = messageHealing(parts as MessageHealingParts);
+  const message: Partial<HealableMessage> = {
+    bot: 'acme/helper',
+    request: { path: '/m', headers: {}, body: Buffer.alloc(300) },
+    locals: {} as HealableMessage['locals'],
+  };
+  const keepOne = () => keep(message as HealableMessage);
+  const first = keepOne();
+  expect(first?.healer).toMatchObject({});
+  expect(keepOne()?.healer).toBe('no_room');
+  expect(held.bytes()).toBe(300);
+  first?.release();
+  expect(held.bytes()).toBe(0);
+  // What streams hold counts, too.
+  expect(held.take(800)).toBe(true);
+  expect(keepOne()?.healer).toBe('no_room');
+  held.release(800);
+  expect(keepOne()?.healer).toMatchObject({});
+});

@@ -1,0 +1,94 @@
+import type { Socket } from 'node:net';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import type { NOT_RESUMED } from '../../src/relay/message/break-causes.ts';
+import { STREAM_HEAD } from '../support/raw-upstream.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../support/relay-and-upstream.ts';
+
+const json = (eventType: string, requestId = 'r') => `data: ${JSON.stringify({ eventType, requestId })}\n\n`;
+const INIT = json('asgard.run.init');
+const KEPT = `id: 7\n${json('kept')}`;
+
+let pair: RelayAndUpstream;
+afterEach(() => pair.close());
+
+interface Broken {
+  /** What the service sends before the connection breaks. */
+  readonly sent: string;
+  readonly environment?: Record<string, string>;
+  readonly body?: string;
+  /** How it answers each resumption. */
+  readonly resumed?: (socket: Socket) => void;
+}
+
+const noContent = (socket: Socket) => void socket.write(plainAnswer('204 No Content', []));
+const breaks = (sent: string) => (socket: Socket) => void socket.end(`${STREAM_HEAD}fffff\r\n${sent}`);
+
+async function start({ sent, environment = {}, resumed = noContent }: Broken) {
+  pair = await startRelayAndUpstream((socket, request) => {
+    if (request.all('last-event-id').length > 0) resumed(socket);
+    else breaks(sent)(socket);
+  }, environment);
+}
+
+/** The log line of a message whose stream breaks. */
+async function lineOf({ body = '{}' }: Broken) {
+  const client = pair.ask({ body, headers: ['Connection: close'] });
+  await client.closed;
+  const [, requestId] = /^x-request-id: (.+)\r$/im.exec(client.text()) ?? [];
+  return pair.relay.logLine((line) => line.msg === 'request' && line.requestId === requestId);
+}
+
+const CASES: [(typeof NOT_RESUMED)[number], string, Broken][] = [
+  ['off', 'resuming is off', { sent: INIT + KEPT, environment: { RESUME_UPSTREAM: 'off' } }],
+  ['large_body', 'its message is large', { sent: INIT + KEPT, body: `{"a":"${'x'.repeat(65_536)}"}` }],
+  ['no_id', 'it had no id', { sent: INIT + json('delta') }],
+  ['no_id', 'its last id is empty', { sent: `${INIT}${KEPT}id\n\n` }],
+  ['bad_id', 'no header can carry its id', { sent: `${INIT}id: \u0001\n${json('kept')}` }],
+  ['unheld_event', 'a part of an event went down', { sent: `${INIT}${KEPT}data: ${'x'.repeat(300_000)}` }],
+  ['unheld_event', 'a large event came after its id', { sent: `${KEPT}data: ${'x'.repeat(300_000)}\n\n` }],
+  ['too_many_events', 'too much came after its id', { sent: INIT + KEPT + json('delta').repeat(1_025) }],
+  ['attempts_failed', 'the service has nothing to resume', { sent: INIT + KEPT }],
+];
+
+describe('the log line of a stream that broke off', () => {
+  test.each(CASES)('says %s if %s', async (why, _where, broken) => {
+    await start(broken);
+    const line = await lineOf(broken);
+    expect(line).toMatchObject({ outcome: 'upstream_stream_broken', notResumed: why });
+    expect(line.resumptions).toBe(why === 'attempts_failed' ? 1 : undefined);
+  });
+
+  test('says new_run if the service has run a message of the bot again, this one or one before', async () => {
+    const broken = { sent: INIT + KEPT, resumed: breaks(json('asgard.run.init', 'another')) };
+    await start(broken);
+    expect(await lineOf(broken)).toMatchObject({ cause: 'new_run', notResumed: 'new_run', resumptions: 1 });
+    const { cause, notResumed, resumptions } = await lineOf(broken);
+    expect([cause, notResumed, resumptions]).toEqual(['ECONNRESET', 'new_run', undefined]);
+  });
+
+  test('says new_run if another message of the bot has met one during a pause', async () => {
+    pair = await startRelayAndUpstream((socket, request) => {
+      const { retry } = JSON.parse(request.body.toString('utf8'));
+      if (request.all('last-event-id').length > 0) breaks(json('asgard.run.init', 'another'))(socket);
+      else breaks(`retry: ${retry}\n\n${INIT}${KEPT}`)(socket);
+    });
+    const late = lineOf({ sent: '', body: '{"retry":1000}' });
+    await until(() => pair.upstream.requests.length === 1);
+    expect(await lineOf({ sent: '', body: '{"retry":1}' })).toMatchObject({ cause: 'new_run' });
+    expect(await late).toMatchObject({ cause: 'ECONNRESET', notResumed: 'new_run' });
+    expect(pair.upstream.requests).toHaveLength(3);
+  });
+
+  test('says nothing of the kind if the stream was resumed', async () => {
+    const broken = { sent: `retry: 1\n\n${INIT}${KEPT}`, resumed: breaks(json('asgard.run.done')) };
+    await start(broken);
+    const line = await lineOf(broken);
+    expect(line).toMatchObject({ outcome: 'ok', resumptions: 1 });
+    expect(line).not.toHaveProperty('notResumed');
+  });
+});

@@ -1,0 +1,198 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
+import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
+import { expectProblem } from '../../support/call.ts';
+import { startWithSandboxes } from '../../support/launched-sandboxes.ts';
+import { ask, channelIn, operationAt } from '../../support/operation-requests.ts';
+import type { RawRequest } from '../../support/raw-upstream.ts';
+import { CANARY } from '../../support/relay.ts';
+import { plainAnswer, type RelayAndUpstream } from '../../support/relay-and-upstream.ts';
+
+const METADATA = operationAt('GET channel/metadata');
+const REMOVAL = operationAt('DELETE channel');
+const PROXIED = OPERATIONS.filter(({ carriedBy }) => carriedBy === 'proxy').map((operation) => ({
+  operation,
+  line: `${operation.method} ${operation.path}`,
+  largest: operation.maxAnswerBytes ?? 65_536,
+}));
+const JSON_TYPE = 'Content-Type: application/json';
+
+let pair: RelayAndUpstream;
+/** What the bot service answers to the next requests. */
+let reply: (request: RawRequest) => string | Buffer;
+beforeAll(async () => {
+  pair = await startWithSandboxes((socket, request) => void socket.write(reply(request)), {
+    OPERATIONS: OPERATION_GROUPS.join(),
+  });
+});
+afterAll(() => pair.close());
+
+const answerWith = (body: string, status = '200 OK', headers = [JSON_TYPE]) => {
+  reply = () => plainAnswer(status, headers, body);
+};
+
+describe('the JSON of an answer', () => {
+  test('comes down byte for byte', async () => {
+    const body = '\t{ "n" : 12345678901234567890, "e":1E400,"n":-0, "s":"\\u00e9\\/" ,"é":[{ }]}\r\n';
+    answerWith(body);
+    const answer = await ask(pair, METADATA);
+    expect([answer.status, answer.body]).toEqual([200, body]);
+    expect(answer.headers['content-length']).toBe(String(Buffer.byteLength(body)));
+    expect(answer.headers['content-type']).toBe('application/json');
+  });
+
+  test('names the conversation as the page does, in whole strings only, and hides keys', async () => {
+    const escaped = `\\u0063${CANARY.key.slice(1)}`;
+    let id = '';
+    reply = (request) => {
+      id = channelIn(request);
+      const text = `{ "${id}" :"${id}", "t":"of ${id}","u":"\\u00${id.charCodeAt(0).toString(16)}${id.slice(1)}",
+        "k":["${CANARY.key}","${escaped}!",1.0]}`;
+      return plainAnswer('200 OK', [JSON_TYPE], text);
+    };
+    const answer = await ask(pair, METADATA, { channel: 'my "one"' });
+    const own = JSON.stringify('my "one"');
+    expect(answer.body).toBe(
+      `{ ${own} :${own}, "t":"of ${id}","u":${own},
+        "k":["[secret]","[secret]!",1.0]}`,
+    );
+    expect(answer.headers['content-length']).toBe(String(Buffer.byteLength(answer.body)));
+  });
+
+  test('of metadata may have 1 MiB', () => {
+    expect(METADATA.maxAnswerBytes).toBe(1_048_576);
+  });
+
+  test.each(PROXIED.filter(({ operation }) => !operation.givesFile))(
+    'of $line has at most $largest bytes',
+    async ({ operation, largest }) => {
+      const body = JSON.stringify('x'.repeat(largest - 2));
+      answerWith(body);
+      const answer = await ask(pair, operation);
+      expect([answer.status, answer.body === body]).toEqual([200, true]);
+      answerWith(`${body} `);
+      expect((await ask(pair, operation)).status).toBe(502);
+    },
+  );
+
+  test.each([
+    ['no UTF-8', Buffer.from([0x22, 0xff, 0x22])],
+    ['a lone surrogate in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22])],
+    ['a byte order mark', Buffer.from('\ufeff{}')],
+    ['two values', Buffer.from('{} {}')],
+    ['half a value', Buffer.from('{"a":')],
+  ])('is not passed on if it is %s', async (_what, body) => {
+    reply = () =>
+      Buffer.concat([
+        Buffer.from(`HTTP/1.1 200 OK\r\n${JSON_TYPE}\r\nContent-Length: ${body.length}\r\n\r\n`),
+        body,
+      ]);
+    expect((await ask(pair, METADATA)).status).toBe(502);
+  });
+});
+
+describe('an answer', () => {
+  test('has only headers of the relay, its type and a trace id', async () => {
+    answerWith('{}', '200 OK', [
+      ...['Content-Type: application/vnd.x+json; charset=utf-8', 'X-Trace-Id: trace-1'],
+      ...['ETag: "evil"', 'Last-Modified: Sun, 22 Nov 2026 10:00:00 GMT', 'Expires: evil', 'Age: 1'],
+      ...['Cache-Control: public, max-age=9999', 'Vary: evil', 'Set-Cookie: evil=1', 'Location: /evil'],
+      ...['Content-Disposition: evil', 'Access-Control-Allow-Origin: *', 'Digest: evil', 'Link: <evil>'],
+      ...['Content-Security-Policy: evil', 'X-Content-Type-Options: evil', 'X-Request-Id: evil-request'],
+      ...['RateLimit: evil', 'Refresh: 0;url=/evil', 'Clear-Site-Data: "*"', 'Service-Worker-Allowed: /'],
+    ]);
+    const { headers } = await ask(pair, METADATA);
+    expect(JSON.stringify(headers)).not.toMatch(/evil|9999|\*/);
+    for (const name of ['etag', 'last-modified', 'expires', 'age', 'link', 'location', 'digest'])
+      expect(headers).not.toHaveProperty(name);
+    expect(headers).toMatchObject({
+      ...{ 'content-type': 'application/vnd.x+json', 'x-trace-id': 'trace-1' },
+      ...{ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' },
+      'content-security-policy': expect.stringContaining("default-src 'none'"),
+    });
+  });
+
+  test('to a conditional request, or one for a range, is the whole answer', async () => {
+    answerWith('{"n":1}');
+    const answer = await ask(pair, METADATA, {
+      headers: {
+        ...{ 'If-None-Match': '*', 'If-Modified-Since': new Date().toUTCString(), 'If-Match': '"a"' },
+        ...{ Range: 'bytes=0-1', 'If-Range': '"a"', 'Cache-Control': 'max-age=9' },
+      },
+    });
+    expect([answer.status, answer.body]).toEqual([200, '{"n":1}']);
+    const names = pair.upstream.requests.at(-1)?.headers.map(([name]) => name.toLowerCase());
+    expect(names?.filter((name) => /^if-|range|cache/.test(name))).toEqual([]);
+  });
+
+  test.each(['200 OK', '204 No Content'])('%s without a body stays so', async (status) => {
+    reply = () => `HTTP/1.1 ${status}\r\n${status.startsWith('204') ? '' : 'Content-Length: 0\r\n'}\r\n`;
+    const answer = await ask(pair, REMOVAL);
+    expect([answer.status, answer.body]).toEqual([Number(status.slice(0, 3)), '']);
+    expect(answer.headers).not.toHaveProperty('content-type');
+  });
+
+  test('404 without JSON, as a proxy gives it, says nothing about the conversation', async () => {
+    for (const { operation } of PROXIED) {
+      answerWith('', '404 Not Found');
+      expectProblem(await ask(pair, operation), 502, 'upstream_bad_response', {
+        retryable: false,
+        ...(operation.method !== 'GET' && operation.path !== 'message/suspend' && { maybeStarted: true }),
+      });
+    }
+  });
+});
+
+describe('a refusal of the service', () => {
+  test.each([400, 409, 413, 415, 422])('with %d keeps its status and its masked JSON', async (status) => {
+    reply = (request) =>
+      plainAnswer(
+        `${status} No`,
+        [JSON_TYPE, 'Retry-After: 7'],
+        JSON.stringify({ error: { id: channelIn(request), [CANARY.key]: `\u0000${CANARY.key}` } }),
+      );
+    for (const { operation } of PROXIED) {
+      const answer = await ask(pair, operation, { channel: 'mine' });
+      expectProblem(answer, status, 'upstream_refused', {
+        retryable: false,
+        upstream: {
+          error: { id: operation.channel === 'none' ? 'none' : 'mine', '[secret]': '\u0000[secret]' },
+        },
+      });
+      expect(answer.headers).not.toHaveProperty('retry-after');
+    }
+  });
+
+  test.each([
+    ['no JSON', '<p>no'],
+    ['half of a JSON', '{"a":'],
+    ['long', JSON.stringify('x'.repeat(8192))],
+    ['nested so deeply that it is long', `${'['.repeat(5000)}${']'.repeat(5000)}`],
+  ])('that is %s has its status only', async (_what, body) => {
+    answerWith(body, '409 No');
+    expectProblem(await ask(pair, REMOVAL), 409, 'upstream_refused', { retryable: false });
+  });
+
+  test('that is nested deeply is passed on', async () => {
+    const body = `${'['.repeat(4000)}${']'.repeat(4000)}`;
+    answerWith(body, '409 No');
+    expect((await ask(pair, REMOVAL)).body).toContain(`"upstream":${body}`);
+  });
+
+  test.each([
+    '402 Pay',
+    '405 No',
+    '406 No',
+    '410 Gone',
+    '416 No',
+    '451 No',
+    '500 Oh',
+    '501 No',
+    '503 Busy',
+    '304 Same',
+  ])('with %s is no refusal, but an answer that cannot be passed on', async (status) => {
+    answerWith(status.startsWith('304') ? '' : '{"a":1}', status);
+    const answer = await ask(pair, METADATA);
+    expectProblem(answer, 502, 'upstream_bad_response', { retryable: false });
+  });
+});

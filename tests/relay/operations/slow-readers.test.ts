@@ -1,0 +1,121 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { CLIENT_LEFT } from '../../../src/http/client-left.ts';
+import { sendBody } from '../../../src/relay/operations/send-body.ts';
+import { call } from '../../support/call.ts';
+import { operationAt, operationRequest } from '../../support/operation-requests.ts';
+import { rawClient } from '../../support/raw-client.ts';
+import { startRelayAndUpstream } from '../../support/relay-and-upstream.ts';
+import { sleep } from '../../support/sleep.ts';
+import { jsonAnswer } from '../../support/suspend.ts';
+
+/** More than the buffers between a server and a client hold. */
+const MUCH = Buffer.alloc(24 << 20, 'a');
+
+const LONG = { stallMs: 10_000, wholeMs: 10_000 };
+
+const closings: (() => Promise<unknown>)[] = [];
+afterEach(() => Promise.all(closings.splice(0).map((close) => close())));
+
+/** Sends `MUCH` to a client that reads nothing yet. */
+async function send(times: { stallMs: number; wholeMs: number }, signal = new AbortController().signal) {
+  const log: { outcome?: string } = {};
+  const over = Promise.withResolvers<unknown>();
+  const server = createServer((_req, res) => {
+    sendBody(MUCH, { res, signal, log, times }).then(
+      () => over.resolve('sent'),
+      (reason) => {
+        res.destroy();
+        over.resolve(reason);
+      },
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  client.socket.pause();
+  closings.push(() => {
+    client.socket.destroy();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return { client, log, over: over.promise };
+}
+
+describe('a whole answer', () => {
+  test('is cut when its client takes too long to read it, though it goes on reading', async () => {
+    const { client, log, over } = await send({ ...LONG, wholeMs: 500 });
+    const reading = setInterval(() => client.socket.resume().once('data', () => client.socket.pause()), 20);
+    expect(await over).toBe(CLIENT_LEFT);
+    clearInterval(reading);
+    expect(log).toEqual({ outcome: 'client_stalled' });
+    client.socket.resume();
+    await client.closed;
+    expect(client.text().length).toBeLessThan(MUCH.length);
+  });
+
+  test('is cut when its client reads nothing for a while', async () => {
+    const { client, log, over } = await send({ ...LONG, stallMs: 300 });
+    expect(await over).toBe(CLIENT_LEFT);
+    expect(log).toEqual({ outcome: 'client_stalled' });
+    client.socket.resume();
+    await client.closed;
+    expect(client.text().length).toBeLessThan(MUCH.length);
+  });
+
+  test('is not cut while its client reads slowly', async () => {
+    const stallMs = 1_000;
+    const { client, over } = await send({ ...LONG, stallMs });
+    const began = performance.now();
+    const reading = setInterval(() => {
+      const isLongEnough = performance.now() - began > 2 * stallMs;
+      client.socket.resume();
+      if (!isLongEnough) client.socket.once('data', () => client.socket.pause());
+    }, 8);
+    expect(await over).toBe('sent');
+    clearInterval(reading);
+    expect(performance.now() - began).toBeGreaterThan(2 * stallMs);
+  });
+
+  test('is sent when its client has read it', async () => {
+    const { client, log, over } = await send(LONG);
+    client.socket.resume();
+    expect(await over).toBe('sent');
+    expect(log).toEqual({});
+  });
+
+  test('ends with its signal, also with one that has aborted before', async () => {
+    const stop = new AbortController();
+    const { over } = await send(LONG, stop.signal);
+    await sleep(50);
+    stop.abort('over');
+    expect(await over).toBe('over');
+    const { client, over: atOnce } = await send(LONG, stop.signal);
+    // The request comes only with the connection.
+    client.socket.resume();
+    expect(await atOnce).toBe('over');
+  });
+});
+
+test('an operation whose client does not read its answer is under way until then', async () => {
+  const pair = await startRelayAndUpstream(
+    (socket) => void socket.write(jsonAnswer('200 OK', 'a'.repeat((1 << 20) - 2))),
+  );
+  closings.push(pair.close);
+  const { path } = operationRequest(operationAt('GET channel/metadata'));
+  const request = `GET ${path} HTTP/1.1\r\nHost: app.example.com\r\nCookie: ${pair.cookie}\r\n\r\n`;
+  // So many that the buffers between do not hold all of their answers.
+  const client = rawClient(pair.relay.port, request.repeat(5));
+  client.socket.pause();
+  const ended = () => pair.relay.logs.filter(({ bot }) => bot === 'acme/helper').length;
+  for (let before = -1; before !== ended() || ended() < 1; ) {
+    before = ended();
+    await sleep(300);
+  }
+  expect(pair.upstream.requests.length).toBe(ended() + 1);
+  const logout = { method: 'POST', headers: { Cookie: pair.cookie } };
+  expect((await call(pair.relay.port, '/auth/logout', logout)).status).toBe(204);
+  expect(await pair.relay.logLine(({ outcome }) => outcome === 'session_ended')).toMatchObject({
+    status: 200,
+  });
+  client.socket.destroy();
+});

@@ -1,0 +1,119 @@
+/** A program that uses everything of `bot-relay/client`, and makes mistakes that the compiler must see. */
+export const PROGRAM = `
+import {
+  type BotClient, type BotConversation, type BotEvent, type ConversationMetadata, createBotClient, type Feedback,
+  type MessageState, type MessageStore, type MessageStream, RelayError, type SendOptions, type Session, type ToolCallConsent,
+} from 'bot-relay/client';
+
+const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs: 30_000, fetch: globalThis.fetch });
+// @ts-expect-error: a page has no key
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', apiKey: 'k' });
+// @ts-expect-error: the bot has a name
+createBotClient({ baseUrl: '', namespace: 'a' });
+
+client.addEventListener('signed-out', () => {});
+
+export async function talk(): Promise<string> {
+  const session: Session = await client.signIn('ada', 'secret');
+  const same: Session | undefined = await client.session();
+  const guest: Session = await client.signInAsGuest();
+  const states: MessageState[] = [];
+  const stop = new AbortController();
+  const stream: MessageStream = client.send('Hello', { signal: stop.signal, onState: (state) => states.push(state) });
+  const requestId: string | undefined = stream.requestId;
+  try {
+    for await (const event of stream) {
+      const kind: string = event.event;
+      const id: string | undefined = event.id;
+      // @ts-expect-error: what data are is the bot's business
+      const text: string = event.data;
+      states.push(stream.state);
+      void [kind, id, text];
+    }
+    for await (const event of client.send({ text: 'Hello', customChannelId: 'c' })) void (event satisfies BotEvent);
+  } catch (error) {
+    if (!(error instanceof RelayError)) throw error;
+    const known: { message: string; code: string; status: number } = error;
+    const retryAfter: number | undefined = error.retryAfter;
+    const retryable: false | 'new message' | 'same message' | undefined = error.retryable;
+    const maybeStarted: boolean | undefined = error.maybeStarted;
+    const upstream: unknown = error.upstream;
+    // @ts-expect-error: what the bot service answers is its own business
+    const ofUpstream: string = error.upstream;
+    if (error.code === 'connection_lost' || error.code === 'rate_limited') return error.requestId ?? '';
+    // @ts-expect-error: errors stay as they are
+    error.code = 'x';
+    void [known, retryAfter, retryable, maybeStarted, upstream, ofUpstream];
+  }
+  const talk: BotConversation = client.conversation('my-channel');
+  const known: ConversationMetadata | undefined = await talk.metadata();
+  const options: SendOptions = { signal: stop.signal, onState: (state, of) => states.push(state, of.state) };
+  const unfinished: MessageStream[] = [...talk.resume(options), ...client.resume()];
+  const store: MessageStore = { getItem: () => null, setItem() {}, removeItem() {} };
+  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: unfinished[0]?.state ?? '', store });
+  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store: null });
+  for await (const event of talk.history(options)) void (event satisfies BotEvent);
+  const blobId: string = await talk.upload(new File(['text'], 'a.txt'), { signal: stop.signal });
+  const consent: ToolCallConsent = { toolCallId: blobId, result: 'ALLOW_ONCE' };
+  for await (const event of talk.consent([consent], options)) void (event satisfies BotEvent);
+  const feedback: Feedback = { messageId: blobId, verdict: 'GOOD' };
+  await talk.feedback(feedback);
+  // @ts-expect-error: there are two verdicts
+  await talk.feedback({ messageId: blobId, verdict: 'FINE' });
+  const done: boolean[] = [await talk.stop(), await talk.reset()];
+  void [known?.runState, done, talk.downloadUrl('a.txt'), client.conversation().customChannelId];
+  const { logoutUrl }: { readonly logoutUrl: string | null } = await client.signOut();
+  return [session.user.id, same?.user.name, guest.idleExpiresAt, requestId, logoutUrl].join(client.signInUrl('/'));
+}
+`;
+
+/** A component that uses everything of `bot-relay/react`. */
+export const COMPONENT = `
+import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay/react';
+
+const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
+function Row({ message }: { message: ChatMessage }) {
+  const { id, from, text, state, error, requestId } = message;
+  return <li id={String(id)} className={from} data-state={state} title={error?.message ?? requestId}>{text}</li>;
+}
+export function Chat() {
+  const bot: Bot = useBot({
+    ...options,
+    customChannelId: 'my-channel',
+    silenceMs: 60_000,
+    read: ({ event, data, id }) => (event === 'said' ? { add: String(data), part: id } : undefined),
+  });
+  const { messages, status, error, session, send, stop, upload, signIn, signInAsGuest, signInUrl, signOut } = bot;
+  const sent: Promise<void> = send('Hello');
+  const withFile = async (file: File) => {
+    const blobId: string | undefined = await upload(file);
+    if (blobId !== undefined) await send('See', [blobId]);
+  };
+  void withFile;
+  const leave = async () => {
+    const { logoutUrl } = await signOut();
+    if (logoutUrl) location.assign(logoutUrl);
+  };
+  if (session === null) return <a href={signInUrl('/chat')} onClick={() => signIn('a', 'b').then(signInAsGuest)}>In</a>;
+  return (
+    <form onSubmit={() => void sent}>
+      {session?.user.name} {status === 'streaming'} {error instanceof RelayError && error.retryAfter}
+      <button onClick={stop}>Stop</button><button onClick={leave}>Out</button>
+      <ul>{messages.map((message) => <Row key={message.id} message={message} />)}</ul>
+    </form>
+  );
+}
+`;
+
+/** Each line is one mistake. */
+export const MISTAKES = [
+  "useBot({ baseUrl: '', namespace: 'ns' })",
+  "useBot({ baseUrl: '', namespace: 'ns', botProviderName: 'bot', apiKey: 'key' })",
+  'useBot(options).send(5)',
+  "useBot(options).upload('file')",
+  "useBot(options).status === 'done'",
+  'useBot(options).session.user',
+  "useBot(options).messages.push({ id: 1, from: 'user', text: '', state: 'done' })",
+  "useBot({ ...options, read: () => 'text' })",
+];

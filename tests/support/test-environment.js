@@ -1,0 +1,16 @@
+import { createRequire } from 'node:module';
+import { TestEnvironment } from 'jest-environment-node';
+
+// The router takes the promises of a test file for those of another library, and would say so once for each route.
+process.env.NO_DEPRECATION = 'router';
+
+/** The environment of a test file: that of Jest, and what it shares with the libraries that Node.js itself loads. */
+export default class extends TestEnvironment {
+  async setup() {
+    await super.setup();
+    // `library-of-node.js` uses it.
+    this.global.requireByNode = createRequire(import.meta.url);
+    // Express throws it for a path whose percent-encoding is broken, and the relay asks for its class.
+    this.global.URIError = URIError;
+  }
+}

@@ -1,0 +1,14 @@
+/** Longer than any test takes. */
+const PATIENCE_MS = 120_000;
+
+/**
+ * Resolves as soon as `condition` holds, which is asked every `everyMs`; throws if it never does. The wait of a test
+ * that has failed meanwhile does not keep the process alive.
+ */
+export async function until(condition: () => boolean | Promise<boolean>, everyMs = 5): Promise<void> {
+  // No clock is read: a test may have moved it.
+  for (let waitedMs = 0; !(await condition()); waitedMs += everyMs) {
+    if (waitedMs > PATIENCE_MS) throw new Error(`never holds: ${condition}`);
+    await new Promise<void>((resolve) => void setTimeout(resolve, everyMs).unref());
+  }
+}
