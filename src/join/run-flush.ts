@@ -192,7 +192,7 @@ function take(
 /** No run is kept for ever because its end could not be stored; its stream is not stored with a delay of minutes. */
 function giveUpLate(state: State, held: HeldRun, now: number): void {
   const { end } = held;
-  if (!end) return;
+  if (!end || !state.held.has(held)) return;
   const endedAt = Math.min(state.held.get(held) ?? now, now);
   state.held.set(held, endedAt);
   if (now - endedAt < END_MS) return;

@@ -12,6 +12,7 @@ const MAX_BYTES = 1 << 20;
 const PART = Buffer.alloc(60_000, 'x');
 
 let flights: (readonly Batch[])[] = [];
+let fails = false;
 let flush: RunFlush;
 const budget = heldBytes(4_000_000);
 const codec = runCodec(() => ({
@@ -21,10 +22,12 @@ const codec = runCodec(() => ({
 
 function start(): void {
   flights = [];
+  fails = false;
   flush = runFlush({
     calls: {
       async flush(batches) {
         flights.push(batches);
+        if (fails) throw new Error('no answer');
         return batches.map(() => ['written', 0, 0] as const);
       },
     },
@@ -105,6 +108,21 @@ test('an answer that comes at once is stored by one batch with its end, without 
   expect(flights.flat().map(({ length, state, hold }) => [length, state, hold])).toEqual([
     [PART.length, 'kept', ''],
   ]);
+});
+
+test('a run that was removed during a flight is not stored again if that fails', async () => {
+  start();
+  const held = hold(0);
+  note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  const progress = { hasLeft: true, mayHaveStarted: true };
+  const how = { problem: undefined, isCut: false, at: PART.length, isDropped: false, progress, headers: [] };
+  held.end = { how, state: 'kept' };
+  fails = true;
+  const flight = flush.now();
+  flush.remove(held);
+  expect(await flight).toBe(false);
+  await flush.now();
+  expect(flights).toHaveLength(1);
 });
 
 test('what comes during a flight waits for its own time, what was too much for one does not', async () => {
