@@ -63,7 +63,8 @@ describeWithRedis('the connection to Redis', () => {
         const lines: string[] = [];
         const redis = open((await startRedis()).url, lines);
         await eventually(() => ping(redis));
-        await sleep(2700);
+        // Longer than the silence after which a connection is dropped.
+        await sleep(5700);
         await ping(redis);
         expect(messages(lines)).toEqual(['redis ready']);
         expect(redis.backAt()).toBeUndefined();
@@ -203,6 +204,19 @@ describeWithRedis('the connection to Redis', () => {
     while (performance.now() < pausedUntil);
     setTimeout(server.resume, 50);
     await answer;
+  });
+
+  test('keeps its connection during a pause of three seconds', async () => {
+    const lines: string[] = [];
+    const redis = open((await startRedis()).url, lines);
+    await eventually(() => ping(redis));
+    const answer = ping(redis);
+    await new Promise(setImmediate);
+    const pausedUntil = performance.now() + 3000;
+    while (performance.now() < pausedUntil);
+    expect(await answer).toBe('PONG');
+    expect(await ping(redis)).toBe('PONG');
+    expect(messages(lines)).toEqual(['redis ready']);
   });
 
   test('runs commands', async () => {

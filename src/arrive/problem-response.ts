@@ -1,5 +1,6 @@
 import type { ErrorRequestHandler, Response } from 'express';
 import { asProblem, isFault, Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
+import { breakOff } from '../http/break-off.ts';
 import type { Logger } from '../logger.ts';
 
 /** How long the rest of a refused request's body is read and dropped, in ms. */
@@ -18,7 +19,7 @@ export function problemResponse(logger: Logger): ErrorRequestHandler {
       logger.error({ requestId: res.locals.requestId, err: problem.cause }, 'fault');
     }
     recordOutcome(res.locals, problem);
-    if (res.headersSent) res.destroy();
+    if (res.headersSent) breakOff(res);
     else sendProblem(problem, res);
   };
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Express } from 'express';
 import { Problem } from '../errors.ts';
+import { breakOff } from '../http/break-off.ts';
 import type { Logger } from '../logger.ts';
 import { feedParser } from './feed-parser.ts';
 import { refuseConnection } from './refuse-connection.ts';
@@ -116,7 +117,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   // The next answer must not inherit this answer's timeout.
   res.once('finish', () => connection.answers.size > 1 && req.socket.setTimeout(0));
   // The timer restarts whenever the client reads; after the last byte the server sets the timeout of an idle connection.
-  res.once('prefinish', () => res.setTimeout(stalledMs, () => res.destroy()));
+  res.once('prefinish', () => res.setTimeout(stalledMs, () => breakOff(res)));
   res.once('close', () => {
     connection.answers.delete(res);
     if (serving.draining) server.closeIdleConnections();

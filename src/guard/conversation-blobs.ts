@@ -63,10 +63,15 @@ export function conversationBlobs(options: ConversationBlobsOptions): Conversati
 function idsIn(json: Buffer): string[] {
   const ids: string[] = [];
   if (json.length === 0) return ids;
-  JSON.parse(json.toString('utf8'), (name, value: unknown) => {
-    if (name === 'blobId' && typeof value === 'string' && isUsable(value)) ids.push(value);
-    return value;
-  });
+  // Without recursion, since the service may answer with very many levels. The list grows while it is read.
+  const values: unknown[] = [JSON.parse(json.toString('utf8'))];
+  for (const value of values) {
+    if (typeof value !== 'object' || value === null) continue;
+    for (const [name, member] of Object.entries(value)) {
+      if (name === 'blobId' && isUsable(member)) ids.push(member);
+      else values.push(member);
+    }
+  }
   return ids;
 }
 

@@ -4,20 +4,48 @@ const MAX_LENGTH = 1024;
 /** A backslash, a control character, or what stands for bytes that are not UTF-8. */
 const FORBIDDEN = /[\\\p{Cc}\u{fffd}]/u;
 
+/** A path from the root, or an address. */
+const ABSOLUTE = /^(?:\/|[a-z][a-z0-9+.-]*:\/)/i;
+/** What is not seen, and what some services drop (Unicode's UAX #44). */
+const IGNORABLE = /\p{Default_Ignorable_Code_Point}/gu;
+
+/** How a service may read a text: as it is, or by letters of the usual width alone (Unicode's NFKC, UAX #15). */
+const FORMS: readonly ((text: string) => string)[] = [
+  (text) => text,
+  (text) => text.normalize('NFKC').replace(IGNORABLE, ''),
+];
+
 /**
  * Whether `path` names something inside a folder, also for a service that decodes it again: without `..`, backslashes
- * and control characters, plain, in percent-encoding or as letters of another width (Unicode's NFKC, UAX #15).
+ * and control characters, plain, in percent-encoding, as letters of another width or with invisible ones between.
  */
 export function isPlainPath(path: string): boolean {
-  if (path === '' || path.length > MAX_LENGTH) return false;
-  return staysInside(path, (text) => text) && staysInside(path, (text) => text.normalize('NFKC'));
+  return isGood(path, staysInside);
 }
 
-/** Whether `path` does, for a service that reads each decoded form as `formOf` gives it. */
-function staysInside(path: string, formOf: (text: string) => string): boolean {
+/** Whether `path` is plain, and does not begin at the root, as in `/a`, `C:/a` and `file:/a`. */
+export function isPlainRelativePath(path: string): boolean {
+  return isGood(path, (decoded) => staysInside(decoded) && !ABSOLUTE.test(decoded));
+}
+
+function staysInside(path: string): boolean {
+  return !FORBIDDEN.test(path) && !path.split('/').includes('..');
+}
+
+function isGood(path: string, test: (decoded: string) => boolean): boolean {
+  if (path === '' || path.length > MAX_LENGTH) return false;
+  return FORMS.every((formOf) => isGoodDecoded(path, formOf, test));
+}
+
+/** Whether each decoded form of `path` is good, as a service may read it that decodes it again. */
+function isGoodDecoded(
+  path: string,
+  formOf: (text: string) => string,
+  test: (decoded: string) => boolean,
+): boolean {
   let decoded = formOf(path);
   for (let decodings = 0; decodings <= MAX_DECODINGS; decodings += 1) {
-    if (FORBIDDEN.test(decoded) || decoded.split('/').includes('..')) return false;
+    if (!test(decoded)) return false;
     const next = formOf(decodedOnce(decoded));
     if (next === decoded) return true;
     decoded = next;

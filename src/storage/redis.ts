@@ -14,8 +14,13 @@ import type { Secret } from '../secret.ts';
 /** How long a command may take, in ms. The client's own timeout only covers the time until the command is written. */
 const COMMAND_TIMEOUT_MS = 500;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** A connection is dropped if nothing arrives for this long, in ms. Two pings are sent in that time. */
-const SILENT_MS = 2_000;
+/**
+ * A connection is dropped if nothing arrives for this long, in ms. Commands have their own deadline: this is only for a
+ * connection that nobody closed. It is long, since after a pause of the whole process it is over before the answers that
+ * have arrived are read.
+ */
+const SILENT_MS = 5_000;
+const PING_MS = 1_000;
 const MAX_RECONNECT_DELAY_MS = 500;
 
 export type RedisClient = ReturnType<typeof clientFor>;
@@ -168,7 +173,7 @@ function clientFor(url: Secret) {
     RESP: 3,
     disableOfflineQueue: true,
     commandOptions: { timeout: 0 },
-    pingInterval: SILENT_MS / 2,
+    pingInterval: PING_MS,
     socket: {
       connectTimeout: CONNECT_TIMEOUT_MS,
       socketTimeout: SILENT_MS,

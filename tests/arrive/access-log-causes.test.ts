@@ -39,6 +39,13 @@ describe('the log line', () => {
     expect(line).toMatchObject({ cause: 'status 200, Text/HTML', upstreamStatus: 200 });
   });
 
+  test('shows no part of a key, which is longer than a type that is shown', async () => {
+    const key = `K${'0123456789'.repeat(6)}`;
+    const named = plainAnswer('200 OK', [`Content-Type: text/${key}`], 'x');
+    const line = await lineOf((socket) => socket.write(named), { UPSTREAM_API_KEYS: key });
+    expect(line.cause).toBe('status 200, no type');
+  });
+
   test('says that an answer was encoded', async () => {
     const gzip = plainAnswer('200 OK', ['Content-Type: text/event-stream', 'Content-Encoding: gzip'], 'x');
     const line = await lineOf((socket) => socket.write(gzip));

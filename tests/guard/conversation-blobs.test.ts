@@ -99,6 +99,13 @@ describe('the files of a message', () => {
     });
   });
 
+  test('are found in an answer with very many levels', async () => {
+    const all = blobs();
+    const levels = 100_000;
+    await all.remember(Buffer.from(`${'['.repeat(levels)}{"blobId":"a"}${']'.repeat(levels)}`), owner);
+    await expect(all.check(message(['a']), owner)).resolves.toBeUndefined();
+  });
+
   test.each([
     '{"blobIds":"a"}',
     '{"blobIds":[1]}',

@@ -24,7 +24,10 @@ afterAll(async () => {
 });
 
 /** Carries a stream of `bytes` to a client that reads nothing yet. */
-async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = STALLED_MS) {
+async function carried(
+  bytes: Buffer,
+  { stop = new AbortController(), stalledMs = STALLED_MS, version = '1.1' } = {},
+) {
   const upstream = await startRawUpstream((socket) => {
     socket.write(CLOSE_DELIMITED_HEAD);
     socket.end(bytes);
@@ -44,7 +47,10 @@ async function carried(bytes: Buffer, stop = new AbortController(), stalledMs = 
   });
   const server = createServer(app);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const client = rawClient((server.address() as AddressInfo).port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  const client = rawClient(
+    (server.address() as AddressInfo).port,
+    `GET / HTTP/${version}\r\nHost: a\r\n\r\n`,
+  );
   client.socket.pause();
   closers.push(async () => {
     client.socket.destroy();
@@ -66,9 +72,16 @@ async function cutAfterAWhile(): Promise<void> {
   expect(stream.bytes).toBeLessThan(MUCH.length);
 }
 
+async function resetForHttp10(): Promise<void> {
+  const { over, client } = await carried(MUCH, { version: '1.0' });
+  expect((await over).log.outcome).toBe('client_stalled');
+  client.socket.resume();
+  expect(await client.closed).toEqual({ error: 'ECONNRESET' });
+}
+
 async function cutWhenAborted(): Promise<void> {
   const stop = new AbortController();
-  const { over } = await carried(MUCH, stop, 60_000);
+  const { over } = await carried(MUCH, { stop, stalledMs: 60_000 });
   // Longer than it takes to fill the buffers of client and relay.
   await sleep(STALLED_MS / 2);
   stop.abort(new Problem('deadline_exceeded', 'Too long.'));
@@ -99,6 +112,10 @@ async function readSlowly(): Promise<void> {
 
 testSideBySide([
   ['a client that reads nothing is cut after a while, and the upstream is aborted', cutAfterAWhile],
+  [
+    'an HTTP/1.0 client that reads nothing is reset, so that its stream does not look complete',
+    resetForHttp10,
+  ],
   ['a client that reads nothing is cut when its stream is aborted, without an error event', cutWhenAborted],
   ['a client that is slow but reads is not cut, and gets everything', readSlowly],
 ]);

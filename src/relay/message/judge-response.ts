@@ -49,7 +49,7 @@ export async function judgeResponse(
     return { kind: 'asked_to_wait', problem: new Problem('upstream_rate_limited', detail, { retryAfter }) };
   }
   throw new Problem('upstream_bad_response', 'The bot service did not answer with an event stream.', {
-    cause: mask(describe(response)),
+    cause: describe(response, mask),
   });
 }
 
@@ -62,9 +62,12 @@ export function isEventStream({ status, headers }: UpstreamAnswer): boolean {
   return hasBody && essence === 'text/event-stream' && isUnencoded(headers) && framing === 'chunked';
 }
 
-/** What the response was instead of a stream, for the log; without texts that the service can choose freely. */
-function describe({ status, headers }: UpstreamAnswer): string {
-  const type = /^[a-z]+\/[a-z0-9.+-]{1,40}/i.exec(headers['content-type'] ?? '')?.[0] ?? 'no type';
+/**
+ * What the response was instead of a stream, for the log; without texts that the service can choose freely. A secret is
+ * hidden before the type is cut, since a part of it would not be found.
+ */
+function describe({ status, headers }: UpstreamAnswer, mask: (text: string) => string): string {
+  const type = /^[a-z]+\/[a-z0-9.+-]{1,40}/i.exec(mask(headers['content-type'] ?? ''))?.[0] ?? 'no type';
   return `status ${status}, ${type}${headers['content-encoding'] ? ', encoded' : ''}`;
 }
 

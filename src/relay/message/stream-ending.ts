@@ -7,6 +7,7 @@ import {
   problemDocument,
   recordOutcome,
 } from '../../errors.ts';
+import { breakOff } from '../../http/break-off.ts';
 import { STREAM_HEADERS } from './begin-stream.ts';
 
 /** How long the client may take to read the last bytes, in ms. */
@@ -24,7 +25,7 @@ export function cutWhenStalled(res: ServerResponse, ms: number, log: FailureNote
   if (isWatched) return;
   res.on('timeout', () => {
     log.outcome ??= 'client_stalled';
-    res.destroy();
+    breakOff(res);
   });
 }
 

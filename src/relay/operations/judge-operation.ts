@@ -62,14 +62,15 @@ function isPassedOn(status: number): boolean {
 async function passOn(answer: IncomingMessage, { maxBytes, mask }: JudgeOptions): Promise<OperationAnswer> {
   const { statusCode: status = 0, headers } = answer;
   const bytes = await read(answer, maxBytes);
-  const type = essenceOf(headers['content-type']);
+  const given = headers['content-type'] ?? '';
+  const type = essenceOf(given);
   const isEmpty = bytes.length === 0 && status !== 404;
   if (!isEmpty && !isJsonType(type)) throw badResponse(`status ${status}, no JSON`);
   if (!isEmpty && !isJson(bytes)) throw badResponse('no JSON');
   return {
     status,
     headers: {
-      ...(!isEmpty && { 'Content-Type': mask(type) === type ? type : 'application/json' }),
+      ...(!isEmpty && { 'Content-Type': mask(given) === given ? type : 'application/json' }),
       ...namedHeaders(headers, mask),
     },
     body: replaceStrings(bytes, mask),

@@ -1,5 +1,5 @@
 import type { OperationGroup } from '../../bots/operation-groups.ts';
-import { isPlainPath } from '../../http/plain-path.ts';
+import { isPlainPath, isPlainRelativePath } from '../../http/plain-path.ts';
 import type { QueryParameter } from '../../http/read-query.ts';
 import { MESSAGE_PATH } from '../upstream/upstream-target.ts';
 
@@ -40,6 +40,7 @@ export interface Operation {
 /** An id that the client has chosen: not empty, without control characters, and valid UTF-8. */
 const ID = /^[^\p{Cc}\u{fffd}]{1,256}$/u;
 const PATH = { pattern: { test: isPlainPath }, required: true };
+const RELATIVE_PATH = { pattern: { test: isPlainRelativePath }, required: true };
 const FLAG = /^(?:true|false)$/;
 const BYTES = /^\d{1,15}$/;
 /** The permissions of a file as a decimal number, at most 0o7777. */
@@ -98,11 +99,11 @@ export const OPERATIONS: readonly Operation[] = [
   { group: 'files', method: 'POST', path: 'blob', channel: 'form', takesFile: true, carriedBy: 'proxy' },
   {
     ...{ group: 'files', method: 'GET', path: 'channel-home/download', channel: 'query', carriedBy: 'proxy' },
-    ...{ query: { relative_path: PATH }, givesFile: true },
+    ...{ query: { relative_path: RELATIVE_PATH }, givesFile: true },
   },
   {
     ...{ group: 'files', method: 'GET', path: 'cwd/download', channel: 'query', carriedBy: 'proxy' },
-    ...{ query: { relative_path: PATH }, givesFile: true },
+    ...{ query: { relative_path: RELATIVE_PATH }, givesFile: true },
   },
   {
     ...{ group: 'metadata', method: 'GET', path: 'metadata', channel: 'none', carriedBy: 'proxy' },

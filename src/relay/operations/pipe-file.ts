@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type FailureNotes, Problem } from '../../errors.ts';
+import { breakOff } from '../../http/break-off.ts';
 import { CLIENT_LEFT } from '../../http/client-left.ts';
 import { freeBytes } from '../../http/free-bytes.ts';
 import type { CarriedStream } from '../../http/locals.ts';
@@ -25,10 +26,10 @@ export async function pipeFile(answer: IncomingMessage, options: PipeFileOptions
   // The pipeline of Node.js would destroy `res` before anybody could say why.
   const piped = Promise.withResolvers<void>();
   const cut = () => {
-    if (!res.writableNeedDrain) return piped.reject(breakOff('ETIMEDOUT'));
+    if (!res.writableNeedDrain) return piped.reject(brokenOff('ETIMEDOUT'));
     log.outcome ??= 'client_stalled';
     piped.reject(CLIENT_LEFT);
-    res.destroy();
+    breakOff(res);
   };
   const timers = transferTimers(times, cut);
   answer.on('data', (bytes: Buffer) => {
@@ -39,11 +40,11 @@ export async function pipeFile(answer: IncomingMessage, options: PipeFileOptions
   });
   answer.once('end', () => res.end());
   res.on('drain', () => answer.resume());
-  answer.once('close', () => answer.complete || piped.reject(breakOff('ECONNRESET')));
+  answer.once('close', () => answer.complete || piped.reject(brokenOff('ECONNRESET')));
   res.once('finish', piped.resolve);
   signal.addEventListener('abort', () => piped.reject(signal.reason), { once: true });
   if (signal.aborted) piped.reject(signal.reason);
-  if (answer.destroyed && !answer.complete) piped.reject(breakOff('ECONNRESET'));
+  if (answer.destroyed && !answer.complete) piped.reject(brokenOff('ECONNRESET'));
   try {
     res.flushHeaders();
     await piped.promise;
@@ -53,6 +54,6 @@ export async function pipeFile(answer: IncomingMessage, options: PipeFileOptions
   }
 }
 
-function breakOff(cause: string): Problem {
+function brokenOff(cause: string): Problem {
   return new Problem('upstream_stream_broken', 'The file of the bot service broke off.', { cause });
 }

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { FailureNotes } from '../../errors.ts';
+import { breakOff } from '../../http/break-off.ts';
 import { CLIENT_LEFT } from '../../http/client-left.ts';
 import { type TransferTimes, transferTimers } from './transfer-timers.ts';
 
@@ -26,7 +27,7 @@ export async function sendBody(body: Buffer, { res, signal, log, times }: SendBo
   const cut = () => {
     log.outcome ??= 'client_stalled';
     taken.reject(CLIENT_LEFT);
-    res.destroy();
+    breakOff(res);
   };
   const timers = transferTimers(times, cut);
   signal.addEventListener('abort', stop, { once: true });

@@ -26,8 +26,13 @@ const target = (path: string, operation = HOME) =>
   `${operationRequest(operation).path.split('?')[0]}?custom_channel_id=c1&relative_path=${path}`;
 const download = (headers: Record<string, string> = {}, path = 'a%2Fb.txt') =>
   call(pair.relay.port, target(path), { headers: { Cookie: pair.cookie, ...headers } });
-const raw = (headers: readonly string[] = []) => {
-  const head = [`GET ${target('a')} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${pair.cookie}`, ...headers];
+const raw = (headers: readonly string[] = [], version = '1.1') => {
+  const head = [
+    `GET ${target('a')} HTTP/${version}`,
+    'Host: app.example.com',
+    `Cookie: ${pair.cookie}`,
+    ...headers,
+  ];
   return rawClient(pair.relay.port, `${head.join('\r\n')}\r\n\r\n`);
 };
 
@@ -157,6 +162,16 @@ describe('a download', () => {
     expect(await pair.relay.logLine(({ outcome }) => outcome === 'upstream_stream_broken')).toMatchObject({
       status: 200,
     });
+  });
+
+  test('that breaks off is reset for an HTTP/1.0 client, for which the end of the connection ends the file', async () => {
+    await start(
+      Buffer.concat([Buffer.from('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'), chunk('abc')]),
+    );
+    const client = raw([], '1.0');
+    await client.waitFor('abc');
+    pair.upstream.sockets[0]?.destroy();
+    expect(await client.closed).toEqual({ error: 'ECONNRESET' });
   });
 
   test('ends with its session, and at the service when its client leaves', async () => {

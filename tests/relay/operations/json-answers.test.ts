@@ -16,6 +16,8 @@ const PROXIED = OPERATIONS.filter(({ carriedBy }) => carriedBy === 'proxy').map(
   largest: operation.maxAnswerBytes ?? 65_536,
 }));
 const JSON_TYPE = 'Content-Type: application/json';
+/** A key that can be written in another case. */
+const MIXED_KEY = 'Mixed-Key-0123456789';
 
 let pair: RelayAndUpstream;
 /** What the bot service answers to the next requests. */
@@ -23,6 +25,7 @@ let reply: (request: RawRequest) => string | Buffer;
 beforeAll(async () => {
   pair = await startWithSandboxes((socket, request) => void socket.write(reply(request)), {
     OPERATIONS: OPERATION_GROUPS.join(),
+    UPSTREAM_API_KEYS: `${CANARY.key},${MIXED_KEY}`,
   });
 });
 afterAll(() => pair.close());
@@ -39,6 +42,12 @@ describe('the JSON of an answer', () => {
     expect([answer.status, answer.body]).toEqual([200, body]);
     expect(answer.headers['content-length']).toBe(String(Buffer.byteLength(body)));
     expect(answer.headers['content-type']).toBe('application/json');
+  });
+
+  test('has no type that names a key, in whatever case', async () => {
+    answerWith('{}', '200 OK', [`Content-Type: application/${MIXED_KEY}+json`]);
+    const { headers } = await ask(pair, METADATA);
+    expect(headers['content-type']).toBe('application/json');
   });
 
   test('names the conversation as the page does, in whole strings only, and hides keys', async () => {
