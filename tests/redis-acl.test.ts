@@ -14,7 +14,7 @@ import { bodyOf, EVENTS, INIT, WHOLE } from './support/joining.ts';
 import { sectionOf } from './support/markdown.ts';
 import { freshFolder, inFrontOf, stopProcesses } from './support/process.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from './support/raw-upstream.ts';
-import { describeWithRedis, stopRedis } from './support/redis.ts';
+import { connected, describeWithRedis, stopRedis } from './support/redis.ts';
 import { startTlsRedis, type TlsRedis } from './support/redis-tls.ts';
 import type { TestRelay } from './support/relay.ts';
 import { until } from './support/relay-and-upstream.ts';
@@ -64,11 +64,13 @@ describeWithRedis('the user of Redis in the documentation', () => {
   });
   afterEach(async () => {
     const refused = await redis.server.command('ACL', 'LOG');
-    await redis.server.command('ACL', 'LOG', 'RESET');
     await all?.close();
     await upstream?.close();
     all = undefined;
     upstream = undefined;
+    // No test finds the runs or the slots of another one.
+    await redis.server.command('FLUSHALL');
+    await redis.server.command('ACL', 'LOG', 'RESET');
     expect(refused).toEqual([]);
   });
   afterAll(async () => {
@@ -88,7 +90,7 @@ describeWithRedis('the user of Redis in the documentation', () => {
   const relayAt = (at: number) => all?.relays[at] as TestRelay;
   const keysLike = (pattern: string) => redis.server.command('KEYS', pattern) as Promise<string[]>;
 
-  test('suffices for sign-ins, messages, and runs that are joined at another instance', async () => {
+  test('suffices for sign-ins, messages, reports of keys, and runs that are joined at another instance', async () => {
     all = await start({ METRICS_PORT: '9090' });
     const [first, second] = [all.say(0), all.say(1)];
     for (const client of [first, second]) await client.waitFor('run.init');
@@ -98,6 +100,13 @@ describeWithRedis('the user of Redis in the documentation', () => {
     expect(await bodyOf(all.byName(1))).toBe(WHOLE);
     expect(all.upstream.requests).toHaveLength(1);
     expect(await relayAt(0).metricsText()).toMatch(/^bot_relay_run_stored_bytes \d/m);
+    // The use of a key is written in the background.
+    const here = { ...inFrontOf(all.upstream.url), ...environment };
+    await until(async () => {
+      const output = new PassThrough();
+      expect(await keysCommand([], loadConfig(here), output)).toBe(0);
+      return /worked \d{4}/.test(await text(output.end()));
+    });
     const wrong = { name: 'ada', password: 'wrong-password' };
     await expect(relayAt(0).signIn(wrong)).rejects.toThrow('401');
     const post = { method: 'POST', headers: { Cookie: all.cookie } };
@@ -115,15 +124,12 @@ describeWithRedis('the user of Redis in the documentation', () => {
     expect(await bodyOf(waiting)).toContain('"code":"stopped"');
   });
 
-  test('suffices for the commands', async () => {
+  test('suffices for the check and for the owners of conversations', async () => {
     upstream = await startRawUpstream((socket) => void socket.write(wholeStream('data: 1\n\n')));
     const checked = await runCheck([], checkEnvironment(upstream.url, environment));
     expect(checked.of('Redis')).toEqual([expect.stringMatching(/^ok answers in [\d.]+ ms, over TLS$/)]);
     expect(checked.of('key')).toEqual(['ok works']);
-    const output = new PassThrough();
     const here = { ...inFrontOf(upstream.url), ...environment };
-    expect(await keysCommand([], loadConfig(here), output)).toBe(0);
-    expect(await text(output.end())).toMatch(/worked \d{4}/);
     for (const args of [
       ['own', 'ada', 'c1'],
       ['release', 'c1'],
@@ -132,6 +138,14 @@ describeWithRedis('the user of Redis in the documentation', () => {
       expect(await runCommand(options)).toMatchObject({ code: 0, stderr: '' });
     }
     expect(JSON.stringify(checked)).not.toContain(PASSWORD);
+  });
+
+  test('need not send more to connect, not even what this version of Redis does not know', async () => {
+    const admin = await connected(redis.server.url);
+    await admin.run((client) => client.configResetStat());
+    const user = await connected(redis.server.url.replace('://', `://bot-relay:${PASSWORD}@`));
+    expect(await admin.run((client) => client.info('errorstats'))).not.toContain('errorstat_');
+    for (const one of [admin, user]) one.close();
   });
 
   test('reaches nothing of other programs, and cannot administer Redis', async () => {
