@@ -19,7 +19,10 @@ import { openFilesLimit } from './support/process-usage.ts';
 import { settingsFrom } from './support/settings.ts';
 import { startUpstream } from './support/upstream-process.ts';
 
-const WARM_UP_MESSAGES = 3_000;
+/** With fewer, the compiler is still at work while messages are measured. */
+const WARM_UP_MESSAGES = 15_000;
+/** For the memory of streams, where the code of messages matters less. */
+const MEMORY_WARM_UP_MESSAGES = 3_000;
 const MESSAGES = 3_000;
 const PAIRS = 500;
 const WATCH_MS = 4_000;
@@ -136,7 +139,7 @@ async function onFresh<T>(peer: Peer, use: (peer: RunningPeer) => Promise<T>): P
   const fresh = await peer.start(upstream.port);
   try {
     // Warmed up first, so that only the memory of the streams is counted.
-    await warmUp(fresh, scaled(WARM_UP_MESSAGES));
+    await warmUp(fresh, scaled(MEMORY_WARM_UP_MESSAGES));
     return await use(fresh);
   } finally {
     await fresh.close();

@@ -110,7 +110,7 @@ test('REDIS_URL can use TLS', () => {
     SESSION_SECRETS: SECRET,
     CHANNEL_SECRET: `${SECRET}-other`,
   }) as Config;
-  expect(config.redisUrl?.open()).toBe('rediss://user:word@cache.example.com:6380/1');
+  expect(config.redis?.url.open()).toBe('rediss://user:word@cache.example.com:6380/1');
 });
 
 test.each([

@@ -14,6 +14,9 @@ export function messageBody(): string {
 /** The key that every peer must add. Without it the upstream answers 401. */
 export const API_KEY = 'bench-api-key';
 
+/** The user that signs in at the peers that have sessions. */
+export const USER = { username: 'bench', password: 'bench-password-0f3a' };
+
 /** A message to `bot` (names: `../peers/upstream.ts`) as it is sent on a connection; `headers` are whole lines. */
 export function messageText(bot: string, headers: readonly string[] = []): string {
   const body = messageBody();

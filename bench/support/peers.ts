@@ -11,6 +11,7 @@ import { startRedis } from '../../tests/support/redis-server.ts';
 import { startChild } from './child.ts';
 import { API_KEY } from './message.ts';
 import { startRelay } from './relay-process.ts';
+import { signIn } from './sign-in.ts';
 import { waitUntil } from './wait.ts';
 
 const START_TIMEOUT_MS = 10_000;
@@ -54,11 +55,17 @@ export const PEERS: readonly Peer[] = [
   { name: '@fastify/http-proxy', version: packageVersion('@fastify/http-proxy'), start: script('fastify') },
   { name: 'undici', version: packageVersion('undici'), start: script('undici') },
   { name: 'hono proxy', version: packageVersion('hono'), start: script('hono') },
+  { name: 'naive stack', version: () => '', start: (port) => naive(port) },
+  {
+    name: 'naive stack with Redis',
+    version: programVersion('redis-server', '--version'),
+    start: (port) => withRedis((url) => naive(port, url)),
+  },
   { name: 'bot-relay', version: () => '', start: (port) => relay(port, {}) },
   {
     name: 'bot-relay with Redis',
     version: programVersion('redis-server', '--version'),
-    start: relayWithRedis,
+    start: (port) => withRedis((url) => relay(port, { REDIS_URL: url })),
   },
 ];
 
@@ -70,34 +77,42 @@ async function relay(
   return { port, pid, headers: [`Cookie: ${cookie}`], close };
 }
 
-/** Starts the relay with its own Redis, which is not measured: in production it is a shared server. */
-async function relayWithRedis(upstreamPort: number): Promise<RunningPeer> {
+/** Starts a peer with its own Redis, which is not measured: in production it is a shared server. */
+async function withRedis(start: (url: string) => Promise<RunningPeer>): Promise<RunningPeer> {
   const redis = await startRedis();
-  const running = await relay(upstreamPort, { REDIS_URL: redis.url });
-  return {
-    ...running,
-    async close() {
-      await running.close();
-      await redis.stop();
-    },
-  };
+  try {
+    const running = await start(redis.url);
+    const close = () => running.close().finally(redis.stop);
+    return { ...running, close };
+  } catch (error) {
+    await redis.stop();
+    throw error;
+  }
 }
 
-/** Starts a script of `../peers/`, which prints its port. */
-function script(name: string): Peer['start'] {
+/** Starts the naive stack, with its log to a pipe, and signs the user in. */
+async function naive(upstreamPort: number, ...redisUrl: string[]): Promise<RunningPeer> {
+  const running = await script('naive', ...redisUrl)(upstreamPort);
+  return { ...running, headers: [`Cookie: ${await signIn(running.port)}`] };
+}
+
+/** Starts a script of `../peers/`, which prints its port in its first line; the others are dropped. */
+function script(name: string, ...more: readonly string[]): Peer['start'] {
   const file = fileURLToPath(new URL(`../peers/${name}.ts`, import.meta.url));
   return async (upstreamPort) => {
-    const child = startChild(process.execPath, [file, String(upstreamPort)], {
+    const child = startChild(process.execPath, [file, String(upstreamPort), ...more], {
       // Their errors about clients that leave are expected.
       stdio: ['ignore', 'pipe', 'ignore'],
       env: { NODE_ENV: 'production' },
     });
+    const printed = child.stdout as NodeJS.ReadableStream;
+    const lines = createInterface(printed);
     const port = await new Promise<number>((resolve, reject) => {
-      createInterface(child.stdout as NodeJS.ReadableStream).once('line', (line) =>
-        resolve(JSON.parse(line).port),
-      );
+      lines.once('line', (line) => resolve(JSON.parse(line).port));
       child.once('exit', () => reject(new Error(`${name} did not start`)));
     });
+    lines.close();
+    printed.resume();
     return { port, pid: child.pid as number, headers: [COOKIE], close: () => stop(child) };
   };
 }

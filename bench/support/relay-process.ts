@@ -5,11 +5,11 @@ import { fileURLToPath } from 'node:url';
 import { saveUser } from '../../src/authenticate/password/users.ts';
 import { freePort } from '../../tests/support/free-port.ts';
 import { startChild } from './child.ts';
-import { API_KEY } from './message.ts';
+import { API_KEY, USER } from './message.ts';
+import { signIn } from './sign-in.ts';
 import { waitUntil } from './wait.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
-const USER = { username: 'bench', password: 'bench-password-0f3a' };
 const START_TIMEOUT_MS = 10_000;
 
 /** As in production, but with limits so high that they do not matter, and no run without its client. */
@@ -79,6 +79,8 @@ export async function startRelay(
     await waitUntil(() => portIn(log) !== undefined || child.exitCode !== null, START_TIMEOUT_MS);
     const port = portIn(log);
     if (port === undefined) throw new Error('the relay did not start');
+    // It listens before it has reached Redis.
+    if (environment.REDIS_URL) await waitUntil(() => isLogged('redis ready', log), START_TIMEOUT_MS);
     return { port, pid: child.pid as number, cookie: await signIn(port), signIn: () => signIn(port), close };
   } catch (error) {
     await close();
@@ -86,21 +88,12 @@ export async function startRelay(
   }
 }
 
+function isLogged(message: string, log: string): boolean {
+  return readFileSync(log, 'utf8').includes(`"msg":"${message}"`);
+}
+
 /** The port in the log line `listening`; undefined before it is written. */
 function portIn(log: string): number | undefined {
   const port = /"port":(\d+).*"msg":"listening"/.exec(readFileSync(log, 'utf8'))?.[1];
   return port === undefined ? undefined : Number(port);
-}
-
-async function signIn(port: number): Promise<string> {
-  const response = await fetch(`http://127.0.0.1:${port}/auth/login`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(USER),
-  });
-  if (response.status !== 200) throw new Error(`the sign-in answered ${response.status}`);
-  return response.headers
-    .getSetCookie()
-    .map((cookie) => cookie.split(';', 1)[0])
-    .join('; ');
 }

@@ -5,8 +5,8 @@ import { whenConnected } from '../storage/connected-redis.ts';
 import { openRedis, type Redis } from '../storage/redis.ts';
 import { type RedisAddress, redisAddress } from '../storage/redis-address.ts';
 import { checkRedisKeeping } from './check-redis-keeping.ts';
-import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
+import { redisAdviceFor } from './redis-advice.ts';
 
 const CHECK = 'Redis';
 const PINGS = 5;
@@ -19,15 +19,15 @@ const TEST_KEY = 'bot-relay:check';
  * the caller closes it.
  */
 export async function checkRedis(
-  { redisUrl: url, channels }: Pick<Config, 'redisUrl' | 'channels'>,
+  { redis: settings, channels }: Pick<Config, 'redis' | 'channels'>,
   report: Report,
 ): Promise<Redis | undefined> {
-  if (!url) {
+  if (!settings) {
     const says = 'REDIS_URL is not set: sessions and budgets are in the memory of one process; run only one';
     report({ state: 'note', check: CHECK, says });
     return undefined;
   }
-  const address = redisAddress(url);
+  const address = redisAddress(settings.url);
   const { host } = address;
   let connectionCause: string | undefined;
   // The log line says why there is no connection; a command only knows that there is none.
@@ -36,7 +36,7 @@ export async function checkRedis(
       connectionCause = (JSON.parse(line) as { cause?: string }).cause;
     },
   });
-  const redis = openRedis({ url, logger });
+  const redis = openRedis({ ...settings, logger });
   try {
     await whenConnected(redis);
     const ms = await medianPing(redis);
@@ -48,7 +48,7 @@ export async function checkRedis(
     redis.close();
     const code = connectionCause ?? String((error as Error).cause);
     const says = `cannot be used (${code})`;
-    report({ state: 'problem', check: CHECK, about: host, says, advice: adviceFor(code) });
+    report({ state: 'problem', check: CHECK, about: host, says, advice: redisAdviceFor(code) });
     return undefined;
   }
 }

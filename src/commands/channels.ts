@@ -6,9 +6,8 @@ import { Problem } from '../errors.ts';
 import { type OwnedChannels, ownedChannels } from '../guard/owned-channels.ts';
 import { redisChannelOwners } from '../guard/redis-channel-owners.ts';
 import { createLogger } from '../logger.ts';
-import type { Secret } from '../secret.ts';
 import { whenConnected } from '../storage/connected-redis.ts';
-import { openRedis } from '../storage/redis.ts';
+import { openRedis, type RedisSettings } from '../storage/redis.ts';
 
 export const USAGE = `Usage: npm run channels -- own USER ID   make a conversation that of a user, with CHANNELS=owned
        npm run channels -- release ID    take a conversation away from its user
@@ -31,11 +30,11 @@ export function run(args: readonly string[]): Promise<number> {
     }
     const { environment, inFile } = readEnvironment();
     const config = loadConfig(environment, inFile);
-    const { redisUrl, upstream, channels } = config;
+    const { redis, upstream, channels } = config;
     if (channels.mode !== 'owned') return fail(`CHANNELS is ${channels.mode}: conversations have no owners.`);
-    if (!redisUrl) return fail('REDIS_URL is not set: each relay keeps the owners in its own memory.');
+    if (!redis) return fail('REDIS_URL is not set: each relay keeps the owners in its own memory.');
     if (!upstream.baseUrl) return fail('UPSTREAM_BASE_URL is not set: a demo has no old conversations.');
-    return withOwners({ config, redisUrl, service: upstream.baseUrl }, action);
+    return withOwners({ config, settings: redis, service: upstream.baseUrl }, action);
   });
 }
 
@@ -61,12 +60,12 @@ async function release(channels: OwnedChannels, id: string): Promise<number> {
 
 interface Deployment {
   readonly config: Config;
-  readonly redisUrl: Secret;
+  readonly settings: RedisSettings;
   readonly service: Readonly<URL>;
 }
 
-async function withOwners({ config, redisUrl, service }: Deployment, action: Action): Promise<number> {
-  const redis = openRedis({ url: redisUrl, logger: createLogger('silent') });
+async function withOwners({ config, settings, service }: Deployment, action: Action): Promise<number> {
+  const redis = openRedis({ ...settings, logger: createLogger('silent') });
   const { realm = realmOf(config) } = config.channels;
   try {
     await whenConnected(redis);

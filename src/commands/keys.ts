@@ -59,14 +59,14 @@ export async function keysCommand(
   }
   const settings = config.upstream;
   const lines = config.demo ? [] : linesOf(keyRings({ settings, bots: config.bots }), reports);
-  const shared = config.redisUrl !== undefined;
+  const shared = config.redis !== undefined;
   output.write(json ? `${JSON.stringify({ shared, bots: lines }, null, 2)}\n` : textOf(lines, config));
   return 0;
 }
 
-async function reportsOf({ redisUrl }: Config): Promise<readonly KeyReport[]> {
-  if (!redisUrl) return [];
-  const redis = openRedis({ url: redisUrl, logger: createLogger('silent') });
+async function reportsOf({ redis: settings }: Config): Promise<readonly KeyReport[]> {
+  if (!settings) return [];
+  const redis = openRedis({ ...settings, logger: createLogger('silent') });
   try {
     await whenConnected(redis);
     return await readKeyReports(redis);
@@ -98,10 +98,10 @@ function linesOf(rings: KeyRings, reports: readonly KeyReport[]): BotLines[] {
   });
 }
 
-function textOf(lines: readonly BotLines[], { demo, redisUrl }: Config): string {
+function textOf(lines: readonly BotLines[], { demo, redis }: Config): string {
   if (demo) return 'In demo mode the relay makes a key of its own at every start.\n';
   const text = lines.flatMap(({ bot, keys }) => [bot, ...keys.map(keyText)]);
-  if (!redisUrl) {
+  if (!redis) {
     text.push(
       '',
       'Without REDIS_URL only the relay itself knows when a key worked: see "upstream key accepted" and',

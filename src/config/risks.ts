@@ -20,16 +20,17 @@ export function risksOf(config: Config): string[] {
   ];
 }
 
-function redisRisks({ production, redisUrl }: Config): string[] {
-  if (!redisUrl) {
+function redisRisks({ production, redis }: Config): string[] {
+  if (!redis) {
     return production
       ? ['REDIS_URL is not set: sessions and budgets are in the memory of this process; run only one']
       : [];
   }
-  const { hostname, tls, hasPassword } = redisAddress(redisUrl);
+  const { hostname, tls, hasPassword } = redisAddress(redis.url);
   const risks: string[] = [];
   if (isLoopback(hostname)) return risks;
-  if (!hasPassword) {
+  // With a client certificate, not everybody gets so far.
+  if (!hasPassword && !redis.tls?.cert) {
     risks.push(
       'REDIS_URL has no password: everybody who reaches Redis can change sessions and lift limits; set one in Redis and in REDIS_URL',
     );
@@ -84,14 +85,14 @@ function guestRisks(config: Config): string[] {
   return risks;
 }
 
-function channelRisks({ channels, redisUrl, authMode }: Config): string[] {
+function channelRisks({ channels, redis, authMode }: Config): string[] {
   if (channels.mode === 'shared')
     return [
       'CHANNELS is shared: who learns the id of a conversation can read and write it; set it to scoped',
     ];
   if (channels.mode === 'owned') {
     return [
-      ...(redisUrl
+      ...(redis
         ? []
         : [
             'CHANNELS is owned without REDIS_URL: a restart forgets the owners, and nobody reaches a conversation from before; set REDIS_URL',

@@ -1,3 +1,5 @@
+import { redisAddress } from '../storage/redis-address.ts';
+import { isKeyOf } from '../storage/redis-tls.ts';
 import type { Values, VariableName } from './variables.ts';
 
 const REQUIRED_IN_PRODUCTION = [
@@ -10,13 +12,14 @@ const REQUIRED_IN_PRODUCTION = [
 
 /** Workers share nothing but Redis. */
 const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
+const REDIS_TLS = ['REDIS_TLS_CA', 'REDIS_TLS_CERT', 'REDIS_TLS_KEY', 'REDIS_TLS_SERVERNAME'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
 
 /** Problems of variables that contradict each other, so that one has no effect or does not protect. */
 export function contradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
   const { COOKIE_SAME_SITE, PUBLIC_URL, METRICS_PORT, PORT, AUTH_MODE } = values;
-  const problems: string[] = [];
+  const problems = redisTlsProblems(values, isSet);
   if (COOKIE_SAME_SITE === 'none' && PUBLIC_URL?.protocol !== 'https:') {
     problems.push('COOKIE_SAME_SITE=none needs an https PUBLIC_URL');
   }
@@ -41,6 +44,17 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
   return problems;
 }
 
+function redisTlsProblems(values: Values, isSet: (name: VariableName) => boolean): string[] {
+  const { REDIS_URL, REDIS_TLS_CERT, REDIS_TLS_KEY } = values;
+  const without = REDIS_URL && !redisAddress(REDIS_URL).tls ? REDIS_TLS.filter(isSet) : [];
+  const problems = without.map(
+    (name) => `${name} is set, but REDIS_URL is not rediss://: the connection would not be encrypted`,
+  );
+  if (REDIS_TLS_CERT && REDIS_TLS_KEY && !isKeyOf(REDIS_TLS_KEY, REDIS_TLS_CERT))
+    problems.push('REDIS_TLS_KEY is not the key of the first certificate of REDIS_TLS_CERT');
+  return problems;
+}
+
 /** Tells whether a variable is set, to a valid value or not. */
 function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: VariableName) => boolean {
   return (name) => values[name] !== undefined || faulty.has(name);
@@ -59,6 +73,9 @@ export function missingVariables(values: Values, faulty: ReadonlySet<VariableNam
   if (isSet('UPSTREAM_BASE_URL')) require(['UPSTREAM_API_KEYS', 'BOTS'], 'with UPSTREAM_BASE_URL');
   if (isSet('UPSTREAM_API_KEYS')) require(['UPSTREAM_BASE_URL'], 'with UPSTREAM_API_KEYS');
   if (isSet('BOTS_FILE')) require(['UPSTREAM_BASE_URL'], 'with BOTS_FILE');
+  for (const name of REDIS_TLS) if (isSet(name)) require(['REDIS_URL'], `with ${name}`);
+  if (isSet('REDIS_TLS_CERT')) require(['REDIS_TLS_KEY'], 'with REDIS_TLS_CERT');
+  if (isSet('REDIS_TLS_KEY')) require(['REDIS_TLS_CERT'], 'with REDIS_TLS_KEY');
   // All instances must be able to open the same sessions.
   if (isSet('REDIS_URL')) require(['SESSION_SECRETS'], 'with REDIS_URL');
   // Also if `auto` means one worker here: the same configuration must start on a machine with more cores.

@@ -3,6 +3,8 @@ import { availableParallelism } from 'node:os';
 import type { BotSettings } from '../bots/bot-settings.ts';
 import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
+import type { RedisSettings } from '../storage/redis.ts';
+import { redisAddress } from '../storage/redis-address.ts';
 import type { Values } from './variables.ts';
 
 /** Enough for a load balancer that probes every second to see two failed probes, in ms. */
@@ -55,7 +57,7 @@ export function settingsOf(values: Values, others: OtherSources) {
     maxUploadBytes: values.MAX_UPLOAD_BYTES,
     ...limitsOf(values),
     session: sessionOf(values),
-    redisUrl: values.REDIS_URL as Secret | undefined,
+    redis: redisOf(values),
     authMode: values.AUTH_MODE,
     usersFile: values.USERS_FILE,
     guestsPerAddress: values.GUESTS_PER_ADDRESS,
@@ -165,6 +167,14 @@ function sessionOf(values: Values) {
     absoluteMs: values.SESSION_ABSOLUTE_HOURS * 60 * MINUTE_MS,
     sameSite: values.COOKIE_SAME_SITE,
   };
+}
+
+/** How Redis is reached; undefined if this process keeps everything in its memory. */
+function redisOf(values: Values): RedisSettings | undefined {
+  const { REDIS_URL: url, REDIS_TLS_CA: ca, REDIS_TLS_CERT: cert } = values;
+  const { REDIS_TLS_KEY: key, REDIS_TLS_SERVERNAME: servername } = values;
+  if (!url) return undefined;
+  return { url, tls: redisAddress(url).tls ? { ca, cert, key, servername } : undefined };
 }
 
 function oidcOf(values: Values) {

@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { hostNamed, isAddress } from '../http/hosts.ts';
 import { secret } from '../secret.ts';
@@ -16,6 +17,41 @@ export const redisUrl = z
   .string()
   .refine((text) => URL.canParse(text) && /^rediss?:\/\/[^/?#]+(\/\d{1,3})?$/.test(text), {
     message: 'must be a URL such as redis://user:password@host:6379/0, or rediss:// for TLS',
+  })
+  .refine((text) => !URL.canParse(text) || [new URL(text)].every(isDecodable), {
+    message: 'holds a % in its user or password that must be written as %25',
+  })
+  .transform(secret);
+
+function isDecodable({ username, password }: URL): boolean {
+  return succeeds(() => decodeURIComponent(username + password));
+}
+
+function succeeds(work: () => unknown): boolean {
+  try {
+    work();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+const HINT = 'the path of a file goes into the variable with _FILE at its end';
+/** One certificate or several, in PEM form. */
+export const certificates = z.string().refine(
+  (text) => {
+    const found = text.match(CERTIFICATE) ?? [];
+    return found.length > 0 && found.every((one) => succeeds(() => new X509Certificate(one)));
+  },
+  { message: `holds no certificate in PEM form; ${HINT}` },
+);
+
+/** A private key in PEM form. */
+export const privateKey = z
+  .string()
+  .refine((text) => succeeds(() => createPrivateKey(text)), {
+    message: `holds no private key in PEM form, or one with a passphrase; ${HINT}`,
   })
   .transform(secret);
 

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { z } from 'zod';
 import { OPERATION_GROUPS } from '../bots/operation-groups.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
@@ -5,9 +6,11 @@ import { isHost } from '../http/hosts.ts';
 import { isLoopback } from '../http/loopback.ts';
 import type { Secret } from '../secret.ts';
 import {
+  certificates,
   forwardedParameter,
   hostName,
   longSecret,
+  privateKey,
   redisUrl,
   requiredClaim,
   trustProxy,
@@ -21,7 +24,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 interface Variable<T, Fallback extends string | undefined = string | undefined> {
   readonly schema: z.ZodType<T, string>;
   readonly fallback: Fallback;
-  /** True if the value is secret: then `NAME_FILE` may name a file that holds it. */
+  /** True if the value is secret, or comes in a file like secrets: then `NAME_FILE` may name that file. */
   readonly secret: boolean;
 }
 
@@ -150,6 +153,13 @@ export const VARIABLES = {
   SESSION_ABSOLUTE_HOURS: variable(whole(1, 8_760), '8'),
   COOKIE_SAME_SITE: variable(oneOf('strict', 'lax', 'none'), 'strict'),
   REDIS_URL: secretVariable(redisUrl),
+  // Certificates are no secrets, but come in files like them.
+  REDIS_TLS_CA: secretVariable(certificates),
+  REDIS_TLS_CERT: secretVariable(certificates),
+  REDIS_TLS_KEY: secretVariable(privateKey),
+  REDIS_TLS_SERVERNAME: optional(
+    z.string().refine((text) => isHost(text) && isIP(text) === 0, 'must be a host name'),
+  ),
   AUTH_MODE: variable(oneOf('password', 'oidc', 'guest'), 'password'),
   USERS_FILE: variable(z.string(), 'users.json'),
   OIDC_ISSUER: optional(

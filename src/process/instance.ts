@@ -103,8 +103,8 @@ async function openParts(options: InstanceOptions) {
       ? undefined
       : createMetrics(fingerprints(config.upstream), worker, droppedLogLines);
   const redis =
-    config.redisUrl &&
-    openRedis({ url: config.redisUrl, logger, ...(metrics && { observe: redisMetrics(metrics) }) });
+    config.redis &&
+    openRedis({ ...config.redis, logger, ...(metrics && { observe: redisMetrics(metrics) }) });
   const bots = liveBots({
     config,
     logger,

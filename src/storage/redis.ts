@@ -10,6 +10,7 @@ import {
 import { Problem } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { Secret } from '../secret.ts';
+import { type RedisTls, tlsSocket } from './redis-tls.ts';
 
 /** How long a command may take, in ms. The client's own timeout only covers the time until the command is written. */
 const COMMAND_TIMEOUT_MS = 500;
@@ -52,9 +53,15 @@ export interface Redis {
   close(): void;
 }
 
-export interface RedisOptions {
+/** Where Redis is, and how it is reached. */
+export interface RedisSettings {
   /** `redis://` or `rediss://`, with user and password if Redis wants them. */
   readonly url: Secret;
+  /** Only with `rediss://`, where it may be left out. */
+  readonly tls?: RedisTls | undefined;
+}
+
+export interface RedisOptions extends RedisSettings {
   readonly logger: Logger;
   /** Called after every run with its time in ms, and whether it succeeded. */
   readonly observe?: (ms: number, ok: boolean) => void;
@@ -68,8 +75,8 @@ interface Connection {
 }
 
 /** Connects in the background, and again whenever the connection is lost, until `close`. */
-export function openRedis({ url, logger, observe = () => {} }: RedisOptions): Redis {
-  const client = clientFor(url);
+export function openRedis({ logger, observe = () => {}, ...settings }: RedisOptions): Redis {
+  const client = clientFor(settings);
   const changes = logChanges(client, logger);
   // The client connects again by itself until `close`.
   client.connect().catch(() => {});
@@ -166,7 +173,7 @@ function subscribe(client: RedisClient, { channel, listener, onListening }: Subs
   });
 }
 
-function clientFor(url: Secret) {
+function clientFor({ url, tls }: RedisSettings) {
   return createClient({
     url: url.open(),
     // Subscriptions and commands share one connection.
@@ -174,7 +181,11 @@ function clientFor(url: Secret) {
     disableOfflineQueue: true,
     commandOptions: { timeout: 0 },
     pingInterval: PING_MS,
+    // Commands that a user of Redis with few rights may not send, and that the relay does not need.
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
     socket: {
+      ...(tls && tlsSocket(tls)),
       connectTimeout: CONNECT_TIMEOUT_MS,
       socketTimeout: SILENT_MS,
       reconnectStrategy: (retries) => Math.min(50 * 2 ** retries, MAX_RECONNECT_DELAY_MS),

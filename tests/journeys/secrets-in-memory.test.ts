@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect } from '@jest/globals';
+import { makeAuthority, removeAuthorities } from '../support/authority.ts';
 import { freshFolder, type RelayProcess, startProcess, stopProcesses } from '../support/process.ts';
 import { CANARY } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
@@ -7,17 +8,26 @@ import { argsOf, workerPids } from '../support/workers.ts';
 
 const SECRET_MODULE = new URL('../../dist/secret.js', import.meta.url).href;
 
+const { cert, key } = makeAuthority().issue('DNS:relay.test');
+const KEY_LINE = key.split('\n')[1] as string;
+
 /** All secret variables, each with another value. */
 const SECRETS = {
   UPSTREAM_API_KEYS: CANARY.key,
   SESSION_SECRETS: CANARY.sessionSecret,
   CHANNEL_SECRET: CANARY.channelSecret,
-  REDIS_URL: 'redis://:canary-redis-password@127.0.0.1:1',
+  REDIS_URL: 'rediss://:canary-redis-password@127.0.0.1:1',
+  REDIS_TLS_CA: cert,
+  REDIS_TLS_CERT: cert,
+  REDIS_TLS_KEY: key,
   OIDC_CLIENT_SECRET: 'canary-client-secret',
 };
 const OTHERS = { PORT: '0', HOST: '127.0.0.1', UPSTREAM_BASE_URL: 'http://127.0.0.1:9', BOTS: 'acme/helper' };
 
-afterAll(() => stopProcesses(['canary-redis-password', 'canary-client-secret']));
+afterAll(async () => {
+  removeAuthorities();
+  await stopProcesses(['canary-redis-password', 'canary-client-secret', KEY_LINE]);
+});
 
 const imported = (code: string) => ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
 
@@ -36,7 +46,7 @@ function startWithSecrets(more: Record<string, string> = {}): RelayProcess {
   const [first, second, ...others] = Object.entries(SECRETS);
   const folder = freshFolder({
     'users.json': '{"users":[]}',
-    '.env': others.map(([name, value]) => `${name}=${value}\n`).join(''),
+    '.env': others.map(([name, value]) => `${name}="${value}"\n`).join(''),
   });
   const inEnvironment = Object.fromEntries([first, second] as [string, string][]);
   return startProcess({ folder, environment: { ...OTHERS, ...inEnvironment, ...more }, nodeArgs: SHOW });
@@ -65,7 +75,10 @@ async function severalWorkers(): Promise<void> {
   expect(relay.stdout().match(/"BOTS":"acme\/helper"/g)).toHaveLength(6);
   for (const name of Object.keys(SECRETS)) expect(relay.stdout()).not.toContain(name);
   // What the system shows of each worker. The environment of the primary was set by the operator.
-  for (const pid of workers) expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toMatch(/canary/);
+  for (const pid of workers)
+    expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toMatch(
+      new RegExp(`canary|${KEY_LINE.replace(/\W/g, '.')}`),
+    );
 }
 
 describe('a secret of the environment or of .env', () => {

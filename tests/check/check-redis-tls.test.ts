@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { type Authority, type Issued, makeAuthority, removeAuthorities } from '../support/authority.ts';
+import { checkEnvironment, runCheck } from '../support/check.ts';
+import { startProcess, stopProcesses } from '../support/process.ts';
+import { describeWithRedis, stopRedis } from '../support/redis.ts';
+import { startTlsRedis, type TlsRedis } from '../support/redis-tls.ts';
+
+const ADDRESS = 'IP:127.0.0.1';
+const shown = ({ cert, key }: Issued) => ({ REDIS_TLS_CERT: cert, REDIS_TLS_KEY: key });
+let authority: Authority;
+let stranger: Authority;
+let open: TlsRedis;
+let asking: TlsRedis;
+let named: TlsRedis;
+
+afterAll(async () => {
+  stopRedis();
+  removeAuthorities();
+  await stopProcesses();
+});
+
+describeWithRedis('Redis with TLS', () => {
+  beforeAll(async () => {
+    [authority, stranger] = [makeAuthority(), makeAuthority()];
+    const issued = authority.issue(ADDRESS);
+    open = await startTlsRedis(issued);
+    asking = await startTlsRedis(issued, { clients: authority });
+    named = await startTlsRedis(authority.issue('DNS:redis.internal.test'));
+  });
+
+  /** The environment of a check of this Redis. */
+  const environmentOf = (redis: TlsRedis, more: Record<string, string>) =>
+    checkEnvironment('http://127.0.0.1:9', {
+      REDIS_URL: redis.url(),
+      REDIS_TLS_CA: authority.cert,
+      ...more,
+    });
+
+  test('that answers is ok, also if it asks for a certificate', async () => {
+    const client = authority.issue('DNS:relay.test');
+    for (const environment of [environmentOf(open, {}), environmentOf(asking, shown(client))]) {
+      const { of } = await runCheck(['--no-messages'], environment);
+      expect(of('Redis')).toEqual([expect.stringMatching(/^ok answers in [\d.]+ ms, over TLS$/)]);
+    }
+  });
+
+  test.each<[string, RegExp, RegExp, () => [TlsRedis, Record<string, string>]]>([
+    [
+      'a CA that is not trusted',
+      /^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/,
+      /REDIS_TLS_CA_FILE/,
+      () => [open, { REDIS_TLS_CA: '' }],
+    ],
+    [
+      'another name',
+      /^ERR_TLS_CERT_ALTNAME_INVALID$/,
+      /REDIS_URL, or in REDIS_TLS_SERVERNAME/,
+      () => [named, {}],
+    ],
+    [
+      'a certificate that is asked for and missing',
+      /^ERR_SSL_\w+REQUIRED$/,
+      /set REDIS_TLS_CERT_FILE and REDIS_TLS_KEY_FILE/,
+      () => [asking, {}],
+    ],
+    [
+      'a certificate that is asked for, and is of another CA',
+      /^ERR_SSL_\w+UNKNOWN_CA$/,
+      /does not take the certificate of REDIS_TLS_CERT/,
+      () => [asking, shown(stranger.issue('DNS:relay.test'))],
+    ],
+    [
+      'a port without TLS',
+      /^TIMEOUT$/,
+      /whether TLS is spoken at that port/,
+      () => [open, { REDIS_URL: open.server.url.replace('redis:', 'rediss:') }],
+    ],
+  ])('is a problem with %s, and the advice is about Redis', async (_what, cause, advice, given) => {
+    const { rows } = await runCheck(['--no-messages'], environmentOf(...given()));
+    const row = rows.find(({ check }) => check === 'Redis');
+    expect(row?.state).toBe('problem');
+    expect(/^cannot be used \((\w+)\)$/.exec(row?.says ?? '')?.[1]).toMatch(cause);
+    expect(row?.advice).toMatch(advice);
+    expect(row?.advice).not.toMatch(/NODE_/);
+  });
+
+  test('is a problem with an unknown CA even if Node.js is told to check no certificate', async () => {
+    const environment = { ...environmentOf(open, { REDIS_TLS_CA: '' }), NODE_TLS_REJECT_UNAUTHORIZED: '0' };
+    const ran = startProcess({ args: ['check', '--no-messages'], environment });
+    expect((await ran.exited).code).toBe(1);
+    expect(ran.stdout()).toMatch(/^problem +Redis .*cannot be used \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\)$/m);
+  });
+});

@@ -1,0 +1,165 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { keysCommand } from '../src/commands/keys.ts';
+import { loadConfig } from '../src/config/config.ts';
+import { makeAuthority, removeAuthorities } from './support/authority.ts';
+import { call } from './support/call.ts';
+import { checkEnvironment, runCheck } from './support/check.ts';
+import { runCommand, stopCommands } from './support/commands.ts';
+import { type JoinInstances, startJoinInstances } from './support/join-instances.ts';
+import { bodyOf, EVENTS, INIT, WHOLE } from './support/joining.ts';
+import { sectionOf } from './support/markdown.ts';
+import { freshFolder, inFrontOf, stopProcesses } from './support/process.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from './support/raw-upstream.ts';
+import { connected, describeWithRedis, stopRedis } from './support/redis.ts';
+import { startTlsRedis, type TlsRedis } from './support/redis-tls.ts';
+import type { TestRelay } from './support/relay.ts';
+import { until } from './support/relay-and-upstream.ts';
+import { ROOT, readSources } from './support/sources.ts';
+import { CHANNEL, jsonAnswer, SUSPEND_PATH } from './support/suspend.ts';
+
+jest.setTimeout(60_000);
+
+const PASSWORD = 'canary-redis-word';
+/** The line of the user as the documentation has it. */
+const [LINE = ''] =
+  /^user bot-relay .*$/m.exec(
+    sectionOf(readFileSync(`${ROOT}/docs/deploy.md`, 'utf8'), '### Redis over a network'),
+  ) ?? [];
+
+describe('the rights of the user of Redis in the documentation', () => {
+  test('are the commands that the relay sends, and no others', () => {
+    const library = readFileSync(createRequire(import.meta.url).resolve('rate-limit-redis'), 'utf8');
+    const sources = readSources('src').map(({ text }) => text);
+    const ofScripts = [...sources, library].flatMap((text) =>
+      [...text.matchAll(/redis\.p?call\(["']([A-Z]+)["']/g)].map(([, name = '']) => name.toLowerCase()),
+    );
+    const ofClient = sources
+      .filter((text) => /@redis\/client|storage\/redis\.ts/.test(text))
+      .flatMap((text) => [...text.matchAll(/\bclient\.([a-zA-Z]+)\(/g)])
+      .map(([, name = '']) => name.toLowerCase())
+      .filter((name) => !['connect', 'destroy', 'on', 'once', 'sendcommand'].includes(name));
+    // The store of the library sends these by name.
+    const sent = new Set([...ofScripts, ...ofClient, 'decr', 'del']);
+    const rights = LINE.split(' ').filter((word) => /^[+-]/.test(word));
+    expect(rights[0]).toBe('-@all');
+    expect(rights.slice(1)).toEqual([...sent].sort().map((name) => `+${name}`));
+  });
+});
+
+describeWithRedis('the user of Redis in the documentation', () => {
+  let redis: TlsRedis;
+  let environment: Record<string, string>;
+  let all: JoinInstances | undefined;
+  let upstream: RawUpstream | undefined;
+  beforeAll(async () => {
+    const authority = makeAuthority();
+    const aclFile = `${freshFolder({ 'users.acl': `${LINE.replace('>PASSWORD', `>${PASSWORD}`)}\n` })}/users.acl`;
+    const options = ['--aclfile', aclFile];
+    redis = await startTlsRedis(authority.issue('IP:127.0.0.1'), { options });
+    environment = { REDIS_URL: redis.url(`bot-relay:${PASSWORD}`), REDIS_TLS_CA: authority.cert };
+  });
+  afterEach(async () => {
+    const refused = await redis.server.command('ACL', 'LOG');
+    await all?.close();
+    await upstream?.close();
+    all = undefined;
+    upstream = undefined;
+    // No test finds the runs or the slots of another one.
+    await redis.server.command('FLUSHALL');
+    await redis.server.command('ACL', 'LOG', 'RESET');
+    expect(refused).toEqual([]);
+  });
+  afterAll(async () => {
+    stopRedis();
+    removeAuthorities();
+    await stopCommands();
+    await stopProcesses([PASSWORD]);
+  });
+
+  /** Two instances; the service begins each stream, and has nothing to stop. */
+  const start = (more: Record<string, string> = {}) =>
+    startJoinInstances(2, { ...environment, ...more }, ({ requestLine }, socket) => {
+      if (requestLine.includes('/message/sse')) return [INIT];
+      socket.write(jsonAnswer('404 Not Found', { error: { code: 'NO_RUN' } }));
+      return undefined;
+    });
+  const relayAt = (at: number) => all?.relays[at] as TestRelay;
+  const keysLike = (pattern: string) => redis.server.command('KEYS', pattern) as Promise<string[]>;
+
+  test('suffices for sign-ins, messages, reports of keys, and runs that are joined at another instance', async () => {
+    all = await start({ METRICS_PORT: '9090' });
+    const [first, second] = [all.say(0), all.say(1)];
+    for (const client of [first, second]) await client.waitFor('run.init');
+    all.emit(...EVENTS.slice(1));
+    all.finish();
+    for (const client of [first, second]) expect(await bodyOf(client)).toBe(WHOLE);
+    expect(await bodyOf(all.byName(1))).toBe(WHOLE);
+    expect(all.upstream.requests).toHaveLength(1);
+    expect(await relayAt(0).metricsText()).toMatch(/^bot_relay_run_stored_bytes \d/m);
+    // The use of a key is written in the background.
+    const here = { ...inFrontOf(all.upstream.url), ...environment };
+    await until(async () => {
+      const output = new PassThrough();
+      expect(await keysCommand([], loadConfig(here), output)).toBe(0);
+      return /worked \d{4}/.test(await text(output.end()));
+    });
+    const wrong = { name: 'ada', password: 'wrong-password' };
+    await expect(relayAt(0).signIn(wrong)).rejects.toThrow('401');
+    const post = { method: 'POST', headers: { Cookie: all.cookie } };
+    expect((await call(relayAt(1).port, '/auth/logout', post)).status).toBeLessThan(300);
+    expect((await relayAt(0).send(all.cookie)).status).toBe(401);
+  });
+
+  test('suffices for the stop of a message that waits at another instance', async () => {
+    all = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '120000', RATE_MAX_WAIT_MS: '600000' });
+    await all.say(0).waitFor('run.init');
+    const waiting = all.say(0, { customMessageId: 'message-0000000002' });
+    await until(async () => (await keysLike('bot-relay:{unsent:*tickets')).length > 0);
+    const stop = { method: 'POST', headers: { Cookie: all.cookie } };
+    expect((await call(relayAt(1).port, SUSPEND_PATH + CHANNEL, stop)).status).toBe(200);
+    expect(await bodyOf(waiting)).toContain('"code":"stopped"');
+  });
+
+  test('suffices for the check and for the owners of conversations', async () => {
+    upstream = await startRawUpstream((socket) => void socket.write(wholeStream('data: 1\n\n')));
+    const checked = await runCheck([], checkEnvironment(upstream.url, environment));
+    expect(checked.of('Redis')).toEqual([expect.stringMatching(/^ok answers in [\d.]+ ms, over TLS$/)]);
+    expect(checked.of('key')).toEqual(['ok works']);
+    const here = { ...inFrontOf(upstream.url), ...environment };
+    for (const args of [
+      ['own', 'ada', 'c1'],
+      ['release', 'c1'],
+    ]) {
+      const options = { args: ['channels', ...args], environment: { ...here, CHANNELS: 'owned' } };
+      expect(await runCommand(options)).toMatchObject({ code: 0, stderr: '' });
+    }
+    expect(JSON.stringify(checked)).not.toContain(PASSWORD);
+  });
+
+  test('need not send more to connect, not even what this version of Redis does not know', async () => {
+    const admin = await connected(redis.server.url);
+    await admin.run((client) => client.configResetStat());
+    const user = await connected(redis.server.url.replace('://', `://bot-relay:${PASSWORD}@`));
+    expect(await admin.run((client) => client.info('errorstats'))).not.toContain('errorstat_');
+    for (const one of [admin, user]) one.close();
+  });
+
+  test('reaches nothing of other programs, and cannot administer Redis', async () => {
+    const asks = [
+      ['GET', 'other'],
+      ['PUBLISH', 'other', 'x'],
+      ['CONFIG', 'GET', '*'],
+      ['FLUSHALL'],
+      ['KEYS', '*'],
+    ];
+    for (const words of asks) {
+      const dry = await redis.server.command('ACL', 'DRYRUN', 'bot-relay', ...words);
+      expect(String(dry)).toMatch(/no permissions/i);
+    }
+    expect(await redis.server.command('ACL', 'DRYRUN', 'bot-relay', 'GET', 'bot-relay:x')).toBe('OK');
+  });
+});

@@ -1,0 +1,176 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
+import { risksOf } from '../src/config/risks.ts';
+import { makeAuthority, removeAuthorities } from './support/authority.ts';
+import { CANARY } from './support/relay.ts';
+
+const authority = makeAuthority();
+const { cert, key, keyFile, certFile } = authority.issue('DNS:relay.test');
+const other = authority.issue('DNS:relay.test');
+const folder = mkdtempSync(join(tmpdir(), 'bot-relay-redis-'));
+afterAll(() => {
+  removeAuthorities();
+  rmSync(folder, { recursive: true });
+});
+
+function file(name: string, content: string): string {
+  writeFileSync(join(folder, name), content);
+  return join(folder, name);
+}
+
+const BASE = { SESSION_SECRETS: CANARY.sessionSecret, CHANNEL_SECRET: CANARY.channelSecret };
+const TLS = { ...BASE, REDIS_URL: 'rediss://relay:canary-word@redis.internal.test' };
+const CLIENT = { REDIS_TLS_CERT: cert, REDIS_TLS_KEY: key };
+
+/** The settings of Redis, or the problems. */
+function load(environment: Record<string, string>): Config['redis'] | readonly string[] {
+  try {
+    return loadConfig(environment).redis;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    expect(error.message).not.toMatch(/canary|PRIVATE|CERTIFICATE-/);
+    return error.problems;
+  }
+}
+
+describe('the settings of Redis', () => {
+  test('are its URL alone with redis://', () => {
+    expect(load({ ...BASE, REDIS_URL: 'redis://127.0.0.1' })).toMatchObject({ tls: undefined });
+    expect(load(BASE)).toBeUndefined();
+  });
+
+  test('are read from variables or from files, with white space around them', () => {
+    const values = { ...CLIENT, REDIS_TLS_CA: authority.cert, REDIS_TLS_SERVERNAME: 'cache.test' };
+    const files = {
+      REDIS_TLS_CA_FILE: authority.certFile,
+      REDIS_TLS_CERT_FILE: certFile,
+      REDIS_TLS_KEY_FILE: file('key.pem', `\n${key}\n\n`),
+      REDIS_TLS_SERVERNAME: 'cache.test',
+    };
+    for (const given of [values, files]) {
+      const { url, tls } = load({ ...TLS, ...given }) as NonNullable<Config['redis']>;
+      expect(url.open()).toBe(TLS.REDIS_URL);
+      expect(tls?.ca?.trim()).toBe(authority.cert.trim());
+      expect(tls?.cert?.trim()).toBe(cert.trim());
+      expect(tls?.key?.open().trim()).toBe(key.trim());
+      expect(tls?.servername).toBe('cache.test');
+    }
+  });
+
+  test('may have a certificate with its chain, and several CAs', () => {
+    const chain = `${cert}\n${authority.cert}`;
+    const environment = { ...TLS, ...CLIENT, REDIS_TLS_CERT: chain, REDIS_TLS_CA: `# mine\n${chain}` };
+    expect(load(environment)).toMatchObject({ tls: { cert: chain } });
+  });
+
+  test('have no risk of a missing password if there is a client certificate', () => {
+    const environment = { ...TLS, REDIS_URL: 'rediss://redis.internal.test' };
+    const service = {
+      UPSTREAM_BASE_URL: 'https://bots.example.net',
+      UPSTREAM_API_KEYS: CANARY.key,
+      BOTS: 'acme/helper',
+    };
+    const risks = (more: object) =>
+      risksOf(loadConfig({ ...environment, ...service, ...more })).filter((risk) => /REDIS/.test(risk));
+    expect(risks({})).toEqual([expect.stringMatching(/^REDIS_URL has no password/)]);
+    expect(risks(CLIENT)).toEqual([]);
+  });
+});
+
+const PATH_HINT = 'the path of a file goes into the variable with _FILE at its end';
+const NO_CERTIFICATE = `holds no certificate in PEM form; ${PATH_HINT}`;
+const NO_KEY = `holds no private key in PEM form, or one with a passphrase; ${PATH_HINT}`;
+const CLEAR = 'is set, but REDIS_URL is not rediss://: the connection would not be encrypted';
+const broken = cert.replace(/\n.{10}/, '\n');
+const encrypted = spawnSync('openssl', ['pkey', '-in', keyFile, '-aes256', '-passout', 'pass:canary'], {
+  encoding: 'utf8',
+}).stdout;
+
+describe('a start is refused', () => {
+  const CLEAR_URL = { ...BASE, REDIS_URL: 'redis://redis.internal.test' };
+  test.each<[why: string, Record<string, string>, string[]]>([
+    [
+      'a path is where a CA should be',
+      { ...TLS, REDIS_TLS_CA: certFile },
+      [`REDIS_TLS_CA ${NO_CERTIFICATE}`],
+    ],
+    ['a CA is broken', { ...TLS, REDIS_TLS_CA: broken }, [`REDIS_TLS_CA ${NO_CERTIFICATE}`]],
+    [
+      'the second of two CAs is broken',
+      { ...TLS, REDIS_TLS_CA: cert + broken },
+      [`REDIS_TLS_CA ${NO_CERTIFICATE}`],
+    ],
+    ['a key is where a CA should be', { ...TLS, REDIS_TLS_CA: key }, [`REDIS_TLS_CA ${NO_CERTIFICATE}`]],
+    [
+      'a certificate is where the key should be',
+      { ...TLS, REDIS_TLS_CERT: cert, REDIS_TLS_KEY: cert },
+      [`REDIS_TLS_KEY ${NO_KEY}`],
+    ],
+    [
+      'the key has a passphrase',
+      { ...TLS, REDIS_TLS_CERT: cert, REDIS_TLS_KEY: encrypted },
+      [`REDIS_TLS_KEY ${NO_KEY}`],
+    ],
+    [
+      'a file is missing, and another one is empty',
+      { ...TLS, REDIS_TLS_CA_FILE: join(folder, 'none'), REDIS_TLS_CERT_FILE: file('empty', '\n') },
+      [
+        'REDIS_TLS_CA_FILE names a file that cannot be read (ENOENT)',
+        'REDIS_TLS_CERT_FILE names an empty file',
+        'REDIS_TLS_KEY must be set with REDIS_TLS_CERT',
+      ],
+    ],
+    [
+      'the key is set twice',
+      { ...TLS, ...CLIENT, REDIS_TLS_KEY_FILE: keyFile },
+      ['REDIS_TLS_KEY and REDIS_TLS_KEY_FILE are both set; set one of them'],
+    ],
+    [
+      'a certificate has no key',
+      { ...TLS, REDIS_TLS_CERT: cert },
+      ['REDIS_TLS_KEY must be set with REDIS_TLS_CERT'],
+    ],
+    [
+      'a key has no certificate',
+      { ...TLS, REDIS_TLS_KEY: key },
+      ['REDIS_TLS_CERT must be set with REDIS_TLS_KEY'],
+    ],
+    [
+      'the key is of another certificate',
+      { ...TLS, REDIS_TLS_CERT: cert, REDIS_TLS_KEY: other.key },
+      ['REDIS_TLS_KEY is not the key of the first certificate of REDIS_TLS_CERT'],
+    ],
+    ['a CA is set beside redis://', { ...CLEAR_URL, REDIS_TLS_CA: cert }, [`REDIS_TLS_CA ${CLEAR}`]],
+    [
+      'a client certificate is set beside redis://',
+      { ...CLEAR_URL, ...CLIENT },
+      [`REDIS_TLS_CERT ${CLEAR}`, `REDIS_TLS_KEY ${CLEAR}`],
+    ],
+    [
+      'a server name is set beside redis://',
+      { ...CLEAR_URL, REDIS_TLS_SERVERNAME: 'cache.test' },
+      [`REDIS_TLS_SERVERNAME ${CLEAR}`],
+    ],
+    [
+      'a CA is set without REDIS_URL',
+      { ...BASE, REDIS_TLS_CA: cert },
+      ['REDIS_URL must be set with REDIS_TLS_CA'],
+    ],
+    [
+      'the server name is an address',
+      { ...TLS, REDIS_TLS_SERVERNAME: '10.0.0.1' },
+      ['REDIS_TLS_SERVERNAME must be a host name'],
+    ],
+    [
+      'the password is not percent-encoded',
+      { ...BASE, REDIS_URL: 'rediss://:canary%@redis.internal.test' },
+      ['REDIS_URL holds a % in its user or password that must be written as %25'],
+    ],
+  ])('if %s', (_why, environment, problems) => {
+    expect(load(environment)).toEqual(problems);
+  });
+});
