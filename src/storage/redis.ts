@@ -15,11 +15,7 @@ import { type RedisTls, tlsSocket } from './redis-tls.ts';
 /** How long a command may take, in ms. The client's own timeout only covers the time until the command is written. */
 const COMMAND_TIMEOUT_MS = 500;
 const CONNECT_TIMEOUT_MS = 2_000;
-/**
- * A connection is dropped if nothing arrives for this long, in ms. Commands have their own deadline: this is only for a
- * connection that nobody closed. It is long, since after a pause of the whole process it is over before the answers that
- * have arrived are read.
- */
+/** A silent connection is dropped after this time, in ms. It is long, since a pause of the machine counts as silence. */
 const SILENT_MS = 5_000;
 const PING_MS = 1_000;
 const MAX_RECONNECT_DELAY_MS = 500;
