@@ -297,6 +297,17 @@ describe('what is loaded', () => {
     const late = /^(demo|page|check|commands)\/|^process\/(run-)?worker|^node:cluster$/;
     expect(loaded.filter((target) => late.test(target))).toEqual([]);
   });
+
+  test('by an instance is no library that only some configurations need', () => {
+    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
+    const ofSome = /^(@redis\/client|rate-limit-redis|prom-client|openid-client|jose)$/;
+    expect(loaded.filter((target) => ofSome.test(target))).toEqual([]);
+    const late = ['process/sign-in.ts', 'process/instance.ts', 'process/stores.ts'].flatMap(
+      (path) => sources.find((source) => source.path === path)?.imports.filter(({ late }) => late) ?? [],
+    );
+    const loadedLate = late.flatMap(({ target }) => [...loadedWith(target)]);
+    expect(sortedOnce(loadedLate.filter((target) => ofSome.test(target)))).toHaveLength(5);
+  });
 });
 
 describe('a Redis script', () => {

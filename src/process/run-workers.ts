@@ -3,7 +3,6 @@ import type { Environment } from '../config/environment.ts';
 import { risksOf } from '../config/risks.ts';
 import { isVariable } from '../config/variables.ts';
 import { startMetricsServer } from '../watch/metrics-server.ts';
-import { workersMetrics } from '../watch/workers-metrics.ts';
 import { cannotListen } from './cannot-listen.ts';
 import type { Log } from './log.ts';
 import { shutdown } from './shutdown.ts';
@@ -35,11 +34,13 @@ export async function runWorkers(config: Config, options: RunWorkersOptions): Pr
   await trySpoolFolder(config);
   stopOnFault(logger);
   const { host, metricsPort: port, workers: count } = config;
-  const registry = workersMetrics(async () => workers.metrics(), output.dropped);
+  // The library of metrics is loaded only if they are served.
+  const metricsOfAll = port === undefined ? undefined : await import('../watch/workers-metrics.ts');
+  const registry = metricsOfAll?.workersMetrics(async () => workers.metrics(), output.dropped);
   const metricsServer =
-    port === undefined
-      ? undefined
-      : await startMetricsServer({ registry, port, host }).catch(cannotListen('METRICS_PORT'));
+    registry && port !== undefined
+      ? await startMetricsServer({ registry, port, host }).catch(cannotListen('METRICS_PORT'))
+      : undefined;
   const known = Object.fromEntries(Object.entries(environment).filter(([name]) => isVariable(name)));
   const onFailure = (code: number) => process.exit(code);
   const workers = startWorkers({ config, args: [WORKER], environment: known, logger, onFailure });
