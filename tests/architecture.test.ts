@@ -308,6 +308,12 @@ describe('what is loaded', () => {
     const loadedLate = late.flatMap(({ target }) => [...loadedWith(target)]);
     expect(sortedOnce(loadedLate.filter((target) => ofSome.test(target)))).toHaveLength(5);
   });
+
+  test('by the primary of several workers is no server and no library of metrics', () => {
+    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/run-workers.ts')];
+    expect(loaded).toEqual(expect.arrayContaining(['node:cluster', 'zod', 'process/workers.ts']));
+    expect(loaded.filter((target) => /^(node:https?|express|undici|prom-client)$/.test(target))).toEqual([]);
+  });
 });
 
 describe('a Redis script', () => {
