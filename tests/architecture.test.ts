@@ -298,6 +298,23 @@ describe('what is loaded', () => {
     const late = /^(demo|page|check|commands)\/|^process\/(run-)?worker|^node:cluster$/;
     expect(loaded.filter((target) => late.test(target))).toEqual([]);
   });
+
+  test('by an instance is no library that only some configurations need', () => {
+    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
+    const ofSome = /^(@redis\/client|rate-limit-redis|prom-client|openid-client|jose)$/;
+    expect(loaded.filter((target) => ofSome.test(target))).toEqual([]);
+    const late = ['process/sign-in.ts', 'process/instance.ts', 'process/stores.ts'].flatMap(
+      (path) => sources.find((source) => source.path === path)?.imports.filter(({ late }) => late) ?? [],
+    );
+    const loadedLate = late.flatMap(({ target }) => [...loadedWith(target)]);
+    expect(sortedOnce(loadedLate.filter((target) => ofSome.test(target)))).toHaveLength(5);
+  });
+
+  test('by the primary of several workers is no server and no library of metrics', () => {
+    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/run-workers.ts')];
+    expect(loaded).toEqual(expect.arrayContaining(['node:cluster', 'zod', 'process/workers.ts']));
+    expect(loaded.filter((target) => /^(node:https?|express|undici|prom-client)$/.test(target))).toEqual([]);
+  });
 });
 
 describe('a Redis script', () => {

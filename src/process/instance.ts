@@ -5,9 +5,9 @@ import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
 import { heldBytes } from '../relay/message/held-bytes.ts';
 import { openMessages } from '../relay/message/open-messages.ts';
-import { openRedis } from '../storage/redis.ts';
+import type { Redis } from '../storage/redis.ts';
 import { keyReporter } from '../watch/key-reports.ts';
-import { createMetrics } from '../watch/metrics.ts';
+import type { Metrics } from '../watch/metrics.ts';
 import { startMetricsServer } from '../watch/metrics-server.ts';
 import { redisMetrics } from '../watch/redis-metrics.ts';
 import { reloadMetrics } from '../watch/reload-metrics.ts';
@@ -94,17 +94,12 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
 
 /** Opens all parts that the application is built from. */
 async function openParts(options: InstanceOptions) {
-  const { config, logger, worker, users, droppedLogLines, pollEveryMs } = options;
+  const { config, logger, users, pollEveryMs } = options;
   const signIn = await signInOf(config, logger, users);
   await trySpoolFolder(config);
   const demo = config.demo ? await (await import('./demo-parts.ts')).startDemoParts(config) : undefined;
-  const metrics =
-    config.metricsPort === undefined
-      ? undefined
-      : createMetrics(fingerprints(config.upstream), worker, droppedLogLines);
-  const redis =
-    config.redis &&
-    openRedis({ ...config.redis, logger, ...(metrics && { observe: redisMetrics(metrics) }) });
+  const metrics = await metricsOf(options);
+  const redis = await redisOf(options, metrics);
   const bots = liveBots({
     config,
     logger,
@@ -113,7 +108,7 @@ async function openParts(options: InstanceOptions) {
     ...(pollEveryMs !== undefined && { pollEveryMs }),
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
-  const stores = openStores({ ...config, redis, logger, rate });
+  const stores = await openStores({ ...config, redis, logger, rate });
   return {
     ...{ config, logger, signIn, demo, metrics, redis, bots, ...stores },
     sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
@@ -124,6 +119,23 @@ async function openParts(options: InstanceOptions) {
     runBytes: heldBytes(MAX_RUN_BYTES),
     lifecycle: createLifecycle(),
   };
+}
+
+/** The metrics, if they are served. Their library is loaded only then. */
+async function metricsOf({ config, worker, droppedLogLines }: InstanceOptions): Promise<Metrics | undefined> {
+  if (config.metricsPort === undefined) return undefined;
+  const { createMetrics } = await import('../watch/metrics.ts');
+  return createMetrics(fingerprints(config.upstream), worker, droppedLogLines);
+}
+
+/** Redis, if it is configured. Its library is loaded only then. */
+async function redisOf(
+  { config: { redis }, logger }: InstanceOptions,
+  metrics: Metrics | undefined,
+): Promise<Redis | undefined> {
+  if (!redis) return undefined;
+  const { openRedis } = await import('../storage/redis.ts');
+  return openRedis({ ...redis, logger, ...(metrics && { observe: redisMetrics(metrics) }) });
 }
 
 function rethrow(error: Error): never {

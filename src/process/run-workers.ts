@@ -2,8 +2,8 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import { risksOf } from '../config/risks.ts';
 import { isVariable } from '../config/variables.ts';
-import { startMetricsServer } from '../watch/metrics-server.ts';
-import { workersMetrics } from '../watch/workers-metrics.ts';
+import type { MetricsServer } from '../watch/metrics-server.ts';
+import type { workersMetrics } from '../watch/workers-metrics.ts';
 import { cannotListen } from './cannot-listen.ts';
 import type { Log } from './log.ts';
 import { shutdown } from './shutdown.ts';
@@ -34,16 +34,12 @@ export async function runWorkers(config: Config, options: RunWorkersOptions): Pr
   await signInOf(config, logger);
   await trySpoolFolder(config);
   stopOnFault(logger);
-  const { host, metricsPort: port, workers: count } = config;
-  const registry = workersMetrics(async () => workers.metrics(), output.dropped);
-  const metricsServer =
-    port === undefined
-      ? undefined
-      : await startMetricsServer({ registry, port, host }).catch(cannotListen('METRICS_PORT'));
+  const metricsServer = await serveMetrics(config, async () => workers.metrics(), output.dropped);
   const known = Object.fromEntries(Object.entries(environment).filter(([name]) => isVariable(name)));
   const onFailure = (code: number) => process.exit(code);
   const workers = startWorkers({ config, args: [WORKER], environment: known, logger, onFailure });
   reloadOnSignal(workers.reload);
+  const { workers: count } = config;
   logger.info({ workers: count }, 'starting workers');
   for (const risk of risksOf(config)) logger.warn(risk);
   const stopping = shutdown({
@@ -57,4 +53,17 @@ export async function runWorkers(config: Config, options: RunWorkersOptions): Pr
   });
   stopOnSignal(stopping);
   if (underNpm) stopWithParent(stopping);
+}
+
+/** Serves the metrics of all workers, if METRICS_PORT is set. What only they need is loaded only then. */
+async function serveMetrics(
+  { metricsPort: port, host }: Config,
+  ofWorkers: Parameters<typeof workersMetrics>[0],
+  droppedLogLines: () => number,
+): Promise<MetricsServer | undefined> {
+  if (port === undefined) return undefined;
+  const { startMetricsServer } = await import('../watch/metrics-server.ts');
+  const metrics = await import('../watch/workers-metrics.ts');
+  const registry = metrics.workersMetrics(ofWorkers, droppedLogLines);
+  return startMetricsServer({ registry, port, host }).catch(cannotListen('METRICS_PORT'));
 }

@@ -1,4 +1,3 @@
-import { providerOf } from '../authenticate/oidc/identity-provider.ts';
 import { hashPassword, QUICK } from '../authenticate/password/password-hash.ts';
 import { type Users, usersFromFile, usersOf as usersIn } from '../authenticate/password/users.ts';
 import { type Config, ConfigError } from '../config/config.ts';
@@ -6,14 +5,17 @@ import type { Logger } from '../logger.ts';
 import type { SignIn } from '../routes/parts.ts';
 
 /**
- * Builds what the sign-in mode of `config` needs. `users`, if given, replace those of the users file.
+ * Builds what the sign-in mode of `config` needs, and loads its libraries. `users`, if given, replace those of the users file.
  * @throws ConfigError if the users file cannot be used
  */
 export async function signInOf(config: Config, logger: Logger, users?: Users): Promise<SignIn> {
   const { authMode: mode } = config;
   switch (mode) {
-    case 'oidc':
-      return { mode, provider: providerOf(config, logger) };
+    case 'oidc': {
+      const { providerOf } = await import('../authenticate/oidc/identity-provider.ts');
+      const { signInFlows } = await import('../authenticate/oidc/sign-in-flows.ts');
+      return { mode, provider: providerOf(config, logger), signInFlows };
+    }
     case 'guest':
       return { mode };
     case 'password':

@@ -1,74 +1,41 @@
 import { memorySessionStore } from '../authenticate/sessions/memory-session-store.ts';
-import { redisSessionStore } from '../authenticate/sessions/redis-session-store.ts';
-import { scopedSealer, sealer } from '../authenticate/sessions/seal.ts';
-import { sessionCodec } from '../authenticate/sessions/session-codec.ts';
 import { memoryChannelOwners } from '../guard/memory-channel-owners.ts';
 import { memoryGivenBlobs } from '../guard/memory-given-blobs.ts';
-import { redisChannelOwners } from '../guard/redis-channel-owners.ts';
-import { redisGivenBlobs } from '../guard/redis-given-blobs.ts';
 import { memoryRuns } from '../join/memory-runs.ts';
-import { redisRuns } from '../join/redis-runs.ts';
-import type { Logger } from '../logger.ts';
 import { withJitterMargin } from '../pace/budgets.ts';
 import { memoryAttempts } from '../pace/memory-attempts.ts';
 import { memoryBudgets } from '../pace/memory-budgets.ts';
 import { memoryStreamLeases } from '../pace/memory-stream-leases.ts';
 import { memoryUnsent } from '../pace/memory-unsent.ts';
-import { redisAttempts } from '../pace/redis-attempts.ts';
-import { redisBudgets } from '../pace/redis-budgets.ts';
-import { redisCounts } from '../pace/redis-counts.ts';
-import { redisStreamLeases } from '../pace/redis-stream-leases.ts';
-import { redisUnsent } from '../pace/redis-unsent.ts';
 import { memoryCounts } from '../pace/request-limits.ts';
-import type { PacedRate } from '../pace/slot-waits.ts';
 import type { Stores } from '../routes/parts.ts';
-import type { Secret } from '../secret.ts';
 import type { Redis } from '../storage/redis.ts';
+import type { RedisStoresOptions } from './redis-stores.ts';
 
-export interface StoresOptions {
+export interface StoresOptions extends RedisStoresOptions {
   /** Without it, this process keeps everything in its memory. */
   readonly redis: Redis | undefined;
-  readonly logger: Logger;
-  /** The bot service's own rate. */
-  readonly rate: PacedRate;
-  /** The secrets that seal sessions and runs. The first one seals; each of them opens. */
-  readonly session: { readonly secrets: readonly Secret[] };
 }
 
-/** The purposes for which the keys that seal sessions and runs are derived. */
-const SEAL_PURPOSE = 'bot-relay sessions';
-const RUN_SEAL_PURPOSE = 'bot-relay runs';
-
-/** How much longer than all its waits a message is remembered as unsent, in ms. */
-const UNSENT_MARGIN_MS = 65_000;
-
-/** Opens all stores in Redis, or all in the memory of this process. The caller closes sessions and streams. */
-export function openStores({ redis, logger, rate, session }: StoresOptions): Stores {
-  return redis
-    ? {
-        sessions: redisSessionStore({
-          redis,
-          logger,
-          codec: sessionCodec(sealer(session.secrets, SEAL_PURPOSE)),
-        }),
-        budgets: redisBudgets(redis, withJitterMargin(rate)),
-        streams: redisStreamLeases(redis),
-        blobs: redisGivenBlobs(redis),
-        unsent: redisUnsent(redis, rate.windowMs + rate.maxWaitMs + UNSENT_MARGIN_MS),
-        counts: redisCounts(redis),
-        attempts: redisAttempts(redis),
-        channelOwners: redisChannelOwners(redis),
-        runs: redisRuns(redis, scopedSealer(session.secrets, RUN_SEAL_PURPOSE)),
-      }
-    : {
-        sessions: memorySessionStore(),
-        budgets: memoryBudgets(withJitterMargin(rate)),
-        streams: memoryStreamLeases(),
-        blobs: memoryGivenBlobs(),
-        unsent: memoryUnsent(),
-        counts: memoryCounts,
-        attempts: memoryAttempts,
-        channelOwners: memoryChannelOwners(),
-        runs: memoryRuns(),
-      };
+/**
+ * Opens all stores in Redis, or all in the memory of this process. The caller closes sessions and streams. What only
+ * Redis needs is loaded only with it.
+ */
+export async function openStores(options: StoresOptions): Promise<Stores> {
+  const { redis, rate } = options;
+  if (redis) {
+    const { redisStores } = await import('./redis-stores.ts');
+    return redisStores(redis, options);
+  }
+  return {
+    sessions: memorySessionStore(),
+    budgets: memoryBudgets(withJitterMargin(rate)),
+    streams: memoryStreamLeases(),
+    blobs: memoryGivenBlobs(),
+    unsent: memoryUnsent(),
+    counts: memoryCounts,
+    attempts: memoryAttempts,
+    channelOwners: memoryChannelOwners(),
+    runs: memoryRuns(),
+  };
 }

@@ -1,5 +1,6 @@
 import type { Request, Response } from 'express';
 import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
+import type { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import type { OperationGroup } from '../bots/operation-groups.ts';
@@ -21,7 +22,12 @@ import type { Metrics } from '../watch/metrics.ts';
 /** The way in which users sign in, and what it needs. */
 export type SignIn =
   | { readonly mode: 'password'; readonly users: Users }
-  | { readonly mode: 'oidc'; readonly provider: IdentityProvider }
+  | {
+      readonly mode: 'oidc';
+      readonly provider: IdentityProvider;
+      /** Handed over, so that other ways to sign in do not load its libraries. */
+      readonly signInFlows: typeof signInFlows;
+    }
   | { readonly mode: 'guest' };
 
 /** The state that all instances share. */

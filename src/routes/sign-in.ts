@@ -1,8 +1,6 @@
 import type { Express, NextFunction, Request, Response } from 'express';
-import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
 import { LOGOUT_TOKEN_LIFE_MS } from '../authenticate/oidc/logout-token.ts';
 import { previousSession } from '../authenticate/oidc/previous-session.ts';
-import { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import { returnToOf, signInPage } from '../authenticate/oidc/sign-in-page.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import { realmOf } from '../authenticate/sessions/realm.ts';
@@ -11,7 +9,7 @@ import { loginAttempts } from '../pace/login-attempts.ts';
 import { createRunOnce } from '../pace/run-once.ts';
 import { guestSession } from './guest.ts';
 import { backchannelLogout, beginSignIn, finishSignIn } from './oidc.ts';
-import type { Parts } from './parts.ts';
+import type { Parts, SignIn } from './parts.ts';
 import { passwordLogin } from './password.ts';
 import { route } from './route.ts';
 import { BODY_TIMEOUT_MS, isHttps, type SharedSteps } from './shared-steps.ts';
@@ -27,7 +25,7 @@ export function signInRoutes(app: Express, parts: Parts, steps: SharedSteps): vo
       passwordRoutes(app, { ...parts, users: signIn.users }, steps);
       break;
     case 'oidc':
-      oidcRoutes(app, { ...parts, provider: signIn.provider }, steps);
+      oidcRoutes(app, { ...parts, signIn }, steps);
       break;
     case 'guest':
       guestRoutes(app, parts, steps);
@@ -49,10 +47,11 @@ function passwordRoutes(app: Express, parts: Parts & { readonly users: Users }, 
 
 function oidcRoutes(
   app: Express,
-  parts: Parts & { readonly provider: IdentityProvider },
+  parts: Parts & { readonly signIn: Extract<SignIn, { readonly mode: 'oidc' }> },
   steps: SharedSteps,
 ): void {
-  const { config, provider, sessions: store, counts } = parts;
+  const { config, signIn, sessions: store, counts } = parts;
+  const { provider, signInFlows } = signIn;
   const auth = `${config.basePath}/auth`;
   const [signInPath, callbackPath] = [`${auth}/login`, `${auth}/callback`];
   const https = isHttps(config);

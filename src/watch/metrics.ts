@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { declareJoinMetrics, declareRunGauges, type RunSources } from './declare-join-metrics.ts';
 import type { Check } from './health.ts';
 import { countDroppedLogLines } from './log-metrics.ts';
+import { zeroKeys } from './zero-keys.ts';
 
 /** What the metrics read at every scrape. */
 export interface MetricsSources extends RunSources {
@@ -13,11 +14,6 @@ export interface MetricsSources extends RunSources {
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** The results of a request to the bot service: a class of statuses, a special status, or why there is no response. */
-const UPSTREAM_OUTCOMES = [
-  ...['1xx', '2xx', '3xx', '4xx', '5xx', 'key_rejected', 'rate_limited', 'other'],
-  ...['unreachable', 'not_http', 'timeout', 'given_up'],
-];
 const SESSION_OPERATIONS = ['get', 'set', 'touch', 'destroy'] as const;
 const STORE_OUTCOMES = ['ok', 'unavailable'];
 const RELOAD_OUTCOMES = ['ok', 'failed'];
@@ -77,13 +73,6 @@ export function createMetrics(keys: readonly string[], worker?: number, droppedL
   }
   zeroKeys(metrics, keys);
   return metrics;
-}
-
-/** Starts every outcome of each of `keys` at 0; existing counts stay. */
-export function zeroKeys({ upstreamResponses }: Pick<Metrics, 'upstreamResponses'>, keys: readonly string[]) {
-  for (const key of keys) {
-    for (const outcome of UPSTREAM_OUTCOMES) upstreamResponses.inc({ key, outcome }, 0);
-  }
 }
 
 /** The metrics of requests. */

@@ -1,5 +1,6 @@
 import { hkdfSync, randomUUID } from 'node:crypto';
-import { jwtVerify, SignJWT } from 'jose';
+import { SignJWT } from 'jose/jwt/sign';
+import { jwtVerify } from 'jose/jwt/verify';
 import { z } from 'zod';
 import type { Secret } from '../secret.ts';
 

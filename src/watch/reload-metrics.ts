@@ -1,4 +1,5 @@
-import { type Metrics, zeroKeys } from './metrics.ts';
+import type { Metrics } from './metrics.ts';
+import { zeroKeys } from './zero-keys.ts';
 
 /**
  * Makes the function that counts a reload of the files of keys and bots, by whether the files could be used. `keys` are
