@@ -13,15 +13,19 @@ const of = (...holders: string[]) => ({ ...REQUEST, holders });
 let calls: string[];
 /** How the next reservations fail or wait; after them, none does. */
 let troubles: (() => Promise<void>)[];
+/** How long the early ones may wait for their slots, in ms. */
+let earlyWaits: number[];
 let budgets: EndpointBudgets;
 let slots: SlotWaits;
 beforeEach(() => {
   calls = [];
+  earlyWaits = [];
   troubles = [];
   const real = memoryBudgets(RATE);
   budgets = {
     ...real,
     async reserve(request: SlotRequest): Promise<Reservation> {
+      if (request.isEarly) earlyWaits.push(request.maxWaitMs);
       calls.push(`${request.isEarly ? 'early' : 'reserve'} ${request.holders[0]}`);
       const answer = await real.reserve(request);
       await troubles.shift()?.();
@@ -102,6 +106,12 @@ describe('a slot that is asked for before it is certain that the message is sent
     none.drop();
     await sleep(5);
     expect(calls.slice(5)).toEqual(['early h']);
+  });
+
+  test('is one that is free now: who may not be sent holds none for later', async () => {
+    slots.askEarly(REQUEST).drop();
+    await sleep(1);
+    expect(earlyWaits).toEqual([0]);
   });
 
   test('is refused as usual if none comes in time', async () => {
