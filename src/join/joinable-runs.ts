@@ -9,6 +9,8 @@ export interface RunEntry<T> {
   readonly progress: Progress;
   /** Aborted when the client has left. */
   readonly signal?: AbortSignal | undefined;
+  /** Called when Redis is asked for the name, in the same tick: what is asked besides comes in the same flight. */
+  readonly onAsked?: (() => void) | undefined;
   /** Takes a seat at a run that goes on or is kept. */
   join(found: FoundRun): T;
   /** Begins the run of a message that nobody has sent, with a seat at it. Only then it may be sent. */

@@ -64,7 +64,7 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
 /** Claims the name, or joins the run that has it. */
 async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): Promise<T | undefined> {
   const { calls, claims } = state;
-  const { lastEventId, requestId } = entry;
+  const { lastEventId, requestId, onAsked } = entry;
   if (lastEventId !== undefined) return joinTold(state, await calls.enter(name, undefined), entry);
   const known = await toldOfHeld(state, name);
   if (known) return joinTold(state, known, entry);
@@ -73,7 +73,9 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
   const sentAt = performance.now();
   claims.set(claim.id, claimed.promise);
   try {
-    const told = await calls.enter(name, claim);
+    const answer = calls.enter(name, claim);
+    onAsked?.();
+    const told = await answer;
     if (told.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
     return await joinTold(state, told, entry);
   } catch (error) {

@@ -35,6 +35,12 @@ export interface SlotRequest {
   readonly maxWaitMs: number;
   /** How many future slots each of the holders may have; by default `MAX_FUTURE_SLOTS`. */
   readonly maxFutureSlots?: number;
+  /**
+   * Whether the message may yet turn out to need no slot. Then it gets one only if half of the budget stays free and
+   * the service has asked for no pause; else the state is `refused`. With a `maxWaitMs` of 0, a slot that is given back
+   * has kept nobody waiting.
+   */
+  readonly isEarly?: boolean;
 }
 
 /** When a message may start. Times are in ms from now. */

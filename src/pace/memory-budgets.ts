@@ -82,7 +82,7 @@ function slotLimit(rate: Rate, name: string): SlotLimit {
 
 /** Finds the first slot that fits, and reserves it if it comes in time and the holders may have it. */
 function reserve(budgets: Budgets, request: SlotRequest): Reservation {
-  const { endpoint: name, holders, maxWaitMs } = request;
+  const { endpoint: name, holders, maxWaitMs, isEarly = false } = request;
   const limit = slotLimit(budgets.rate, name);
   const [endpoint, at] = budgets.endpoints.current(name);
   const { slots } = endpoint;
@@ -97,7 +97,8 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
     ticket: '',
     ...roomLeft(slots, at, limit),
   });
-  if (slotAt - at > maxWaitMs * US_PER_MS) return answer('refused', slotAt);
+  const isTooLate = slotAt - at > maxWaitMs * US_PER_MS;
+  if (isTooLate || (isEarly && !isSpare(endpoint, at, limit))) return answer('refused', slotAt);
   const shareAt = slotAt > at ? shareTakenUntil(slots, at, request) : undefined;
   if (shareAt !== undefined) return answer('share_taken', shareAt);
   const ticket = ticketOf(++budgets.tickets, holders);
@@ -105,6 +106,11 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
   budgets.endpoints.keep(name, endpoint, at);
   const first = answerStart(endpoint, { ticket, slotAt, at }, budgets.rate);
   return { ...answer('granted', slotAt), ticket, ...first };
+}
+
+/** Whether nobody misses the slot of a message that may yet turn out to need none. */
+function isSpare({ slots, askedUntil }: Endpoint, at: number, { limit }: SlotLimit): boolean {
+  return askedUntil <= at && (slots.length + 1) * 2 <= limit;
 }
 
 /** What clients are told about a budget with these slots, at the time `at`. */

@@ -9,6 +9,8 @@ export interface MessagePlace {
    * @throws Problem `too_many_streams` if it has none for its stream
    */
   keep(): Promise<void>;
+  /** Whether it is one for its stream. */
+  isKept(): boolean;
   /** May be called again. */
   release(): void;
 }
@@ -41,6 +43,7 @@ export function messagePlaces(takePlace: TakePlace, takeBodyPlace?: TakePlace): 
         release = next;
         isKept = true;
       },
+      isKept: () => isKept,
       release: () => release(),
     };
   };

@@ -4,6 +4,8 @@
 import { Problem } from '../errors.ts';
 import { type RequestLocals, type SlotWait, waitedMs } from '../http/locals.ts';
 import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
+import type { EarlySlot } from './early-slots.ts';
+import type { QueueRequest } from './holder-queues.ts';
 import type { Holders } from './holders.ts';
 import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
 
@@ -15,6 +17,8 @@ export interface PacedMessage {
   readonly signal: AbortSignal;
   /** Its `slotWait` is set to how long the message has waited, for the log line and the metrics. */
   readonly log: Pick<RequestLocals, 'slotWait'>;
+  /** Its first slot, if that was asked for before. */
+  readonly early?: EarlySlot | undefined;
 }
 
 /** The slots of one message. */
@@ -53,6 +57,17 @@ export function pacing(slots: SlotWaits, rate: PacedRate): (message: PacedMessag
   return (message) =>
     // The outcome stays `given_up` if the wait ends with an error, for example because the client has left.
     paceMessage({ slots, rate, message, wait: { ms: 0, outcome: 'given_up' }, slot: undefined });
+}
+
+/**
+ * Asks for the first slot of a message of which it is not certain yet that it is sent. It leaves no trace in the log
+ * until the message takes it.
+ */
+export type AskEarly = (message: Pick<PacedMessage, 'endpoint' | 'holders'>) => EarlySlot;
+
+/** Makes the function. */
+export function earlySlots(slots: Pick<SlotWaits, 'askEarly'>): AskEarly {
+  return (message) => slots.askEarly(queueRequest(message));
 }
 
 /** A message and its waits. */
@@ -99,15 +114,19 @@ function paceMessage(paced: Paced): Pacing {
 /** Waits for the first slot; returns the headers about the budget. */
 async function start(paced: Paced): Promise<Record<string, string>> {
   const { slots, rate, message } = paced;
-  const { endpoint, signal } = message;
-  const { user, address } = message.holders;
-  const holders = address === undefined ? [user] : [user, address];
-  const { slot, reservation } = await waiting(paced, slots.take({ endpoint, holders }, signal));
+  const { endpoint, signal, early } = message;
+  const taken = early ? early.take(signal) : slots.take(queueRequest(message), signal);
+  const { slot, reservation } = await waiting(paced, taken);
   const headers = rateHeaders(rate, endpoint, reservation);
   if (!slot) throw refused(paced, reservation.waitMs, headers);
   paced.slot = slot;
   paced.wait.outcome = 'granted';
   return headers;
+}
+
+function queueRequest({ endpoint, holders }: Pick<PacedMessage, 'endpoint' | 'holders'>): QueueRequest {
+  const { user, address } = holders;
+  return { endpoint, holders: address === undefined ? [user] : [user, address] };
 }
 
 function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: Reservation) {

@@ -42,10 +42,11 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
     return run(keysOf(endpoint), [String(limitFor(rate, endpoint)), window, hold, trial, ...args]);
   }
   return {
-    async reserve({ endpoint, holders, maxWaitMs, maxFutureSlots = MAX_FUTURE_SLOTS }) {
+    async reserve({ endpoint, holders, maxWaitMs, maxFutureSlots = MAX_FUTURE_SLOTS, isEarly }) {
       const ticket = [...holders, randomUUID()].join(' ');
       const maxWait = String(Math.round(maxWaitMs * US_PER_MS));
-      const reply = call(endpoint, 'reserve', ticket, maxWait, String(maxFutureSlots));
+      const early = isEarly ? 'early' : '';
+      const reply = call(endpoint, 'reserve', ticket, maxWait, String(maxFutureSlots), early);
       // After an error, Redis may still grant the slot, and others would wait for the trial of this message.
       reply.catch(() => call(endpoint, 'cancel', ticket).catch(() => {}));
       const [wait, judged, onTrial, state, remaining, reset, fullTicket] = (await reply) as Reply;
@@ -187,7 +188,8 @@ if op == 'reserve' then
     local left = limit - #times - (state == 'granted' and 1 or 0)
     return { wait, judged, on_trial, state, math.max(0, left), math.max(0, last + window - now), ticket }
   end
-  if slot - now > max_wait then return answer('refused', slot - now, judged, 0) end
+  local is_spare = asked_until <= now and (#times + 1) * 2 <= limit
+  if slot - now > max_wait or (ARGV[9] == 'early' and not is_spare) then return answer('refused', slot - now, judged, 0) end
   local next_own = 0
   for _, holder in ipairs(holders) do
     if holder.ahead >= share then next_own = math.max(next_own, holder.next) end

@@ -1,5 +1,5 @@
 import { abortableSleep } from './abortable-sleep.ts';
-import type { EndpointBudgets, StartAnswer } from './budgets.ts';
+import type { EndpointBudgets, Reservation, StartAnswer } from './budgets.ts';
 
 /** The slot of a message in an endpoint's budget. */
 export interface EndpointSlot {
@@ -13,12 +13,26 @@ export interface EndpointSlot {
   onTrial: boolean;
 }
 
+/** The result of a wait for a slot. */
+export interface SlotResult {
+  /** The slot, whose time has come; undefined if there is none in time. */
+  readonly slot?: EndpointSlot;
+  /** The budget's answer, with `resetMs` from now; without a slot, `waitMs` is how long the wait would take. */
+  readonly reservation: Reservation;
+}
+
 /** A slot whose message wants to start. */
 export interface Starting {
   readonly budgets: EndpointBudgets;
   readonly slot: EndpointSlot;
   /** When it aborts, the wait rejects with its reason, and the slot is given back. */
   readonly signal: AbortSignal;
+}
+
+/** A slot, and the budgets that have granted it. */
+interface Granted {
+  readonly budgets: EndpointBudgets;
+  readonly slot: Pick<EndpointSlot, 'endpoint' | 'ticket'>;
 }
 
 /** How much later than its deadline a wait may end, because of timers and round trips, in ms. */
@@ -62,8 +76,8 @@ export async function waitForStart({ budgets, slot, signal }: Starting, first: S
   }
 }
 
-/** Returns the budget's answer. After an error the slot is given back, since the budget may have reserved it. */
-export async function giveBackOnError<T>({ budgets, slot }: Starting, answer: Promise<T>): Promise<T> {
+/** Returns what `answer` resolves with. After an error the slot is given back: the budget may have reserved it. */
+export async function giveBackOnError<T>({ budgets, slot }: Granted, answer: Promise<T>): Promise<T> {
   try {
     return await answer;
   } catch (error) {
@@ -73,6 +87,6 @@ export async function giveBackOnError<T>({ budgets, slot }: Starting, answer: Pr
 }
 
 /** If this fails, the slot passes unused. */
-function giveBack(budgets: EndpointBudgets, { endpoint, ticket }: EndpointSlot): void {
+function giveBack(budgets: EndpointBudgets, { endpoint, ticket }: Granted['slot']): void {
   budgets.cancel(endpoint, ticket).catch(() => {});
 }

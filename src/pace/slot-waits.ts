@@ -1,15 +1,17 @@
 import { abortableSleep } from './abortable-sleep.ts';
 import { type EndpointBudgets, limitFor, type Rate, type Reservation } from './budgets.ts';
+import { type Certainty, type EarlySlot, earlySlot } from './early-slots.ts';
 import { type EnterQueues, holderQueues, type QueueRequest } from './holder-queues.ts';
 import {
   type EndpointSlot,
   giveBackOnError,
   retryAfterMs,
+  type SlotResult,
   startOrWait,
   waitForStart,
 } from './slot-starts.ts';
 
-export type { EndpointSlot } from './slot-starts.ts';
+export type { EndpointSlot, SlotResult } from './slot-starts.ts';
 
 /**
  * The service's own rate, and how long messages may wait for it. Clients are told this rate; the budgets keep it with
@@ -20,14 +22,6 @@ export interface PacedRate extends Rate {
   readonly maxWaitMs: number;
 }
 
-/** The result of a wait for a slot. */
-export interface SlotResult {
-  /** The slot, whose time has come; undefined if there is none in time. */
-  readonly slot?: EndpointSlot;
-  /** The budget's answer, with `resetMs` from now; without a slot, `waitMs` is how long the wait would take. */
-  readonly reservation: Reservation;
-}
-
 /** Waits for slots of budgets. When its signal aborts, each method gives the slot back and rejects with the reason. */
 export interface SlotWaits {
   /**
@@ -36,6 +30,12 @@ export interface SlotWaits {
    * messages of one user start in order, and the users of one address take turns.
    */
   take(request: QueueRequest, signal: AbortSignal): Promise<SlotResult>;
+  /**
+   * Asks for a slot in this tick of the event loop, before it is certain that the message is sent. In its queues, the
+   * message counts as one that waits. The budget grants such a slot only if nobody misses it; else it is asked again
+   * once the message is certain.
+   */
+  askEarly(request: QueueRequest): EarlySlot;
   /**
    * Call it when the service has answered 429. Pauses the endpoint for the `askedMs` that the service asked for, but at
    * most a minute, and waits until the message may start again. Returns 0, or the necessary wait in ms if it is longer
@@ -80,6 +80,7 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
     async take(request, signal) {
       return take(waits, request, signal);
     },
+    askEarly: (request) => earlySlot((certainty, signal) => take(waits, { ...request, certainty }, signal)),
     async takeAfterRefusal(slot, askedMs, signal) {
       slot.onTrial = false;
       const starting = { budgets, slot, signal };
@@ -124,31 +125,45 @@ interface TimedReservation {
   readonly reservation: Reservation;
   /** When the reservation was requested, by `performance.now()` in ms. */
   readonly askedAt: number;
+  /** Whether the slot was granted some time ago: it was not certain until now that the message is sent. */
+  readonly isOld?: boolean;
+}
+
+interface TakeRequest extends QueueRequest {
+  /** Undefined if the message is certain. */
+  readonly certainty?: Certainty;
 }
 
 /** Reserves a slot and waits until it has come. */
-async function take(waits: Waits, request: QueueRequest, signal: AbortSignal): Promise<SlotResult> {
+async function take(waits: Waits, request: TakeRequest, signal: AbortSignal): Promise<SlotResult> {
   const { budgets, rate } = waits;
   const arrivedAt = performance.now();
-  const { askedAt, reservation } = await reserve(waits, request, signal);
+  const { askedAt, reservation, isOld } = await reserve(waits, request, signal);
   if (reservation.state !== 'granted')
     return { reservation: { ...reservation, waitMs: retryAfterMs(reservation) } };
   const waitLeftMs = Math.max(0, rate.maxWaitMs - (performance.now() - arrivedAt));
   const { endpoint } = request;
   const slot = { endpoint, ticket: reservation.ticket, startedAt: askedAt, waitLeftMs, onTrial: false };
-  const tooLongMs = await waitForStart({ budgets, slot, signal }, reservation);
+  const starting = { budgets, slot, signal };
+  const tooLongMs = isOld ? await startOrWait(starting) : await waitForStart(starting, reservation);
   const resetMs = Math.max(0, reservation.resetMs - (performance.now() - askedAt));
   if (tooLongMs > 0) return { reservation: { ...reservation, waitMs: tooLongMs, resetMs } };
   return { slot, reservation: { ...reservation, resetMs } };
 }
 
 /** Waits in the holders' queues, and then asks the budget until it grants or refuses a slot. */
-async function reserve(waits: Waits, request: QueueRequest, signal: AbortSignal): Promise<TimedReservation> {
+async function reserve(
+  waits: Waits,
+  { certainty, ...request }: TakeRequest,
+  signal: AbortSignal,
+): Promise<TimedReservation> {
   const { budgets, rate, enterQueues } = waits;
   const deadline = performance.now() + rate.maxWaitMs;
   const leave = await enterQueues(request, deadline, signal);
   if (!leave) return { askedAt: performance.now(), reservation: queueFull(rate.windowMs) };
   try {
+    const early = certainty && (await reserveEarly(waits, request, certainty));
+    if (early) return early;
     for (;;) {
       const askedAt = performance.now();
       const leftMs = Math.max(0, deadline - askedAt);
@@ -159,6 +174,25 @@ async function reserve(waits: Waits, request: QueueRequest, signal: AbortSignal)
   } finally {
     leave();
   }
+}
+
+/** Reserves a slot before the message is certain, and waits until it is. Undefined if there is none for it now. */
+async function reserveEarly(
+  { budgets }: Waits,
+  request: QueueRequest,
+  { isCertain, certain }: Certainty,
+): Promise<TimedReservation | undefined> {
+  if (isCertain()) return undefined;
+  const askedAt = performance.now();
+  const reservation = await budgets.reserve({ ...request, maxWaitMs: 0, isEarly: true });
+  const grantedAt = performance.now();
+  const isGranted = reservation.state === 'granted';
+  const { ticket } = reservation;
+  // The caller gives back what it gets; here nobody has the slot yet.
+  const starting = { budgets, slot: { endpoint: request.endpoint, ticket } };
+  await (isGranted ? giveBackOnError(starting, certain) : certain);
+  const isOld = performance.now() - grantedAt > MAX_START_AGE_MS;
+  return isGranted ? { askedAt, reservation, isOld } : undefined;
 }
 
 const pauseOf = (askedMs: number) => ({ believedMs: Math.min(askedMs, MAX_PAUSE_MS), askedMs });

@@ -4,7 +4,7 @@ import { allowList } from '../bots/allow-list.ts';
 import { type ConversationBlobs, conversationBlobs } from '../guard/conversation-blobs.ts';
 import { type Conversations, conversations } from '../guard/conversations.ts';
 import { nameHolders } from '../pace/holders.ts';
-import { pacing } from '../pace/pacing.ts';
+import { earlySlots, pacing } from '../pace/pacing.ts';
 import { slotWaits } from '../pace/slot-waits.ts';
 import { unsentMessages } from '../pace/unsent-messages.ts';
 import { createHeartbeats } from '../relay/message/heartbeats.ts';
@@ -24,6 +24,7 @@ export function botParts(parts: Parts, shared: SharedSteps) {
   const rate = { ...config.rate, limitOf: bots.limitOf };
   const observer = { ...UNOBSERVED, ...(metrics && relayMetrics(metrics)) };
   const { send } = createUpstream(upstreamUrl);
+  const slots = slotWaits(budgets, rate);
   return {
     ...{ upstream, rate, send, operationRequest: operationRequestBuilder(upstream) },
     /** The steps of every route. */
@@ -36,7 +37,8 @@ export function botParts(parts: Parts, shared: SharedSteps) {
       conversations: conversationsOf(parts),
       blobs: blobsOf(parts),
       holdersOf: nameHolders({ realm: realmOf(config), guests: config.authMode === 'guest' }),
-      paceMessage: pacing(slotWaits(budgets, rate), rate),
+      paceMessage: pacing(slots, rate),
+      askEarly: earlySlots(slots),
       unsent: unsentMessages(parts.unsent),
       keyRings: bots.keyRings,
     },

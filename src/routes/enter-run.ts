@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { botName } from '../bots/bot.ts';
 import type { Run } from '../join/run.ts';
 import { RUN_DROPPED } from '../join/run-follower.ts';
 import type { RunName } from '../join/run-name.ts';
+import type { EarlySlot } from '../pace/early-slots.ts';
 import type { MessagePlace } from '../pace/message-places.ts';
 import type { StreamSink } from '../relay/message/stream-sink.ts';
 import { conductRun } from './conduct-run.ts';
@@ -62,13 +64,19 @@ async function tryToEnter(
   client: MessageClient,
   { message, sending }: Entering & { readonly message: { readonly name: RunName } },
 ): Promise<Seated | undefined> {
-  const { name, lastEventId } = message;
+  const { name, lastEventId, place } = message;
   // A session may have ended while the body came.
   client.stop.signal.throwIfAborted();
   const { requestId } = client.res.locals;
-  const seated = await route.joining.runs?.enter<Seated>(name, {
-    ...{ lastEventId, requestId, progress: client.progress, signal: client.stop.signal },
+  let early: EarlySlot | undefined;
+  // A message that may have no place for its stream asks for its slot later.
+  const onAsked = () => {
+    if (place.isKept()) early = askEarly(route, client);
+  };
+  const entered = route.joining.runs?.enter<Seated>(name, {
+    ...{ lastEventId, requestId, progress: client.progress, signal: client.stop.signal, onAsked },
     join(found) {
+      early?.drop();
       client.place.release();
       client.progress = found.run.progress;
       return { run: found.run, at: found.at, seat: joinRun(found, route, client) };
@@ -76,16 +84,24 @@ async function tryToEnter(
     begin(run) {
       const seat = sitAt(run, route, client);
       client.run = run;
-      const task = runTask(client, run);
+      const task = runTask(client, run, early);
       conduct(route, { run, task, sent: sending.sendMessage(route, task, message), carry: sending.carry });
       return { run, at: 0, seat };
     },
+  });
+  const seated = await entered?.catch((error) => {
+    early?.drop();
+    throw error;
   });
   // All other failures are those of the message, for `headOf`.
   await seated?.seat.begun.catch((error) => {
     if (error === RUN_DROPPED) throw error;
   });
   return seated;
+}
+
+function askEarly(route: MessageRoute, { bot, holders }: MessageClient): EarlySlot {
+  return route.askEarly({ endpoint: botName(bot), holders });
 }
 
 /** Another has dropped the message, which this client may send now: as at first, it needs a place for that. */

@@ -10,7 +10,7 @@ import type { Logger } from '../logger.ts';
 import type { LimitByAddress } from '../pace/client-limits.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { TakeMessagePlace } from '../pace/message-places.ts';
-import type { PacedMessage, Pacing } from '../pace/pacing.ts';
+import type { AskEarly, PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
 import type { UnsentMessages } from '../pace/unsent-messages.ts';
 import type { TimeLimits } from '../relay/message/deadlines.ts';
@@ -46,6 +46,7 @@ export interface MessageRoute {
   readonly blobs: Pick<ConversationBlobs, 'check'>;
   readonly unsent: Pick<UnsentMessages, 'add'>;
   readonly paceMessage: (message: PacedMessage) => Pacing;
+  readonly askEarly: AskEarly;
   /** The part of a URL's query that is passed on. */
   readonly forwardedQuery: (url: string) => string;
   readonly upstreamRequest: (message: OutgoingMessage) => UpstreamRequest;

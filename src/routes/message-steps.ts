@@ -7,6 +7,7 @@ import type { Conversation } from '../guard/conversations.ts';
 import type { CarriedStream, RequestLocals } from '../http/locals.ts';
 import type { Progress, Run, Seat } from '../join/run.ts';
 import type { RunName } from '../join/run-name.ts';
+import type { EarlySlot } from '../pace/early-slots.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { MessagePlace } from '../pace/message-places.ts';
 import type { Pacing } from '../pace/pacing.ts';
@@ -81,6 +82,8 @@ export interface MessageTask extends MessageOwner {
   /** Called when the message is over. */
   readonly releases: (() => void)[];
   readonly progress: Progress;
+  /** Its first slot, if that was asked for before. */
+  readonly early?: EarlySlot | undefined;
   /** Sets a header of the answer. */
   readonly setHeader: (name: string, value: string) => void;
   /** The service has refused the message, which may be sent again. */
@@ -145,11 +148,16 @@ export function ownTask({ req, res, stop, releases, progress, ...owner }: Messag
 }
 
 /** The task of a message whose run outlives its request: it has the place of that, and aborts by itself. */
-export function runTask({ req, res, place, progress, ...owner }: MessageClient, run: Run): MessageTask {
+export function runTask(
+  { req, res, place, progress, ...owner }: MessageClient,
+  run: Run,
+  early: EarlySlot | undefined,
+): MessageTask {
   const { url, headers } = req;
+  const releases = [place.release, ...(early ? [early.drop] : [])];
   return {
     ...ownerOf(owner),
-    ...{ url, headers, locals: res.locals, stop: run.stop, releases: [place.release], progress },
+    ...{ url, headers, locals: res.locals, stop: run.stop, releases, progress, early },
     setHeader: (name, value) => void run.headers.set(name, value),
     ...{ onRefused: run.refused, mayLeave: run.mayLeave, isSure: run.isSure, keep: run.keep },
   };

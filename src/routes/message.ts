@@ -164,7 +164,7 @@ async function readMessage(route: MessageRoute, client: MessageClient): Promise<
 
 /** Waits for a slot and sends. */
 async function sendMessage(route: MessageRoute, task: MessageTask, message: ReadMessage): Promise<Answered> {
-  const { userId, bot, shape, holders, url, headers, locals, stop, releases, setHeader, keep } = task;
+  const { userId, bot, shape, holders, url, headers, locals, stop, releases, setHeader, keep, early } = task;
   const { body, conversation, hash: name, lastEventId, place } = message;
   const endpoint = botName(bot);
   const { requestId } = locals;
@@ -179,7 +179,7 @@ async function sendMessage(route: MessageRoute, task: MessageTask, message: Read
     conversation && !isResumption ? { bot: endpoint, channel: conversation.upstream } : undefined;
   const unsent = route.unsent.add(stoppedWith, stop);
   releases.push(unsent.close);
-  const pacing = route.paceMessage({ endpoint, holders, signal: stop.signal, log: locals });
+  const pacing = route.paceMessage({ endpoint, holders, signal: stop.signal, log: locals, early });
   for (const [name, value] of Object.entries(await pacing.start())) setHeader(name, value);
   const { keys, mask } = requestKeys(route, { bot: endpoint, requestId, conversation: () => conversation });
   const target = { bot, shape, path: MESSAGE_PATH, url };

@@ -244,6 +244,42 @@ function contract(make: (rate: Rate) => EndpointBudgets): void {
     expect(timesOf(await take(1))).toEqual([3_000_000]);
   });
 
+  describe('asked before it is certain that the message is sent', () => {
+    const early = (holder: string) =>
+      budgets.reserve({ endpoint: BOT, holders: [holder], maxWaitMs: 10_000_000, isEarly: true });
+
+    test('grants a free slot as long as half of the budget stays free, and else records nothing', async () => {
+      expect(await early('a')).toMatchObject({ state: 'granted', waitMs: 0, remaining: 4 });
+      expect(await early('b')).toMatchObject({ state: 'granted', waitMs: 0, remaining: 3 });
+      for (let n = 0; n < 20; n++) expect(await early(`c-${n}`)).toMatchObject({ state: 'refused' });
+      expect(timesOf(await take(4))).toEqual([0, 0, 0, RATE.windowMs]);
+      expect(await early('d')).toMatchObject({ state: 'refused', waitMs: RATE.windowMs });
+    });
+
+    test('has its whole budget again at once when such slots were given back', async () => {
+      for (const ticket of [(await early('a')).ticket, (await early('b')).ticket])
+        await budgets.cancel(BOT, ticket);
+      expect(timesOf(await take(6))).toEqual([0, 0, 0, 0, 0, RATE.windowMs]);
+    });
+
+    test('never grants the only slot of a window', async () => {
+      const single = make({ ...RATE, limit: 1 });
+      const request = { endpoint: 'acme/single', holders: ['a'], maxWaitMs: 0 };
+      expect(await single.reserve({ ...request, isEarly: true })).toMatchObject({ state: 'refused' });
+      expect(await single.reserve(request)).toMatchObject({ state: 'granted', waitMs: 0 });
+    });
+
+    test('grants no slot in a pause, and puts nobody on trial', async () => {
+      const [one] = await take(1);
+      await budgets.penalize(BOT, one?.ticket ?? '', pause(2 * RATE.windowMs, 9 * RATE.windowMs));
+      now = RATE.windowMs;
+      expect(await early('a')).toMatchObject({ state: 'refused' });
+      now = 4 * RATE.windowMs;
+      expect(await early('b')).toMatchObject({ state: 'refused' });
+      expect(await reserve('c')).toMatchObject({ state: 'granted', waitMs: 0, onTrial: true });
+    });
+  });
+
   test('starts a message whose slot it has forgotten', async () => {
     await take(4);
     expect((await budgets.start(BOT, '1 somebody lost')).waitMs).toBe(0);

@@ -10,7 +10,15 @@ export interface RedisProxy {
   mend(): void;
   /** Delays the answers of Redis from now on by so many ms. */
   slowDown(ms: number): void;
+  /** Writes down, from now on, what is sent; returns the list, which grows. */
+  record(): readonly Sent[];
   close(): void;
+}
+
+/** Bytes as they were read at once. */
+export interface Sent {
+  readonly by: 'relay' | 'redis';
+  readonly text: string;
 }
 
 /** Listens on a free loopback port and forwards everything to the Redis at `target`. */
@@ -19,6 +27,9 @@ export async function startRedisProxy(target: string): Promise<RedisProxy> {
   const sockets = new Set<Socket>();
   let isCut = false;
   let delayMs = 0;
+  let written: Sent[] | undefined;
+  const write = (by: Sent['by']) => (data: Buffer) =>
+    void written?.push({ by, text: data.toString('latin1') });
   const add = (socket: Socket) => {
     sockets.add(socket);
     socket.on('error', () => {}).on('close', () => sockets.delete(socket));
@@ -30,6 +41,8 @@ export async function startRedisProxy(target: string): Promise<RedisProxy> {
     add(redis);
     relay.on('data', (data) => redis.write(data)).on('close', () => redis.destroy());
     redis.on('close', () => relay.destroy());
+    relay.on('data', write('relay'));
+    redis.on('data', write('redis'));
     // In order: a faster answer must not overtake a slower one.
     let sent = Promise.resolve();
     redis.on('data', (data) => {
@@ -53,6 +66,10 @@ export async function startRedisProxy(target: string): Promise<RedisProxy> {
     },
     slowDown(ms) {
       delayMs = ms;
+    },
+    record() {
+      written = [];
+      return written;
     },
     close() {
       destroyAll();

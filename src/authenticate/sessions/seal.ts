@@ -13,6 +13,8 @@ const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+/** Random bytes are made for so many texts at once: for one alone, they would cost as much as the rest of its sealing. */
+const NONCES_AT_ONCE = 256;
 /** Keys of so many scopes are kept, those that were used last; others are derived anew. */
 const MAX_SCOPES = 4096;
 
@@ -83,8 +85,18 @@ function sealerWith(all: readonly KeyObject[]): Sealer {
   };
 }
 
+let nonces = Buffer.alloc(0);
+
+/** Random bytes that were not used before. */
+function newNonce(): Buffer {
+  if (nonces.length === 0) nonces = randomBytes(NONCES_AT_ONCE * NONCE_BYTES);
+  const nonce = nonces.subarray(0, NONCE_BYTES);
+  nonces = nonces.subarray(NONCE_BYTES);
+  return nonce;
+}
+
 function sealWith(key: KeyObject, bytes: Buffer, name: string): string {
-  const nonce = randomBytes(NONCE_BYTES);
+  const nonce = newNonce();
   const cipher = createCipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
   cipher.setAAD(Buffer.from(name));
   const sealed = [nonce, cipher.update(bytes), cipher.final(), cipher.getAuthTag()];
