@@ -12,6 +12,7 @@ import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
 import { describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const BOTS = ['demo/echo', 'demo/tools'];
 const OPERATIONS: Config['operations'] = ['message', 'chat', 'files'];
@@ -114,7 +115,7 @@ describeWithRedis('with Redis', () => {
         ],
         [
           'is stopped at the bot service within a second',
-          async () => {
+          whileAwake(async () => {
             const { page, profile, called, calls, complaints } = await open();
             await signInAs(page, USER);
             await say(page, longMessage(60));
@@ -130,7 +131,7 @@ describeWithRedis('with Redis', () => {
             expect(awakeMs()).toBeLessThan(1000);
             await lastAnswer(page, 'stopped');
             expect(complaints).toEqual([]);
-          },
+          }),
         ],
         [
           'shows a run that goes on after a reload, and stops it',
