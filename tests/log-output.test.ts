@@ -8,6 +8,7 @@ import { type LogOutput, logOutput } from '../src/process/log-output.ts';
 import { type Kind, readableOutput, removeOutputs } from './support/readable-output.ts';
 import { until } from './support/relay-and-upstream.ts';
 import { testSideBySide } from './support/side-by-side.ts';
+import { whileAwake } from './support/while-awake.ts';
 
 jest.setTimeout(120_000);
 
@@ -155,10 +156,11 @@ describe('a reader that stalls', () => {
   );
 
   // Not beside others: an exit waits for its reader, this process, only for 0.4 s.
-  test.each(KINDS_THAT_STALL)('at a %s loses nothing at an exit if it reads again before', exitRead);
-  test.each(KINDS_THAT_STALL)(
-    'at a %s loses nothing of very many lines that are written at once',
-    writeVeryMany,
+  test.each(KINDS_THAT_STALL)('at a %s loses nothing at an exit if it reads again before', (kind) =>
+    whileAwake(() => exitRead(kind))(),
+  );
+  test.each(KINDS_THAT_STALL)('at a %s loses nothing of very many lines that are written at once', (kind) =>
+    whileAwake(() => writeVeryMany(kind))(),
   );
 });
 

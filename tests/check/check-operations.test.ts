@@ -5,6 +5,7 @@ import { AS_BOTH, AS_USER, checkOperations, conversationsIn } from '../support/c
 import { freshFolder, stopProcesses } from '../support/process.ts';
 import { CANARY } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 afterAll(() => stopProcesses());
 
@@ -365,7 +366,7 @@ describe('a load balancer', () => {
       ],
       [
         'that drops heartbeats is a problem',
-        async () => {
+        whileAwake(async () => {
           const { problems } = await checkOperations({
             service: { keepsLiveOpen: true },
             more: { HEARTBEAT_MS: '30000' },
@@ -378,7 +379,7 @@ describe('a load balancer', () => {
               says: expect.stringMatching(/^begins with 3 events, but no heartbeat came in /),
             }),
           ]);
-        },
+        }),
       ],
       [
         'that hands only /generic/ to the relay is a problem, once',

@@ -3,9 +3,13 @@ import { afterEach, expect, test } from '@jest/globals';
 import { type Checked, checkEnvironment, runCheck } from '../support/check.ts';
 import { type RawRequest, type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
 import { plainAnswer } from '../support/relay-and-upstream.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 let service: RawUpstream;
 afterEach(() => service.close());
+
+/** An answer in one piece is a problem if it comes after a second: a case that finds none is void after a pause. */
+const inTime = (run: () => Promise<void>) => whileAwake(run, () => service.close());
 
 const event = (eventType: string, requestId: string, id = '') =>
   `${id}data: ${JSON.stringify({ eventType, requestId })}\n\n`;
@@ -30,16 +34,21 @@ async function check(
 const whole = (text: string) => (socket: Socket) => void socket.write(wholeStream(text));
 const lastRequest = () => service.requests.at(-1) as RawRequest;
 
-test('a bot service that goes on after the last id is fine', async () => {
-  const checked = await check(whole(event('asgard.run.done', 'run-2')));
-  expect(checked.of('resumption')).toEqual(['ok a stream goes on after its last id, and nothing runs again']);
-  expect(checked.code).toBe(0);
-  expect(checked.progress).toContain('Sending up to 2 messages');
-  const [, second] = service.requests;
-  expect(lastRequest().body).toEqual(second?.body);
-  expect(Buffer.from(String(lastRequest().all('last-event-id')), 'latin1').toString()).toBe('né-1');
-  expect([checked.messages, service.requests.length]).toEqual([2, 3]);
-});
+test(
+  'a bot service that goes on after the last id is fine',
+  inTime(async () => {
+    const checked = await check(whole(event('asgard.run.done', 'run-2')));
+    expect(checked.of('resumption')).toEqual([
+      'ok a stream goes on after its last id, and nothing runs again',
+    ]);
+    expect(checked.code).toBe(0);
+    expect(checked.progress).toContain('Sending up to 2 messages');
+    const [, second] = service.requests;
+    expect(lastRequest().body).toEqual(second?.body);
+    expect(Buffer.from(String(lastRequest().all('last-event-id')), 'latin1').toString()).toBe('né-1');
+    expect([checked.messages, service.requests.length]).toEqual([2, 3]);
+  }),
+);
 
 test('one that repeats the beginning of the same run is fine', async () => {
   const checked = await check(whole(run('run-2')));
@@ -65,11 +74,13 @@ test.each([
   ],
   ['answers 404', (socket: Socket) => void socket.write(plainAnswer('404 No', []))],
   ['answers 204', (socket: Socket) => void socket.write(plainAnswer('204 No Content', []))],
-])('one that %s is only noted', async (_, resume) => {
-  const checked = await check(resume);
-  expect(checked.of('resumption')).toEqual([expect.stringMatching(/^note /)]);
-  expect(checked.code).toBe(0);
-});
+])('one that %s is only noted', (_, resume) =>
+  inTime(async () => {
+    const checked = await check(resume);
+    expect(checked.of('resumption')).toEqual([expect.stringMatching(/^note /)]);
+    expect(checked.code).toBe(0);
+  })(),
+);
 
 test('without ids nothing more is sent', async () => {
   const checked = await check(whole(''), { id: '' });

@@ -16,6 +16,7 @@ import {
 import { CANARY } from '../support/relay.ts';
 import { plainAnswer } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const [GOOD, BAD] = [secret(CANARY.key).fingerprint, secret(CANARY.secondKey).fingerprint];
 const EVENTS = ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n', 'data: 4\n\n'];
@@ -133,41 +134,47 @@ describe('each key', () => {
     expect(rows.filter(({ check }) => check === 'arrival')).toHaveLength(1);
   });
 
-  test.concurrent('has its message aborted as soon as it is accepted, after one answer was read to its end', async () => {
-    const times: number[] = [];
-    let leave = () => {};
-    const left = new Promise<void>((resolve) => {
-      leave = resolve;
-    });
-    const { of } = await checkRaw(
-      (socket) => {
-        times.push(performance.now());
-        if (times.length === 1) return socket.write(wholeStream(...EVENTS));
-        socket.once('close', leave);
-        return socket.write(STREAM_HEAD);
-      },
-      [],
-      { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`, RATE_WINDOW_MS: '400' },
-    );
-    await left;
-    expect(of('key')).toEqual(['ok works', 'ok works']);
-    // One message in each window, since the check does not know what the relay sends.
-    expect((times[1] as number) - (times[0] as number)).toBeGreaterThan(350);
-  });
+  test.concurrent(
+    'has its message aborted as soon as it is accepted, after one answer was read to its end',
+    whileAwake(async () => {
+      const times: number[] = [];
+      let leave = () => {};
+      const left = new Promise<void>((resolve) => {
+        leave = resolve;
+      });
+      const { of } = await checkRaw(
+        (socket) => {
+          times.push(performance.now());
+          if (times.length === 1) return socket.write(wholeStream(...EVENTS));
+          socket.once('close', leave);
+          return socket.write(STREAM_HEAD);
+        },
+        [],
+        { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`, RATE_WINDOW_MS: '1500' },
+      );
+      await left;
+      expect(of('key')).toEqual(['ok works', 'ok works']);
+      // One message in each window, since the check does not know what the relay sends.
+      expect((times[1] as number) - (times[0] as number)).toBeGreaterThan(1250);
+    }),
+  );
 
-  test.concurrent('is tried once more when the service asks to wait', async () => {
-    let calls = 0;
-    const { code, of, messages, progress } = await checkRaw(
-      (socket) => {
-        calls++;
-        socket.write(calls === 1 ? plainAnswer('429 Busy', ['Retry-After: 1']) : wholeStream(...EVENTS));
-      },
-      ...WITHOUT_RESUMPTION,
-    );
-    // The service has refused it at first, so that it ran once.
-    expect([code, calls, messages, of('key')]).toEqual([0, 2, 1, ['ok works']]);
-    expect(progress).toMatch(/^Sending up to 1 message,/);
-  });
+  test.concurrent(
+    'is tried once more when the service asks to wait',
+    whileAwake(async () => {
+      let calls = 0;
+      const { code, of, messages, progress } = await checkRaw(
+        (socket) => {
+          calls++;
+          socket.write(calls === 1 ? plainAnswer('429 Busy', ['Retry-After: 1']) : wholeStream(...EVENTS));
+        },
+        ...WITHOUT_RESUMPTION,
+      );
+      // The service has refused it at first, so that it ran once.
+      expect([code, calls, messages, of('key')]).toEqual([0, 2, 1, ['ok works']]);
+      expect(progress).toMatch(/^Sending up to 1 message,/);
+    }),
+  );
 
   test.concurrent.each<[string, string | Buffer, RegExp]>([
     ['stays busy', plainAnswer('429 Busy', ['Retry-After: 1']), /takes no more messages/],
@@ -229,11 +236,14 @@ describe('the arrival of an answer', () => {
     ]);
   });
 
-  test.concurrent('tells nothing if it comes all at once without a wait', async () => {
-    const { code, of } = await checkRaw((socket) => void socket.write(wholeStream(...EVENTS)));
-    expect(code).toBe(0);
-    expect(of('arrival')).toEqual([expect.stringMatching(/^note .*too quick or too little to tell/)]);
-  });
+  test.concurrent(
+    'tells nothing if it comes all at once without a wait',
+    whileAwake(async () => {
+      const { code, of } = await checkRaw((socket) => void socket.write(wholeStream(...EVENTS)));
+      expect(code).toBe(0);
+      expect(of('arrival')).toEqual([expect.stringMatching(/^note .*too quick or too little to tell/)]);
+    }),
+  );
 
   test.concurrent('is a problem if it comes in blocks that end inside events', async () => {
     const { code, of } = await checkRaw(async (socket) => {
@@ -261,7 +271,7 @@ describe('the arrival of an answer', () => {
     const { code, of } = await checkRaw(
       (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])),
       [],
-      { MAX_EXECUTION_MS: '200' },
+      { MAX_EXECUTION_MS: '2000' },
     );
     expect([code, of('answer')]).toEqual([
       1,

@@ -11,6 +11,7 @@ import {
 import { stopProcesses } from '../support/process.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 let identity: Identity;
 let trustedBefore: readonly string[];
@@ -109,11 +110,11 @@ describe('the path through a correct load balancer', () => {
     ],
     [
       'shows heartbeats if the bot is silent for long enough',
-      async () => {
+      whileAwake(async () => {
         const checked = await check({ more: { BOTS: 'demo/slow', HEARTBEAT_MS: '200' } });
         expect(checked.of('heartbeat')).toEqual([expect.stringMatching(/^ok seen [2345] of them/)]);
         expect(checked.code).toBe(0);
-      },
+      }),
     ],
     [
       'is checked without a message with --no-messages',
@@ -145,14 +146,14 @@ describe('a load balancer', () => {
   testSideBySide([
     [
       'that buffers is a problem, by comparison with the answer direct from the service',
-      async () => {
+      whileAwake(async () => {
         const checked = await check({ buffers: true, args: AS_USER });
         expect([checked.code, problemsOf(checked)]).toEqual([1, ['arrival']]);
         expect(checked.of('arrival')).toEqual([
           expect.stringMatching(/^ok .*not buffered$/),
           expect.stringMatching(/^problem .*in one moment: the load balancer buffers/),
         ]);
-      },
+      }),
     ],
     [
       'that holds heartbeats back is a problem',

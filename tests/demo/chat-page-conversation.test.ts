@@ -4,20 +4,18 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { createBotClient } from '../../src/client/bot-client.ts';
 import type { Config } from '../../src/config/config.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { countAwakeMs } from '../support/awake.ts';
 import { openChatFront } from '../support/chat-front.ts';
 import { lastAnswer, longMessage, say, signIn, someWords } from '../support/chat-page.ts';
 import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { readAll } from '../support/client-pair.ts';
 import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
 import { describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const BOTS = ['demo/echo', 'demo/tools'];
 const OPERATIONS: Config['operations'] = ['message', 'chat', 'files'];
-
-const WORD_MS = 30;
-const wordsOf = (text: string) => text.split('word').length;
 
 /** Two relays with one Redis, and two with ids that belong to users, all before one bot service. */
 let service: BotService;
@@ -26,7 +24,7 @@ let relays: TestRelay[];
 const fronts: FakeLoadBalancer[] = [];
 beforeAll(async () => {
   [service, redis] = await Promise.all([
-    startBotService({ keys: [CANARY.key], speed: { wordMs: WORD_MS }, limit: 1000 }),
+    startBotService({ keys: [CANARY.key], speed: { wordMs: 30 }, limit: 1000 }),
     startRedis(),
   ]);
   const environment = { BOTS: BOTS.join(), OPERATIONS: OPERATIONS.join(), REDIS_URL: redis.url };
@@ -46,13 +44,13 @@ afterAll(async () => {
 
 /** The chat page at an origin of its own, and its calls. */
 async function open(relay = relays[0] as TestRelay, bots = BOTS) {
-  const { page, profile, front, complaints } = await openChatFront(chromium, relay.port, {
+  const { page, profile, front, called, complaints } = await openChatFront(chromium, relay.port, {
     ...{ authMode: 'password', bots, operations: OPERATIONS, channels: { mode: 'scoped' } },
   });
   fronts.push(front);
   const calls = callsOf(page);
   page.on('dialog', (dialog) => dialog.accept());
-  return { page, profile, front, calls, complaints };
+  return { page, profile, front, called, calls, complaints };
 }
 
 /** Every call of a bot, as `METHOD operation`. */
@@ -117,25 +115,23 @@ describeWithRedis('with Redis', () => {
         ],
         [
           'is stopped at the bot service within a second',
-          async () => {
-            const { page, profile, complaints } = await open();
+          whileAwake(async () => {
+            const { page, profile, called, calls, complaints } = await open();
             await signInAs(page, USER);
             await say(page, longMessage(60));
             await someWords(page);
             const conversation = await conversationOf(profile);
             expect((await conversation.metadata())?.runState).toBe('RUNNING');
-            const shown = await page.evaluate(() => {
-              (document.querySelector('#stop') as HTMLElement).click();
-              return document.querySelector('.answer .text')?.textContent ?? '';
-            });
+            expect(calls).not.toContain('POST message/suspend');
+            // From then on all happens in this process. Before, a slow browser takes its time.
+            const suspended = called('message/suspend').then(countAwakeMs);
+            await page.getByRole('button', { name: 'Stop' }).click();
+            const awakeMs = await suspended;
             while ((await conversation.metadata())?.runState !== 'IDLE');
-            const { events } = await readAll(conversation.history());
-            const said = JSON.stringify(events.find(({ event }) => event === 'asgard.message.complete'));
-            // The bot says a word each 30 ms, also if this machine is slow.
-            expect(wordsOf(said) - wordsOf(shown)).toBeLessThan(1000 / WORD_MS);
+            expect(awakeMs()).toBeLessThan(1000);
             await lastAnswer(page, 'stopped');
             expect(complaints).toEqual([]);
-          },
+          }),
         ],
         [
           'shows a run that goes on after a reload, and stops it',

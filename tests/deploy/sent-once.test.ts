@@ -8,6 +8,7 @@ import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
 import { until } from '../support/relay-and-upstream.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const RESPONSE_TIMEOUT_MS = 1_000;
 const FEEDBACK_PATH = BOT_PATH.replace(/sse$/, 'feedback');
@@ -101,24 +102,29 @@ describeWithRedis('two relays', () => {
         ['message', '502 of a relay that shuts down', 502, BOT_PATH],
         ['message', '504 of a bot service that does not answer', 504, BOT_PATH],
         ['feedback', '502 of a relay that shuts down', 502, FEEDBACK_PATH],
-      ])('never get a %s again after the %s', async (_name, _what, status, path) => {
-        const before = upstream.requests.length;
-        // Each relay gets some of them.
-        const answered = Promise.all(Array.from({ length: 3 }, () => send({ ...POST, path }, cookie)));
-        await until(() => upstream.requests.length === before + 3);
-        if (status === 502) for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
-        expect(await answered).toEqual([status, status, status]);
-        expect(upstream.requests).toHaveLength(before + 3);
-      });
+      ])('never get a %s again after the %s', (_name, _what, status, path) =>
+        whileAwake(async () => {
+          const before = upstream.requests.length;
+          // Each relay gets some of them.
+          const answered = Promise.all(Array.from({ length: 3 }, () => send({ ...POST, path }, cookie)));
+          await until(() => upstream.requests.length >= before + 3);
+          if (status === 502) for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
+          expect(await answered).toEqual([status, status, status]);
+          expect(upstream.requests).toHaveLength(before + 3);
+        })(),
+      );
 
-      test('never get an operation again that is under way when a relay shuts down', async () => {
-        const before = upstream.requests.length;
-        const answered = Promise.all([CLEAR, REMOVE].map((sent) => send(sent, cookie)));
-        await until(() => upstream.requests.length === before + 2);
-        for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
-        expect(await answered).toEqual([502, 502]);
-        expect(upstream.requests).toHaveLength(before + 2);
-      });
+      test(
+        'never get an operation again that is under way when a relay shuts down',
+        whileAwake(async () => {
+          const before = upstream.requests.length;
+          const answered = Promise.all([CLEAR, REMOVE].map((sent) => send(sent, cookie)));
+          await until(() => upstream.requests.length >= before + 2);
+          for (const { open } of relays) open.endAll(new Problem('draining', 'Gone.'));
+          expect(await answered).toEqual([502, 502]);
+          expect(upstream.requests).toHaveLength(before + 2);
+        }),
+      );
     });
   }
 });

@@ -10,8 +10,10 @@ import {
   startDemoRelay,
 } from '../support/chat-page.ts';
 import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { freePort } from '../support/free-port.ts';
 import { type RelayProcess, startProcess, stopProcesses } from '../support/process.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 /** A relay for all cases that need no settings of their own. It starts together with Chromium. */
 let shared: RelayProcess;
@@ -35,7 +37,7 @@ describeInChromium('the chat page in Chromium', () => {
     [
       [
         'shows that the sixth of six quick messages waits, and for how long',
-        async () => {
+        whileAwake(async () => {
           const { page, complaints } = await openChat(chromium, {
             RATE_WINDOW_MS: '3000',
             RATE_MAX_WAIT_MS: '20000',
@@ -82,11 +84,11 @@ describeInChromium('the chat page in Chromium', () => {
           expect(notes.slice(-2)).toEqual(['Answering…', '']);
           expect(order.at(-1)).toBe(5);
           expect(complaints).toEqual([]);
-        },
+        }),
       ],
       [
         'counts down to the next possible try, and copies the request id',
-        async () => {
+        whileAwake(async () => {
           const { page, relay, profile, complaints } = await openChat(chromium, {
             RATE_LIMIT: '1',
             RATE_WINDOW_MS: '4000',
@@ -137,12 +139,14 @@ describeInChromium('the chat page in Chromium', () => {
             .locator('.answer:nth-of-type(6)[data-state=done]', { hasText: 'You said: Two' })
             .waitFor();
           expect(complaints).toEqual([]);
-        },
+        }),
       ],
       [
         'says when the relay is gone, and goes on when it is back',
         async () => {
-          const { page, relay, url, complaints } = await openChat(chromium);
+          const { page, relay, url, complaints } = await openChat(chromium, {
+            PORT: String(await freePort()),
+          });
           await signIn(page);
           await say(page, longMessage(30));
           await someWords(page);

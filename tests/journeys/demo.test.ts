@@ -6,6 +6,7 @@ import { total } from '../support/metric-samples.ts';
 import { freshFolder, signInAt, startProcess, stopProcesses } from '../support/process.ts';
 import { CANARY } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
 
@@ -188,7 +189,7 @@ describe('the demo', () => {
       'prints two commands that work unchanged, and the answer appears word by word',
       async () => {
         await sixthHasWaited;
-        await commandsWork(plain());
+        await whileAwake(() => commandsWork(plain()))();
       },
     ];
   }

@@ -8,6 +8,7 @@ import {
   stopTickingRelay,
 } from '../support/sign-in-streams.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const STREAMS = 5;
 
@@ -17,8 +18,12 @@ beforeAll(async () => {
 });
 afterAll(stopTickingRelay);
 
-// `npm run prove` does the same with far more sign-ins than can be checked.
-test('six users who sign in at the same moment are all signed in, and streams stay smooth meanwhile', async () => {
+async function startAgain() {
+  await stopTickingRelay();
+  port = await startTickingRelay();
+}
+
+async function signInSixAtOnce() {
   const streams = await openTickingStreams(port, STREAMS);
   const calmFrom = performance.now();
   await sleep(1000);
@@ -29,4 +34,11 @@ test('six users who sign in at the same moment are all signed in, and streams st
   const late = lateness(streams, from);
   // On an idle machine, `usual` is a few ms. On a busy one all takes longer, but nothing waits for all sign-ins.
   expect(late).toBeLessThan(Math.max(50 + 4 * usual, (performance.now() - from) / 3));
-}, 90_000);
+}
+
+// `npm run prove` does the same with far more sign-ins than can be checked.
+test(
+  'six users who sign in at the same moment are all signed in, and streams stay smooth meanwhile',
+  whileAwake(signInSixAtOnce, startAgain),
+  90_000,
+);

@@ -11,6 +11,7 @@ import { dechunk } from '../support/raw-client.ts';
 import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { BOT_PATH, CANARY } from '../support/relay.ts';
+import { whileAwake } from '../support/while-awake.ts';
 import {
   type LogLine,
   lives,
@@ -85,36 +86,39 @@ describeWithRedis('two workers', () => {
     for (const line of lines(({ route }) => route !== undefined)) expect([1, 2]).toContain(line.worker);
   });
 
-  test('keep the budget of a bot together', async () => {
-    const { port, arrivals: all, signIn, logged, lines, reaching } = await twoWorkers();
-    const [arrivedBefore, servedBefore] = [all.length, lines(isMessage).length];
-    // A session has at most two places in a waiting line.
-    const cookies: string[] = [];
-    while (cookies.length < 15) cookies.push(await signIn());
-    const send = (some: readonly string[]) =>
-      some.map((cookie) =>
-        call(port, BOT_PATH, {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json', Cookie: cookie },
-          body: SHORT,
-        }),
-      );
-    const first = await reaching(1, () => Promise.all(send(cookies.slice(0, 5))));
-    const others = await reaching(2, () => Promise.all(send(cookies.slice(5))));
-    const arrivals = all.slice(arrivedBefore);
-    const statuses = [...first, ...others].map(({ status }) => status);
-    expect(statuses.filter((status) => status === 200).length).toBe(arrivals.length);
-    expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
-    expect(arrivals.length).toBeGreaterThan(5);
-    expect(mostInWindow(arrivals, 1000)).toBeLessThanOrEqual(5);
-    // Two separate workers would send five messages each in the first second.
-    const served = await logged(servedBefore + 15, isMessage);
-    const sent = served
-      .slice(servedBefore)
-      .filter(({ status }) => status === 200)
-      .map(({ worker }) => worker);
-    expect(new Set(sent)).toEqual(new Set([1, 2]));
-  });
+  test(
+    'keep the budget of a bot together',
+    whileAwake(async () => {
+      const { port, arrivals: all, signIn, logged, lines, reaching } = await twoWorkers();
+      const [arrivedBefore, servedBefore] = [all.length, lines(isMessage).length];
+      // A session has at most two places in a waiting line.
+      const cookies: string[] = [];
+      while (cookies.length < 15) cookies.push(await signIn());
+      const send = (some: readonly string[]) =>
+        some.map((cookie) =>
+          call(port, BOT_PATH, {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json', Cookie: cookie },
+            body: SHORT,
+          }),
+        );
+      const first = await reaching(1, () => Promise.all(send(cookies.slice(0, 5))));
+      const others = await reaching(2, () => Promise.all(send(cookies.slice(5))));
+      const arrivals = all.slice(arrivedBefore);
+      const statuses = [...first, ...others].map(({ status }) => status);
+      expect(statuses.filter((status) => status === 200).length).toBe(arrivals.length);
+      expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
+      expect(arrivals.length).toBeGreaterThan(5);
+      expect(mostInWindow(arrivals, 1000)).toBeLessThanOrEqual(5);
+      // Two separate workers would send five messages each in the first second.
+      const served = await logged(servedBefore + 15, isMessage);
+      const sent = served
+        .slice(servedBefore)
+        .filter(({ status }) => status === 200)
+        .map(({ worker }) => worker);
+      expect(new Set(sent)).toEqual(new Set([1, 2]));
+    }),
+  );
 
   test('both read their files on SIGHUP to the primary', async () => {
     const { relay, folder, logged } = await twoWorkers();

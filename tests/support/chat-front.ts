@@ -1,3 +1,4 @@
+import { EventEmitter, once } from 'node:events';
 import type { Socket } from 'node:net';
 import type { Request, Response } from 'express';
 import type { BrowserContext } from 'playwright-core';
@@ -11,6 +12,8 @@ export interface ChatFront extends Tab {
   readonly front: FakeLoadBalancer;
   /** Cuts all connections on which the page has called a bot. */
   cut(): void;
+  /** Resolves when the next call of this operation of a bot has arrived here. */
+  called(operation: string): Promise<unknown>;
   /** Opens the page in another tab of the same profile. */
   openTab(): Promise<Tab>;
 }
@@ -23,9 +26,14 @@ export async function openChatFront(
 ): Promise<ChatFront> {
   const pages = new Map(chatPages({ ...settings, basePath: '' }).map(({ path, handler }) => [path, handler]));
   const sockets = new Set<Socket>();
+  const calls = new EventEmitter();
   const front = await startFakeLoadBalancer({
     answer(req, res) {
-      if (req.url?.includes('/bot-provider/')) sockets.add(req.socket);
+      const [, operation] = /\/bot-provider\/[^/]+\/([^?]+)/.exec(req.url ?? '') ?? [];
+      if (operation !== undefined) {
+        sockets.add(req.socket);
+        calls.emit(operation);
+      }
       const handler = pages.get(req.url ?? '');
       handler?.(req as Request, res as Response);
       return handler !== undefined;
@@ -38,5 +46,6 @@ export async function openChatFront(
     for (const socket of sockets) socket.destroy();
     sockets.clear();
   };
-  return { ...(await openTab()), profile, front, cut, openTab };
+  const called = (operation: string) => once(calls, operation);
+  return { ...(await openTab()), profile, front, cut, called, openTab };
 }
