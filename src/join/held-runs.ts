@@ -67,10 +67,11 @@ function lose(state: SharedState, held: HeldRun): void {
   if (one?.held?.held !== held) return;
   const { published, others } = one.held;
   const ahead = Buffer.concat([...held.sent, ...held.pending].map(({ bytes }) => bytes));
+  const { hasBegun, isInside } = held;
   one.held = undefined;
   published.detach();
   state.onMoved(one.run, 'lost');
-  follow(state, one, { at: one.run.log.end(), ahead, hasBegun: held.hasBegun });
+  follow(state, one, { at: one.run.log.end(), ahead, hasBegun, isInside });
   others.update(0, 0);
 }
 

@@ -78,7 +78,8 @@ function outletOf(state: State): Outlet {
     },
     write: (bytes) =>
       act(state, () => {
-        note(held, { bytes: Buffer.from(bytes), isInside: held.source?.mayBeat() === false }, maxBytes);
+        held.isInside = held.source?.mayBeat() === false;
+        note(held, { bytes: Buffer.from(bytes), isInside: held.isInside }, maxBytes);
         storeSoon(state);
         outlet.write(bytes);
       }),

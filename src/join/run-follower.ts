@@ -62,12 +62,12 @@ const TOO_SLOW = new Problem('reader_too_slow', 'This reader fell too far behind
 export function follower(
   id: string,
   run: Run,
-  from: { readonly at: number; readonly ahead?: Buffer; readonly hasBegun: boolean },
+  from: Pick<Follower, 'at' | 'hasBegun'> & Partial<Pick<Follower, 'ahead' | 'isInside'>>,
 ): Follower {
-  const { at, ahead = NOTHING, hasBegun } = from;
+  const { at, ahead = NOTHING, hasBegun, isInside = false } = from;
   return {
     ...{ id, run, progress: run.progress, after: '', at, ahead, hasBegun, told: at },
-    ...{ isInside: false, endsWithCr: false, isFull: false, isOver: false },
+    ...{ isInside, endsWithCr: false, isFull: false, isOver: false },
     ...{ isLooking: false, looksAgain: false, failingSince: undefined, failedAt: Number.NEGATIVE_INFINITY },
   };
 }
@@ -226,7 +226,8 @@ function takeBytes(
   }
   follower.ahead = follower.ahead.subarray(again.length);
   const fresh = bytes.subarray(known);
-  follower.isInside = isInside;
+  // What is here may go further than this entry.
+  if (known <= bytes.length) follower.isInside = isInside;
   if (fresh.length === 0) return;
   follower.at += fresh.length;
   follower.endsWithCr = fresh.at(-1) === CR;
