@@ -143,6 +143,31 @@ const BROKEN = new Problem('upstream_stream_broken', 'x');
 describeWithRedis(
   'a run that another instance has taken, of which more went down here than is stored',
   () => {
+    test('ends truthfully for those who read it here, if nobody knows any more what that was', async () => {
+      const { reader, write, take, end } = await carried();
+      wire.cut();
+      const event = `data: ${'x'.repeat(20_000)}\n\n`;
+      let written = EVENT.length;
+      // More than may wait to be stored.
+      for (; written < MAX_BYTES + (1 << 20) + EVENT.length; written += event.length) write(event, false);
+      await take(': other bytes than before\n', event.repeat(Math.ceil(written / event.length)));
+      await end();
+      wire.mend();
+      expect(await reader.ended).toEqual(['answer_lost', false]);
+      expect(reader.got()).toHaveLength(written);
+      expect(moves).toEqual(['lost']);
+    });
+
+    test('is cut for them then, if that was inside an event', async () => {
+      const { reader, write, take } = await carried();
+      wire.cut();
+      write('data: ', true);
+      for (let n = 0; n < 60; n++) write('x'.repeat(20_000), true);
+      await take();
+      wire.mend();
+      expect(await reader.ended).toEqual(['answer_lost', true]);
+    });
+
     test('has no heartbeat and no error event inside an event', async () => {
       const { reader, write, take, read, end } = await carried();
       wire.cut();
