@@ -31,6 +31,8 @@ export interface HeldRun extends Claim {
   confirmedAt: number;
   /** Whether its stream has begun. */
   hasBegun: boolean;
+  /** Whether an event goes on after what was written. */
+  isInside: boolean;
   /** Redis has lost it: nothing of it is stored, and no other instance knows it. */
   isAlone: boolean;
   /** Whether Redis is asked how far readers elsewhere have come, though there is nothing to store. */
@@ -58,7 +60,7 @@ export function heldRun(
     ...{ ...claim, run, name: from.name, offset: from.offset, confirmedAt: from.sentAt },
     ...{ sent: [], pending: [], pendingBytes: 0, budget: from.budget, countedBytes: 0, sending: undefined },
     ...{ head: undefined, hold: undefined, end: undefined, isGiven: false, log: 'open', source: undefined },
-    ...{ hasBegun: false, isAlone: false, isAsking: false, isDoubted: false },
+    ...{ hasBegun: false, isInside: false, isAlone: false, isAsking: false, isDoubted: false },
   };
 }
 

@@ -5,6 +5,8 @@ import { publishedRun } from './published-run.ts';
 import { remoteReaders } from './remote-readers.ts';
 import type { Run } from './run.ts';
 import type { BatchAnswer, Claim, ToldRun } from './run-calls.ts';
+import { endWith, follower } from './run-follower.ts';
+import { RUN_LOST } from './run-lost.ts';
 import type { RunName } from './run-name.ts';
 import { addRun, type LocalRun, type SharedState } from './shared-state.ts';
 
@@ -63,14 +65,19 @@ export function onAnswer(state: SharedState, held: HeldRun, [status, followed, s
 /** Another instance has taken the run: what carries it here ends, and its clients read on in the log. */
 function lose(state: SharedState, held: HeldRun): void {
   const one = state.local.get(held.id);
+  const isOpen = held.log === 'open';
   state.flush.remove(held);
   if (one?.held?.held !== held) return;
   const { published, others } = one.held;
   const ahead = Buffer.concat([...held.sent, ...held.pending].map(({ bytes }) => bytes));
+  const { hasBegun, isInside } = held;
   one.held = undefined;
   published.detach();
   state.onMoved(one.run, 'lost');
-  follow(state, one, { at: one.run.log.end(), ahead, hasBegun: held.hasBegun });
+  const from = { at: one.run.log.end(), ahead, hasBegun, isInside };
+  // What was written and is not there any more cannot be compared.
+  if (!isOpen && from.at > held.offset) endWith(follower(one.id, one.run, from), RUN_LOST);
+  else follow(state, one, from);
   others.update(0, 0);
 }
 

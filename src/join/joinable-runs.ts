@@ -60,6 +60,8 @@ export interface JoinableOptions extends RunsOptions {
   /** How many bytes all logs of all instances have together, sealed; by default 256 MiB. */
   readonly maxStoredBytes?: number;
   readonly onMoved: (run: { readonly requestId: string }, outcome: MoveOutcome) => void;
+  /** Called with what was thrown by mistake while a run of another instance was read. */
+  readonly onFault?: (run: { readonly requestId: string }, error: unknown) => void;
 }
 
 /** Opens runs, in this process or in Redis. */

@@ -3,7 +3,7 @@ import { type HeldRun, note } from './held-run.ts';
 import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
 import { type Batch, LEASE_MS } from './run-calls.ts';
 import type { RunFlush } from './run-flush.ts';
-import { RUN_LOST } from './run-follower.ts';
+import { RUN_LOST } from './run-lost.ts';
 import type { Outlet } from './run-outlet.ts';
 import { isWhole } from './runs.ts';
 
@@ -78,7 +78,8 @@ function outletOf(state: State): Outlet {
     },
     write: (bytes) =>
       act(state, () => {
-        note(held, { bytes: Buffer.from(bytes), isInside: held.source?.mayBeat() === false }, maxBytes);
+        held.isInside = held.source?.mayBeat() === false;
+        note(held, { bytes: Buffer.from(bytes), isInside: held.isInside }, maxBytes);
         storeSoon(state);
         outlet.write(bytes);
       }),

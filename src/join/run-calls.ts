@@ -117,7 +117,7 @@ export function runCalls(
 ): RunCalls {
   const { keepMs, rememberMs, lifeMs, maxBytes, maxBytesInAll, maxNames } = bounds;
   const fixed = [LEASE_MS, maxBytes, maxBytesInAll, lifeMs, keepMs, rememberMs].map(String);
-  const nameBounds = [LEASE_MS, lifeMs, maxNames, lifeMs + rememberMs].map(String);
+  const nameBounds = [LEASE_MS, lifeMs, maxNames, lifeMs + rememberMs, rememberMs].map(String);
   return {
     async enter({ conversation, message, key, isKept }, claim) {
       const { id, token } = claim ?? { id: '', token: '' };

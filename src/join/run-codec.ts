@@ -1,5 +1,6 @@
-import { Problem, type ProblemCode, type ProblemOptions } from '../errors.ts';
+import { PROBLEMS, Problem, type ProblemCode, type ProblemOptions } from '../errors.ts';
 import type { Progress } from './run.ts';
+import { RUN_LOST } from './run-lost.ts';
 
 /** Seals what is stored of a run. */
 export interface RunSealer {
@@ -83,6 +84,8 @@ function problemText({ code, message, status, options }: Problem): ProblemText {
   };
 }
 
+/** Another version may have codes that this one does not know. */
 function readProblem({ code, detail, options }: ProblemText): Problem {
+  if (!Object.hasOwn(PROBLEMS, code)) return RUN_LOST;
   return new Problem(code, detail, options);
 }

@@ -1,7 +1,8 @@
-import { asMaybeStarted, Problem } from '../errors.ts';
+import { Problem } from '../errors.ts';
 import type { Progress, Run } from './run.ts';
 import { ENTRIES, type Entry, type ReadAnswer, type RunCalls } from './run-calls.ts';
 import type { RunCodec, StoredEnd, StoredHead } from './run-codec.ts';
+import { RUN_LOST } from './run-lost.ts';
 
 /** A run of another instance, whose log is read for the clients of this one. */
 export interface Follower {
@@ -35,6 +36,8 @@ export interface FollowerOptions {
   readonly codec: RunCodec;
   /** The holder of the run is lost: takes it over, or ends it. */
   readonly onLost: (follower: Follower) => Promise<void>;
+  /** Called with what was thrown by mistake. */
+  readonly onFault?: ((run: Run, error: unknown) => void) | undefined;
 }
 
 /** Readers wait for Redis no longer than this, in ms. */
@@ -46,10 +49,6 @@ const TELL_BYTES = 16_384;
 const CR = 0x0d;
 const NOTHING = Buffer.alloc(0);
 
-/** The end of a run whose instance is lost, or whose log has gone. */
-export const RUN_LOST = asMaybeStarted(
-  new Problem('answer_lost', 'The relay has lost this answer; it is not complete.', { cause: 'run_lost' }),
-);
 /** The end of a run whose message was not sent because its own client has left: who waits may send it. */
 export const RUN_DROPPED = new Problem(
   'session_store_unavailable',
@@ -63,12 +62,12 @@ const TOO_SLOW = new Problem('reader_too_slow', 'This reader fell too far behind
 export function follower(
   id: string,
   run: Run,
-  from: { readonly at: number; readonly ahead?: Buffer; readonly hasBegun: boolean },
+  from: Pick<Follower, 'at' | 'hasBegun'> & Partial<Pick<Follower, 'ahead' | 'isInside'>>,
 ): Follower {
-  const { at, ahead = NOTHING, hasBegun } = from;
+  const { at, ahead = NOTHING, hasBegun, isInside = false } = from;
   return {
     ...{ id, run, progress: run.progress, after: '', at, ahead, hasBegun, told: at },
-    ...{ isInside: false, endsWithCr: false, isFull: false, isOver: false },
+    ...{ isInside, endsWithCr: false, isFull: false, isOver: false },
     ...{ isLooking: false, looksAgain: false, failingSince: undefined, failedAt: Number.NEGATIVE_INFINITY },
   };
 }
@@ -100,9 +99,20 @@ export async function look(follower: Follower, options: FollowerOptions): Promis
   follower.isLooking = true;
   while (follower.looksAgain && !follower.isOver) {
     follower.looksAgain = false;
-    await lookOnce(follower, options);
+    await lookOnce(follower, options).catch((error) => fail(follower, error, options));
   }
   follower.isLooking = false;
+}
+
+/** Such as what another version has stored, and this one cannot read. It ends this run, and not the process. */
+function fail(follower: Follower, error: unknown, { onFault }: FollowerOptions): void {
+  const { run } = follower;
+  onFault?.(run, error);
+  endWith(follower, RUN_LOST);
+  if (run.isOver()) return;
+  // The end itself has failed.
+  run.over(RUN_LOST);
+  run.endAll(RUN_LOST);
 }
 
 /** Who can take no more now still reads the run. Never rejects. */
@@ -216,7 +226,8 @@ function takeBytes(
   }
   follower.ahead = follower.ahead.subarray(again.length);
   const fresh = bytes.subarray(known);
-  follower.isInside = isInside;
+  // What is here may go further than this entry.
+  if (known <= bytes.length) follower.isInside = isInside;
   if (fresh.length === 0) return;
   follower.at += fresh.length;
   follower.endsWithCr = fresh.at(-1) === CR;

@@ -1,16 +1,59 @@
 import { COMMON } from './run-lua-common.ts';
 
+/** How a run ends. Its log stays for a moment for those who read it. */
+const FINISH = `
+local function finish(id, run, state, keep, remember)
+  local conversation, message, name = run.conversation, run.message, run.name
+  local is_known = run_of(conversation, name) == id
+  -- Whoever was lost may send the message yet, if it comes back: until then nobody else does.
+  local is_unsure = run.unsure and run.kept == '' and state ~= 'free'
+  if is_known and is_unsure then set_name(conversation, name, '', now + 60000) end
+  if run.kept == '' or not is_known then state = 'free' end
+  if is_known and state == 'free' and not is_unsure then forget_name(conversation, name) end
+  if is_known and state == 'over' then set_name(conversation, name, '', now + remember) end
+  if is_known and (state == 'kept' or state == 'broken') then set_name(conversation, name, id, now + keep + remember) end
+  local ms = 10000
+  if state == 'kept' or state == 'broken' then
+    redis.call('HSET', R .. id, 'till', text(now + keep))
+    ms = math.max(ms, keep)
+  elseif redis.call('GET', M .. message) == id then
+    redis.call('DEL', M .. message)
+  end
+  redis.call('HSET', R .. id, 'state', state)
+  redis.call('HDEL', R .. id, 'hold', 'cursor')
+  for _, key in ipairs({ R .. id, L .. id }) do redis.call('PEXPIRE', key, text(ms)) end
+  -- The same id may have a newer run.
+  if redis.call('GET', M .. message) == id then redis.call('PEXPIRE', M .. message, text(ms)) end
+  if redis.call('EXISTS', L .. id) == 1 then keep_log(id, now + ms) end
+end
+`;
+
 /**
  * Claims a name for a run, or tells whose it is. ARGV[1] is empty if the name is only looked for. A run that is there
- * already claims its name once more: it gets it if the run was lost, but not if the name was forgotten.
+ * already claims its name once more: it gets it if the run was lost, but not if the name was forgotten. Nobody follows a
+ * run whose log is closed, and so nobody ends it if its instance is lost: the next one who asks for it does.
  */
-export const ENTER = `${COMMON}
+export const ENTER = `${COMMON}${FINISH}
 local claims, conversation, message, name, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local id, token, request, lease, life, most = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
-local known_for = tonumber(ARGV[12])
+local known_for, remember = tonumber(ARGV[12]), tonumber(ARGV[13])
 sweep()
+
+-- Whoever carries it may come back within a minute.
+local function is_lost(run)
+  return run[1] == 'live' and run[2] and tonumber(run[3]) < now - 60000
+end
+
 local known = run_of(conversation, name)
 if known == '' then return { 'over' } end
+if known and known ~= id then
+  local run = redis.call('HMGET', R .. known, 'state', 'closed', 'lease', 'message', 'kept')
+  if is_lost(run) then
+    local its = { conversation = conversation, message = run[4], name = name, kept = run[5], unsure = '1' }
+    finish(known, its, 'over', 0, remember)
+    return { 'over' }
+  end
+end
 if known then return told(known) end
 if claims == '' then return { 'unknown' } end
 if redis.call('EXISTS', R .. id) == 1 then return { 'forgotten' } end
@@ -51,34 +94,6 @@ if kept then
   redis.call('PEXPIRE', names, ttl)
 end
 sweep()
-`;
-
-/** How a run ends. Its log stays for a moment for those who read it. */
-const FINISH = `
-local function finish(id, run, state, keep, remember)
-  local conversation, message, name = run.conversation, run.message, run.name
-  local is_known = run_of(conversation, name) == id
-  -- Whoever was lost may send the message yet, if it comes back: until then nobody else does.
-  local is_unsure = run.unsure and run.kept == '' and state ~= 'free'
-  if is_known and is_unsure then set_name(conversation, name, '', now + 60000) end
-  if run.kept == '' or not is_known then state = 'free' end
-  if is_known and state == 'free' and not is_unsure then forget_name(conversation, name) end
-  if is_known and state == 'over' then set_name(conversation, name, '', now + remember) end
-  if is_known and (state == 'kept' or state == 'broken') then set_name(conversation, name, id, now + keep + remember) end
-  local ms = 10000
-  if state == 'kept' or state == 'broken' then
-    redis.call('HSET', R .. id, 'till', text(now + keep))
-    ms = math.max(ms, keep)
-  elseif redis.call('GET', M .. message) == id then
-    redis.call('DEL', M .. message)
-  end
-  redis.call('HSET', R .. id, 'state', state)
-  redis.call('HDEL', R .. id, 'hold', 'cursor')
-  for _, key in ipairs({ R .. id, L .. id }) do redis.call('PEXPIRE', key, text(ms)) end
-  -- The same id may have a newer run.
-  if redis.call('GET', M .. message) == id then redis.call('PEXPIRE', M .. message, text(ms)) end
-  if redis.call('EXISTS', L .. id) == 1 then keep_log(id, now + ms) end
-end
 `;
 
 /** Values of each run in `FLUSH`. */

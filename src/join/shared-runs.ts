@@ -38,7 +38,7 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
         held.run.endAll(SAME_MESSAGE);
       },
     }),
-    following: { calls, codec, onLost: (one) => takeOver(state, one, goOn) },
+    following: { calls, codec, onLost: (one) => takeOver(state, one, goOn), onFault: options.onFault },
   };
   return {
     runs: {

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { carry } from './held-runs.ts';
 import type { GoOn } from './joinable-runs.ts';
 import type { TakenAnswer } from './run-calls.ts';
-import { catchUp, endWith, type Follower, RUN_LOST } from './run-follower.ts';
+import { catchUp, endWith, type Follower } from './run-follower.ts';
+import { RUN_LOST } from './run-lost.ts';
 import type { SharedState } from './shared-state.ts';
 
 /** Takes over a run whose instance is lost: goes on with it, or ends it for all who read it. Never rejects. */

@@ -53,8 +53,10 @@ export function joiningOf({ config, logger, metrics, runBytes: budget, runs }: P
     observer?.runMoved(outcome);
     logger.info({ requestId, outcome }, 'run moved');
   };
+  const onFault = ({ requestId }: { readonly requestId: string }, err: unknown) =>
+    logger.error({ requestId, err }, 'fault');
   const { maxExecutionMs } = config.upstream;
-  const options = { times, maxBytes, budget, onLeft, onMoved, maxExecutionMs };
+  const options = { times, maxBytes, budget, onLeft, onMoved, onFault, maxExecutionMs };
   return {
     runs: isOn ? runs.open(options) : undefined,
     readers: userReaders(),

@@ -85,7 +85,7 @@ describeWithRedis('what is stored of a run', () => {
   });
 
   test('makes room if its instance has been lost for a minute, and not before', async () => {
-    const { enter, flush } = calls();
+    const { enter, flush, newest } = calls();
     for (const n of [1, 2, 3]) await enter(nameOf(n), claimOf(n));
     await flush([batch(1, { ...stored(6_000), hold: 'H', cursor: 'C' })]);
     expect(await flush([batch(2, stored(6_000))])).toEqual([['closed', 0, 0]]);
@@ -93,7 +93,7 @@ describeWithRedis('what is stored of a run', () => {
     await server.command('HSET', key('run:r1'), 'lease', `${Number(seconds) - 61}000`);
     expect(await flush([batch(3, stored(6_000))])).toEqual([['written', 0, 0]]);
     // Nobody looks for the rest of it.
-    expect(await enter(nameOf(1), undefined)).toMatchObject({ state: 'live', first: -1 });
+    expect(await newest('m1')).toMatchObject({ state: 'live', first: -1 });
     expect(await server.command('HMGET', key('run:r1'), 'hold', 'cursor')).toEqual([null, null]);
   });
 
@@ -131,6 +131,50 @@ describeWithRedis('a message that is not kept, and whose instance was lost', () 
     await flush([batch(1, { token: 'other', end: 'E', state: 'over' })]);
     expect(await enter(name, undefined)).toMatchObject({ state });
     expect(await ttl('conversation:c')).toBeLessThanOrEqual(60_000);
+  });
+});
+
+describeWithRedis('a run whose log is closed, and whose instance was lost', () => {
+  /** Begins the run `r1` and closes its log; its lease was over `leaseMs` ago. */
+  async function begin({ enter, flush }: RunCalls, name: RunName, leaseMs: number): Promise<void> {
+    await enter(name, claimOf(1));
+    await flush([batch(1, { ...stored(10), hold: 'H', cursor: 'C' }), batch(1, { offset: -1 })]);
+    const [seconds] = (await server.command('TIME')) as [string];
+    await server.command('HSET', key('run:r1'), 'lease', String(Number(seconds) * 1000 - leaseMs));
+  }
+  const state = () => server.command('HGET', key('run:r1'), 'state');
+
+  test('is over for the next one who asks for it, once nobody has carried it for a minute', async () => {
+    const all = calls();
+    await begin(all, nameOf(1), 61_000);
+    expect(await all.enter(nameOf(1), claimOf(2))).toMatchObject({ state: 'over' });
+    expect(await state()).toBe('over');
+    expect(await ttl('run:r1')).toBeLessThanOrEqual(10_000);
+    // Its name is remembered as after each end.
+    expect(await all.enter(nameOf(1), claimOf(2))).toMatchObject({ state: 'over' });
+    expect(await ttl('conversation:c')).toBeGreaterThan(BOUNDS.rememberMs - 10_000);
+    expect(await ttl('conversation:c')).toBeLessThanOrEqual(BOUNDS.rememberMs);
+    expect(await all.newest('m1')).toMatchObject({ state: 'over' });
+    expect(await all.flush([batch(1, { offset: 10 })])).toEqual([['lost', 0, 0]]);
+  });
+
+  test('leaves its name free after one more minute, if that is not kept', async () => {
+    const all = calls();
+    const name = nameOf(1, { isKept: false });
+    await begin(all, name, 61_000);
+    expect(await all.enter(name, claimOf(2))).toMatchObject({ state: 'over' });
+    expect(await ttl('conversation:c')).toBeGreaterThan(50_000);
+    expect(await ttl('conversation:c')).toBeLessThanOrEqual(60_000);
+  });
+
+  test('goes on until then, and longer if its instance is back and asks for it', async () => {
+    const all = calls();
+    await begin(all, nameOf(1), 30_000);
+    const live = { state: 'live', id: 'r1', first: -1 };
+    expect(await all.enter(nameOf(1), claimOf(2))).toMatchObject(live);
+    await begin(all, nameOf(1), 61_000);
+    expect(await all.enter(nameOf(1), claimOf(1))).toMatchObject(live);
+    expect(await state()).toBe('live');
   });
 });
 
