@@ -75,8 +75,8 @@ function lose(state: SharedState, held: HeldRun): void {
   published.detach();
   state.onMoved(one.run, 'lost');
   const from = { at: one.run.log.end(), ahead, hasBegun, isInside };
-  // What was written and is not there any more cannot be compared.
-  if (!isOpen && from.at > held.offset) endWith(follower(one.id, one.run, from), RUN_LOST);
+  // What was written since its log was closed cannot be compared.
+  if (!isOpen) endWith(follower(one.id, one.run, from), RUN_LOST);
   else follow(state, one, from);
   others.update(0, 0);
 }
