@@ -16,6 +16,8 @@ export interface SharedRuns {
   readonly runs: JoinableRuns;
   /** Something has come of these runs, whose ids have a space between. */
   onNews(ids: string): void;
+  /** Whether clients of other instances read a run that this one carries. Call it when it has no more of its own. */
+  areReadElsewhere(): boolean;
   handOver(): Promise<void>;
   close(): Promise<void>;
 }
@@ -55,6 +57,8 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
       if (ids.startsWith('?')) askAbout(state, ids.slice(1));
       else for (const id of ids.split(' ')) lookAt(state, state.local.get(id));
     },
+    areReadElsewhere: () =>
+      [...state.local.values()].some(({ held, run }) => held && !run.isOver() && run.clients() > 0),
     handOver: () => handOver(state),
     async close() {
       clearInterval(state.looks);
