@@ -73,6 +73,8 @@ export interface RunStore {
    * @throws Problem `session_store_unavailable`
    */
   storedBytes(): Promise<number>;
+  /** Whether clients of other instances read a run that this one carries. */
+  areReadElsewhere(): boolean;
   /** A shutdown ends all streams now: other instances may go on with what they can. */
   handOver(): Promise<void>;
   /** Writes what is left. */

@@ -18,6 +18,7 @@ export function memoryRuns(): RunStore {
       };
     },
     storedBytes: async () => 0,
+    areReadElsewhere: () => false,
     async handOver() {},
     async close() {},
   };

@@ -26,6 +26,7 @@ export function redisRuns(redis: Redis, sealerOf: (run: string) => RunSealer): R
     async storedBytes() {
       return opened ? Number(await redis.run((client) => client.hGet(SIZES, 'all'))) : 0;
     },
+    areReadElsewhere: () => opened?.areReadElsewhere() ?? false,
     handOver: async () => opened?.handOver(),
     close: async () => opened?.close(),
   };

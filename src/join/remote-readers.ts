@@ -40,6 +40,8 @@ function sit(state: State): void {
   const seat = run.sitElsewhere(stop);
   seat.begun.catch(() => {});
   state.place = { seat, stop };
+  // A new reader: the stream must be told if it is behind, too.
+  state.isFull = false;
   const reading = seat.read(
     {
       open(source) {
@@ -53,16 +55,23 @@ function sit(state: State): void {
     },
     run.log.end(),
   );
-  // The stream may end before the others are known to have left.
-  void reading.then(seat.leave);
+  // The stream may end, or end them, before the others are known to have left.
+  void reading.then(() => {
+    seat.leave();
+    if (state.place?.seat === seat) clear(state);
+  });
 }
 
 function leave(state: State): void {
   const { place, source } = state;
-  state.place = undefined;
-  state.source = undefined;
+  clear(state);
   source?.closed();
   place?.seat.leave();
+}
+
+function clear(state: State): void {
+  state.place = undefined;
+  state.source = undefined;
 }
 
 /** What is stored goes no further ahead than half of what is kept, so that the fastest reader loses nothing. */

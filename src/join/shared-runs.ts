@@ -3,7 +3,8 @@ import { Problem } from '../errors.ts';
 import { joinTold, lookAt } from './followed-runs.ts';
 import { beginRun, claimAgain, onAnswer } from './held-runs.ts';
 import type { GoOn, JoinableRuns, JoinEntry, RunEntry } from './joinable-runs.ts';
-import type { Claim, ToldRun } from './run-calls.ts';
+import { lostClaims } from './lost-claims.ts';
+import type { ToldRun } from './run-calls.ts';
 import { runFlush } from './run-flush.ts';
 import type { RunName } from './run-name.ts';
 import { notKept, over } from './runs.ts';
@@ -15,6 +16,8 @@ export interface SharedRuns {
   readonly runs: JoinableRuns;
   /** Something has come of these runs, whose ids have a space between. */
   onNews(ids: string): void;
+  /** Whether clients of other instances read a run that this one carries. Call it when it has no more of its own. */
+  areReadElsewhere(): boolean;
   handOver(): Promise<void>;
   close(): Promise<void>;
 }
@@ -30,6 +33,7 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
   let goOn: GoOn | undefined;
   const state: SharedState = {
     ...{ ...options, local: new Map(), claims: new Map(), looks: undefined },
+    lostClaims: lostClaims(calls, codec),
     flush: runFlush({
       ...{ calls, codec, maxBytes: options.maxBytes },
       onAnswer: (held, answer) => onAnswer(state, held, answer),
@@ -53,9 +57,12 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
       if (ids.startsWith('?')) askAbout(state, ids.slice(1));
       else for (const id of ids.split(' ')) lookAt(state, state.local.get(id));
     },
+    areReadElsewhere: () =>
+      [...state.local.values()].some(({ held, run }) => held && !run.isOver() && run.clients() > 0),
     handOver: () => handOver(state),
     async close() {
       clearInterval(state.looks);
+      state.lostClaims.close();
       await state.flush.close();
     },
   };
@@ -79,7 +86,8 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
     if (told.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
     return await joinTold(state, told, entry);
   } catch (error) {
-    if (error instanceof Problem && error.code === 'session_store_unavailable') unclaim(state, claim, error);
+    if (error instanceof Problem && error.code === 'session_store_unavailable')
+      state.lostClaims.add(claim, error);
     throw error;
   } finally {
     claims.delete(claim.id);
@@ -94,17 +102,6 @@ async function toldOfHeld(state: SharedState, name: RunName): Promise<ToldRun | 
   const told = await claimAgain(state, held);
   if (told.state === 'claimed') return { ...told, id: held.id, state: 'live', first: -1 };
   return told.state === 'forgotten' ? undefined : told;
-}
-
-/** After a failure, Redis may have the claim all the same: then nobody else could send the message. */
-function unclaim({ calls, codec }: SharedState, { id, token }: Claim, problem: Problem): void {
-  const progress = { hasLeft: false, mayHaveStarted: false };
-  const end = codec.sealEnd(
-    { ...{ problem, isCut: false, at: 0 }, isDropped: false, progress, headers: [] },
-    id,
-  );
-  const nothing = { offset: 0, length: 0, isInside: false, data: '', head: '', hold: '', cursor: '' };
-  calls.flush([{ ...nothing, id, token, end, state: 'free' }]).catch(() => {});
 }
 
 /** Somebody begins to follow a run elsewhere: asks at once, so that it does not end for want of a client. */

@@ -1,5 +1,6 @@
 import type { HeldRun } from './held-run.ts';
 import type { JoinableOptions } from './joinable-runs.ts';
+import type { LostClaims } from './lost-claims.ts';
 import type { PublishedRun } from './published-run.ts';
 import type { RemoteReaders } from './remote-readers.ts';
 import { newRun, type Run, type RunOptions } from './run.ts';
@@ -36,6 +37,7 @@ export interface SharedState extends SharedOptions {
   readonly following: FollowerOptions;
   /** Claims under way, by the ids of their runs. */
   readonly claims: Map<string, Promise<void>>;
+  readonly lostClaims: LostClaims;
   looks: NodeJS.Timeout | undefined;
 }
 

@@ -72,7 +72,7 @@ export async function startInstance(options: InstanceOptions): Promise<Instance>
   // A readiness probe reaches one worker, which answers for all. So no worker listens before it can use sessions.
   if (worker !== undefined && redis) await redis.ready(REDIS_WAIT_MS);
   const onConnectionCut = metrics && (() => metrics.connectionsCut.inc());
-  const serverOptions = { ...config, ...parts, onConnectionCut, handOver: parts.runs.handOver };
+  const serverOptions = { ...config, ...parts, onConnectionCut };
   const server = await startServer(createApp(parts), serverOptions).catch(cannotListen('PORT'));
   return {
     port: server.port,

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import type { Express } from 'express';
 import { type ConnectionsOptions, serveConnections } from '../arrive/serve-connections.ts';
 import { Problem } from '../errors.ts';
+import type { RunStore } from '../join/joinable-runs.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
 import { FINAL_EVENT_MS } from './shutdown-times.ts';
 import type { StopSignal } from './worker-channel.ts';
@@ -18,6 +19,8 @@ const REQUEST_TIMEOUT_MS = 620_000;
 const TIMEOUT_CHECK_MS = 2_000;
 /** How often connections without an answer under way are closed once the relay drains, in ms. */
 const CLOSE_SILENT_EVERY_MS = 500;
+/** How often it is looked whether clients of other instances still read, in ms. */
+const READERS_EVERY_MS = 50;
 
 type Phase = 'starting' | 'serving' | 'leaving' | 'draining';
 
@@ -47,14 +50,15 @@ export interface ServerOptions extends ConnectionsOptions {
   readonly shutdown: { readonly delayMs: number; readonly graceMs: number };
   readonly lifecycle: Lifecycle;
   readonly open: OpenMessages;
-  /** Called when the grace is over: other instances may go on with runs. */
-  readonly handOver?: () => Promise<void>;
+  /** Runs that other instances read, or may go on with. */
+  readonly runs?: Pick<RunStore, 'areReadElsewhere' | 'handOver'>;
 }
 
 export interface RunningServer {
   readonly port: number;
   /**
-   * Shuts down: not ready, delay, no new connections, grace for open streams. Resolves when all is closed.
+   * Shuts down: not ready, delay, no new connections, grace for open streams, and for runs that clients of other
+   * instances read. Resolves when all is closed.
    * With SIGINT there is no delay: it comes from a person at a terminal, where there is no load balancer.
    */
   close(signal?: StopSignal): Promise<void>;
@@ -62,7 +66,7 @@ export interface RunningServer {
 
 /** Listens. @throws the system's error if the address cannot be used */
 export async function startServer(app: Express, options: ServerOptions): Promise<RunningServer> {
-  const { lifecycle, open, shutdown, handOver } = options;
+  const { lifecycle, open, shutdown, runs } = options;
   const server = createServer({
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -85,17 +89,21 @@ export async function startServer(app: Express, options: ServerOptions): Promise
       const closed = new Promise((resolve) => server.close(resolve));
       connections.closeWhenIdle();
       const silent = setInterval(() => connections.closeUnlessAnswering(), CLOSE_SILENT_EVERY_MS);
+      let isOver = false;
       const ending = setTimeout(() => {
+        isOver = true;
         const end = () => open.endAll(draining);
-        if (handOver) void handOver().finally(end);
+        if (runs) void runs.handOver().finally(end);
         else end();
         setTimeout(() => server.closeAllConnections(), FINAL_EVENT_MS).unref();
       }, shutdown.graceMs);
       await closed;
-      clearTimeout(ending);
       clearInterval(silent);
       // Messages give back what they hold a moment after the connections of their clients have closed.
       await new Promise(setImmediate);
+      while (!isOver && runs?.areReadElsewhere()) await sleep(READERS_EVERY_MS);
+      clearTimeout(ending);
+      await runs?.handOver();
     },
   };
 }

@@ -1,0 +1,82 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { countAwakeMs } from '../support/awake.ts';
+import { type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
+import { bodyOf, DELTA, EVENTS, INIT, KEPT, WHOLE } from '../support/joining.ts';
+import type { RawClient } from '../support/raw-client.ts';
+import { chunk, wholeStream } from '../support/raw-upstream.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import type { TestRelay } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
+
+jest.setTimeout(60_000);
+
+let all: JoinInstances;
+afterEach(() => all.close());
+
+/** A run that the first instance carries, and that only a client of the second one reads. */
+async function readElsewhere(graceMs: number, begins: readonly string[]) {
+  const environment = { SHUTDOWN_GRACE_MS: String(graceMs) };
+  all = await startJoinInstances(2, environment, (request, socket) => {
+    if (request.all('last-event-id').length === 0) return begins;
+    socket.write(wholeStream(...EVENTS.slice(3)));
+    return undefined;
+  });
+  const [holder, other] = all.relays as [TestRelay, TestRelay];
+  const own = all.say(0);
+  await own.waitFor(begins.at(-1) as string);
+  own.socket.destroy();
+  await until(() => holder.open.count() === 0);
+  const reader = all.say(1);
+  await reader.waitFor(begins.at(-1) as string);
+  // The instance that carries it knows of the reader.
+  await holder.logLine(({ outcome }) => outcome === 'returned');
+  return { holder, other, reader };
+}
+
+const movesAt = ({ logs }: TestRelay) =>
+  logs.filter(({ msg }) => msg === 'run moved').map(({ outcome }) => outcome);
+
+async function expectWhole(reader: RawClient) {
+  expect(await bodyOf(reader)).toBe(WHOLE);
+}
+
+describeWithRedis('the shutdown of an instance whose run is read at another one only', () => {
+  test('lets the run end by itself, and is over after that', async () => {
+    const { holder, reader } = await readElsewhere(60_000, [INIT, DELTA]);
+    let isClosed = false;
+    const closing = holder.close().then(() => {
+      isClosed = true;
+    });
+    await until(() => holder.lifecycle.isDraining());
+    await sleep(1_000);
+    expect([isClosed, all.streams[0]?.destroyed]).toEqual([false, false]);
+    all.streams[0]?.write(Buffer.concat(EVENTS.slice(2).map(chunk)));
+    all.finish();
+    await expectWhole(reader);
+    const awakeMs = countAwakeMs();
+    await closing;
+    expect(awakeMs()).toBeLessThan(10_000);
+    expect(all.upstream.requests).toHaveLength(1);
+  });
+
+  test('is over once its readers have left', async () => {
+    const { holder, reader } = await readElsewhere(60_000, [INIT, DELTA]);
+    const closing = holder.close();
+    await until(() => holder.lifecycle.isDraining());
+    const awakeMs = countAwakeMs();
+    reader.socket.destroy();
+    await closing;
+    expect(awakeMs()).toBeLessThan(20_000);
+    expect(all.streams[0]?.destroyed).toBe(true);
+  });
+
+  test('hands it over at the end of the grace', async () => {
+    const { holder, other, reader } = await readElsewhere(1_000, [INIT, DELTA, KEPT]);
+    await holder.close();
+    await expectWhole(reader);
+    expect(movesAt(holder)).toEqual(['handed_over']);
+    expect(movesAt(other)).toEqual(['taken_over']);
+    expect(all.upstream.requests.map((request) => request.all('last-event-id'))).toEqual([[], ['7']]);
+  });
+});
