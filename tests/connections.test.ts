@@ -12,6 +12,7 @@ import { dechunk, type RawClient, rawClient } from './support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
 import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
 import { sleep } from './support/sleep.ts';
+import { whileAwake } from './support/while-awake.ts';
 
 const LONG_GRACE = { SHUTDOWN_GRACE_MS: '60000' };
 /** Several times as long as anything here should take, in ms. */
@@ -102,18 +103,21 @@ describe('a client that does not read', () => {
     expect(parseAnswer(client.text()).body).toHaveLength(length);
   });
 
-  test.concurrent('until later does not shorten the time of the next answer', async () => {
-    const { port, sockets } = await startTalker(STALLED_MS * 3);
-    const client = stubborn(port, GET + GET.replace('/', '/late'));
-    client.socket.pause();
-    await until(() => sockets.size > 0);
-    // The first answer waits for its client now, so its timeout runs.
-    await sleep(STALLED_MS / 10);
-    client.socket.resume();
-    const last = () => client.reads.at(-1)?.bytes.toString('latin1') ?? '';
-    await until(() => client.socket.destroyed || last().includes('the late answer'));
-    expect(last()).toContain('the late answer');
-  });
+  test.concurrent(
+    'until later does not shorten the time of the next answer',
+    whileAwake(async () => {
+      const { port, sockets } = await startTalker(STALLED_MS * 3);
+      const client = stubborn(port, GET + GET.replace('/', '/late'));
+      client.socket.pause();
+      await until(() => sockets.size > 0);
+      // The first answer waits for its client now, so its timeout runs.
+      await sleep(STALLED_MS / 10);
+      client.socket.resume();
+      const last = () => client.reads.at(-1)?.bytes.toString('latin1') ?? '';
+      await until(() => client.socket.destroyed || last().includes('the late answer'));
+      expect(last()).toContain('the late answer');
+    }),
+  );
 
   test.concurrent('is not read from meanwhile, and its requests are served when it reads', async () => {
     const { port, sockets, length } = await startTalker(SOON_MS * 2);

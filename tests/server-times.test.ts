@@ -6,6 +6,7 @@ import { type RawClient, rawClient, rawMessage } from './support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
 import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
 import { sleep } from './support/sleep.ts';
+import { whileAwake } from './support/while-awake.ts';
 
 let pair: RelayAndUpstream;
 const clients: RawClient[] = [];
@@ -100,7 +101,7 @@ describe('shutting down', () => {
     expect(client.text()).toContain(LAST_CHUNK);
   });
 
-  test('waits a moment for the request of a new connection, and answers it', async () => {
+  async function writeWhileDraining(): Promise<void> {
     await start({ SHUTDOWN_GRACE_MS: '60000' });
     const client = connection('');
     // Connections are accepted in order: when a later one is served, this one was accepted.
@@ -112,7 +113,12 @@ describe('shutting down', () => {
     await client.closed;
     expectProblem(parseAnswer(client.text()), 503, 'draining');
     await closing;
-  });
+  }
+
+  test(
+    'waits a moment for the request of a new connection, and answers it',
+    whileAwake(writeWhileDraining, () => pair.close()),
+  );
 
   test('has nothing to end after the grace, if all streams have ended before', async () => {
     await start({ SHUTDOWN_GRACE_MS: '50' });

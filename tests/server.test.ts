@@ -4,6 +4,7 @@ import { call } from './support/call.ts';
 import { dechunk } from './support/raw-client.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
 import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
+import { whileAwake } from './support/while-awake.ts';
 
 const GRACE = { SHUTDOWN_GRACE_MS: '60000' };
 
@@ -44,12 +45,17 @@ describe('shutting down', () => {
     expect(complete).toBe(true);
   });
 
-  test('first stops being ready, while it still serves', async () => {
+  async function serveWhileDelayed(): Promise<void> {
     pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), { SHUTDOWN_DELAY_MS: '1000' });
     const closing = pair.relay.close();
     expect(await call(pair.relay.port, '/readyz')).toMatchObject({ status: 503 });
     expect(await call(pair.relay.port, '/auth/session')).toMatchObject({ status: 401 });
     await closing;
     await expect(call(pair.relay.port, '/healthz')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
-  });
+  }
+
+  test(
+    'first stops being ready, while it still serves',
+    whileAwake(serveWhileDelayed, () => pair.close()),
+  );
 });

@@ -114,7 +114,9 @@ test.each([
 
 describe('a relay for guests', () => {
   test('has no problem from the sign-in of a guest to the sign-out', async () => {
-    const checked = await checkThrough({ environment: GUEST });
+    // The second guest must ask during the run of the first.
+    const args = ['--text', 'Hi '.repeat(25)];
+    const checked = await checkThrough({ environment: GUEST, args });
     expect(problemsOf(checked)).toEqual([]);
     expect([checked.code, checked.messages]).toEqual([0, 3]);
     expect(checked.progress).toMatch(/^Sending up to 3 messages/);

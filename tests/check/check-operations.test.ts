@@ -1,7 +1,13 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { answering, isOf, type ServiceRequest } from '../support/altering-service.ts';
 import { checkEnvironment, printCheck } from '../support/check.ts';
-import { AS_BOTH, AS_USER, checkOperations, conversationsIn } from '../support/check-operations.ts';
+import {
+  AS_BOTH,
+  AS_USER,
+  checkOperations,
+  conversationsIn,
+  LONG_TEXT,
+} from '../support/check-operations.ts';
 import { freshFolder, stopProcesses } from '../support/process.ts';
 import { CANARY } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
@@ -24,7 +30,7 @@ describe('a deployment with all groups on', () => {
       [
         'has no problem, and nothing stays at the bot service',
         async () => {
-          const checked = await checkOperations({ more: ALL });
+          const checked = await checkOperations({ text: LONG_TEXT, more: ALL });
           expect(checked.problems).toEqual([]);
           expect([checked.code, checked.messages]).toEqual([0, 2]);
           expect(checked.progress).toMatch(/^Sending up to 3 messages/);

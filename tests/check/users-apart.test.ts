@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { afterAll, expect } from '@jest/globals';
 import { isOf, type ServiceRequest, withIds } from '../support/altering-service.ts';
-import { type CheckedOperations, checkOperations } from '../support/check-operations.ts';
+import { type CheckedOperations, checkOperations, LONG_TEXT } from '../support/check-operations.ts';
 import { stopProcesses } from '../support/process.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 
@@ -51,7 +51,8 @@ testSideBySide(
     [
       'a bot service that ignores the id of a conversation is a problem, with all that a second user gets',
       async () => {
-        const checked = await checkOperations({ service: { alter: withIds(() => 'the-only-one') } });
+        const alter = withIds(() => 'the-only-one');
+        const checked = await checkOperations({ text: LONG_TEXT, service: { alter } });
         expect(checked.code).toBe(1);
         expect(checked.operations.slice(0, 2)).toEqual([
           'problem GET channel/metadata: the bot service has a conversation that nobody has begun: it may mix up conversations',
@@ -180,7 +181,8 @@ testSideBySide(
     [
       'users whose sandboxes have the same name are apart',
       async () => {
-        const checked = await checkOperations({ service: { alter: sameNames(false) }, more: SANDBOXES });
+        const service = { alter: sameNames(false) };
+        const checked = await checkOperations({ text: LONG_TEXT, service, more: SANDBOXES });
         expect([checked.problems, openIn(checked)]).toEqual([[], []]);
         expect(checked.of('users apart')).toEqual([
           expect.stringMatching(/^ok .* its file in a sandbox, this file by another conversation$/),
@@ -201,7 +203,7 @@ testSideBySide(
     [
       'a running relay with CHANNELS=shared is a problem if the configuration says scoped',
       async () => {
-        const checked = await checkOperations({ ofRelay: { CHANNELS: 'shared' } });
+        const checked = await checkOperations({ text: LONG_TEXT, ofRelay: { CHANNELS: 'shared' } });
         expect(openIn(checked)).toEqual([
           'its run to stop: 200 (application/json)',
           'its metadata: 200 (application/json)',
@@ -215,6 +217,7 @@ testSideBySide(
       'a running relay with CHANNELS=shared is a problem if the configuration says owned',
       async () => {
         const checked = await checkOperations({
+          text: LONG_TEXT,
           ofRelay: { CHANNELS: 'shared' },
           ofCheck: { CHANNELS: 'owned' },
         });
@@ -254,6 +257,7 @@ testSideBySide(
       async () => {
         const isForeign = atMessages((number) => number === 3);
         const checked = await checkOperations({
+          text: LONG_TEXT,
           front: { answer: (req, res) => isForeign(req) && !!res.writeHead(502).end() },
         });
         expect(checked.of('users apart')[0]).toBe(

@@ -209,7 +209,7 @@ describe('a run of the demo bot service', () => {
   });
 
   test('of demo/slow is silent in the middle', async () => {
-    await start({ speed: { wordMs: 0, silenceMs: 400 } });
+    await start({ speed: { wordMs: 0, silenceMs: 1500 } });
     const client = watch(SLOW);
     await client.waitFor('" that."');
     const before = performance.now();

@@ -11,7 +11,9 @@ import { stopBrowsers } from '../support/sleeping-browser.ts';
 /** Of a run without a client: longer than any pause of this machine. */
 const GRACE = { JOIN_GRACE_MS: '600000' };
 const WORDS = longMessage(5);
-const ANSWER = `You said: ${WORDS}`;
+/** For cases that must reach the page before the run ends. */
+const MORE_WORDS = longMessage(8);
+const answerTo = (words: string) => `You said: ${words}`;
 
 let pages: JoiningPages;
 beforeAll(async () => {
@@ -22,13 +24,13 @@ afterAll(() => pages.close());
 
 async function reload(operations: Config['operations'], shown: readonly string[]): Promise<void> {
   const { page, posts, texts, kept, complaints } = await pages.open(chromium, operations, GRACE);
-  await say(page, WORDS);
+  await say(page, MORE_WORDS);
   await someWords(page);
   expect(await kept()).toMatch(/./);
   expect(await kept()).not.toContain('word');
   await page.reload();
   await lastAnswer(page, 'done');
-  await page.locator('.text', { hasText: ANSWER }).waitFor();
+  await page.locator('.text', { hasText: answerTo(MORE_WORDS) }).waitFor();
   expect(await texts()).toEqual(shown);
   expect(posts()).toBe(1);
   expect(await kept()).toBeNull();
@@ -37,7 +39,7 @@ async function reload(operations: Config['operations'], shown: readonly string[]
 
 async function breakWithoutJoining(): Promise<void> {
   const { page, cut, posts, kept, complaints } = await pages.open(chromium, ['message'], { JOIN: 'off' });
-  await say(page, WORDS);
+  await say(page, MORE_WORDS);
   await someWords(page);
   const asked = page.waitForResponse((response) => response.url().includes('/message/run?'));
   await page.reload();
@@ -48,7 +50,7 @@ async function breakWithoutJoining(): Promise<void> {
   expect(await page.locator('.answer, .trouble').count()).toBe(0);
   expect(await page.locator('#composer-note').textContent()).toBe('');
   expect(posts()).toBe(1);
-  await say(page, WORDS);
+  await say(page, MORE_WORDS);
   await someWords(page);
   cut();
   await lastAnswer(page, 'failed');
@@ -62,8 +64,11 @@ async function breakWithoutJoining(): Promise<void> {
 describeInChromium('an answer at the chat page', () => {
   const goesOn = 'goes on after a reload, once, and is paid once: at a page';
   testSideBySide([
-    [`${goesOn} which shows no history`, () => reload(['message'], [ANSWER])],
-    [`${goesOn} which shows its question again`, () => reload(['message', 'chat'], [WORDS, ANSWER])],
+    [`${goesOn} which shows no history`, () => reload(['message'], [answerTo(MORE_WORDS)])],
+    [
+      `${goesOn} which shows its question again`,
+      () => reload(['message', 'chat'], [MORE_WORDS, answerTo(MORE_WORDS)]),
+    ],
     [
       'is not sent again by a reload or a break where nothing can be joined; only the break is an error',
       breakWithoutJoining,
@@ -80,7 +85,7 @@ describeInChromium('an answer at the chat page', () => {
     await sleep(1_000);
     wake();
     await lastAnswer(page, 'done');
-    expect(await texts()).toEqual([WORDS, ANSWER]);
+    expect(await texts()).toEqual([WORDS, answerTo(WORDS)]);
     expect(posts()).toBe(1);
     expect(complaints).toEqual([]);
   });

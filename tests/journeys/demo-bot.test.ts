@@ -3,6 +3,7 @@ import { call } from '../support/call.ts';
 import { runCommand, stopCommands } from '../support/commands.ts';
 import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
 import { CANARY, MESSAGE } from '../support/relay.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
 
@@ -21,7 +22,7 @@ const ask = (port: number, key: string) =>
   });
 
 describe('the bot service as a process of its own', () => {
-  test('accepts the keys of its file, keeps its limit, and stops on a signal', async () => {
+  async function runAndStop(): Promise<void> {
     const args = ['demo-bot', '--keys-file', 'keys', '--port', '0', '--rate-limit', '2'];
     const bot = startProcess({ folder: freshFolder(KEYS), args });
     const port = await bot.listening();
@@ -35,7 +36,9 @@ describe('the bot service as a process of its own', () => {
     bot.signal('SIGTERM');
     expect(await bot.exited).toEqual({ code: 0, signal: null });
     expect(bot.stderr()).toBe('');
-  });
+  }
+
+  test('accepts the keys of its file, keeps its limit, and stops on a signal', whileAwake(runAndStop));
 
   test('says what is wrong with its arguments', async () => {
     const cases: [RegExp, string[]][] = [

@@ -115,7 +115,7 @@ async function sixthIsRefused({ port }: Demo): Promise<void> {
   expect(statuses).toEqual([200, 200, 200, 200, 200, 429]);
   const refused = answers.find(({ status }) => status === 429);
   expectProblem(refused as (typeof answers)[0], 429, 'rate_limited');
-  expect(refused?.headers['retry-after']).toMatch(/^[12]$/);
+  expect(refused?.headers['retry-after']).toMatch(/^([1-9]|[12]\d|3[01])$/);
 }
 
 async function hasOneBot({ port }: Demo): Promise<void> {
@@ -154,18 +154,25 @@ describe('the demo', () => {
   let demos: Demo[] = [];
   beforeAll(async () => {
     // Its cases are of one user, at the same time.
-    const several = { RATE_MAX_WAIT_MS: '0', BOTS: 'demo/*', MAX_STREAMS_PER_USER: '20' };
+    const several = {
+      ...{ BOTS: 'demo/*', MAX_STREAMS_PER_USER: '20' },
+      // Far longer than any pause between the first of six messages and the last.
+      ...{ RATE_MAX_WAIT_MS: '0', RATE_WINDOW_MS: '30000' },
+    };
     const settings: Record<string, string>[] = [{}, several];
     demos = await Promise.all(settings.map(startDemo));
   });
   const plain = () => demos[0] as Demo;
+  const renewPlain = async () => {
+    demos[0] = await startDemo();
+  };
   let sixthHasWaited: Promise<void> | undefined;
 
   testSideBySide([
     [
       'sends 5 messages at once, and the sixth waits for its slot',
       () => {
-        sixthHasWaited = sixthWaits(plain());
+        sixthHasWaited = whileAwake(() => sixthWaits(plain()), renewPlain)();
         return sixthHasWaited;
       },
     ],

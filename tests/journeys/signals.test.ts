@@ -20,6 +20,7 @@ import {
 import { MESSAGE, USER } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 jest.setTimeout(60_000);
 
@@ -97,7 +98,7 @@ describe('a process that is told to stop', () => {
     ['ends streams with an error event at the end of the grace, and exits 0', stopAfterGrace],
     [
       'takes no new connection after SIGINT, whatever the delay, and counts two signals at the same time as one',
-      signalTwiceAtOnce,
+      whileAwake(signalTwiceAtOnce),
     ],
     ['exits at once with 1 on a second signal that comes later', signalTwice],
   ]);

@@ -137,7 +137,8 @@ describeWithRedis('two workers', () => {
 describeWithRedis('the metrics of two workers', () => {
   test('are served together, each series with its worker, and only those of a replaced worker begin again', async () => {
     const deployment = await twoWorkers();
-    const { port, scrape, logged, signIn } = deployment;
+    const { port, folder, scrape, logged, signIn } = deployment;
+    const swapUsers = (from: string, to: string) => renameSync(join(folder, from), join(folder, to));
     const cookie = await signIn();
     await askBoth(deployment, '/auth/session', cookie);
     await deployment.streamAtEach(2, cookie);
@@ -158,9 +159,12 @@ describeWithRedis('the metrics of two workers', () => {
     expect(total(before, 'process_resident_memory_bytes', { worker: 'primary' })).toBeGreaterThan(10_000_000);
     expect((await call(port, '/metrics')).status).toBe(404);
 
+    // No other worker starts until it is back.
+    swapUsers('users.json', 'users.away');
     process.kill(workerPids(deployment).get(1) as number, 'SIGKILL');
     await logged(1, ({ msg }) => msg === 'worker ended');
     const between = await scrape();
+    swapUsers('users.away', 'users.json');
     expect(samplesOf(between).filter(({ labels }) => labels.worker === '1')).toEqual([
       { name: 'bot_relay_ready', labels: { check: 'accepting', worker: '1' }, value: 0 },
     ]);

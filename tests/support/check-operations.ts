@@ -7,6 +7,8 @@ import { CANARY, OTHER_USER, startRelay, USER } from './relay.ts';
 const PASSWORDS = { CHECK_PASSWORD: CANARY.password, CHECK_OTHER_PASSWORD: CANARY.password };
 /** The bot repeats it word by word, which leaves time for what happens during its run. */
 const TEXT = 'one two three four five six seven eight nine ten eleven twelve';
+/** For a question that must be answered during the run. */
+export const LONG_TEXT = `${TEXT} `.repeat(4).trim();
 export const AS_USER = ['--user', USER.name];
 export const AS_BOTH = [...AS_USER, '--other-user', OTHER_USER.name];
 
@@ -21,6 +23,7 @@ export interface CheckedOperations extends Checked {
 
 export interface OperationsSetup {
   readonly args?: readonly string[];
+  readonly text?: string;
   readonly service?: Alterations;
   readonly front?: FakeLoadBalancerOptions;
   /** Environment of relay and check. */
@@ -35,7 +38,7 @@ export interface OperationsSetup {
  * bot service; closes all. Throws if it has sent more messages than it had announced.
  */
 export async function checkOperations(setup: OperationsSetup = {}): Promise<CheckedOperations> {
-  const { args = AS_BOTH, more, ofRelay, ofCheck } = setup;
+  const { args = AS_BOTH, text = TEXT, more, ofRelay, ofCheck } = setup;
   const demo = await startBotService({ keys: [CANARY.key], speed: { wordMs: 40 }, limit: 1_000 });
   const service = await startAlteringService(demo.url, setup.service);
   const front = await startFakeLoadBalancer(setup.front);
@@ -47,7 +50,7 @@ export async function checkOperations(setup: OperationsSetup = {}): Promise<Chec
   front.forwardTo(relay.port);
   try {
     const checked = await runCheck(
-      ['--through', front.url, '--text', TEXT, ...args],
+      ['--through', front.url, '--text', text, ...args],
       checkEnvironment(service.url, { ...environment, ...PASSWORDS, ...ofCheck }),
     );
     const announced = Number(/^Sending up to (\d+) message/.exec(checked.progress)?.[1] ?? 0);

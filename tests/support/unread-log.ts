@@ -12,7 +12,7 @@ export const REQUESTS = 20;
 /** A guard against hanging, also on a machine that is busy. */
 export const PATIENCE_MS = 60_000;
 /** Longer than signals count as one, in ms. */
-export const LATER_MS = 650;
+const LATER_MS = 650;
 export const DRAINING = { SHUTDOWN_DELAY_MS: '60000' };
 /** What the metrics of two workers have in common. */
 export const BOTH_WORKERS = /^process_max_fds\{worker="1"\}[\s\S]*^process_max_fds\{worker="2"\}/m;
@@ -122,6 +122,15 @@ export async function request({ port }: Unread): Promise<number> {
     if (answer) answered++;
   }
   return answered;
+}
+
+/**
+ * Resolves when the relay, or a worker that its primary has told, has begun to shut down, and then so much later that
+ * another signal is a second one.
+ */
+export async function drainingFor({ port }: Unread): Promise<void> {
+  await answering(port, '/readyz', /"accepting":"failed"/);
+  await sleep(LATER_MS);
 }
 
 /** Resolves with the exit code, and how long `end` and the exit took, in ms. */

@@ -1,12 +1,12 @@
 import { expect } from '@jest/globals';
 import { call } from './call.ts';
 import type { Kind } from './readable-output.ts';
-import { sleep } from './sleep.ts';
-import { DRAINING, LATER_MS, REQUESTS, request, SOON_MS, startUnread, timed } from './unread-log.ts';
+import { DRAINING, drainingFor, REQUESTS, request, SOON_MS, startUnread, timed } from './unread-log.ts';
+import { whileAwake } from './while-awake.ts';
 
 /** The cases of a relay that is one process, by their titles. */
 export const unreadRelay = (kind: Kind) => ({
-  'goes on serving, and loses nothing if the log is read again': () => readAgain(kind),
+  'goes on serving, and loses nothing if the log is read again': whileAwake(() => readAgain(kind)),
   'exits with 0 soon after SIGTERM': () => stop(kind),
   'exits with 1 soon after a second signal': () => stopTwice(kind),
   'exits with 1 soon after an uncaught error': () => crash(kind),
@@ -39,7 +39,7 @@ async function stopTwice(kind: Kind) {
   const relay = await startUnread(kind, DRAINING);
   expect(await request(relay)).toBe(REQUESTS);
   relay.signal('SIGTERM');
-  await sleep(LATER_MS);
+  await drainingFor(relay);
   const { code, ms } = await timed(relay, () => relay.signal('SIGTERM'));
   expect(code).toBe(1);
   expect(ms).toBeLessThan(SOON_MS);

@@ -7,7 +7,7 @@ import {
   answering,
   BOTH_WORKERS,
   DRAINING,
-  LATER_MS,
+  drainingFor,
   PATIENCE_MS,
   REQUESTS,
   request,
@@ -15,6 +15,7 @@ import {
   startUnread,
   timed,
 } from './unread-log.ts';
+import { whileAwake } from './while-awake.ts';
 import { workerPids } from './workers.ts';
 
 /** The cases of two workers, by their titles. */
@@ -22,7 +23,7 @@ export const unreadWorkers = (kind: Kind) => ({
   'go on serving, also while one of them is replaced, and exit with 0 soon after SIGTERM': () =>
     replaceOne(kind),
   'exit with 1 soon after a second signal': () => stopTwice(kind),
-  'lose nothing if the log is read again': () => readAgain(kind),
+  'lose nothing if the log is read again': whileAwake(() => readAgain(kind)),
 });
 
 /** The relays share nothing in their Redis; without one they would start only after a while. */
@@ -52,7 +53,7 @@ async function stopTwice(kind: Kind): Promise<void> {
   const relay = await startUnread(kind, { ...(await workers()), ...DRAINING });
   expect(await request(relay)).toBe(REQUESTS);
   relay.signal('SIGTERM');
-  await sleep(LATER_MS);
+  await drainingFor(relay);
   const { code, ms } = await timed(relay, () => relay.signal('SIGTERM'));
   expect(code).toBe(1);
   expect(ms).toBeLessThan(SOON_MS);

@@ -167,7 +167,12 @@ export async function stopWorkersRelays(): Promise<void> {
 export function workerPids({ relay }: { readonly relay: Pick<RelayProcess, 'pid'> }): Map<number, number> {
   const children = readFileSync(`/proc/${relay.pid}/task/${relay.pid}/children`, 'utf8');
   const pids = children.split(' ').filter(Boolean).map(Number);
-  return new Map(pids.map((pid) => [Number(argsOf(pid).at(-1)), pid]));
+  const workers = new Map<number, number>();
+  for (const pid of pids) {
+    const number = argsIfAlive(pid).at(-1);
+    if (number !== undefined) workers.set(Number(number), pid);
+  }
+  return workers;
 }
 
 /** Suspends processes until they get SIGCONT; resolves when all are suspended. */
@@ -183,13 +188,15 @@ export function argsOf(pid: number): string[] {
 }
 
 /** A process that has ended has no command line, even before its exit code was read. */
-export function lives(pid: number): boolean {
+function argsIfAlive(pid: number): string[] {
   try {
-    return argsOf(pid).length > 0;
+    return argsOf(pid);
   } catch {
-    return false;
+    return [];
   }
 }
+
+export const lives = (pid: number): boolean => argsIfAlive(pid).length > 0;
 
 /** How much of the output of a relay is parsed, and its lines: they are asked for again and again. */
 const parsed = new WeakMap<RelayProcess, { chars: number; lines: LogLine[] }>();
