@@ -5,6 +5,7 @@ import { wholeStream } from '../support/raw-upstream.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const READ_REST_MS = 2000;
 const NEXT = 'GET /healthz HTTP/1.1\r\nHost: app.example.com\r\n\r\n';
@@ -109,15 +110,16 @@ describe('a refused request whose body turns out to be malformed', () => {
 describe('a refusal that closes its connection', () => {
   test.each([['Connection: close'], ['Connection: keep-alive']])(
     'waits for the rest of the body with %s',
-    async (connection) => {
-      const client = await refused(401, '', `Content-Length: 40000\r\n${connection}`);
-      for (let sent = 0; sent < 4; sent += 1) {
-        await new Promise((resolve) => client.socket.write(Buffer.alloc(9000), resolve));
-        await sleep(20);
-        expect(client.socket.destroyed).toBe(false);
-      }
-      client.socket.end(Buffer.alloc(4000));
-      expect(await client.closed).toEqual({ error: undefined });
-    },
+    (connection) =>
+      whileAwake(async () => {
+        const client = await refused(401, '', `Content-Length: 40000\r\n${connection}`);
+        for (let sent = 0; sent < 4; sent += 1) {
+          await new Promise((resolve) => client.socket.write(Buffer.alloc(9000), resolve));
+          await sleep(20);
+          expect(client.socket.destroyed).toBe(false);
+        }
+        client.socket.end(Buffer.alloc(4000));
+        expect(await client.closed).toEqual({ error: undefined });
+      })(),
   );
 });

@@ -10,6 +10,7 @@ import {
 import { OTHER_USER } from '../support/relay.ts';
 import { plainAnswer, until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const WINDOW = 300;
 
@@ -108,18 +109,21 @@ describe('a message that the bot service answers with 429', () => {
     expect(pair.started()).toEqual([0, 1]);
   });
 
-  test.concurrent('is not sent again if its client leaves during the wait', async () => {
-    const pair = await start({ RATE_MAX_WAIT_MS: '5000' }, busyFor(1, '1'));
-    const leaving = new AbortController();
-    const left = pair.send(0, { signal: leaving.signal }).catch(() => 'left');
-    await until(() => pair.arrivals.length === 1);
-    await sleep(200);
-    leaving.abort();
-    expect(await left).toBe('left');
-    await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
-    await sleep(1200);
-    expect(pair.started()).toEqual([0]);
-  });
+  test.concurrent(
+    'is not sent again if its client leaves during the wait',
+    whileAwake(async () => {
+      const pair = await start({ RATE_MAX_WAIT_MS: '5000' }, busyFor(1, '1'));
+      const leaving = new AbortController();
+      const left = pair.send(0, { signal: leaving.signal }).catch(() => 'left');
+      await until(() => pair.arrivals.length === 1);
+      await sleep(200);
+      leaving.abort();
+      expect(await left).toBe('left');
+      await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
+      await sleep(1200);
+      expect(pair.started()).toEqual([0]);
+    }),
+  );
 
   test.concurrent('has its full execution time again when it is sent again', async () => {
     const pair = await start(

@@ -10,12 +10,14 @@ import type { RawClient } from '../support/raw-client.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { OTHER_USER, startRelay } from '../support/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const closings: (() => unknown)[] = [];
-afterEach(async () => {
+async function cleanUp() {
   jest.restoreAllMocks();
   for (const close of closings.splice(0).reverse()) await close();
-});
+}
+afterEach(cleanUp);
 afterAll(() => stopRedis());
 
 async function start(environment: Record<string, string> = {}): Promise<RelayAndUpstream> {
@@ -130,24 +132,27 @@ test('live streams and messages of both path shapes have one budget', async () =
   expect(methodsOf(pair)).toEqual(['GET', 'GET']);
 });
 
-test('a live stream waits for its slot longer than a message, and takes every second one while messages wait', async () => {
-  const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '250', RATE_MAX_WAIT_MS: '20000' });
-  const clients = [pair.ask()];
-  await until(() => pair.upstream.requests.length === 1);
-  clients.push(...range(6).map(() => openLive(pair)));
-  await until(() => pair.relay.open.count() === 1);
-  clients.push(...range(6).map(() => pair.ask()));
-  closings.push(() => {
-    for (const { socket } of clients) socket.destroy();
-  });
-  await until(() => pair.upstream.requests.length === clients.length);
-  const untilLastMessage = methodsOf(pair).slice(0, methodsOf(pair).lastIndexOf('POST') + 1);
-  const count = (method: string) => untilLastMessage.filter((one) => one === method).length;
-  expect(count('POST')).toBe(7);
-  expect(count('GET')).toBeGreaterThan(0);
-  expect(count('GET')).toBeLessThan(7);
-  expect(untilLastMessage.join(' ')).not.toContain('GET GET');
-});
+test(
+  'a live stream waits for its slot longer than a message, and takes every second one while messages wait',
+  whileAwake(async () => {
+    const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '250', RATE_MAX_WAIT_MS: '20000' });
+    const clients = [pair.ask()];
+    await until(() => pair.upstream.requests.length === 1);
+    clients.push(...range(6).map(() => openLive(pair)));
+    await until(() => pair.relay.open.count() === 1);
+    clients.push(...range(6).map(() => pair.ask()));
+    closings.push(() => {
+      for (const { socket } of clients) socket.destroy();
+    });
+    await until(() => pair.upstream.requests.length === clients.length);
+    const untilLastMessage = methodsOf(pair).slice(0, methodsOf(pair).lastIndexOf('POST') + 1);
+    const count = (method: string) => untilLastMessage.filter((one) => one === method).length;
+    expect(count('POST')).toBe(7);
+    expect(count('GET')).toBeGreaterThan(0);
+    expect(count('GET')).toBeLessThan(7);
+    expect(untilLastMessage.join(' ')).not.toContain('GET GET');
+  }, cleanUp),
+);
 
 test('a live stream waits for 30 seconds at most, whatever RATE_MAX_WAIT_MS says', async () => {
   const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '3600000', RATE_MAX_WAIT_MS: '600000' });
@@ -169,37 +174,47 @@ test('a live stream waits for 30 seconds at most, whatever RATE_MAX_WAIT_MS says
   expect(pair.upstream.requests).toHaveLength(1);
 });
 
-test('a live stream whose client leaves while it waits gives back its slot and its place', async () => {
-  const environment = { RATE_LIMIT: '1', RATE_WINDOW_MS: '1000', MAX_LIVE_STREAMS_PER_USER: '2' };
-  const pair = await start(environment);
-  expect(await statuses(1, pair)).toEqual([200]);
-  const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
-  for (const n of range(3)) {
-    const client = openLive(pair, { headers: [`X-Request-Id: left-waiting-${n}`] });
-    await until(() => reserve.mock.calls.length === n + 1);
-    client.socket.end();
-    const line = await pair.relay.logLine(({ requestId }) => requestId === `left-waiting-${n}`);
-    expect(line).toMatchObject({ outcome: 'client_closed', status: 499 });
-  }
-  expect(await statuses(2, pair)).toEqual([200, 429]);
-  expect(pair.upstream.requests).toHaveLength(2);
-});
+test(
+  'a live stream whose client leaves while it waits gives back its slot and its place',
+  whileAwake(async () => {
+    const environment = { RATE_LIMIT: '1', RATE_WINDOW_MS: '2000', MAX_LIVE_STREAMS_PER_USER: '2' };
+    const pair = await start(environment);
+    expect(await statuses(1, pair)).toEqual([200]);
+    const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
+    for (const n of range(3)) {
+      const before = reserve.mock.calls.length;
+      const client = openLive(pair, { headers: [`X-Request-Id: left-waiting-${n}`] });
+      await until(() => reserve.mock.calls.length > before);
+      client.socket.end();
+      const line = await pair.relay.logLine(({ requestId }) => requestId === `left-waiting-${n}`);
+      expect(line).toMatchObject({ outcome: 'client_closed', status: 499 });
+    }
+    expect(await statuses(2, pair)).toEqual([200, 429]);
+    expect(pair.upstream.requests).toHaveLength(2);
+  }, cleanUp),
+);
 
-test('resumptions of messages go before live streams', async () => {
-  const rate = { limit: 1, windowMs: 1000 };
-  const budgets = memoryBudgets(rate);
-  // Four times as long as it is: a busy machine is late by some of it.
-  const live = resumptionTurns(budgets, rate, 4 * LIVE_YIELD_MS);
-  const resume = resumptionTurns(budgets, rate);
-  const order: string[] = [];
-  const take = async (kind: 'live' | 'resumption', turn: typeof live, n: number) => {
-    await turn({ endpoint: 'acme/helper', holders: { user: `${kind}-${n}` } }, new AbortController().signal);
-    order.push(kind);
-  };
-  await take('live', live, 0);
-  await Promise.all([
-    ...range(2).map((n) => take('live', live, n)),
-    ...range(2).map((n) => take('resumption', resume, n)),
-  ]);
-  expect(order.map((kind) => kind[0]).join('')).toBe('lrrll');
-});
+test(
+  'resumptions of messages go before live streams',
+  whileAwake(async () => {
+    const rate = { limit: 1, windowMs: 1000 };
+    const budgets = memoryBudgets(rate);
+    // Four times as long as it is: a busy machine is late by some of it.
+    const live = resumptionTurns(budgets, rate, 4 * LIVE_YIELD_MS);
+    const resume = resumptionTurns(budgets, rate);
+    const order: string[] = [];
+    const take = async (kind: 'live' | 'resumption', turn: typeof live, n: number) => {
+      await turn(
+        { endpoint: 'acme/helper', holders: { user: `${kind}-${n}` } },
+        new AbortController().signal,
+      );
+      order.push(kind);
+    };
+    await take('live', live, 0);
+    await Promise.all([
+      ...range(2).map((n) => take('live', live, n)),
+      ...range(2).map((n) => take('resumption', resume, n)),
+    ]);
+    expect(order.map((kind) => kind[0]).join('')).toBe('lrrll');
+  }),
+);

@@ -20,6 +20,7 @@ import { startRelay, type TestRelay } from '../support/relay.ts';
 import { until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
 import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const WINDOW_MS = 10 * 60_000;
 
@@ -298,19 +299,25 @@ describeWithRedis('sign-in attempts counted in Redis:', () => {
     expectProblem(await attempt('ada', '198.51.100.1', 'right'), 429, 'too_many_attempts');
   });
 
-  test('failures are forgotten after Retry-After', async () => {
-    now.mockRestore();
-    await stage.close();
-    await start({ counts: redisAttempts(redis), windowMs: 3000 });
-    await fail(10, () => ['ada', '192.0.2.1']);
-    const { status, headers } = await attempt('ada', '192.0.2.1', 'right');
-    expect(status).toBe(429);
-    const seconds = Number(headers['retry-after']);
-    expect(seconds).toBeGreaterThanOrEqual(1);
-    expect(seconds).toBeLessThanOrEqual(3);
-    await sleep(seconds * 1000);
-    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
-  });
+  test(
+    'failures are forgotten after Retry-After',
+    whileAwake(
+      async () => {
+        now.mockRestore();
+        await stage.close();
+        await start({ counts: redisAttempts(redis), windowMs: 3000 });
+        await fail(10, () => ['ada', '192.0.2.1']);
+        const { status, headers } = await attempt('ada', '192.0.2.1', 'right');
+        expect(status).toBe(429);
+        const seconds = Number(headers['retry-after']);
+        expect(seconds).toBeGreaterThanOrEqual(1);
+        expect(seconds).toBeLessThanOrEqual(3);
+        await sleep(seconds * 1000);
+        expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
+      },
+      async () => void (await server.command('FLUSHALL')),
+    ),
+  );
 
   test('an account name cannot be confused with an address, and long names do not fill Redis', async () => {
     await fail(10, (n) => ['192.0.2.1', `198.51.100.${n}`]);

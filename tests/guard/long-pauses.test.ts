@@ -11,6 +11,7 @@ import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
 import { plainAnswer, until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const BOT = 'acme/helper';
 const PAUSE = 1000;
@@ -141,27 +142,30 @@ function contract({ shared, count }: { shared: () => Promise<Record<string, stri
     expect(all.filter((status) => status === 502)).toHaveLength(1);
   });
 
-  test.concurrent('if it gets no answer in UPSTREAM_RESPONSE_TIMEOUT_MS, the next one is sent; others get Retry-After', async () => {
-    const times = { UPSTREAM_RESPONSE_TIMEOUT_MS: '3000', RATE_MAX_WAIT_MS: '1000' };
-    const { pair, send } = await begin([silent], times);
-    await almostAMinuteAgo(pair.relay);
-    await sleep(PAUSE + 50);
-    const from = performance.now();
-    const first = send(0);
-    await until(() => pair.arrivals.length === 1);
-    const waiting = await Promise.all([send(1), send(2)]);
-    const afterMs = performance.now() - from;
-    for (const one of waiting) {
-      expect([one.status, await codeOf(one)]).toEqual([429, 'rate_limited']);
-      // The trial is over by then.
-      expect(afterMs + secondsIn(one) * 1000).toBeGreaterThanOrEqual(3000);
-      expect(secondsIn(one)).toBeLessThanOrEqual(3);
-    }
-    expect(pair.arrivals).toHaveLength(1);
-    expect((await first).status).toBe(504);
-    expect(await statuses([send(3)])).toEqual([200]);
-    expect(await statuses([send(4), send(5)])).toEqual([200, 200]);
-  });
+  test.concurrent(
+    'if it gets no answer in UPSTREAM_RESPONSE_TIMEOUT_MS, the next one is sent; others get Retry-After',
+    whileAwake(async () => {
+      const times = { UPSTREAM_RESPONSE_TIMEOUT_MS: '3000', RATE_MAX_WAIT_MS: '1000' };
+      const { pair, send } = await begin([silent], times);
+      await almostAMinuteAgo(pair.relay);
+      await sleep(PAUSE + 50);
+      const from = performance.now();
+      const first = send(0);
+      await until(() => pair.arrivals.length === 1);
+      const waiting = await Promise.all([send(1), send(2)]);
+      const afterMs = performance.now() - from;
+      for (const one of waiting) {
+        expect([one.status, await codeOf(one)]).toEqual([429, 'rate_limited']);
+        // The trial is over by then.
+        expect(afterMs + secondsIn(one) * 1000).toBeGreaterThanOrEqual(3000);
+        expect(secondsIn(one)).toBeLessThanOrEqual(3);
+      }
+      expect(pair.arrivals).toHaveLength(1);
+      expect((await first).status).toBe(504);
+      expect(await statuses([send(3)])).toEqual([200]);
+      expect(await statuses([send(4), send(5)])).toEqual([200, 200]);
+    }),
+  );
 
   test.concurrent('if its key is refused, it is sent with the next key', async () => {
     const keys = { UPSTREAM_API_KEYS: 'canary-key-one,canary-key-two' };

@@ -55,12 +55,13 @@ const budgets: EndpointBudgets = {
 };
 
 let slots: SlotWaits;
-beforeEach(() => {
+async function clear() {
   for (const calls of [asked, started, sent, cancelled, pauses, judged]) calls.length = 0;
   answers = [];
   waits = [];
   slots = slotWaits(budgets, RATE);
-});
+}
+beforeEach(clear);
 
 describe('a message that waits for a slot', () => {
   test('may wait less after a wait for the earlier slots of its holder', async () => {
@@ -101,14 +102,17 @@ describe('a message that waits for a slot', () => {
     expect(cancelled).toEqual(['t']);
   });
 
-  test('gets the time until all slots are free as from its own start', async () => {
-    const [limit, windowMs] = [1, 500];
-    const real = slotWaits(memoryBudgets({ limit, windowMs }), { limit, windowMs, maxWaitMs: 5000 });
-    await real.take(REQUEST, ALWAYS);
-    const { resetMs } = (await real.take(REQUEST, ALWAYS)).reservation;
-    expect(resetMs).toBeGreaterThan(250);
-    expect(resetMs).toBeLessThanOrEqual(500);
-  });
+  test(
+    'gets the time until all slots are free as from its own start',
+    whileAwake(async () => {
+      const [limit, windowMs] = [1, 500];
+      const real = slotWaits(memoryBudgets({ limit, windowMs }), { limit, windowMs, maxWaitMs: 5000 });
+      await real.take(REQUEST, ALWAYS);
+      const { resetMs } = (await real.take(REQUEST, ALWAYS)).reservation;
+      expect(resetMs).toBeGreaterThan(250);
+      expect(resetMs).toBeLessThanOrEqual(500);
+    }),
+  );
 
   test('starts not even a little before the time of its slot', async () => {
     const early: number[] = [];
@@ -251,20 +255,23 @@ describe('a message on trial', () => {
     expect(judged).toEqual([['t+', true]]);
   });
 
-  test('makes other messages wait and poll; a refused message gets the end of the trial', async () => {
-    const other = { waitMs: 250, trialLeftMs: 50_000 };
-    answers = [other];
-    waits = Array.from({ length: 20 }, () => other);
-    const from = performance.now();
-    const { slot, reservation } = await slots.take(REQUEST, ALWAYS);
-    expect([slot, reservation.waitMs]).toEqual([undefined, 50_000]);
-    expect(performance.now() - from).toBeGreaterThan(700);
-    expect(started.length).toBeGreaterThanOrEqual(3);
-    answers = [{ state: 'refused', waitMs: 250, trialLeftMs: 40_000 }];
-    expect((await slots.take(REQUEST, ALWAYS)).reservation.waitMs).toBe(40_000);
-    answers = [{ state: 'share_taken', waitMs: 1200, trialLeftMs: 30_000 }];
-    expect((await slots.take(REQUEST, ALWAYS)).reservation.waitMs).toBe(30_000);
-  });
+  test(
+    'makes other messages wait and poll; a refused message gets the end of the trial',
+    whileAwake(async () => {
+      const other = { waitMs: 250, trialLeftMs: 50_000 };
+      answers = [other];
+      waits = Array.from({ length: 20 }, () => other);
+      const from = performance.now();
+      const { slot, reservation } = await slots.take(REQUEST, ALWAYS);
+      expect([slot, reservation.waitMs]).toEqual([undefined, 50_000]);
+      expect(performance.now() - from).toBeGreaterThan(700);
+      expect(started.length).toBeGreaterThanOrEqual(3);
+      answers = [{ state: 'refused', waitMs: 250, trialLeftMs: 40_000 }];
+      expect((await slots.take(REQUEST, ALWAYS)).reservation.waitMs).toBe(40_000);
+      answers = [{ state: 'share_taken', waitMs: 1200, trialLeftMs: 30_000 }];
+      expect((await slots.take(REQUEST, ALWAYS)).reservation.waitMs).toBe(30_000);
+    }, clear),
+  );
 });
 
 describe('a message of a guest', () => {

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { memoryStreamLeases } from '../../src/pace/memory-stream-leases.ts';
 import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
 import type { StreamLease, StreamLeases } from '../../src/pace/stream-leases.ts';
@@ -11,6 +11,10 @@ import { countAwakeMs } from '../support/awake.ts';
 import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
 import { startRedisProxy } from '../support/redis-proxy.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
+
+// A void case is run again, while the cases beside it run.
+jest.setTimeout(60_000);
 
 /** A process that holds leases of 900 ms, which it renews every 200 ms. */
 const CHILD_SCRIPT = fileURLToPath(new URL('../support/lease-holder.ts', import.meta.url));
@@ -151,42 +155,50 @@ describeWithRedis('stream leases in Redis', () => {
     await server.command('CONFIG', 'RESETSTAT');
     // After the first renewal, Redis knows the script that renews leases too.
     while (!(await commands()).includes('cmdstat_zadd:')) await sleep(20);
+    const from = performance.now();
     await server.command('CONFIG', 'RESETSTAT');
-    // Three renewals; one more or less if a timer is late.
+    // Three renewals; one more or less if a timer is late, and more if all of this takes longer.
     await sleep(3 * renewMs + 50);
     const stats = await commands();
+    const took = performance.now() - from;
     const calls = Number(/cmdstat_evalsha:calls=(\d+),/.exec(stats)?.[1]);
     expect(calls).toBeGreaterThanOrEqual(2);
-    expect(calls).toBeLessThanOrEqual(4);
+    expect(calls).toBeLessThanOrEqual(took / renewMs + 1);
     expect(stats).toContain(`cmdstat_zadd:calls=${2 * MAX * calls},`);
   });
 
-  test.concurrent('expire when their instance stops renewing them, and not before', async () => {
-    const { redis, instance } = await setUp();
-    const times = { leaseMs: 1500, renewMs: 400 };
-    await take(redisStreamLeases(redis, times), MAX);
-    const other = redisStreamLeases(await instance(), times);
-    await sleep(times.leaseMs + 500);
-    expect(await other.acquire('holder-a', MAX)).toBeUndefined();
-    redis.close();
-    const { ms, awake } = await untilGranted(other);
-    // The last renewal was at most `renewMs` before the end; the rest is for late timers.
-    expect(ms).toBeGreaterThan(times.leaseMs - times.renewMs - 300);
-    expect(awake).toBeLessThan(times.leaseMs + 1100);
-  });
+  test.concurrent(
+    'expire when their instance stops renewing them, and not before',
+    whileAwake(async () => {
+      const { redis, instance } = await setUp();
+      const times = { leaseMs: 1500, renewMs: 400 };
+      await take(redisStreamLeases(redis, times), MAX);
+      const other = redisStreamLeases(await instance(), times);
+      await sleep(times.leaseMs + 500);
+      expect(await other.acquire('holder-a', MAX)).toBeUndefined();
+      redis.close();
+      const { ms, awake } = await untilGranted(other);
+      // The last renewal was at most `renewMs` before the end; the rest is for late timers.
+      expect(ms).toBeGreaterThan(times.leaseMs - times.renewMs - 300);
+      expect(awake).toBeLessThan(times.leaseMs + 1100);
+    }),
+  );
 
-  test.concurrent('of an instance that lost its connection expire, those of another stay', async () => {
-    const { redis, instance } = await setUp();
-    const times = { leaseMs: 1500, renewMs: 400 };
-    const other = redisStreamLeases(await instance(), times);
-    await take(other, 1);
-    await take(redisStreamLeases(redis, times), MAX - 1);
-    redis.close();
-    // The other instance gets the places of this one, and keeps all `MAX` for longer than a lease lasts.
-    for (let n = 0; n < MAX - 1; n += 1) await untilGranted(other);
-    await sleep(times.leaseMs + 500);
-    expect(await other.acquire('holder-a', MAX)).toBeUndefined();
-  });
+  test.concurrent(
+    'of an instance that lost its connection expire, those of another stay',
+    whileAwake(async () => {
+      const { redis, instance } = await setUp();
+      const times = { leaseMs: 1500, renewMs: 400 };
+      const other = redisStreamLeases(await instance(), times);
+      await take(other, 1);
+      await take(redisStreamLeases(redis, times), MAX - 1);
+      redis.close();
+      // The other instance gets the places of this one, and keeps all `MAX` for longer than a lease lasts.
+      for (let n = 0; n < MAX - 1; n += 1) await untilGranted(other);
+      await sleep(times.leaseMs + 500);
+      expect(await other.acquire('holder-a', MAX)).toBeUndefined();
+    }),
+  );
 
   test.concurrent('have keys that do not name the holder, and that expire', async () => {
     const { server, redis, keys } = await setUp();
@@ -255,30 +267,36 @@ describeWithRedis('stream leases in Redis', () => {
     expect(awakeMs()).toBeLessThan(1000);
   });
 
-  test.concurrent('are renewed also after SCRIPT FLUSH', async () => {
-    const { server, redis } = await setUp();
-    const leaseMs = 1500;
-    const leases = redisStreamLeases(redis, { leaseMs, renewMs: 300 });
-    await leases.acquire('holder-a', 1);
-    await server.command('SCRIPT', 'FLUSH');
-    await sleep(leaseMs + 500);
-    expect(await leases.acquire('holder-a', 1)).toBeUndefined();
-  });
+  test.concurrent(
+    'are renewed also after SCRIPT FLUSH',
+    whileAwake(async () => {
+      const { server, redis } = await setUp();
+      const leaseMs = 1500;
+      const leases = redisStreamLeases(redis, { leaseMs, renewMs: 300 });
+      await leases.acquire('holder-a', 1);
+      await server.command('SCRIPT', 'FLUSH');
+      await sleep(leaseMs + 500);
+      expect(await leases.acquire('holder-a', 1)).toBeUndefined();
+    }),
+  );
 
   // These cases begin when all others are over: many leases at once, or another process, keep the machine busy and
   // would disturb the times that the others measure.
   describe('of many holders, or of another process,', () => {
-    test.concurrent('last as long as their instance renews them, for more than a thousand holders', async () => {
-      const { redis, keys } = await setUp();
-      const leaseMs = 1500;
-      const leases = redisStreamLeases(redis, { leaseMs, renewMs: 300 });
-      // One run of the script renews at most 500.
-      const holders = Array.from({ length: 1100 }, (_, n) => `holder-${n}`);
-      await Promise.all(holders.map((holder) => leases.acquire(holder, 1)));
-      await sleep(2 * leaseMs);
-      expect(await keys()).toHaveLength(holders.length);
-      expect(await leases.acquire('holder-1099', 1)).toBeUndefined();
-    });
+    test.concurrent(
+      'last as long as their instance renews them, for more than a thousand holders',
+      whileAwake(async () => {
+        const { redis, keys } = await setUp();
+        const leaseMs = 1500;
+        const leases = redisStreamLeases(redis, { leaseMs, renewMs: 300 });
+        // One run of the script renews at most 500.
+        const holders = Array.from({ length: 1100 }, (_, n) => `holder-${n}`);
+        await Promise.all(holders.map((holder) => leases.acquire(holder, 1)));
+        await sleep(2 * leaseMs);
+        expect(await keys()).toHaveLength(holders.length);
+        expect(await leases.acquire('holder-1099', 1)).toBeUndefined();
+      }),
+    );
 
     test.concurrent('released while Redis was away are removed soon after it is back, and nothing is sent after that', async () => {
       const { server, throughProxy, keys } = await setUp();
@@ -304,24 +322,28 @@ describeWithRedis('stream leases in Redis', () => {
       expect(String(await server.command('INFO', 'commandstats'))).not.toMatch(/cmdstat_(evalsha|zrem):/);
     });
 
-    test.concurrent('expire when the process that holds them was killed', async () => {
-      const { server, redis } = await setUp();
-      const child = spawn(process.execPath, [
-        '--disable-warning=ExperimentalWarning',
-        CHILD_SCRIPT,
-        server.url,
-        'holder-a',
-      ]);
-      await once(child.stdout, 'data');
-      const leases = redisStreamLeases(redis);
-      // Longer than a lease of the child lasts: it has renewed them.
-      await sleep(1500);
-      expect(await leases.acquire('holder-a', MAX)).toBeUndefined();
-      const gone = once(child, 'exit');
-      child.kill('SIGKILL');
-      expect(await gone).toEqual([null, 'SIGKILL']);
-      // A lease lasts 900 ms there; the rest is for a busy machine.
-      expect((await untilGranted(leases)).awake).toBeLessThan(3000);
-    });
+    test.concurrent(
+      'expire when the process that holds them was killed',
+      whileAwake(async () => {
+        const { server, redis } = await setUp();
+        const child = spawn(process.execPath, [
+          '--disable-warning=ExperimentalWarning',
+          CHILD_SCRIPT,
+          server.url,
+          'holder-a',
+        ]);
+        open.push({ close: () => void child.kill('SIGKILL') });
+        await once(child.stdout, 'data');
+        const leases = redisStreamLeases(redis);
+        // Longer than a lease of the child lasts: it has renewed them.
+        await sleep(1500);
+        expect(await leases.acquire('holder-a', MAX)).toBeUndefined();
+        const gone = once(child, 'exit');
+        child.kill('SIGKILL');
+        expect(await gone).toEqual([null, 'SIGKILL']);
+        // A lease lasts 900 ms there; the rest is for a busy machine.
+        expect((await untilGranted(leases)).awake).toBeLessThan(3000);
+      }),
+    );
   });
 });

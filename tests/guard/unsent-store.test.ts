@@ -7,6 +7,7 @@ import { redisUnsent } from '../../src/pace/redis-unsent.ts';
 import type { UnsentStore } from '../../src/pace/unsent-store.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { countAwakeMs } from '../support/awake.ts';
+import { freePort } from '../support/free-port.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import { until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
@@ -149,7 +150,9 @@ describeWithRedis('unsent messages in Redis', () => {
 
   test('are on one node of a cluster', async () => {
     const nodes = join(tmpdir(), `nodes-${randomUUID()}.conf`);
-    const cluster = await startRedis('--cluster-enabled', 'yes', '--cluster-config-file', nodes);
+    // Otherwise it is the other port + 10,000, which the system may have given to a connection.
+    const port = ['--cluster-port', String(await freePort())];
+    const cluster = await startRedis('--cluster-enabled', 'yes', '--cluster-config-file', nodes, ...port);
     await cluster.command('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
     while (!String(await cluster.command('CLUSTER', 'INFO')).includes('cluster_state:ok'));
     const store = redisUnsent(await connect(cluster.url), KEPT_MS);

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { countAwakeMs } from '../support/awake.ts';
+import { parseAnswer } from '../support/call.ts';
 import {
   codeOf,
   mostInWindow,
@@ -9,9 +10,11 @@ import {
   startWithNumberedMessages,
   type WithNumberedMessages,
 } from '../support/numbered-messages.ts';
-import { OTHER_USER } from '../support/relay.ts';
+import type { RawClient } from '../support/raw-client.ts';
+import { MESSAGE, OTHER_USER } from '../support/relay.ts';
 import { until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const WINDOW = 1000;
 
@@ -30,25 +33,24 @@ const most = ({ arrivals }: WithNumberedMessages, windowMs = WINDOW) =>
     windowMs,
   );
 
-async function sendInOrder(
-  pair: WithNumberedMessages,
-  count: number,
-  cookies: string[],
-): Promise<Promise<Response>[]> {
-  const sent: Promise<Response>[] = [];
+/** Sends messages over new connections, since one that must connect could be overtaken; returns the statuses. */
+async function sendInOrder(pair: WithNumberedMessages, count: number, cookies: string[]): Promise<number[]> {
+  const clients: RawClient[] = [];
   for (const n of range(count)) {
-    sent.push(pair.send(n, { cookie: cookies[n % cookies.length] as string }));
+    const cookie = cookies[n % cookies.length] as string;
+    const body = JSON.stringify({ ...JSON.parse(MESSAGE), n });
+    clients.push(pair.ask({ cookie, body, headers: ['Connection: close'] }));
     await sleep(5);
   }
-  return sent;
+  await Promise.all(clients.map(({ closed }) => closed));
+  return clients.map((client) => parseAnswer(client.text()).status);
 }
 
 describe('a message beyond the limit', () => {
   test.concurrent('waits for its slot: all start, in the order of their arrival, and never too many', async () => {
     const pair = await start({ RATE_LIMIT: '3', RATE_MAX_WAIT_MS: '20000' });
     const cookies = [pair.cookie, ...(await Promise.all(range(4).map(() => pair.relay.signIn())))];
-    const answers = await Promise.all(await sendInOrder(pair, 10, cookies));
-    expect(answers.map(({ status }) => status)).toEqual(range(10).map(() => 200));
+    expect(await sendInOrder(pair, 10, cookies)).toEqual(range(10).map(() => 200));
     expect(pair.started().sort((a, b) => a - b)).toEqual(range(10));
     expect(overtaking(pair.arrivals, WINDOW)).toEqual([]);
     expect(most(pair)).toBe(3);
@@ -151,18 +153,21 @@ describe('a message that waits', () => {
     expect(pair.started().sort()).toEqual([0, 1, 2, 3]);
   });
 
-  test.concurrent('ends with its session, and is never sent', async () => {
-    const pair = await start({ RATE_LIMIT: '1', RATE_MAX_WAIT_MS: '60000' });
-    const other = await pair.relay.signIn(OTHER_USER);
-    await pair.send(0, { cookie: other });
-    const waiting = pair.send(1);
-    await until(() => pair.relay.open.count() === 1);
-    await fetch(`${pair.relay.url}/auth/logout`, { method: 'POST', headers: { Cookie: pair.cookie } });
-    const answer = await waiting;
-    expect([answer.status, await codeOf(answer)]).toEqual([401, 'session_ended']);
-    await sleep(1.5 * WINDOW);
-    expect(pair.started()).toEqual([0]);
-  });
+  test.concurrent(
+    'ends with its session, and is never sent',
+    whileAwake(async () => {
+      const pair = await start({ RATE_LIMIT: '1', RATE_MAX_WAIT_MS: '60000' });
+      const other = await pair.relay.signIn(OTHER_USER);
+      await pair.send(0, { cookie: other });
+      const waiting = pair.send(1);
+      await until(() => pair.relay.open.count() === 1);
+      await fetch(`${pair.relay.url}/auth/logout`, { method: 'POST', headers: { Cookie: pair.cookie } });
+      const answer = await waiting;
+      expect([answer.status, await codeOf(answer)]).toEqual([401, 'session_ended']);
+      await sleep(1.5 * WINDOW);
+      expect(pair.started()).toEqual([0]);
+    }),
+  );
 
   test.concurrent('ends at the end of the grace period of a shutdown', async () => {
     const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '5000', RATE_MAX_WAIT_MS: '60000' });

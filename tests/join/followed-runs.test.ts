@@ -13,22 +13,30 @@ import { keysWhen } from '../support/join-instances.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
 import { sleep } from '../support/sleep.ts';
 import { until } from '../support/until.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 jest.setTimeout(30_000);
 
 let server: RedisServer;
 let redis: Redis;
 let stores: RunStore[];
-beforeEach(async () => {
+async function setUp() {
   server = await startRedis();
   redis = await connected(server.url);
   stores = [];
-});
-afterEach(async () => {
+}
+async function cleanUp() {
   for (const store of stores) await store.close();
   redis.close();
   await server.stop();
-});
+}
+beforeEach(setUp);
+afterEach(cleanUp);
+
+async function againFromNothing() {
+  await cleanUp();
+  await setUp();
+}
 
 const OPTIONS: JoinableOptions = {
   times: { keepMs: 0, rememberMs: 5_000, graceMs: 0 },
@@ -97,26 +105,29 @@ describeWithRedis('a run whose last reader here leaves', () => {
     run.over();
   });
 
-  test('goes on for one elsewhere who can take nothing now', async () => {
-    const { run, seat } = await enter(open());
-    run.begin(new Map());
-    run.stream.outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
-    const joined = await enter(open());
-    const outlet = {
-      ...{ write() {}, isFull: () => true, hasBegun: () => true, complete() {}, endEarly() {} },
-      open: (source) => source.full(),
-    } satisfies Outlet;
-    await joined.seat.begun;
-    void joined.seat.read(outlet, 0);
-    await isFollowed();
-    seat.leave();
-    // For longer than one look at the run counts.
-    const till = (await followedTill()) + 4_000;
-    while (!run.isGivenUp() && (await followedTill()) < till) await sleep(50);
-    expect(run.isGivenUp()).toBe(false);
-    run.over();
-    joined.run.over();
-  });
+  test(
+    'goes on for one elsewhere who can take nothing now',
+    whileAwake(async () => {
+      const { run, seat } = await enter(open());
+      run.begin(new Map());
+      run.stream.outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
+      const joined = await enter(open());
+      const outlet = {
+        ...{ write() {}, isFull: () => true, hasBegun: () => true, complete() {}, endEarly() {} },
+        open: (source) => source.full(),
+      } satisfies Outlet;
+      await joined.seat.begun;
+      void joined.seat.read(outlet, 0);
+      await isFollowed();
+      seat.leave();
+      // For longer than one look at the run counts.
+      const till = (await followedTill()) + 4_000;
+      while (!run.isGivenUp() && (await followedTill()) < till) await sleep(50);
+      expect(run.isGivenUp()).toBe(false);
+      run.over();
+      joined.run.over();
+    }, againFromNothing),
+  );
 });
 
 describeWithRedis('an event that is not in the log', () => {

@@ -12,8 +12,9 @@ import { NO_SUCH_CHANNEL } from '../support/owned.ts';
 import { plainAnswer, until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
 import { jsonAnswer, suspend } from '../support/suspend.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
-jest.setTimeout(10_000);
+jest.setTimeout(20_000);
 
 let pair: JoinPair;
 afterEach(() => pair.close());
@@ -38,24 +39,32 @@ describe('all who wait for a message', () => {
     expect(pair.upstream.requests).toHaveLength(1);
   });
 
-  test('are told that it was stopped, after which it may be sent', async () => {
-    pair = await startJoinPair(
-      { RATE_LIMIT: '1', RATE_WINDOW_MS: '1500', RATE_MAX_WAIT_MS: '5000' },
-      ({ requestLine }, socket) => {
-        if (!requestLine.includes('/suspend')) return [INIT];
-        socket.write(jsonAnswer('404 Not Found', {}));
-        return undefined;
+  test(
+    'are told that it was stopped, after which it may be sent',
+    whileAwake(
+      async () => {
+        pair = await startJoinPair(
+          { RATE_LIMIT: '1', RATE_WINDOW_MS: '2500', RATE_MAX_WAIT_MS: '5000' },
+          ({ requestLine }, socket) => {
+            if (!requestLine.includes('/suspend')) return [INIT];
+            socket.write(jsonAnswer('404 Not Found', {}));
+            return undefined;
+          },
+        );
+        await pair.say({ ...other, customChannelId: 'c2' }).waitFor('run.init');
+        const clients = [pair.say(), pair.say()];
+        await until(() => pair.relay.open.count() === 3);
+        await until(() => pair.relay.logs.some(({ msg }) => msg === 'run joined'));
+        expect((await suspend(pair)).status).toBe(200);
+        for (const client of clients) expect(await bodyOf(client)).toContain('"code":"stopped"');
+        await pair.say().waitFor('run.init');
+        expect(pair.upstream.requests.filter(({ requestLine }) => requestLine.includes('/sse'))).toHaveLength(
+          2,
+        );
       },
-    );
-    await pair.say({ ...other, customChannelId: 'c2' }).waitFor('run.init');
-    const clients = [pair.say(), pair.say()];
-    await until(() => pair.relay.open.count() === 3);
-    await until(() => pair.relay.logs.some(({ msg }) => msg === 'run joined'));
-    expect((await suspend(pair)).status).toBe(200);
-    for (const client of clients) expect(await bodyOf(client)).toContain('"code":"stopped"');
-    await pair.say().waitFor('run.init');
-    expect(pair.upstream.requests.filter(({ requestLine }) => requestLine.includes('/sse'))).toHaveLength(2);
-  });
+      () => pair.close(),
+    ),
+  );
 
   test('are refused with it by the budget, and it may be sent again', async () => {
     pair = await startJoinPair({ RATE_LIMIT: '1', RATE_WINDOW_MS: '1000', RATE_MAX_WAIT_MS: '0' }, () => [

@@ -14,11 +14,13 @@ import type { RawClient } from '../support/raw-client.ts';
 import { plainAnswer, until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
 import { jsonAnswer } from '../support/suspend.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
-jest.setTimeout(10_000);
+jest.setTimeout(20_000);
 
 let pair: JoinPair;
-afterEach(() => pair.close());
+const cleanUp = () => pair.close();
+afterEach(cleanUp);
 
 const lines = (msg: string) => pair.relay.logs.filter((line) => line.msg === msg);
 const leftOutcomes = () => lines('run without a client').map(({ outcome }) => outcome);
@@ -52,19 +54,22 @@ describe('a run that its last client has left', () => {
     expect(await pair.relay.metricsText()).toMatch(/^bot_relay_runs_left_total\{outcome="returned"\} 1$/m);
   });
 
-  test('is closed if nobody comes back in time, and does not run again', async () => {
-    const client = await begin({ JOIN_GRACE_MS: '200' });
-    const { service } = pair;
-    await leave(client);
-    expect(service.destroyed).toBe(false);
-    await until(() => service.destroyed);
-    await until(() => leftOutcomes().length === 1);
-    expect(leftOutcomes()).toEqual(['expired']);
-    expect(await problemOf(pair.say())).toMatchObject({ code: 'run_over' });
-    expect(await problemOf(pair.byName())).toMatchObject({ code: 'run_over' });
-    expect(pair.upstream.requests).toHaveLength(1);
-    expect(pair.relay.runBytes.bytes()).toBe(0);
-  });
+  test(
+    'is closed if nobody comes back in time, and does not run again',
+    whileAwake(async () => {
+      const client = await begin({ JOIN_GRACE_MS: '200' });
+      const { service } = pair;
+      await leave(client);
+      expect(service.destroyed).toBe(false);
+      await until(() => service.destroyed);
+      await until(() => leftOutcomes().length === 1);
+      expect(leftOutcomes()).toEqual(['expired']);
+      expect(await problemOf(pair.say())).toMatchObject({ code: 'run_over' });
+      expect(await problemOf(pair.byName())).toMatchObject({ code: 'run_over' });
+      expect(pair.upstream.requests).toHaveLength(1);
+      expect(pair.relay.runBytes.bytes()).toBe(0);
+    }, cleanUp),
+  );
 
   test('is kept if it ends by itself meanwhile', async () => {
     await leave(await begin());
@@ -85,7 +90,7 @@ describe('a run that its last client has left', () => {
   });
 
   test('has its place until it is closed', async () => {
-    const client = await begin({ JOIN_GRACE_MS: '300', MAX_STREAMS_PER_USER: '1' });
+    const client = await begin({ JOIN_GRACE_MS: '1500', MAX_STREAMS_PER_USER: '1' });
     await leave(client);
     const other = { text: 'other', customMessageId: 'another-message-01' };
     expect(await problemOf(pair.say(other))).toMatchObject({ code: 'too_many_streams' });
@@ -120,7 +125,7 @@ describe('a run that its last client has left', () => {
   });
 
   test('ends with its deadline', async () => {
-    const client = await begin({ MAX_EXECUTION_MS: '400' });
+    const client = await begin({ MAX_EXECUTION_MS: '1500' });
     await leave(client);
     await until(() => leftOutcomes().length === 1);
     expect(await bodyOf(pair.say())).toContain('"code":"deadline_exceeded"');
@@ -129,32 +134,35 @@ describe('a run that its last client has left', () => {
 });
 
 describe('with SUSPEND_ON_LEAVE=on', () => {
-  const SUSPEND = { SUSPEND_ON_LEAVE: 'on', JOIN_GRACE_MS: '200' };
+  const SUSPEND = { SUSPEND_ON_LEAVE: 'on', JOIN_GRACE_MS: '1000' };
   const suspends = () => pair.upstream.requests.filter(({ requestLine }) => requestLine.includes('/suspend'));
 
-  test('a run is suspended when it is given up, not when its client comes back', async () => {
-    pair = await startJoinPair(SUSPEND, ({ requestLine }, socket) => {
-      if (!requestLine.includes('/suspend')) return [INIT];
-      socket.write(jsonAnswer('200 OK', {}));
-      return undefined;
-    });
-    const client = pair.say();
-    await client.waitFor('run.init');
-    await leave(client);
-    const back = pair.say();
-    await back.waitFor('run.init');
-    await sleep(300);
-    expect(suspends()).toHaveLength(0);
-    await leave(back);
-    await until(() => suspends().length === 1);
-    expect(suspends()[0]?.requestLine).toContain('request_id=run-1');
-  });
+  test(
+    'a run is suspended when it is given up, not when its client comes back',
+    whileAwake(async () => {
+      pair = await startJoinPair(SUSPEND, ({ requestLine }, socket) => {
+        if (!requestLine.includes('/suspend')) return [INIT];
+        socket.write(jsonAnswer('200 OK', {}));
+        return undefined;
+      });
+      const client = pair.say();
+      await client.waitFor('run.init');
+      await leave(client);
+      const back = pair.say();
+      await back.waitFor('run.init');
+      await sleep(1_200);
+      expect(suspends()).toHaveLength(0);
+      await leave(back);
+      await until(() => suspends().length === 1);
+      expect(suspends()[0]?.requestLine).toContain('request_id=run-1');
+    }, cleanUp),
+  );
 });
 
 describe('a client that leaves before the message has left', () => {
   /** One message has the only slot, so that the next waits for its own. */
   async function waiting() {
-    pair = await startJoinPair({ RATE_LIMIT: '1', RATE_WINDOW_MS: '1000', RATE_MAX_WAIT_MS: '5000' }, () => [
+    pair = await startJoinPair({ RATE_LIMIT: '1', RATE_WINDOW_MS: '2000', RATE_MAX_WAIT_MS: '5000' }, () => [
       INIT,
     ]);
     await pair.say({ text: 'first', customMessageId: 'another-message-01' }).waitFor('run.init');
@@ -164,24 +172,30 @@ describe('a client that leaves before the message has left', () => {
     return client;
   }
 
-  test('drops it at once', async () => {
-    await leave(await waiting());
-    await sleep(1_300);
-    expect(pair.upstream.requests).toHaveLength(1);
-    expect(leftOutcomes()).toEqual([]);
-    // Nothing has run, so that it may be sent.
-    await pair.say().waitFor('run.init');
-    expect(pair.upstream.requests).toHaveLength(2);
-  });
+  test(
+    'drops it at once',
+    whileAwake(async () => {
+      await leave(await waiting());
+      await sleep(2_300);
+      expect(pair.upstream.requests).toHaveLength(1);
+      expect(leftOutcomes()).toEqual([]);
+      // Nothing has run, so that it may be sent.
+      await pair.say().waitFor('run.init');
+      expect(pair.upstream.requests).toHaveLength(2);
+    }, cleanUp),
+  );
 
-  test('does not, if another waits for it', async () => {
-    const client = await waiting();
-    const second = pair.say();
-    await until(() => pair.relay.open.count() === 3);
-    await leave(client);
-    await second.waitFor('run.init');
-    expect(pair.upstream.requests).toHaveLength(2);
-  });
+  test(
+    'does not, if another waits for it',
+    whileAwake(async () => {
+      const client = await waiting();
+      const second = pair.say();
+      await until(() => pair.relay.open.count() === 3);
+      await leave(client);
+      await second.waitFor('run.init');
+      expect(pair.upstream.requests).toHaveLength(2);
+    }, cleanUp),
+  );
 
   test('drops it when the service asks to wait', async () => {
     pair = await startJoinPair({}, () => undefined);

@@ -7,6 +7,7 @@ import { dechunk } from '../support/raw-client.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { OTHER_USER, type TestRelay } from '../support/relay.ts';
 import { until } from '../support/relay-and-upstream.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 jest.setTimeout(30_000);
 
@@ -21,24 +22,27 @@ async function start(count = 2, environment: Record<string, string> = {}): Promi
 }
 
 describeWithRedis('the log of a run', () => {
-  test.concurrent('keeps a run open that only others read, until they leave', async () => {
-    const all = await start(2, { JOIN_GRACE_MS: '500' });
-    const first = all.say(0);
-    await first.waitFor('run.init');
-    const second = all.say(1);
-    await second.waitFor('run.init');
-    first.socket.destroy();
-    await until(() => (all.relays[0] as TestRelay).open.count() === 0);
-    // Longer than it would wait for somebody to come back.
-    await sleep(1_500);
-    all.emit(DELTA);
-    await second.waitFor('message.delta');
-    expect(all.streams[0]?.destroyed).toBe(false);
-    second.socket.destroy();
-    await until(() => all.streams[0]?.destroyed === true);
-    const left = all.relays[0]?.logs.filter(({ msg }) => msg === 'run without a client');
-    expect(left?.at(-1)).toMatchObject({ outcome: 'expired' });
-  });
+  test.concurrent(
+    'keeps a run open that only others read, until they leave',
+    whileAwake(async () => {
+      const all = await start(2, { JOIN_GRACE_MS: '500' });
+      const first = all.say(0);
+      await first.waitFor('run.init');
+      const second = all.say(1);
+      await second.waitFor('run.init');
+      first.socket.destroy();
+      await until(() => (all.relays[0] as TestRelay).open.count() === 0);
+      // Longer than it would wait for somebody to come back.
+      await sleep(1_500);
+      all.emit(DELTA);
+      await second.waitFor('message.delta');
+      expect(all.streams[0]?.destroyed).toBe(false);
+      second.socket.destroy();
+      await until(() => all.streams[0]?.destroyed === true);
+      const left = all.relays[0]?.logs.filter(({ msg }) => msg === 'run without a client');
+      expect(left?.at(-1)).toMatchObject({ outcome: 'expired' });
+    }),
+  );
 
   test.concurrent('gives 50 readers at three instances the same bytes of one request', async () => {
     const all = await start(3);

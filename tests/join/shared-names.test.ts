@@ -6,6 +6,7 @@ import { wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { BOT_PATH, type TestRelay } from '../support/relay.ts';
 import { plainAnswer, until } from '../support/relay-and-upstream.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 jest.setTimeout(30_000);
 
@@ -52,20 +53,26 @@ describeWithRedis('a name that all instances know', () => {
     expect(all.upstream.requests).toHaveLength(1);
   });
 
-  test('is refused with run_over everywhere once it is not kept, and leaves no key when it is forgotten', async () => {
-    all = await whole({ JOIN_KEEP_MS: '0', JOIN_REMEMBER_MS: '3000' });
-    expect(await bodyOf(all.say(0))).toBe(WHOLE);
-    await runsEnded(all.redis);
-    for (const at of [0, 1]) {
-      const refused = all.say(at);
-      expect(await problemOf(refused)).toMatchObject({ code: 'run_over', retryable: false });
-      expect(statusOf(refused)).toBe(410);
-      expect(await problemOf(all.byName(at))).toMatchObject({ code: 'run_over' });
-    }
-    expect(all.upstream.requests).toHaveLength(1);
-    await keysWhen(all.redis, (keys) => keys.length === 0);
-    expect(await bodyOf(all.say(1))).toBe(WHOLE);
-  });
+  test(
+    'is refused with run_over everywhere once it is not kept, and leaves no key when it is forgotten',
+    whileAwake(
+      async () => {
+        all = await whole({ JOIN_KEEP_MS: '0', JOIN_REMEMBER_MS: '3000' });
+        expect(await bodyOf(all.say(0))).toBe(WHOLE);
+        await runsEnded(all.redis);
+        for (const at of [0, 1]) {
+          const refused = all.say(at);
+          expect(await problemOf(refused)).toMatchObject({ code: 'run_over', retryable: false });
+          expect(statusOf(refused)).toBe(410);
+          expect(await problemOf(all.byName(at))).toMatchObject({ code: 'run_over' });
+        }
+        expect(all.upstream.requests).toHaveLength(1);
+        await keysWhen(all.redis, (keys) => keys.length === 0);
+        expect(await bodyOf(all.say(1))).toBe(WHOLE);
+      },
+      () => all.close(),
+    ),
+  );
 
   test.each([
     ['DELETE', 'channel'],

@@ -7,6 +7,9 @@ import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../su
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());
 
+/** A service that does not answer. */
+const silent = () => {};
+
 /** How a message fails after it has left: what the service does, and the code, status and `retryable` of the failure. */
 const FAILURES: [string, (socket: Socket) => void, code: string, status: number, retryable: unknown][] = [
   ['500', (socket) => socket.write(plainAnswer('500 No', [])), 'upstream_bad_response', 502, false],
@@ -19,14 +22,14 @@ const FAILURES: [string, (socket: Socket) => void, code: string, status: number,
     429,
     'new message',
   ],
-  ['nothing in time', () => {}, 'upstream_timeout', 504, false],
+  ['nothing in time', silent, 'upstream_timeout', 504, false],
   ['the end of the connection', (socket) => socket.destroy(), 'upstream_unreachable', 502, false],
 ];
 
 async function ask(onRequest: (socket: Socket) => void, failures: string) {
   pair = await startRelayAndUpstream(onRequest, {
-    ...{ FAILURES: failures, UPSTREAM_RESPONSE_TIMEOUT_MS: '300', RATE_MAX_WAIT_MS: '500' },
-    METRICS_PORT: '9090',
+    ...{ FAILURES: failures, RATE_MAX_WAIT_MS: '500', METRICS_PORT: '9090' },
+    ...(onRequest === silent && { UPSTREAM_RESPONSE_TIMEOUT_MS: '300' }),
   });
   const client = pair.ask({ headers: ['Connection: close'] });
   await client.closed;

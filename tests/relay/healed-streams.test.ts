@@ -258,13 +258,16 @@ describe.each(STATES)('healing %s', (_state, begun, resumes, requests) => {
   });
 });
 
-test('the deadline is that of the whole message, with its healing', async () => {
-  await ask([breaks(soon + INIT + KEPT), opens(DELTA)], { MAX_EXECUTION_MS: '600' });
-  const startedAt = performance.now();
-  const { line } = await ended();
-  expect(line).toMatchObject({ outcome: 'deadline_exceeded', resumptions: 1 });
-  expect(performance.now() - startedAt).toBeGreaterThan(550);
-});
+test(
+  'the deadline is that of the whole message, with its healing',
+  whileAwake(async () => {
+    await ask([breaks(soon + INIT + KEPT), opens(DELTA)], { MAX_EXECUTION_MS: '1500' });
+    const startedAt = performance.now();
+    const { line } = await ended();
+    expect(line).toMatchObject({ outcome: 'deadline_exceeded', resumptions: 1 });
+    expect(performance.now() - startedAt).toBeGreaterThan(1450);
+  }, cleanUp),
+);
 
 test('a slow client gets everything of a stream that breaks and goes on while it does not read', async () => {
   const much = (n: number) => `id: ${n}\ndata: ${'x'.repeat(1000)}\n\n`.repeat(16 << 10);

@@ -3,6 +3,7 @@ import { afterAll, expect } from '@jest/globals';
 import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const opened: RelayAndUpstream[] = [];
 afterAll(() => Promise.all(opened.map((pair) => pair.close())));
@@ -58,33 +59,33 @@ testSideBySide([
   ],
   [
     'an idle connection to the bot service is kept for a while',
-    async () => {
+    whileAwake(async () => {
       const { send, upstream, firstToClose } = await start();
       await send();
       expect(await firstToClose(1500)).toBe('service');
       await send();
       expect(upstream.sockets).toHaveLength(1);
-    },
+    }),
   ],
   [
     'an idle connection to the bot service is closed by the relay before a service closes it after 5 s',
-    async () => {
+    whileAwake(async () => {
       const { send, firstToClose } = await start();
       await send();
       expect(await firstToClose(5000)).toBe('relay');
-    },
+    }),
   ],
   [
     'an idle connection to the bot service is closed earlier if the service announces a shorter time',
-    async () => {
+    whileAwake(async () => {
       const { send, firstToClose } = await start('Keep-Alive: timeout=2');
       await send();
       expect(await firstToClose(2000)).toBe('relay');
-    },
+    }),
   ],
   [
     'an idle connection is not kept if the announced time is too short, and no message is lost',
-    async () => {
+    whileAwake(async () => {
       const { send, upstream, firstToClose } = await start('Keep-Alive: timeout=1');
       await send();
       expect(await firstToClose(900)).toBe('relay');
@@ -92,6 +93,6 @@ testSideBySide([
       await send();
       expect(upstream.sockets).toHaveLength(3);
       expect(upstream.requests).toHaveLength(3);
-    },
+    }),
   ],
 ]);

@@ -8,6 +8,7 @@ import {
   startRelayAndUpstream,
   until,
 } from '../support/relay-and-upstream.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 const json = (eventType: string, requestId = 'r') => `data: ${JSON.stringify({ eventType, requestId })}\n\n`;
 const INIT = json('asgard.run.init');
@@ -71,18 +72,24 @@ describe('the log line of a stream that broke off', () => {
     expect([cause, notResumed, resumptions]).toEqual(['ECONNRESET', 'new_run', undefined]);
   });
 
-  test('says new_run if another message of the bot has met one during a pause', async () => {
-    pair = await startRelayAndUpstream((socket, request) => {
-      const { retry } = JSON.parse(request.body.toString('utf8'));
-      if (request.all('last-event-id').length > 0) breaks(json('asgard.run.init', 'another'))(socket);
-      else breaks(`retry: ${retry}\n\n${INIT}${KEPT}`)(socket);
-    });
-    const late = lineOf({ sent: '', body: '{"retry":1000}' });
-    await until(() => pair.upstream.requests.length === 1);
-    expect(await lineOf({ sent: '', body: '{"retry":1}' })).toMatchObject({ cause: 'new_run' });
-    expect(await late).toMatchObject({ cause: 'ECONNRESET', notResumed: 'new_run' });
-    expect(pair.upstream.requests).toHaveLength(3);
-  });
+  test(
+    'says new_run if another message of the bot has met one during a pause',
+    whileAwake(
+      async () => {
+        pair = await startRelayAndUpstream((socket, request) => {
+          const { retry } = JSON.parse(request.body.toString('utf8'));
+          if (request.all('last-event-id').length > 0) breaks(json('asgard.run.init', 'another'))(socket);
+          else breaks(`retry: ${retry}\n\n${INIT}${KEPT}`)(socket);
+        });
+        const late = lineOf({ sent: '', body: '{"retry":1000}' });
+        await until(() => pair.upstream.requests.length === 1);
+        expect(await lineOf({ sent: '', body: '{"retry":1}' })).toMatchObject({ cause: 'new_run' });
+        expect(await late).toMatchObject({ cause: 'ECONNRESET', notResumed: 'new_run' });
+        expect(pair.upstream.requests).toHaveLength(3);
+      },
+      () => pair.close(),
+    ),
+  );
 
   test('says nothing of the kind if the stream was resumed', async () => {
     const broken = { sent: `retry: 1\n\n${INIT}${KEPT}`, resumed: breaks(json('asgard.run.done')) };

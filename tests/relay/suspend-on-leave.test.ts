@@ -166,7 +166,7 @@ const ENDINGS: [string, Ending][] = [
       end: () => call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: pair.cookie } }),
     },
   ],
-  ['whose deadline is over', { environment: { MAX_EXECUTION_MS: '400' }, end: ({ closed }) => closed }],
+  ['whose deadline is over', { environment: { MAX_EXECUTION_MS: '1500' }, end: ({ closed }) => closed }],
   ['in a shutdown', { end: () => pair.relay.open.endAll(new Problem('draining', 'Over.')) }],
   ['whose stream the service breaks', { end: () => pair.upstream.sockets[0]?.destroy() }],
   ['whose stream ends early', { end: () => pair.upstream.sockets[0]?.write(LAST_CHUNK) }],

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
+import { countAwakeMs } from './awake.ts';
 import { type Answer, call } from './call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from './raw-client.ts';
 import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from './raw-upstream.ts';
@@ -25,7 +26,7 @@ export interface OpenStream {
   readonly upstream: Socket;
   /** Sends an event down. */
   event(text?: string): void;
-  /** Resolves when it is over: after how many ms from now, with which code if it ended with one, and whether it is complete. */
+  /** Resolves when it is over: after how many ms from now in which this process was awake, with which code if it ended with one, and whether it is complete. */
   over(): Promise<{ afterMs: number; code: string | undefined; complete: boolean }>;
 }
 
@@ -90,11 +91,12 @@ function openStream(client: RawClient, upstream: Socket): OpenStream {
     upstream,
     event: (text = 'data: more\n\n') => void upstream.write(chunk(text)),
     async over() {
-      const from = performance.now();
+      const awakeMs = countAwakeMs();
       await client.closed;
+      const afterMs = awakeMs();
       const { body, complete } = dechunk(client.text());
       const code = /event: error\ndata: .*"code":"([a-z_]+)"/.exec(body)?.[1];
-      return { afterMs: performance.now() - from, code, complete };
+      return { afterMs, code, complete };
     },
   };
 }

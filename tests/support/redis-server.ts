@@ -18,12 +18,15 @@ export interface RedisServer {
 
 const servers: ChildProcess[] = [];
 
+const READY = 'Ready to accept connections';
+const MOST_PORTS = 5;
+
 /** Starts a Redis server on a free loopback port; it stores nothing on disk. */
 export async function startRedis(...options: string[]): Promise<RedisServer> {
-  const port = await freePort();
-  const url = `redis://127.0.0.1:${port}`;
+  let port: number;
   let child: ChildProcess;
-  async function start() {
+  /** Returns the log, which ends when the server is ready or over. */
+  async function run(): Promise<string> {
     child = spawn(
       'redis-server',
       ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options],
@@ -33,15 +36,26 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
     let log = '';
     for await (const text of (child.stdout as NodeJS.ReadableStream).setEncoding('utf8')) {
       log += text;
-      if (log.includes('Ready to accept connections')) break;
+      if (log.includes(READY)) break;
     }
-    if (child.exitCode !== null) throw new Error(`redis-server did not start: ${log}`);
-    child.stdout?.resume();
+    if (child.exitCode === null) child.stdout?.resume();
+    return log;
   }
-  await start();
+  // Another test may get the same port while nothing listens on it yet; then the second server is over at once.
+  for (let left = MOST_PORTS; ; left -= 1) {
+    port = await freePort();
+    const log = await run();
+    if (log.includes(READY)) break;
+    if (left === 1 || !log.includes('Address already in use'))
+      throw new Error(`redis-server did not start: ${log}`);
+  }
+  const url = `redis://127.0.0.1:${port}`;
   return {
     url,
-    start,
+    async start() {
+      const log = await run();
+      if (child.exitCode !== null) throw new Error(`redis-server did not start: ${log}`);
+    },
     pause: () => void child.kill('SIGSTOP'),
     resume: () => void child.kill('SIGCONT'),
     async stop() {
