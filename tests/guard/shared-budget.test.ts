@@ -106,7 +106,7 @@ describeWithRedis('the budget of several instances', () => {
 
     [
       "is paused at all instances by the service's 429 to one",
-      async () => {
+      whileAwake(async () => {
         let seen = 0;
         const { pair, send, times } = await start(
           2,
@@ -124,7 +124,7 @@ describeWithRedis('the budget of several instances', () => {
         expect((await Promise.all(all)).map(({ status }) => status)).toEqual([200, 200, 200]);
         expect(times()).toHaveLength(4);
         expect((times()[1] as number) - (times()[0] as number)).toBeGreaterThan(1900);
-      },
+      }),
     ],
 
     [
@@ -171,7 +171,7 @@ describeWithRedis('the budget of several instances', () => {
 
     [
       'starts 15 simultaneous messages in their order, five per window, and loses none',
-      async () => {
+      whileAwake(async () => {
         const { pair, send, times } = await start(3, { RATE_MAX_WAIT_MS: '20000' });
         const sent: Promise<Response>[] = [];
         const awakeMs = countAwakeMs();
@@ -196,7 +196,7 @@ describeWithRedis('the budget of several instances', () => {
             ),
           ).toEqual([]);
         }
-      },
+      }),
     ],
 
     [
