@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Problem } from '../errors.ts';
 import type { JoinEntry } from './joinable-runs.ts';
 import { LEASE_MS, type ToldRun } from './run-calls.ts';
-import { endWith, follower, look, openStream, RUN_DROPPED, stay } from './run-follower.ts';
+import { endWith, follower, look, openStream, RUN_DROPPED, RUN_LOST, stay } from './run-follower.ts';
 import { type FoundRun, notKept, over, placeIn } from './runs.ts';
 import { addRun, closeUnread, type LocalRun, type SharedState } from './shared-state.ts';
 
@@ -82,8 +82,11 @@ export function follow(state: SharedState, one: LocalRun, from: Parameters<typeo
   signal.addEventListener('abort', () => {
     if (one.follower !== own) return;
     // Nobody reads it here any more, or the session of the last one has ended.
-    if (signal.reason instanceof Problem) endWith(own, signal.reason);
-    else {
+    if (signal.reason instanceof Problem) {
+      // The one who carries it must not wait for somebody to come back.
+      if (signal.reason.code === 'session_ended') state.calls.sessionEnded(id).catch(() => {});
+      endWith(own, signal.reason);
+    } else {
       own.isOver = true;
       run.over(signal.reason);
     }
@@ -114,8 +117,20 @@ function dropUnread(state: SharedState, one: LocalRun): void {
   const { run, id, follower: own } = one;
   one.joining--;
   closeUnread(one);
-  if (!own || one.joining > 0 || run.clients() > 0 || run.isOver()) return;
+  if (one.joining > 0 || run.isOver()) return;
+  dropTaken(one);
+  if (!own || run.clients() > 0) return;
   own.isOver = true;
   state.local.delete(id);
   run.over(notKept());
+}
+
+/** A run that was taken over for one who has not joined it has no session that can end it. */
+function dropTaken({ run, held }: LocalRun): void {
+  if (!held || run.isAlone() || run.stop.signal.aborted) return;
+  const { others } = held;
+  if (run.clients() > (others.areThere() ? 1 : 0)) return;
+  // Redis may take it as read elsewhere, since this instance has looked at it.
+  others.endUnread(RUN_LOST);
+  run.refused();
 }

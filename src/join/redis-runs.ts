@@ -2,7 +2,7 @@ import type { Redis } from '../storage/redis.ts';
 import type { JoinableOptions, RunStore } from './joinable-runs.ts';
 import { type RunCalls, runCalls } from './run-calls.ts';
 import { type RunCodec, type RunSealer, runCodec } from './run-codec.ts';
-import { ENTER, FLUSH, FORGET, NEWEST, READ, TAKE_OVER } from './run-lua.ts';
+import { ENTER, FLUSH, FORGET, NEWEST, READ, SESSION_ENDED, TAKE_OVER } from './run-lua.ts';
 import { NEWS, SIZES } from './run-lua-common.ts';
 import { type SharedRuns, sharedRuns } from './shared-runs.ts';
 
@@ -41,6 +41,7 @@ function callsOn(redis: Redis, options: JoinableOptions, codec: RunCodec): RunCa
     forget: redis.script(FORGET),
     flush: redis.script(FLUSH),
     read: redis.script(READ),
+    sessionEnded: redis.script(SESSION_ENDED),
     takeOver: redis.script(TAKE_OVER),
   };
   const lifeMs = maxExecutionMs + keepMs + LIFE_MARGIN_MS;

@@ -1,10 +1,15 @@
+import { Problem } from '../errors.ts';
 import type { Run, Seat } from './run.ts';
+import { FOLLOWED_MS } from './run-calls.ts';
 import type { OutletSource } from './run-outlet.ts';
 
 /** The readers at other instances, who count as one here. */
 export interface RemoteReaders {
   /** For how long the run is followed elsewhere, in ms, and how far the fastest has come there. */
   update(followedMs: number, seen: number): void;
+  /** A reader has left for good, here or elsewhere: if nobody reads the run after that, it ends with `problem`. */
+  endUnread(problem: Problem): void;
+  areThere(): boolean;
   /** Whether the service waits for them. */
   areBehind(): boolean;
 }
@@ -16,19 +21,35 @@ interface State {
   source: OutletSource | undefined;
   seen: number;
   isFull: boolean;
+  /** With what the run ends if nobody has read it since then, by `performance.now()` in ms. */
+  unread: { readonly problem: Problem; readonly since: number } | undefined;
 }
+
+/** The end of a run whose last reader has left because its session has ended. */
+export const SESSION_OVER = new Problem('session_ended', 'The session of the last reader has ended.');
+/** A look at the run is by somebody else if it came so long after that, however busy this process is, in ms. */
+const LATER_MS = 1_000;
 
 /** Lets readers elsewhere keep the run open, and hold its service back if nobody is faster. */
 export function remoteReaders(run: Run, maxBytes: number): RemoteReaders {
-  const state: State = { run, maxBytes, place: undefined, source: undefined, seen: 0, isFull: false };
+  const state: State = {
+    ...{ run, maxBytes, place: undefined, source: undefined, seen: 0, isFull: false, unread: undefined },
+  };
   const isThere = () => state.place !== undefined && !state.place.stop.signal.aborted;
   return {
     update(followedMs, seen) {
       state.seen = Math.max(state.seen, seen);
+      const lookedAt = performance.now() + followedMs - FOLLOWED_MS;
+      if (followedMs > 0 && state.unread && lookedAt > state.unread.since + LATER_MS)
+        state.unread = undefined;
       if (followedMs > 0 && !isThere() && !run.isOver()) sit(state);
       else if (followedMs <= 0 && isThere()) leave(state);
       judge(state);
     },
+    endUnread(problem) {
+      state.unread = { problem, since: performance.now() };
+    },
+    areThere: isThere,
     areBehind: () => state.place !== undefined && state.isFull,
   };
 }
@@ -63,10 +84,13 @@ function sit(state: State): void {
 }
 
 function leave(state: State): void {
-  const { place, source } = state;
+  const { place, source, unread } = state;
   clear(state);
   source?.closed();
+  // What ends the last reader ends the run.
+  if (unread) place?.stop.abort(unread.problem);
   place?.seat.leave();
+  state.unread = undefined;
 }
 
 function clear(state: State): void {

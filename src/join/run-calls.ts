@@ -5,7 +5,7 @@ import type { RunName } from './run-name.ts';
 /** How long an instance has the right to a run after its last sign of life, in ms. */
 export const LEASE_MS = 5_000;
 /** How long a run counts as followed after a look at it, in ms. */
-const FOLLOWED_MS = 3_000;
+export const FOLLOWED_MS = 3_000;
 /** How many entries of a log are read at once. */
 export const ENTRIES = 64;
 
@@ -16,6 +16,7 @@ export interface RunScripts {
   readonly forget: RedisScript;
   readonly flush: RedisScript;
   readonly read: RedisScript;
+  readonly sessionEnded: RedisScript;
   readonly takeOver: RedisScript;
 }
 
@@ -106,6 +107,8 @@ export interface RunCalls {
   forget(conversation: string, exceptName: string): Promise<void>;
   flush(batches: readonly Batch[]): Promise<readonly BatchAnswer[]>;
   read(id: string, place: ReadPlace): Promise<ReadAnswer>;
+  /** The session of the last reader here has ended. */
+  sessionEnded(id: string): Promise<void>;
   takeOver(id: string, token: string): Promise<TakenAnswer | undefined>;
 }
 
@@ -143,6 +146,9 @@ export function runCalls(
       const answer = (await scripts.read(KEYS, [id, ...place])) as ReadReply;
       const [state, leaseMs = 0, end = 0, first = 0, head = '', entries] = answer;
       return { state, leaseMs, end, first, head, entries: entries ?? [] };
+    },
+    async sessionEnded(id) {
+      await scripts.sessionEnded(KEYS, [id]);
     },
     async takeOver(id, token) {
       const answer = (await scripts.takeOver(KEYS, [id, token, String(LEASE_MS)])) as TakeReply;

@@ -210,6 +210,11 @@ local entries = redis.call('XRANGE', L .. id, after == '' and '-' or ('(' .. aft
 return { run[1], tonumber(run[2]) - now, tonumber(run[3]), tonumber(run[4]), run[5] or '', entries }
 `;
 
+/** Tells the one who carries a run that a reader's session has ended. */
+export const SESSION_ENDED = `${COMMON}
+redis.call('PUBLISH', P .. 'news', '!' .. ARGV[1])
+`;
+
 /** Takes a run over whose lease has ended. */
 export const TAKE_OVER = `${COMMON}
 local NAME = { 'conversation', 'message', 'name', 'kept' }

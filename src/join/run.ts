@@ -47,6 +47,8 @@ export interface RunOptions {
   readonly progress: Progress;
   /** Lets clients of other instances sit down before the run is given up; undefined if there can be none. */
   readonly askElsewhere?: () => Promise<unknown> | undefined;
+  /** Called when the session of a client has ended. */
+  readonly onSessionEnd?: () => void;
   /** Called when a run without clients has got one, has waited in vain, or has ended. */
   readonly onLeft: (outcome: LeftRunOutcome) => void;
   /** Called when the run is over and when its last client is gone after that. */
@@ -128,7 +130,7 @@ export function newRun(options: RunOptions): Run {
       state.holdRun = client.holdRun;
       return sit(state, client);
     },
-    sitElsewhere: (stop) => sit(state, { stop, holdRun: state.holdRun }),
+    sitElsewhere: (stop) => sit(state, { stop, holdRun: (own) => state.holdRun(own) }),
     endAll(problem) {
       for (const client of [...state.seated]) client.stop.abort(problem);
     },
@@ -177,6 +179,7 @@ function sit(state: State, client: RunClient): Seat {
     if (endsRun && !state.isOver) state.stop.abort(reason);
     else wait.reject(reason);
     if (reason instanceof Problem) endReading(reason);
+    if (reason instanceof Problem && reason.code === 'session_ended') state.onSessionEnd?.();
     leave(state, client);
   };
   signal.addEventListener('abort', onAbort, { once: true });
@@ -215,10 +218,7 @@ function stayAlone(state: State, client: RunClient): void {
 /** Nobody has come back here, and `left` was the last: aborts the message, unless clients elsewhere read it. */
 function giveUp(state: State, left?: RunClient): void {
   const asked = state.askElsewhere?.();
-  if (!asked) {
-    abandon(state);
-    return;
-  }
+  if (!asked) return void abandon(state);
   const { alone, seated, stop, stream, progress } = state;
   const asking = asked.then(() => {
     if (state.asking === asking) state.asking = undefined;

@@ -4,6 +4,7 @@ import { joinTold, lookAt } from './followed-runs.ts';
 import { beginRun, claimAgain, onAnswer } from './held-runs.ts';
 import type { GoOn, JoinableRuns, JoinEntry, RunEntry } from './joinable-runs.ts';
 import { lostClaims } from './lost-claims.ts';
+import { SESSION_OVER } from './remote-readers.ts';
 import type { ToldRun } from './run-calls.ts';
 import { runFlush } from './run-flush.ts';
 import type { RunName } from './run-name.ts';
@@ -55,6 +56,7 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
     },
     onNews(ids) {
       if (ids.startsWith('?')) askAbout(state, ids.slice(1));
+      else if (ids.startsWith('!')) state.local.get(ids.slice(1))?.held?.others.endUnread(SESSION_OVER);
       else for (const id of ids.split(' ')) lookAt(state, state.local.get(id));
     },
     areReadElsewhere: () =>

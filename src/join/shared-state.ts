@@ -2,7 +2,7 @@ import type { HeldRun } from './held-run.ts';
 import type { JoinableOptions } from './joinable-runs.ts';
 import type { LostClaims } from './lost-claims.ts';
 import type { PublishedRun } from './published-run.ts';
-import type { RemoteReaders } from './remote-readers.ts';
+import { type RemoteReaders, SESSION_OVER } from './remote-readers.ts';
 import { newRun, type Run, type RunOptions } from './run.ts';
 import type { RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
@@ -55,6 +55,7 @@ export function addRun(
     askElsewhere: () => askElsewhere(state, one),
     // The one who carries the run waits for those who come back.
     graceMs: () => (one.held ? times.graceMs : 0),
+    onSessionEnd: () => one.held?.others.endUnread(SESSION_OVER),
     onLeft: (outcome) => one.held && onLeft(run, outcome),
     onChange() {
       if (!run.isOver()) return;

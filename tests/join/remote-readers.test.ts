@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { type RemoteReaders, remoteReaders } from '../../src/join/remote-readers.ts';
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { type RemoteReaders, remoteReaders, SESSION_OVER } from '../../src/join/remote-readers.ts';
 import { newRun, type Run } from '../../src/join/run.ts';
 import { runLog } from '../../src/join/run-log.ts';
 import type { Outlet, OutletSource } from '../../src/join/run-outlet.ts';
+import { advanceClocks } from '../support/advance-clocks.ts';
 
 const MAX_BYTES = 100_000;
 const FOLLOWED_MS = 3_000;
@@ -30,6 +31,7 @@ beforeEach(() => {
   others = remoteReaders(run, MAX_BYTES);
 });
 afterEach(() => {
+  jest.restoreAllMocks();
   run.over();
   run.log.close();
 });
@@ -75,4 +77,34 @@ test('readers elsewhere that come back as far behind as they were hold the servi
   expect([isHeldBack, others.areBehind()]).toEqual([true, true]);
   others.update(FOLLOWED_MS, 60_000);
   expect([isHeldBack, others.areBehind()]).toEqual([false, false]);
+});
+
+test('the end of the last session elsewhere ends the run, unless somebody else has looked at it since', () => {
+  others.update(FOLLOWED_MS, 0);
+  others.endUnread(SESSION_OVER);
+  advanceClocks({ monotonic: 2_000 });
+  others.update(FOLLOWED_MS - 100, 0);
+  others.update(0, 0);
+  expect([run.isAlone(), run.stop.signal.aborted]).toEqual([true, false]);
+  others.update(FOLLOWED_MS, 0);
+  others.endUnread(SESSION_OVER);
+  advanceClocks({ monotonic: 4_000 });
+  others.update(1_000, 0);
+  advanceClocks({ monotonic: 6_000 });
+  others.update(0, 0);
+  expect(run.stop.signal.reason).toBe(SESSION_OVER);
+});
+
+test('a run that readers elsewhere have left is bound to the session of the last client here, whoever came first', () => {
+  others.update(FOLLOWED_MS, 0);
+  const session = { held: 0 };
+  const holdRun = () => {
+    session.held++;
+    return () => void session.held--;
+  };
+  run.sit({ stop: new AbortController(), holdRun }).leave();
+  others.update(0, 0);
+  expect([run.isAlone(), session.held]).toEqual([true, 1]);
+  run.over();
+  expect(session.held).toBe(0);
 });

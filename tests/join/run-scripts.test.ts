@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { type Batch, type RunBounds, type RunCalls, runCalls } from '../../src/join/run-calls.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
-import { ENTER, FLUSH, FORGET, NEWEST, READ, TAKE_OVER } from '../../src/join/run-lua.ts';
+import { ENTER, FLUSH, FORGET, NEWEST, READ, SESSION_ENDED, TAKE_OVER } from '../../src/join/run-lua.ts';
 import type { RunName } from '../../src/join/run-name.ts';
 import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
@@ -32,6 +32,7 @@ function calls(): RunCalls {
   const scripts = {
     ...{ enter: redis.script(ENTER), newest: redis.script(NEWEST), forget: redis.script(FORGET) },
     ...{ flush: redis.script(FLUSH), read: redis.script(READ), takeOver: redis.script(TAKE_OVER) },
+    sessionEnded: redis.script(SESSION_ENDED),
   };
   return runCalls(scripts, BOUNDS, CODEC);
 }
