@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Problem } from '../errors.ts';
 import type { JoinEntry } from './joinable-runs.ts';
 import { LEASE_MS, type ToldRun } from './run-calls.ts';
-import { endWith, follower, look, openStream, RUN_DROPPED, RUN_LOST, stay } from './run-follower.ts';
+import { endWith, follower, look, openStream, RUN_DROPPED, stay } from './run-follower.ts';
+import { RUN_LOST } from './run-lost.ts';
 import { type FoundRun, notKept, over, placeIn } from './runs.ts';
 import { addRun, closeUnread, type LocalRun, type SharedState } from './shared-state.ts';
 

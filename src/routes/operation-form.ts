@@ -7,8 +7,11 @@ import type { OperationInput } from './operation-input.ts';
 
 /** The form of a request, if it has one: as it arrives, or from disk, where it has been read to. */
 export interface OperationForm {
-  /** Reads the form to disk, if that is configured. Do this before the slot, which would get old meanwhile. */
-  arrive(): Promise<void>;
+  /**
+   * Reads the form to disk, if that is configured, and resolves with whether it has. Do this before the slot, which would
+   * get old meanwhile.
+   */
+  arrive(): Promise<boolean>;
   /** Begins to read the form, unless it has arrived; undefined if there is none. */
   begin(): UploadForm | undefined;
   /** How many bytes of its file have been carried. */
@@ -34,11 +37,12 @@ export function operationForm(
   let form: UploadForm | undefined;
   return {
     async arrive() {
-      if (!spool || !openUpload) return;
+      if (!spool || !openUpload) return false;
       const declared = req.headers['content-length'];
       const id = () => (operation.channel === 'form' ? conversation()?.upstream : undefined);
       const holders = address === undefined ? [user] : [user, address];
       form = await spool({ openUpload, declared, holders, id, signal });
+      return true;
     },
     begin() {
       form ??= openUpload && formOnTheWay(openUpload());

@@ -94,9 +94,8 @@ export function operationRoute(route: OperationRoute): (operation: Operation, sh
         const hasDropped = operation === SUSPEND && (await dropUnsent(route, res, { bot, ...input }));
         const form = operationForm(route.spool, input, { operation, req, holders, signal });
         releases.push(() => route.observer.transferred('up', form.fileBytes()), form.close);
-        await form.arrive();
-        // A form that was read to disk can take minutes.
-        await route.checkSandbox(input, about);
+        // To read a form to disk can take minutes.
+        if (await form.arrive()) await route.checkSandbox(input, about);
         const endpoint = endpointOf(operation, botName(bot));
         const slots = route.paceMessage({ endpoint, holders, signal, log: res.locals });
         setHeaders(res, await slots.start());
