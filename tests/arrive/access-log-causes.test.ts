@@ -43,7 +43,7 @@ describe('the log line', () => {
     const key = `K${'0123456789'.repeat(6)}`;
     const named = plainAnswer('200 OK', [`Content-Type: text/${key}`], 'x');
     const line = await lineOf((socket) => socket.write(named), { UPSTREAM_API_KEYS: key });
-    expect(line.cause).toBe('status 200, no type');
+    expect(line.cause).toBe('status 200, text/[secret]');
   });
 
   test('says that an answer was encoded', async () => {

@@ -59,7 +59,8 @@ describe('a fault of the relay', () => {
   });
 
   test('after the headers were sent causes no second fault', () => {
-    const res = { headersSent: true, locals: {}, destroy: jest.fn() };
+    const req = { httpVersion: '1.1' };
+    const res = { headersSent: true, locals: {}, req, destroy: jest.fn() };
     const respond = problemResponse(createLogger('silent'));
     // If this threw, Express would cut the connection, too, and print the second fault.
     respond(new Error(DETAIL), {} as Request, res as unknown as Response, () => {});

@@ -67,7 +67,7 @@ export function isEventStream({ status, headers }: UpstreamAnswer): boolean {
  * hidden before the type is cut, since a part of it would not be found.
  */
 function describe({ status, headers }: UpstreamAnswer, mask: (text: string) => string): string {
-  const type = /^[a-z]+\/[a-z0-9.+-]{1,40}/i.exec(mask(headers['content-type'] ?? ''))?.[0] ?? 'no type';
+  const type = /^[a-z]+\/[a-z0-9.+[\]-]{1,40}/i.exec(mask(headers['content-type'] ?? ''))?.[0] ?? 'no type';
   return `status ${status}, ${type}${headers['content-encoding'] ? ', encoded' : ''}`;
 }
 
