@@ -28,7 +28,9 @@ describeInChromium('useBot', () => {
     const asked: string[] = [];
     beforeAll(async () => {
       script = await bundle('tests/client/pages/chat.jsx', { react });
-      stage = await startReactPage(chromium, script, { BOTS: 'acme/helper,acme/other' });
+      // Nobody comes back to an answer that its page has left.
+      const environment = { BOTS: 'acme/helper,acme/other', JOIN_GRACE_MS: '200' };
+      stage = await startReactPage(chromium, script, environment);
       tab = await stage.open();
       tab.page.on('request', (request) => asked.push(new URL(request.url()).pathname));
     });
