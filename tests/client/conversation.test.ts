@@ -28,7 +28,7 @@ describe('a conversation with a bot behind a relay', () => {
   let relay: TestRelay;
   beforeEach(async () => {
     bot = await startBotRuns();
-    relay = await startRelay(bot.upstream.url);
+    relay = await startRelay(bot.upstream.url, { JOIN_GRACE_MS: '200' });
   });
   afterEach(async () => {
     await relay.close();
