@@ -18,7 +18,7 @@ export const redisUrl = z
   .refine((text) => URL.canParse(text) && /^rediss?:\/\/[^/?#]+(\/\d{1,3})?$/.test(text), {
     message: 'must be a URL such as redis://user:password@host:6379/0, or rediss:// for TLS',
   })
-  .refine((text) => !URL.canParse(text) || [new URL(text)].every(isDecodable), {
+  .refine((text) => !URL.canParse(text) || isDecodable(new URL(text)), {
     message: 'holds a % in its user or password that must be written as %25',
   })
   .transform(secret);
@@ -38,6 +38,7 @@ function succeeds(work: () => unknown): boolean {
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 const HINT = 'the path of a file goes into the variable with _FILE at its end';
+
 /** One certificate or several, in PEM form. */
 export const certificates = z.string().refine(
   (text) => {

@@ -3,13 +3,12 @@ const MAX_DECODINGS = 3;
 const MAX_LENGTH = 1024;
 /** A backslash, a control character, or what stands for bytes that are not UTF-8. */
 const FORBIDDEN = /[\\\p{Cc}\u{fffd}]/u;
-
 /** A path from the root, or an address. */
 const ABSOLUTE = /^(?:\/|[a-z][a-z0-9+.-]*:\/)/i;
-/** What is not seen, and what some services drop (Unicode's UAX #44). */
+/** Invisible characters, which some services drop (Unicode's UAX #44). */
 const IGNORABLE = /\p{Default_Ignorable_Code_Point}/gu;
 
-/** How a service may read a text: as it is, or by letters of the usual width alone (Unicode's NFKC, UAX #15). */
+/** How a service may read a text: as it is, or normalized (Unicode's NFKC, UAX #15) and without invisible characters. */
 const FORMS: readonly ((text: string) => string)[] = [
   (text) => text,
   (text) => text.normalize('NFKC').replace(IGNORABLE, ''),
@@ -20,25 +19,26 @@ const FORMS: readonly ((text: string) => string)[] = [
  * and control characters, plain, in percent-encoding, as letters of another width or with invisible ones between.
  */
 export function isPlainPath(path: string): boolean {
-  return isGood(path, staysInside);
+  return holdsHoweverRead(path, staysInside);
 }
 
 /** Whether `path` is plain, and does not begin at the root, as in `/a`, `C:/a` and `file:/a`. */
 export function isPlainRelativePath(path: string): boolean {
-  return isGood(path, (decoded) => staysInside(decoded) && !ABSOLUTE.test(decoded));
+  return holdsHoweverRead(path, (decoded) => staysInside(decoded) && !ABSOLUTE.test(decoded));
 }
 
 function staysInside(path: string): boolean {
   return !FORBIDDEN.test(path) && !path.split('/').includes('..');
 }
 
-function isGood(path: string, test: (decoded: string) => boolean): boolean {
+/** Whether `test` holds for `path` in each way in which a service may read it. */
+function holdsHoweverRead(path: string, test: (decoded: string) => boolean): boolean {
   if (path === '' || path.length > MAX_LENGTH) return false;
-  return FORMS.every((formOf) => isGoodDecoded(path, formOf, test));
+  return FORMS.every((formOf) => holdsDecoded(path, formOf, test));
 }
 
-/** Whether each decoded form of `path` is good, as a service may read it that decodes it again. */
-function isGoodDecoded(
+/** Whether `test` holds for `path`, and for what a service gets that decodes it again. */
+function holdsDecoded(
   path: string,
   formOf: (text: string) => string,
   test: (decoded: string) => boolean,

@@ -76,8 +76,8 @@ function lose(state: SharedState, held: HeldRun): void {
   state.onMoved(one.run, 'lost');
   const from = { at: one.run.log.end(), ahead, hasBegun, isInside };
   // What was written since its log was closed cannot be compared.
-  if (!isOpen) endWith(follower(one.id, one.run, from), RUN_LOST);
-  else follow(state, one, from);
+  if (isOpen) follow(state, one, from);
+  else endWith(follower(one.id, one.run, from), RUN_LOST);
   others.update(0, 0);
 }
 

@@ -191,9 +191,9 @@ function take(
 
 /** No run is kept for ever because its end could not be stored; its stream is not stored with a delay of minutes. */
 function giveUpLate(state: State, held: HeldRun, now: number): void {
-  const { end } = held;
-  if (!end || !state.held.has(held)) return;
-  const endedAt = Math.min(state.held.get(held) ?? now, now);
+  const knownEnd = state.held.get(held);
+  if (!held.end || knownEnd === undefined) return;
+  const endedAt = Math.min(knownEnd, now);
   state.held.set(held, endedAt);
   if (now - endedAt < END_MS) return;
   closeLog(held);

@@ -11,6 +11,11 @@ export interface Holders {
   readonly address?: string;
 }
 
+/** The names of those for whom a message counts: the user, and the address if there is one. */
+export function namesOf({ user, address }: Holders): string[] {
+  return address === undefined ? [user] : [user, address];
+}
+
 /** The same holders for what is limited apart from messages; `kind` contains no space. */
 export function holdersApart(kind: string, { user, address }: Holders): Holders {
   return { user: `${kind}:${user}`, ...(address !== undefined && { address: `${kind}:${address}` }) };

@@ -6,7 +6,7 @@ import { type RequestLocals, type SlotWait, waitedMs } from '../http/locals.ts';
 import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
 import type { EarlySlot } from './early-slots.ts';
 import type { QueueRequest } from './holder-queues.ts';
-import type { Holders } from './holders.ts';
+import { type Holders, namesOf } from './holders.ts';
 import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
 
 /** A message, or another request, that waits for slots of its endpoint's budget. */
@@ -125,8 +125,7 @@ async function start(paced: Paced): Promise<Record<string, string>> {
 }
 
 function queueRequest({ endpoint, holders }: Pick<PacedMessage, 'endpoint' | 'holders'>): QueueRequest {
-  const { user, address } = holders;
-  return { endpoint, holders: address === undefined ? [user] : [user, address] };
+  return { endpoint, holders: namesOf(holders) };
 }
 
 function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: Reservation) {

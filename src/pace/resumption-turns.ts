@@ -1,7 +1,7 @@
 import { abortableSleep } from './abortable-sleep.ts';
 import { type EndpointBudgets, limitFor, type Rate } from './budgets.ts';
 import { type EnterQueues, holderQueues } from './holder-queues.ts';
-import type { Holders } from './holders.ts';
+import { type Holders, namesOf } from './holders.ts';
 import { waitForStart } from './slot-starts.ts';
 import { type EndpointSlot, type SlotWaits, slotWaits } from './slot-waits.ts';
 
@@ -99,7 +99,7 @@ async function takeTurn(
 ): Promise<EndpointSlot> {
   const { rate, enterQueues } = turns;
   const { endpoint, holders } = request;
-  const names = [holders.user, ...(holders.address === undefined ? [] : [holders.address]), HOLDER];
+  const names = [...namesOf(holders), HOLDER];
   const leave = await enterQueues({ endpoint, holders: names }, Number.POSITIVE_INFINITY, signal);
   if (!leave) throw new Error('a queue without a limit is full');
   const yieldMs = Math.min(turns.yieldMs, rate.windowMs / limitFor(rate, endpoint) / 2);

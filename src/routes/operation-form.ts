@@ -1,5 +1,5 @@
 import type { Request } from 'express';
-import type { Holders } from '../pace/holders.ts';
+import { type Holders, namesOf } from '../pace/holders.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import type { SpoolUpload } from '../relay/operations/spool-upload.ts';
 import { formOnTheWay, type UploadForm } from '../relay/operations/upload-form.ts';
@@ -32,7 +32,7 @@ export interface FormRequest {
 export function operationForm(
   spool: SpoolUpload | undefined,
   { openUpload, conversation }: OperationInput,
-  { operation, req, holders: { user, address }, signal }: FormRequest,
+  { operation, req, holders, signal }: FormRequest,
 ): OperationForm {
   let form: UploadForm | undefined;
   return {
@@ -40,8 +40,7 @@ export function operationForm(
       if (!spool || !openUpload) return false;
       const declared = req.headers['content-length'];
       const id = () => (operation.channel === 'form' ? conversation()?.upstream : undefined);
-      const holders = address === undefined ? [user] : [user, address];
-      form = await spool({ openUpload, declared, holders, id, signal });
+      form = await spool({ openUpload, declared, holders: namesOf(holders), id, signal });
       return true;
     },
     begin() {

@@ -7,7 +7,7 @@ import {
   problemDocument,
   recordOutcome,
 } from '../../errors.ts';
-import { breakOff } from '../../http/break-off.ts';
+import { breakOff, breakOffAfterData } from '../../http/break-off.ts';
 import { STREAM_HEADERS } from './begin-stream.ts';
 
 /** How long the client may take to read the last bytes, in ms. */
@@ -55,7 +55,7 @@ export function endEarly(res: ServerResponse, { problem, isCut, identity, log }:
   recordOutcome(log, problem);
   const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);
   res.once('close', () => clearTimeout(timer));
-  if (isCut) cut(res);
+  if (isCut) breakOffAfterData(res);
   else res.end(errorEvent(asMaybeStarted(problem), identity));
 }
 
@@ -73,17 +73,6 @@ export function failInStream(
   res.setHeaders(STREAM_HEADERS);
   res.setHeader('Content-Type', 'text/event-stream');
   res.end(errorEvent(problem, identity));
-}
-
-/** Closes the connection without the end of the body, after all earlier data was sent. */
-function cut(res: ServerResponse): void {
-  const { socket } = res;
-  if (res.req.httpVersion === '1.0') {
-    // In HTTP/1.0 the end of the connection ends the body: only a reset shows that the body broke off.
-    socket?.write('', () => socket.resetAndDestroy());
-  } else {
-    socket?.destroySoon();
-  }
 }
 
 /**
