@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { CLIENT_LEFT } from '../../src/http/client-left.ts';
 import type { JoinableOptions, JoinableRuns, RunStore } from '../../src/join/joinable-runs.ts';
 import { redisRuns } from '../../src/join/redis-runs.ts';
@@ -7,10 +6,10 @@ import type { Run } from '../../src/join/run.ts';
 import type { Outlet } from '../../src/join/run-outlet.ts';
 import type { FoundRun } from '../../src/join/runs.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { keysWhen } from '../support/join-instances.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { runSealer } from '../support/run-sealer.ts';
 import { sleep } from '../support/sleep.ts';
 import { until } from '../support/until.ts';
 import { whileAwake } from '../support/while-awake.ts';
@@ -47,10 +46,7 @@ const OPTIONS: JoinableOptions = {
 
 /** Runs of one instance. A deaf one gets nothing of what is published. */
 function open(isDeaf = false): JoinableRuns {
-  const store = redisRuns(
-    isDeaf ? { ...redis, subscribe: async () => {} } : redis,
-    scopedSealer([secret('a secret of this test, long enough')], 'runs'),
-  );
+  const store = redisRuns(isDeaf ? { ...redis, subscribe: async () => {} } : redis, runSealer);
   stores.push(store);
   return store.open(OPTIONS);
 }

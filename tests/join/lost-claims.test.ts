@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { Problem } from '../../src/errors.ts';
 import type { JoinableRuns, RunStore } from '../../src/join/joinable-runs.ts';
 import { lostClaims } from '../../src/join/lost-claims.ts';
@@ -7,10 +6,10 @@ import { redisRuns } from '../../src/join/redis-runs.ts';
 import type { Batch } from '../../src/join/run-calls.ts';
 import { ENTER } from '../../src/join/run-lua.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { runsEnded } from '../support/join-instances.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { runSealer } from '../support/run-sealer.ts';
 import { until } from '../support/until.ts';
 
 jest.setTimeout(30_000);
@@ -34,8 +33,7 @@ describeWithRedis('a claim whose answer is lost', () => {
 
   /** The runs of one instance, with its own way to Redis. */
   function open(script: Redis['script']): JoinableRuns {
-    const seal = scopedSealer([secret('a secret of this test, long enough')], 'runs');
-    const store = redisRuns({ ...redis, script }, seal);
+    const store = redisRuns({ ...redis, script }, runSealer);
     stores.push(store);
     return store.open({
       times: { keepMs: 0, rememberMs: 60_000, graceMs: 0 },
@@ -102,7 +100,7 @@ describe('claims whose answers are lost', () => {
     return { flights, state, claims, add };
   }
 
-  test('are told a few at once, and only until Redis has answered', async () => {
+  test('are freed some at a time, and Redis is asked only until it has answered', async () => {
     const { flights, state, add } = start();
     for (let n = 0; n < 250; n++) add(n);
     await jest.advanceTimersByTimeAsync(1_000);
@@ -114,7 +112,7 @@ describe('claims whose answers are lost', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('are told for a minute at most', async () => {
+  test('are given up after a minute', async () => {
     const { flights, add } = start();
     add(1);
     await jest.advanceTimersByTimeAsync(55_000);
@@ -125,7 +123,7 @@ describe('claims whose answers are lost', () => {
     expect(flights.length).toBeLessThan(125);
   });
 
-  test('are told no more once the runs are closed', async () => {
+  test('are given up when the runs are closed', async () => {
     const { flights, claims, add } = start();
     add(1);
     await jest.advanceTimersByTimeAsync(1_000);

@@ -1,14 +1,13 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import type { JoinableOptions, JoinableRuns, RunStore, TakenRun } from '../../src/join/joinable-runs.ts';
 import { redisRuns } from '../../src/join/redis-runs.ts';
 import type { Run } from '../../src/join/run.ts';
 import type { RunName } from '../../src/join/run-name.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { runsEnded } from '../support/join-instances.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { runSealer } from '../support/run-sealer.ts';
 import { sleep } from '../support/sleep.ts';
 
 jest.setTimeout(30_000);
@@ -35,7 +34,7 @@ const OPTIONS: JoinableOptions = {
 /** The runs of one more instance. */
 async function instance(): Promise<{ readonly runs: JoinableRuns; readonly redis: Redis }> {
   const redis = await connected(server.url);
-  const store = redisRuns(redis, scopedSealer([secret('a secret of this test, long enough')], 'runs'));
+  const store = redisRuns(redis, runSealer);
   opened.push({ redis, store });
   return { runs: store.open(OPTIONS), redis };
 }

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { Problem } from '../../src/errors.ts';
 import type { JoinableOptions, RunStore } from '../../src/join/joinable-runs.ts';
 import { redisRuns } from '../../src/join/redis-runs.ts';
@@ -7,17 +6,16 @@ import type { Run } from '../../src/join/run.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
 import type { Outlet, OutletSource } from '../../src/join/run-outlet.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
 import { type RedisProxy, startRedisProxy } from '../support/redis-proxy.ts';
+import { runSealer } from '../support/run-sealer.ts';
 import { sleep } from '../support/sleep.ts';
 import { until } from '../support/until.ts';
 
 jest.setTimeout(30_000);
 
-const sealerOf = scopedSealer([secret('a secret of this test, long enough')], 'runs');
-const codec = runCodec(sealerOf);
+const codec = runCodec(runSealer);
 const MAX_BYTES = 65_536;
 const EVENT = 'id: 1\ndata: 1\n\n';
 
@@ -30,7 +28,7 @@ beforeEach(async () => {
   server = await startRedis();
   wire = await startRedisProxy(server.url);
   redis = await connected(wire.url);
-  store = redisRuns(redis, sealerOf);
+  store = redisRuns(redis, runSealer);
   moves = [];
 });
 afterEach(async () => {

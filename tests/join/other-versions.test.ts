@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { type Problem, problemDocument } from '../../src/errors.ts';
 import type { JoinableOptions, JoinableRuns, RunStore } from '../../src/join/joinable-runs.ts';
 import { redisRuns } from '../../src/join/redis-runs.ts';
@@ -7,15 +6,13 @@ import type { Run } from '../../src/join/run.ts';
 import { runCodec, type StoredPart } from '../../src/join/run-codec.ts';
 import type { Outlet } from '../../src/join/run-outlet.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { keysWhen } from '../support/join-instances.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { runSealer } from '../support/run-sealer.ts';
 import { sleep } from '../support/sleep.ts';
 
 jest.setTimeout(30_000);
-
-const sealerOf = scopedSealer([secret('a secret of this test, long enough')], 'runs');
 
 let server: RedisServer;
 let redis: Redis;
@@ -43,7 +40,7 @@ const OPTIONS: JoinableOptions = {
 
 /** The runs of one more instance. */
 function open(): JoinableRuns {
-  const store = redisRuns(redis, sealerOf);
+  const store = redisRuns(redis, runSealer);
   stores.push(store);
   return store.open(OPTIONS);
 }
@@ -87,7 +84,7 @@ async function stored() {
   const keys = await keysWhen(server, (found) => found.some((key) => key.includes(':run:')));
   const key = keys.find((one) => one.includes(':run:')) ?? '';
   const id = key.split(':').at(-1) ?? '';
-  return { key, id, seal: (value: unknown, what: StoredPart) => runCodec(sealerOf).seal(value, id, what) };
+  return { key, id, seal: (value: unknown, what: StoredPart) => runCodec(runSealer).seal(value, id, what) };
 }
 
 /** Stores an end as another version does. */
@@ -117,7 +114,7 @@ describeWithRedis('what an instance of another version has stored of a run', () 
     own.run.over();
   });
 
-  test('ends the run for those who wait for it, and is told as a fault, if it cannot be understood', async () => {
+  test('ends the run for those who wait for it, and is reported as a fault, if it cannot be understood', async () => {
     const own = await enter(open());
     const { key, seal } = await stored();
     await server.command('HSET', key, 'head', seal({}, 'head'));
@@ -129,7 +126,7 @@ describeWithRedis('what an instance of another version has stored of a run', () 
 });
 
 describeWithRedis('a fault at the end of a run that another instance carries', () => {
-  test('is told, and leaves no reader without an end', async () => {
+  test('is reported, and every reader gets an end', async () => {
     const own = await enter(open());
     begin(own);
     const joined = await enter(open());

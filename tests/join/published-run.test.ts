@@ -1,18 +1,17 @@
 import { expect, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { answered, batchOf, heldRun } from '../../src/join/held-run.ts';
 import { publishedRun } from '../../src/join/published-run.ts';
 import { newRun } from '../../src/join/run.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
 import { runLog } from '../../src/join/run-log.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
+import { runSealer } from '../support/run-sealer.ts';
 import { until } from '../support/until.ts';
 
 const MAX_BYTES = 65_536;
 
 test('a place to resume from is stored only with all that was written before it', async () => {
-  const codec = runCodec(scopedSealer([secret('a secret of this test, long enough')], 'runs'));
+  const codec = runCodec(runSealer);
   const progress = { hasLeft: true, mayHaveStarted: true };
   const unused = { onLeft() {}, onChange() {}, graceMs: () => 0 };
   const budget = heldBytes(1 << 20);

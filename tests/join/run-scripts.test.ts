@@ -1,12 +1,11 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import { type Batch, type RunBounds, type RunCalls, runCalls } from '../../src/join/run-calls.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
 import { ENTER, FLUSH, FORGET, NEWEST, READ, SESSION_ENDED, TAKE_OVER } from '../../src/join/run-lua.ts';
 import type { RunName } from '../../src/join/run-name.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { runSealer } from '../support/run-sealer.ts';
 
 jest.setTimeout(30_000);
 
@@ -26,7 +25,7 @@ const BOUNDS: RunBounds = {
   ...{ maxBytes: 1 << 20, maxBytesInAll: 10_000, maxNames: 100_000 },
 };
 
-const CODEC = runCodec(scopedSealer([secret('a secret of this test, long enough')], 'runs'));
+const CODEC = runCodec(runSealer);
 
 function calls(): RunCalls {
   const scripts = {

@@ -1,14 +1,13 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { scopedSealer } from '../../src/authenticate/sessions/seal.ts';
 import type { JoinableOptions, JoinableRuns, RunStore } from '../../src/join/joinable-runs.ts';
 import { redisRuns } from '../../src/join/redis-runs.ts';
 import type { Run } from '../../src/join/run.ts';
 import type { RunName } from '../../src/join/run-name.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { runsEnded } from '../support/join-instances.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { runSealer } from '../support/run-sealer.ts';
 
 jest.setTimeout(30_000);
 
@@ -33,7 +32,7 @@ const OPTIONS: JoinableOptions = {
 };
 
 function open(options: Partial<JoinableOptions> = {}): JoinableRuns {
-  store = redisRuns(redis, scopedSealer([secret('a secret of this test, long enough')], 'runs'));
+  store = redisRuns(redis, runSealer);
   return store.open({ ...OPTIONS, ...options });
 }
 
@@ -104,7 +103,7 @@ describeWithRedis('names in Redis', () => {
       if (known && (await server.command('HGET', known, 'closed')) === '1') break;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
-    const other = redisRuns(redis, scopedSealer([secret('a secret of this test, long enough')], 'runs'));
+    const other = redisRuns(redis, runSealer);
     await expect(enter(other.open(OPTIONS), 'a')).rejects.toMatchObject(problem);
     await other.close();
     run.stream.outlet.complete();

@@ -35,8 +35,8 @@ async function stop(kind: Kind) {
   expect(ms).toBeLessThan(SOON_MS);
 }
 
-async function stopTwice(kind: Kind) {
-  const relay = await startUnread(kind, DRAINING);
+export async function stopTwice(kind: Kind, environment: Record<string, string> = {}) {
+  const relay = await startUnread(kind, { ...environment, ...DRAINING });
   expect(await request(relay)).toBe(REQUESTS);
   relay.signal('SIGTERM');
   await drainingFor(relay);

@@ -6,8 +6,6 @@ import { sleep } from './sleep.ts';
 import {
   answering,
   BOTH_WORKERS,
-  DRAINING,
-  drainingFor,
   PATIENCE_MS,
   REQUESTS,
   request,
@@ -15,6 +13,7 @@ import {
   startUnread,
   timed,
 } from './unread-log.ts';
+import { stopTwice } from './unread-relay.ts';
 import { whileAwake } from './while-awake.ts';
 import { workerPids } from './workers.ts';
 
@@ -22,7 +21,7 @@ import { workerPids } from './workers.ts';
 export const unreadWorkers = (kind: Kind) => ({
   'go on serving, also while one of them is replaced, and exit with 0 soon after SIGTERM': () =>
     replaceOne(kind),
-  'exit with 1 soon after a second signal': () => stopTwice(kind),
+  'exit with 1 soon after a second signal': async () => stopTwice(kind, await workers()),
   'lose nothing if the log is read again': whileAwake(() => readAgain(kind)),
 });
 
@@ -46,16 +45,6 @@ async function replaceOne(kind: Kind): Promise<void> {
   expect(await request(relay)).toBe(REQUESTS);
   const { code, ms } = await timed(relay, () => relay.signal('SIGTERM'));
   expect(code).toBe(0);
-  expect(ms).toBeLessThan(SOON_MS);
-}
-
-async function stopTwice(kind: Kind): Promise<void> {
-  const relay = await startUnread(kind, { ...(await workers()), ...DRAINING });
-  expect(await request(relay)).toBe(REQUESTS);
-  relay.signal('SIGTERM');
-  await drainingFor(relay);
-  const { code, ms } = await timed(relay, () => relay.signal('SIGTERM'));
-  expect(code).toBe(1);
   expect(ms).toBeLessThan(SOON_MS);
 }
 
