@@ -134,7 +134,7 @@ describeWithRedis('a client certificate', () => {
     await answering(open(shown(authority.issue('DNS:relay.test'))).redis);
   });
 
-  test('is missed by such a Redis', async () => {
+  test('must be shown to such a Redis', async () => {
     expect(await refusal(environment)).toMatch(/^ERR_SSL_\w+CERTIFICATE_REQUIRED$/);
   });
 

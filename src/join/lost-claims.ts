@@ -2,15 +2,15 @@ import type { Problem } from '../errors.ts';
 import type { Batch, Claim, RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
 
-/** How often Redis is told again, in ms. */
+/** How often Redis is asked again, in ms. */
 const AGAIN_MS = 500;
 /** For how long, in ms. A message that is sent again before that must not be taken for one that may have run. */
 const GIVE_UP_MS = 60_000;
-/** How many claims are told at once, and how many may wait. */
+/** How many claims are freed at once, and how many may wait. */
 const AT_ONCE = 100;
 const MOST = 10_000;
 
-/** Claims whose answer was lost: tells Redis until it knows that nobody has them. */
+/** Claims whose answer was lost: asks Redis to free them until it has answered. */
 export interface LostClaims {
   /** After a failure, Redis may have the claim all the same: then nobody else could send the message. */
   add(claim: Claim, problem: Problem): void;
@@ -21,19 +21,19 @@ interface State {
   readonly calls: Pick<RunCalls, 'flush'>;
   /** By when each is given up, by `performance.now()` in ms; the oldest first. */
   readonly waiting: Map<Batch, number>;
-  isTelling: boolean;
+  isAsking: boolean;
   timer: NodeJS.Timeout | undefined;
 }
 
 /** Makes the list. It has no timer while it is empty. */
 export function lostClaims(calls: Pick<RunCalls, 'flush'>, codec: Pick<RunCodec, 'sealEnd'>): LostClaims {
-  const state: State = { calls, waiting: new Map(), isTelling: false, timer: undefined };
+  const state: State = { calls, waiting: new Map(), isAsking: false, timer: undefined };
   return {
     add(claim, problem) {
       if (state.waiting.size >= MOST) return;
       state.waiting.set(batchOf(claim, problem, codec), performance.now() + GIVE_UP_MS);
-      void tell(state);
-      state.timer ??= setInterval(() => void tell(state), AGAIN_MS).unref();
+      void ask(state);
+      state.timer ??= setInterval(() => void ask(state), AGAIN_MS).unref();
     },
     close() {
       state.waiting.clear();
@@ -52,10 +52,10 @@ function batchOf({ id, token }: Claim, problem: Problem, codec: Pick<RunCodec, '
   };
 }
 
-async function tell(state: State): Promise<void> {
+async function ask(state: State): Promise<void> {
   const { calls, waiting } = state;
-  if (state.isTelling) return;
-  state.isTelling = true;
+  if (state.isAsking) return;
+  state.isAsking = true;
   const now = performance.now();
   for (const [batch, until] of waiting) if (until < now) waiting.delete(batch);
   try {
@@ -68,7 +68,7 @@ async function tell(state: State): Promise<void> {
   } catch {
     // The timer tries again.
   } finally {
-    state.isTelling = false;
+    state.isAsking = false;
   }
 }
 

@@ -27,7 +27,7 @@ interface State {
 
 /** The end of a run whose last reader has left because its session has ended. */
 export const SESSION_OVER = new Problem('session_ended', 'The session of the last reader has ended.');
-/** A look at the run is by somebody else if it came so long after that, however busy this process is, in ms. */
+/** A look at the run that came so much later is by another reader than the one that has left, in ms. */
 const LATER_MS = 1_000;
 
 /** Lets readers elsewhere keep the run open, and hold its service back if nobody is faster. */

@@ -108,7 +108,7 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
   return { ...answer('granted', slotAt), ticket, ...first };
 }
 
-/** Whether nobody misses the slot of a message that may yet turn out to need none. */
+/** Whether a message may have a slot that it may turn out not to need. */
 function isSpare({ slots, askedUntil }: Endpoint, at: number, { limit }: SlotLimit): boolean {
   return askedUntil <= at && (slots.length + 1) * 2 <= limit;
 }

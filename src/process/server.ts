@@ -19,7 +19,7 @@ const REQUEST_TIMEOUT_MS = 620_000;
 const TIMEOUT_CHECK_MS = 2_000;
 /** How often connections without an answer under way are closed once the relay drains, in ms. */
 const CLOSE_SILENT_EVERY_MS = 500;
-/** How often it is looked whether clients of other instances still read, in ms. */
+/** How often the relay checks whether clients of other instances still read, in ms. */
 const READERS_EVERY_MS = 50;
 
 type Phase = 'starting' | 'serving' | 'leaving' | 'draining';

@@ -5,7 +5,8 @@ import type { Logger } from '../logger.ts';
 import type { SignIn } from '../routes/parts.ts';
 
 /**
- * Builds what the sign-in mode of `config` needs, and loads its libraries. `users`, if given, replace those of the users file.
+ * Builds what the sign-in mode of `config` needs, and loads its libraries. `users`, if given, replace those of the users
+ * file.
  * @throws ConfigError if the users file cannot be used
  */
 export async function signInOf(config: Config, logger: Logger, users?: Users): Promise<SignIn> {

@@ -215,7 +215,7 @@ describeWithRedis('a message that joins a run', () => {
     expect(all.upstream.requests).toHaveLength(1);
   });
 
-  test('of many keeps no other message waiting, and leaves the budget as it was', async () => {
+  test('together with many others keeps no new message waiting, and leaves the budget as it was', async () => {
     await start();
     const { finish } = await begin();
     const bob = await relayAt(1).signIn(OTHER_USER);
