@@ -1,5 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
-import { channelReplacer, withClientId } from '../../src/relay/upstream/channel-names.ts';
+import {
+  channelReplacer,
+  replaceIds,
+  takeUndecided,
+  withClientId,
+} from '../../src/relay/upstream/channel-names.ts';
 import { randomNumbers } from '../support/random-streams.ts';
 
 const UPSTREAM = 'ab'.repeat(32);
@@ -11,8 +16,9 @@ function pushed(text: string, size: number): { text: string; held: number } {
   const replacer = channelReplacer(NAMES);
   const bytes = Buffer.from(text);
   const out: Buffer[] = [];
-  for (let at = 0; at < bytes.length; at += size) out.push(replacer.push(bytes.subarray(at, at + size)));
-  const rest = replacer.flush();
+  for (let at = 0; at < bytes.length; at += size)
+    out.push(replaceIds(replacer, bytes.subarray(at, at + size)));
+  const rest = takeUndecided(replacer);
   return { text: Buffer.concat([...out, rest]).toString(), held: rest.length };
 }
 
@@ -20,6 +26,8 @@ function pushed(text: string, size: number): { text: string; held: number } {
 const PARTS = [
   ...[`"${UPSTREAM}"`, `"${UPSTREAM}"`, UPSTREAM, `"${UPSTREAM.slice(2)}"`, `"x${UPSTREAM.slice(1)}"`],
   ...[`"${UPSTREAM}`, `${UPSTREAM}"`, '"', '\\', '\\\\', 'ab', 'é, a word, and another', '{"n":1,', '\n'],
+  // Another id of the same form, and the characters next to those of an id.
+  ...[`"${'0f'.repeat(32)}"`, '/09:', '@AF[', '`afgz'],
 ] as const;
 
 /** The text with `by` in the place of each id that no backslash escapes, found one character after the other. */
@@ -59,7 +67,11 @@ describe('the upstream id of a conversation', () => {
     for (let at = 0; at <= text.length; at += 1) {
       const replacer = channelReplacer(NAMES);
       const bytes = Buffer.from(text);
-      const out = [replacer.push(bytes.subarray(0, at)), replacer.push(bytes.subarray(at)), replacer.flush()];
+      const out = [
+        replaceIds(replacer, bytes.subarray(0, at)),
+        replaceIds(replacer, bytes.subarray(at)),
+        takeUndecided(replacer),
+      ];
       expect(Buffer.concat(out).toString()).toBe(expected);
     }
   });
@@ -76,7 +88,7 @@ describe('the upstream id of a conversation', () => {
         const said = (id: string) =>
           'x'.repeat(before) + `"${id}"${'y'.repeat(between)}`.repeat(count) + 'z'.repeat(before);
         const replacer = channelReplacer({ client, upstream: UPSTREAM });
-        const out = [replacer.push(Buffer.from(`${said(UPSTREAM)}\n`)), replacer.flush()];
+        const out = [replaceIds(replacer, Buffer.from(`${said(UPSTREAM)}\n`)), takeUndecided(replacer)];
         expect(Buffer.concat(out).toString()).toBe(`${said(client)}\n`);
       }
     },
@@ -95,9 +107,9 @@ describe('the upstream id of a conversation', () => {
         const at = random(bytes.length + 1);
         const replacer = channelReplacer(names);
         const out = [
-          replacer.push(bytes.subarray(0, at)),
-          replacer.push(bytes.subarray(at)),
-          replacer.flush(),
+          replaceIds(replacer, bytes.subarray(0, at)),
+          replaceIds(replacer, bytes.subarray(at)),
+          takeUndecided(replacer),
         ];
         expect(Buffer.concat(out).toString()).toBe(replacedNaively(text, `"${names.client}"`));
       }
@@ -107,12 +119,25 @@ describe('the upstream id of a conversation', () => {
   test('is replaced by one that is not longer without a copy', () => {
     for (const client of ['c', 'c'.repeat(64)]) {
       const bytes = Buffer.from(`data: {"customChannelId":"${UPSTREAM}","text":"Hello"}\n\n`);
-      const replaced = channelReplacer({ client, upstream: UPSTREAM }).push(bytes);
+      const replaced = replaceIds(channelReplacer({ client, upstream: UPSTREAM }), bytes);
       expect(replaced.buffer).toBe(bytes.buffer);
       // They end where the bytes end that came.
       expect(replaced.byteOffset + replaced.length).toBe(bytes.byteOffset + bytes.length);
       expect(replaced.length).toBe(bytes.length - 64 + client.length);
     }
+  });
+
+  test.each([...'0123456789abcdef'])('is found wherever it stands, of the digit %s too', (digit) => {
+    const upstream = digit.repeat(64);
+    for (let before = 0; before < 140; before += 1) {
+      const said = (id: string) => `${'a'.repeat(before)}"${id}",\n`;
+      const out = replaceIds(channelReplacer({ client: 'c', upstream }), Buffer.from(said(upstream)));
+      expect(out.toString()).toBe(said('c'));
+    }
+  });
+
+  test.each(['', 'ab-cd', 'AB', 'abg'])('must be hexadecimal, as %j is not', (upstream) => {
+    expect(() => channelReplacer({ client: 'c', upstream })).toThrow('The upstream id is not hexadecimal.');
   });
 
   test.each(['\n', '\r', '\r\n'])('is never held back at the end of a line, %j', (end) => {
@@ -123,9 +148,18 @@ describe('the upstream id of a conversation', () => {
     expect(pushed(`data: "${UPSTREAM}`, 1000)).toEqual({ text: `data: "${UPSTREAM}`, held: 65 });
   });
 
+  test('and a backslash before it count no more after the end of a stream', () => {
+    const replacer = channelReplacer(NAMES);
+    replaceIds(replacer, Buffer.from(`\\"${UPSTREAM}`));
+    replaceIds(replacer, Buffer.from('\\"'));
+    expect(takeUndecided(replacer).toString()).toBe('"');
+    expect(takeUndecided(replacer).length).toBe(0);
+    expect(replaceIds(replacer, Buffer.from(`"${UPSTREAM}"\n`)).toString()).toBe(`${CLIENT}\n`);
+  });
+
   test('leaves bytes without it as they are, without a copy', () => {
     const bytes = Buffer.from('data: {"text":"Hello"}\n\n');
-    expect(channelReplacer(NAMES).push(bytes).buffer).toBe(bytes.buffer);
+    expect(replaceIds(channelReplacer(NAMES), bytes).buffer).toBe(bytes.buffer);
   });
 });
 

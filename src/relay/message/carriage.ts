@@ -1,6 +1,12 @@
 import { asProblem, type FailureNotes, Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
-import { type ChannelNames, type ChannelReplacer, channelReplacer } from '../upstream/channel-names.ts';
+import {
+  type ChannelNames,
+  type ChannelReplacer,
+  channelReplacer,
+  replaceIds,
+  takeUndecided,
+} from '../upstream/channel-names.ts';
 import type { BreakCause, NotResumed } from './break-causes.ts';
 import { blocksOf, nextBlock } from './event-blocks.ts';
 import type { Healer } from './healing.ts';
@@ -120,7 +126,7 @@ export function goDown(carriage: Carriage, passed: Passed): void {
 /** Writes bytes of the bot service. Only here they change: all that compares events compares the service's bytes. */
 function write(carriage: Carriage, arrived: Buffer): void {
   const { sink, replacer } = carriage;
-  const bytes = replacer ? replacer.push(arrived) : arrived;
+  const bytes = replacer ? replaceIds(replacer, arrived) : arrived;
   if (bytes.length === 0) return;
   carriage.endsWithCr = bytes[bytes.length - 1] === CR;
   sink.write(bytes);
@@ -130,7 +136,7 @@ function write(carriage: Carriage, arrived: Buffer): void {
 export function complete(carriage: Carriage, cause?: BreakCause): void {
   const { sink, replacer, log } = carriage;
   if (cause !== undefined) log.cause = cause;
-  if (replacer) sink.write(replacer.flush());
+  if (replacer) sink.write(takeUndecided(replacer));
   close(carriage);
   carriage.isComplete = true;
   sink.complete();

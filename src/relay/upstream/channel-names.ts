@@ -2,16 +2,22 @@
 export interface ChannelNames {
   /** The id that the client uses. */
   readonly client: string;
-  /** The id that the bot service knows; with `CHANNELS=scoped`, ASCII letters and digits only. */
+  /** The id that the bot service knows; with `CHANNELS=scoped`, of the characters `[0-9a-f]`. */
   readonly upstream: string;
 }
 
-/** Puts the client's id in the place of the upstream id, in bytes that arrive in pieces. */
+/**
+ * Puts the client's id in the place of the upstream id, in one stream of JSON. The two are here with their quotes. Its
+ * fields are for the functions below alone: with one small record and no closures for each of many streams, little has
+ * to be loaded into the CPU's caches for an event.
+ */
 export interface ChannelReplacer {
-  /** Takes the next bytes, and may write into them; returns those that are decided. */
-  push(bytes: Buffer): Buffer;
-  /** Returns what was held back, since it could have begun the upstream id. */
-  flush(): Buffer;
+  readonly wanted: Buffer;
+  readonly replacement: Buffer;
+  /** What is held back, since it may begin the upstream id. */
+  held: Buffer | undefined;
+  /** Whether a backslash before the next byte, held or not yet here, escapes it. */
+  escapes: boolean;
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -19,52 +25,58 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LF = 0x0a;
 const CR = 0x0d;
+const ZERO = 0x30;
+const SMALL_F = 0x66;
+
+/** Makes the replacer of one stream. @throws Error if the upstream id has other characters than `[0-9a-f]` */
+export function channelReplacer({ client, upstream }: ChannelNames): ChannelReplacer {
+  if (!/^[0-9a-f]+$/.test(upstream)) throw new Error('The upstream id is not hexadecimal.');
+  const wanted = Buffer.from(JSON.stringify(upstream));
+  return { wanted, replacement: Buffer.from(JSON.stringify(client)), held: undefined, escapes: false };
+}
 
 /**
- * Makes the replacer of one stream of JSON. It looks for the upstream id with both quotes, the first of which no
- * backslash escapes, so that nothing changes in longer strings; the client's id is written as a JSON string. Nothing is
- * held back at the end of a line.
+ * Takes the next bytes, and may write into them; returns those that are decided. It looks for the upstream id with both
+ * quotes, the first of which no backslash escapes, so that nothing changes in longer strings; the client's id is written
+ * as a JSON string. Nothing is held back at the end of a line.
  */
-export function channelReplacer({ client, upstream }: ChannelNames): ChannelReplacer {
-  const wanted = Buffer.from(JSON.stringify(upstream));
-  const replacement = Buffer.from(JSON.stringify(client));
-  const find = finderOf(wanted);
+export function replaceIds(replacer: ChannelReplacer, bytes: Buffer): Buffer {
+  const { wanted, replacement, held, escapes } = replacer;
+  const all = held ? Buffer.concat([held, bytes]) : bytes;
   const { length } = wanted;
-  let held = NOTHING;
-  /** Whether a backslash before the next byte, held or not yet here, escapes it. */
-  let escapes = false;
-  return {
-    push(bytes) {
-      const all = held.length > 0 ? Buffer.concat([held, bytes]) : bytes;
-      const first = find(all, 0, escapes);
-      let last = first;
-      // Most events have one id at most: there is an array only if one has more.
-      let found: number[] | undefined;
-      for (let at = first; at >= 0; ) {
-        at = find(all, at + length, escapes);
-        if (at < 0) break;
-        found ??= [first];
-        found.push(at);
-        last = at;
-      }
-      const to = heldFrom(all, last < 0 ? 0 : last + length, wanted);
-      escapes = isEscaped(all, to, escapes);
-      held = to < all.length ? Buffer.from(all.subarray(to)) : NOTHING;
-      const decided = to < all.length ? all.subarray(0, to) : all;
-      if (first < 0) return decided;
-      if (replacement.length > length)
-        return replacedAnew(decided, { found: found ?? [first], length, replacement });
-      return found
-        ? allReplacedInPlace(decided, { found, length, replacement })
-        : replacedInPlace(decided, first, { length, replacement });
-    },
-    flush() {
-      const rest = held;
-      if (rest.length > 0) escapes = false;
-      held = NOTHING;
-      return rest;
-    },
-  };
+  // Read before the search, so that the CPU loads it meanwhile.
+  const isLonger = replacement.length > length;
+  let from = 0;
+  let first = -1;
+  // Most events have one id at most: there is an array only if one has more.
+  let found: number[] | undefined;
+  for (let at = find(replacer, all, 0); at >= 0; at = find(replacer, all, from)) {
+    from = at + length;
+    if (first < 0) {
+      first = at;
+      continue;
+    }
+    found ??= [first];
+    found.push(at);
+  }
+  const to = heldFrom(all, from, wanted);
+  replacer.escapes = isEscaped(all, to, escapes);
+  replacer.held = to < all.length ? Buffer.from(all.subarray(to)) : undefined;
+  const decided = to < all.length ? all.subarray(0, to) : all;
+  if (first < 0) return decided;
+  if (isLonger) return replacedAnew(decided, { found: found ?? [first], length, replacement });
+  return found
+    ? allReplacedInPlace(decided, { found, length, replacement })
+    : replacedInPlace(decided, first, { length, replacement });
+}
+
+/** Returns what was held back, and holds nothing any more. */
+export function takeUndecided(replacer: ChannelReplacer): Buffer {
+  const { held } = replacer;
+  if (!held) return NOTHING;
+  replacer.held = undefined;
+  replacer.escapes = false;
+  return held;
 }
 
 /**
@@ -82,48 +94,45 @@ export function withClientId(
 }
 
 /**
- * Finds the next place, at `from` or after it, where some wanted bytes begin, not escaped; -1 if there is none.
- * `before`: whether a backslash escapes the first byte.
- */
-type Find = (bytes: Buffer, from: number, before: boolean) => number;
-
-/**
  * Up to this length, a search in JavaScript is faster than to call the one of Node.js; it is also long enough for most
  * events. Its worst case, one step a byte, is bounded by it.
  */
 const SHORT_BYTES = 2048;
 
-/**
- * Makes the search for `wanted` (Horspool's algorithm): the byte under the end of `wanted` says how far that can move,
- * mostly by its whole length.
- */
-function finderOf(wanted: Buffer): Find {
-  const last = wanted.length - 1;
-  const steps = new Uint8Array(256).fill(Math.min(wanted.length, 255));
-  for (const [at, byte] of wanted.subarray(0, last).entries()) steps[byte] = Math.min(last - at, 255);
-
-  function findShort(bytes: Buffer, from: number): number {
-    const { length } = bytes;
-    for (let end = from + last; end < length; ) {
-      const byte = bytes[end] as number;
-      if (byte === wanted[last] && isAt(bytes, end - last, wanted)) return end - last;
-      end += steps[byte] as number;
-    }
-    return -1;
+/** Finds the next place, at `from` or after it, where the upstream id begins, not escaped; -1 if there is none. */
+function find({ wanted, escapes }: ChannelReplacer, bytes: Buffer, from: number): number {
+  const isShort = bytes.length <= SHORT_BYTES;
+  for (let start = from; ; ) {
+    const at = isShort ? findShort(wanted, bytes, start) : bytes.indexOf(wanted, start);
+    if (at < 0 || !isEscaped(bytes, at, escapes)) return at;
+    start = at + 1;
   }
-
-  return (bytes, from, before) => {
-    const findAny = (start: number) =>
-      bytes.length > SHORT_BYTES ? bytes.indexOf(wanted, start) : findShort(bytes, start);
-    let at = findAny(from);
-    while (at >= 0 && isEscaped(bytes, at, before)) at = findAny(at + 1);
-    return at;
-  };
 }
 
-/** Whether `wanted` stands in `bytes` at `at`, where it has room. */
+/**
+ * Of each stretch where `wanted` may stand, it looks at the byte that is in the id then: mostly that can't be in an id,
+ * or only few such bytes stand between it and one that can't.
+ */
+function findShort(wanted: Buffer, bytes: Buffer, from: number): number {
+  const step = wanted.length - 1;
+  for (let start = from; start + step < bytes.length; start += step) {
+    let at = start + step - 1;
+    while (at > start && mayBeOfId(bytes[at] as number)) at -= 1;
+    if (bytes[at] === QUOTE && isAt(bytes, at, wanted)) return at;
+  }
+  return -1;
+}
+
+/** True for `[0-9a-f]`, and for some others, but not for a quote. */
+function mayBeOfId(byte: number): boolean {
+  return byte >= ZERO && byte <= SMALL_F;
+}
+
+/** Whether `wanted` stands in `bytes` at `at`. */
 function isAt(bytes: Buffer, at: number, wanted: Buffer): boolean {
-  for (let n = 0; n < wanted.length; n += 1) if (bytes[at + n] !== wanted[n]) return false;
+  const { length } = wanted;
+  if (at + length > bytes.length) return false;
+  for (let n = 0; n < length; n += 1) if (bytes[at + n] !== wanted[n]) return false;
   return true;
 }
 
