@@ -148,7 +148,7 @@ describe('the upstream id of a conversation', () => {
     expect(pushed(`data: "${UPSTREAM}`, 1000)).toEqual({ text: `data: "${UPSTREAM}`, held: 65 });
   });
 
-  test('and a backslash before it count no more after the end of a stream', () => {
+  test('and a backslash before it counts no more after the end of a stream', () => {
     const replacer = channelReplacer(NAMES);
     replaceIds(replacer, Buffer.from(`\\"${UPSTREAM}`));
     replaceIds(replacer, Buffer.from('\\"'));

@@ -44,8 +44,6 @@ export function replaceIds(replacer: ChannelReplacer, bytes: Buffer): Buffer {
   const { wanted, replacement, held, escapes } = replacer;
   const all = held ? Buffer.concat([held, bytes]) : bytes;
   const { length } = wanted;
-  // Read before the search, so that the CPU loads it meanwhile.
-  const isLonger = replacement.length > length;
   let from = 0;
   let first = -1;
   // Most events have one id at most: there is an array only if one has more.
@@ -61,10 +59,12 @@ export function replaceIds(replacer: ChannelReplacer, bytes: Buffer): Buffer {
   }
   const to = heldFrom(all, from, wanted);
   replacer.escapes = isEscaped(all, to, escapes);
-  replacer.held = to < all.length ? Buffer.from(all.subarray(to)) : undefined;
+  if (held) replacer.held = undefined;
+  if (to < all.length) replacer.held = Buffer.from(all.subarray(to));
   const decided = to < all.length ? all.subarray(0, to) : all;
   if (first < 0) return decided;
-  if (isLonger) return replacedAnew(decided, { found: found ?? [first], length, replacement });
+  if (replacement.length > length)
+    return replacedAnew(decided, { found: found ?? [first], length, replacement });
   return found
     ? allReplacedInPlace(decided, { found, length, replacement })
     : replacedInPlace(decided, first, { length, replacement });
