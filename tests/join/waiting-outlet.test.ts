@@ -3,7 +3,7 @@ import { Problem } from '../../src/errors.ts';
 import { letDown } from '../../src/join/first-id.ts';
 import { answered, batchOf, closeLog, type HeldRun, heldRun, letGo } from '../../src/join/held-run.ts';
 import { publishedRun } from '../../src/join/published-run.ts';
-import { newRun } from '../../src/join/run.ts';
+import { newRun, type Run } from '../../src/join/run.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
 import { runLog } from '../../src/join/run-log.ts';
 import type { Outlet, OutletSource } from '../../src/join/run-outlet.ts';
@@ -18,6 +18,7 @@ const BROKEN = new Problem('upstream_stream_broken', 'x');
 let got: string[];
 let asked: string[] = [];
 let held: HeldRun;
+let run: Run;
 let outlet: Outlet;
 let reader: OutletSource | undefined;
 /** How far the one who writes has come, as it can be stored. */
@@ -29,25 +30,26 @@ beforeEach(() => begin(undefined));
 function begin(from: string | undefined): void {
   [got, place, isInside] = [[], from, false];
   const budget = heldBytes(1 << 20);
-  const run = newRun({
+  const own = newRun({
     ...{ onLeft() {}, onChange() {}, graceMs: () => 0, log: runLog(budget), maxBytes: MAX_BYTES },
     ...{ requestId: 'r', progress: { hasLeft: true, mayHaveStarted: true } },
   });
   const name = { conversation: 'c', message: 'm', key: 'k', isKept: true };
   const claim = { id: 'run', token: 't', requestId: 'r' };
-  held = heldRun(claim, run, { name, budget, offset: 0, sentAt: performance.now() });
+  held = heldRun(claim, own, { name, budget, offset: 0, sentAt: performance.now() });
   const flush = {
     ...{ add() {}, remove() {}, find: () => undefined, soon() {}, atOnce: () => void asked.push('store') },
     ...{ now: async () => true, close: async () => {} },
   };
-  outlet = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run.stream.outlet;
+  ({ run } = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }));
+  outlet = run.stream.outlet;
   outlet.open({
     full: () => void asked.push('full'),
     drained: () => void asked.push('drained'),
     ...{ mayBeat: () => !isInside, closed() {}, resumeState: () => place },
   });
-  run.sit({ stop: new AbortController(), holdRun: () => () => {} });
-  run.stream.read(readingOutlet(), 0, () => {});
+  own.sit({ stop: new AbortController(), holdRun: () => () => {} });
+  own.stream.read(readingOutlet(), 0, () => {});
   asked = [];
 }
 
@@ -93,6 +95,8 @@ test('the stream goes on in order when the first id is stored, and later ids do 
   writeId('id: 1\n\n');
   write('data: b\n\n');
   expect([outlet.isFull(), asked]).toEqual([true, ['store', 'full']]);
+  // A reader with room does not make the service go on.
+  reader?.drained();
   // This flight had begun before the id came.
   store(earlier);
   expect(got).toEqual(['data: a\n\n']);
@@ -112,6 +116,14 @@ test('it waits for the place behind it, too, which is stored with the last of ma
   }
   store();
   expect(got).toHaveLength(1);
+});
+
+test('it does not wait for what comes during the flight', () => {
+  writeId('id: 1\n\n');
+  const first = flight();
+  write('data: a\n\n');
+  store(first);
+  expect(got).toEqual(['id: 1\n\ndata: a\n\n']);
 });
 
 test('it does not wait for a place that there is no more', () => {
@@ -136,6 +148,7 @@ test.each<[string, () => void, string]>([
 test.each<[string, () => void]>([
   ['its log is closed', () => closeLog(held)],
   ['nothing more is stored of it', () => letGo(held)],
+  ['the run is over', () => run.over()],
 ])('it goes down at once if %s, with its end', (_what, work) => {
   writeId('id: 1\n\n');
   outlet.complete();
