@@ -1,12 +1,12 @@
+import { type FirstIdRun, letDown } from './first-id.ts';
 import type { Run } from './run.ts';
 import type { Batch, BatchAnswer, Claim } from './run-calls.ts';
 import type { RunCodec, StoredEnd, StoredHead } from './run-codec.ts';
 import type { LogBudget, LogPart } from './run-log.ts';
 import type { RunName } from './run-name.ts';
-import type { OutletSource } from './run-outlet.ts';
 
 /** A run that this instance carries, and what of it is not stored yet. */
-export interface HeldRun extends Claim {
+export interface HeldRun extends Claim, FirstIdRun {
   readonly run: Run;
   readonly name: RunName;
   /** The offset of the first byte that is not stored for certain. */
@@ -39,8 +39,6 @@ export interface HeldRun extends Claim {
   isAsking: boolean;
   /** Whether what carries it is ahead of what was noted: part of that waits. */
   isDoubted: boolean;
-  /** Who writes the stream. */
-  source: OutletSource | undefined;
 }
 
 /** How many bytes one batch has, about: a larger one makes Redis hold up all others. */
@@ -60,7 +58,8 @@ export function heldRun(
     ...{ ...claim, run, name: from.name, offset: from.offset, confirmedAt: from.sentAt },
     ...{ sent: [], pending: [], pendingBytes: 0, budget: from.budget, countedBytes: 0, sending: undefined },
     ...{ head: undefined, hold: undefined, end: undefined, isGiven: false, log: 'open', source: undefined },
-    ...{ hasBegun: false, isInside: false, isAlone: false, isAsking: false, isDoubted: false },
+    ...{ hasBegun: false, isInside: false, waiting: undefined },
+    ...{ isAlone: false, isAsking: false, isDoubted: false },
   };
 }
 
@@ -87,12 +86,14 @@ export function closeLog(held: HeldRun): void {
   // What is being stored is given up.
   Object.assign(held, { pending: [], pendingBytes: 0, sent: [], sending: undefined });
   release(held, held.countedBytes);
+  letDown(held);
 }
 
 /** Nothing more is stored of the run. What waits may still be read. */
 export function letGo(held: HeldRun): void {
   held.log = 'closed';
   release(held, held.countedBytes);
+  letDown(held);
 }
 
 function release(held: HeldRun, bytes: number): void {
@@ -160,5 +161,7 @@ export function answered(held: HeldRun, batch: Batch, [status]: BatchAnswer): bo
     closeLog(held);
     held.log = 'closed';
   }
+  // Without a cursor, what was stored is too little yet, or the stream cannot be resumed any more.
+  if (batch.cursor !== '' || held.pending.length === 0) letDown(held);
   return batch.state !== '';
 }

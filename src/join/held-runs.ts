@@ -1,3 +1,4 @@
+import { letDown } from './first-id.ts';
 import { follow } from './followed-runs.ts';
 import { closeLog, type HeldRun, heldRun } from './held-run.ts';
 import type { RunEntry } from './joinable-runs.ts';
@@ -66,6 +67,8 @@ export function onAnswer(state: SharedState, held: HeldRun, [status, followed, s
 function lose(state: SharedState, held: HeldRun): void {
   const one = state.local.get(held.id);
   const isOpen = held.log === 'open';
+  // The other one ends the stream.
+  letDown(held, { withEnd: false });
   state.flush.remove(held);
   if (one?.held?.held !== held) return;
   const { published, others } = one.held;

@@ -33,6 +33,20 @@ export function logPlaceAfter(log: RunLog, id: string): number | undefined {
   }
 }
 
+/** Where the first event that has an id begins in bytes of a stream; 0 if it begins before them. */
+export function eventWithId(bytes: Buffer): number {
+  let event = 0;
+  for (let at = firstLine(bytes, 0); at < bytes.length; ) {
+    if (isId(bytes, at)) return event;
+    let end = at;
+    while (end < bytes.length && !isLineEnd(bytes[end])) end += 1;
+    const next = nextLine(bytes, end);
+    if (end === at) event = next;
+    at = next;
+  }
+  return 0;
+}
+
 /** Where `searched` may begin, before `end`; -1 if nowhere. */
 function placeBefore(bytes: Buffer, end: number, searched: Buffer): number {
   const near = Math.max(0, end - NEAR_BYTES);

@@ -1,4 +1,5 @@
 import { asProblem, Problem } from '../errors.ts';
+import { holdBack, letDown, waitingOutlet } from './first-id.ts';
 import { type HeldRun, note } from './held-run.ts';
 import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
 import { type Batch, LEASE_MS } from './run-calls.ts';
@@ -32,13 +33,15 @@ interface State extends PublishOptions {
   isDetached: boolean;
   /** Whether another instance could go on with what is stored. */
   isResumable: boolean;
+  /** Whether it could before this one has written anything. */
+  hasStoredId: boolean;
 }
 
 /** Publishes a run that this instance holds. */
 export function publishedRun(held: HeldRun, options: PublishOptions): PublishedRun {
   const state: State = {
     ...{ ...options, held, stop: new AbortController() },
-    ...{ doubted: undefined, isDetached: false, isResumable: false },
+    ...{ doubted: undefined, isDetached: false, isResumable: false, hasStoredId: false },
   };
   const { run } = held;
   const { flush } = state;
@@ -60,6 +63,7 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
     isSure: () => !state.isDetached && isSure(state),
     over(error) {
       if (state.isDetached) return;
+      letDown(held);
       run.over(error);
       ended(state, error);
     },
@@ -69,33 +73,38 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
 
 function outletOf(state: State): Outlet {
   const { held, maxBytes } = state;
-  const { outlet } = held.run.stream;
+  const outlet = waitingOutlet(held);
   return {
     ...outlet,
     open(source) {
       held.source = source;
+      // Another instance has stored the id behind which this one goes on.
+      state.hasStoredId = source.resumeState?.() !== undefined;
       outlet.open(source);
     },
     write: (bytes) =>
       act(state, () => {
         held.isInside = held.source?.mayBeat() === false;
-        note(held, { bytes: Buffer.from(bytes), isInside: held.isInside }, maxBytes);
-        storeSoon(state);
-        outlet.write(bytes);
+        const kept = Buffer.from(bytes);
+        note(held, { bytes: kept, isInside: held.isInside }, maxBytes);
+        if (storeSoon(state)) holdBack(held, kept);
+        else outlet.write(kept);
       }),
     complete: () => act(state, outlet.complete),
     endEarly: (problem, isCut) => act(state, () => outlet.endEarly(problem, isCut)),
   };
 }
 
-/** From the first id on, the run need not end with this instance. */
-function storeSoon(state: State): void {
+/** From the first id on, the run need not end with this instance. Returns whether that must be stored first. */
+function storeSoon(state: State): boolean {
   const { held, flush } = state;
-  if (state.isResumable || !held.source?.resumeState?.()) flush.soon();
-  else {
-    state.isResumable = true;
-    flush.atOnce(held);
+  if (state.isResumable || !held.source?.resumeState?.()) {
+    flush.soon();
+    return false;
   }
+  state.isResumable = true;
+  flush.atOnce(held);
+  return held.log === 'open' && !state.hasStoredId;
 }
 
 /** A process that was stopped must not go on with a stream that another instance goes on with: it asks first. */

@@ -1,3 +1,4 @@
+import { letDown } from './first-id.ts';
 import { answered, batchOf, closeLog, type HeldRun, isDue, letGo } from './held-run.ts';
 import type { Batch, BatchAnswer, RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
@@ -159,7 +160,11 @@ async function store(state: State, due: readonly Due[], sentAt: number): Promise
   try {
     answers = await state.calls.flush(due.map(({ batch }) => batch));
   } catch {
-    for (const { held } of due) giveUpLate(state, held, sentAt);
+    for (const held of state.urgent) letDown(held);
+    for (const { held } of due) {
+      letDown(held);
+      giveUpLate(state, held, sentAt);
+    }
     return false;
   }
   for (const [n, { held, batch }] of due.entries()) {

@@ -44,6 +44,8 @@ interface Carried {
   readonly reader: ReturnType<typeof reader>;
   /** Writes bytes, after which the stream is inside an event, or not. */
   write(text: string, isInside: boolean): void;
+  /** Writes an event, after which the stream can be resumed. */
+  writeId(text: string): void;
   /** Another instance takes the run, and stores its next bytes. */
   take(...parts: readonly string[]): Promise<void>;
   /** Resolves once this instance has read all that the other has stored before. */
@@ -92,8 +94,11 @@ async function carried(): Promise<Carried> {
   });
   if (!run) throw new Error('no run has begun');
   let isIn = false;
+  let place: string | undefined;
   run.begin(new Map());
-  run.stream.outlet.open({ full() {}, drained() {}, mayBeat: () => !isIn, closed() {} });
+  run.stream.outlet.open({
+    ...{ full() {}, drained() {}, mayBeat: () => !isIn, closed() {}, resumeState: () => place },
+  });
   const write = (text: string, isInside: boolean) => {
     isIn = isInside;
     run.stream.outlet.write(Buffer.from(text));
@@ -101,7 +106,11 @@ async function carried(): Promise<Carried> {
   write(EVENT, false);
   const [key = ''] = (await server.command('KEYS', 'bot-relay:{runs}:run:*')) as string[];
   while ((await server.command('HGET', key, 'end')) !== String(EVENT.length)) await sleep(20);
-  return { run, reader: own, write, ...other(key) };
+  const writeId = (text: string) => {
+    place = text;
+    write(text, false);
+  };
+  return { run, reader: own, write, writeId, ...other(key) };
 }
 
 /** What another instance does with the run of this key. */
@@ -177,6 +186,20 @@ describeWithRedis(
       await end(BROKEN);
       expect(await reader.ended).toEqual(['upstream_stream_broken', true]);
       expect(reader.got()).toBe(`${EVENT}id: 2\nda`);
+    });
+
+    test('lets down what waits for its flight, and leaves the end to the other instance', async () => {
+      const { run, reader, writeId, take, end } = await carried();
+      const event = 'id: 2\ndata: 2\n\n';
+      await take(event, 'data: 3\n\n');
+      writeId(event);
+      run.stream.outlet.complete();
+      expect(reader.got()).toBe(EVENT);
+      await until(() => reader.got().startsWith(EVENT + event));
+      await end(BROKEN);
+      expect(await reader.ended).toEqual(['upstream_stream_broken', false]);
+      expect(reader.got()).toBe(`${EVENT}${event}data: 3\n\n`);
+      expect(moves).toEqual(['lost']);
     });
 
     test('goes on where it was inside an event, and may have heartbeats after that', async () => {

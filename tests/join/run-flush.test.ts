@@ -144,6 +144,20 @@ test('what comes during a flight waits for its own time, what was too much for o
   expect(flights.flat().map(({ offset }) => offset)).toEqual([0, 1, 2, 2 + 2 * PART.length]);
 });
 
+test('what waits for its flight goes down as soon as the one before it has failed', async () => {
+  start();
+  note(hold(1), { bytes: PART, isInside: false }, MAX_BYTES);
+  fails = true;
+  const flight = flush.now();
+  const held = hold(2);
+  held.waiting = { bytes: [PART], end: undefined };
+  note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  flush.atOnce(held);
+  await flight;
+  expect([flights.length, held.run.log.end()]).toEqual([1, PART.length]);
+  expect(held.log).toBe('open');
+});
+
 test('a run that is stored at once takes no other with it, which still has its own time', async () => {
   start();
   const [first, second] = [hold(1), hold(2)];

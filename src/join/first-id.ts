@@ -1,0 +1,60 @@
+import { eventWithId } from './log-place.ts';
+import type { Run } from './run.ts';
+import type { Outlet, OutletSource } from './run-outlet.ts';
+
+/** A run whose readers get the first id once it is stored. */
+export interface FirstIdRun {
+  readonly run: Pick<Run, 'stream'>;
+  /** Who writes the stream. */
+  source: OutletSource | undefined;
+  /** What waits of the stream, and what ends it after that; undefined if nothing waits. */
+  waiting: { readonly bytes: Buffer[]; end: (() => void) | undefined } | undefined;
+}
+
+/** The outlet of the run's stream. While the stream waits, it keeps what comes. */
+export function waitingOutlet(held: FirstIdRun): Outlet {
+  const { outlet } = held.run.stream;
+  const isWaiting = () => held.waiting !== undefined;
+  const end = (work: () => void) => {
+    if (held.waiting) held.waiting.end = work;
+    else work();
+  };
+  return {
+    open: (source) =>
+      outlet.open({
+        ...source,
+        drained() {
+          if (!isWaiting()) source.drained();
+        },
+        // The readers may stand inside an event that the source has ended.
+        mayBeat: () => !isWaiting() && source.mayBeat(),
+      }),
+    write(bytes) {
+      if (held.waiting) held.waiting.bytes.push(bytes);
+      else outlet.write(bytes);
+    },
+    isFull: () => isWaiting() || outlet.isFull(),
+    hasBegun: () => isWaiting() || outlet.hasBegun(),
+    complete: () => end(outlet.complete),
+    endEarly: (problem, isCut) => end(() => outlet.endEarly(problem, isCut)),
+  };
+}
+
+/** Takes the bytes with the first id. What stands before that event goes down; the rest waits for `letDown`. */
+export function holdBack(held: FirstIdRun, bytes: Buffer): void {
+  const at = eventWithId(bytes);
+  if (at > 0) held.run.stream.outlet.write(bytes.subarray(0, at));
+  held.waiting = { bytes: [bytes.subarray(at)], end: undefined };
+  held.source?.full();
+}
+
+/** Lets down what waits, `withEnd` or without. May be called again. */
+export function letDown(held: FirstIdRun, { withEnd = true } = {}): void {
+  const { waiting, run } = held;
+  if (!waiting) return;
+  held.waiting = undefined;
+  const { outlet } = run.stream;
+  outlet.write(Buffer.concat(waiting.bytes));
+  if (withEnd) waiting.end?.();
+  if (!outlet.isFull()) held.source?.drained();
+}
