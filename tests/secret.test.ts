@@ -80,7 +80,9 @@ describe('a secret', () => {
       (name) => (hidden as unknown as Record<PropertyKey, unknown>)[name],
     );
     expect(held.filter((value) => typeof value === 'string')).toEqual([hidden.fingerprint]);
-    expect(() => Object.assign(hidden, { toString: () => VALUE })).toThrow(TypeError);
+    expect(() => Object.assign(hidden, { toString: () => VALUE })).toThrow(
+      expect.objectContaining({ name: 'TypeError' }),
+    );
     expect(Object.isFrozen(hidden)).toBe(true);
   });
 });

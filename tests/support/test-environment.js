@@ -4,13 +4,20 @@ import { TestEnvironment } from 'jest-environment-node';
 // The router takes the promises of a test file for those of another library, and would say so once for each route.
 process.env.NO_DEPRECATION = 'router';
 
-/** The environment of a test file: that of Jest, and what it shares with the libraries that Node.js itself loads. */
+/** The environment of a test file: that of Jest, and what it shares with the code that Node.js itself loads. */
 export default class extends TestEnvironment {
+  constructor(config, context) {
+    super(config, context);
+    this.errors = config.projectConfig.testEnvironmentOptions.sharesErrors
+      ? { Error, RangeError, SyntaxError, TypeError, URIError }
+      : // Express throws it for a path whose percent-encoding is broken, and the relay asks for its class.
+        { URIError };
+  }
+
   async setup() {
     await super.setup();
-    // `library-of-node.js` uses it.
+    // `loaded-by-node.js` uses it.
     this.global.requireByNode = createRequire(import.meta.url);
-    // Express throws it for a path whose percent-encoding is broken, and the relay asks for its class.
-    this.global.URIError = URIError;
+    Object.assign(this.global, this.errors);
   }
 }

@@ -5,8 +5,8 @@ import { createRequire } from 'node:module';
 const require = createRequire(import.meta.url);
 
 /**
- * A transformer for the first file of a library: what it exports is what Node.js itself loads, once for all test files
- * of a worker. Jest would load its hundreds of files again for each test file.
+ * A transformer for the first file of a library, and for a source file: what it exports is what Node.js itself loads,
+ * once for all test files of a worker. Jest would load hundreds of files again for each test file.
  */
 export default {
   process(_source, path, { supportsStaticESM }) {
