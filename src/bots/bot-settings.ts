@@ -29,8 +29,7 @@ export function fingerprints({ apiKeys, own }: BotSettings): readonly string[] {
 export function patternsFor(bot: string): readonly string[] {
   const [namespace = '', name = ''] = bot.split('/');
   const patterns = [bot, `${namespace}/*`, `*/${name}`, '*/*'];
-  // Only patterns need the Set. Bots do without it, since this runs several times for each message.
-  return bot.includes('*') ? [...new Set(patterns)] : patterns;
+  return [...new Set(patterns)];
 }
 
 /** Whether some bot can match both patterns. */
@@ -43,7 +42,7 @@ export function overlap(one: string, other: string): boolean {
 
 /** The keys of a bot: those of the most specific pattern that has keys, or else `apiKeys`. */
 export function keysOf({ apiKeys, own }: BotSettings, bot: string): readonly Secret[] {
-  return firstOf(bot, (pattern) => own[pattern]?.keys) ?? apiKeys;
+  return firstOf(own, bot, ({ keys }) => keys) ?? apiKeys;
 }
 
 /**
@@ -51,19 +50,37 @@ export function keysOf({ apiKeys, own }: BotSettings, bot: string): readonly Sec
  * operations: that of the most specific pattern that has one; `undefined` if there is none.
  */
 export function rateLimitOf({ own }: BotSettings, endpoint: string): number | undefined {
-  const bot = endpoint.split('/', 2).join('/');
-  return firstOf(bot, (pattern) => own[pattern]?.rateLimit);
+  const botEnd = endpoint.indexOf('/', endpoint.indexOf('/') + 1);
+  const bot = botEnd < 0 ? endpoint : endpoint.slice(0, botEnd);
+  return firstOf(own, bot, ({ rateLimit }) => rateLimit);
 }
 
 /** The groups of operations of a bot: those of the most specific pattern that has some; `undefined` if none has. */
 export function groupsOf({ own }: BotSettings, bot: string): readonly OperationGroup[] | undefined {
-  return firstOf(bot, (pattern) => own[pattern]?.operations);
+  return firstOf(own, bot, ({ operations }) => operations);
 }
 
-function firstOf<T>(bot: string, setting: (pattern: string) => T | undefined): T | undefined {
-  for (const pattern of patternsFor(bot)) {
-    const value = setting(pattern);
+type Own = BotSettings['own'];
+
+/** So many bots are remembered: with a pattern on the allow-list, clients choose their names. */
+const MAX_REMEMBERED = 1_000;
+/** The settings that match a bot, the most specific first, by all settings: each message asks several times. */
+const remembered = new WeakMap<Own, Map<string, readonly OwnSettings[]>>();
+
+function firstOf<T>(own: Own, bot: string, setting: (of: OwnSettings) => T | undefined): T | undefined {
+  for (const matching of matchesOf(own, bot)) {
+    const value = setting(matching);
     if (value !== undefined) return value;
   }
   return undefined;
+}
+
+function matchesOf(own: Own, bot: string): readonly OwnSettings[] {
+  const byBot = remembered.get(own) ?? new Map<string, readonly OwnSettings[]>();
+  const known = byBot.get(bot);
+  if (known) return known;
+  const matches = patternsFor(bot).flatMap((pattern) => own[pattern] ?? []);
+  if (byBot.size >= MAX_REMEMBERED) byBot.clear();
+  remembered.set(own, byBot.set(bot, matches));
+  return matches;
 }

@@ -4,6 +4,9 @@ export type ChannelName = 'customChannelId' | 'custom_channel_id';
 /** The longest name that is judged, in UTF-16 units: to fold a long one can take seconds. */
 export const MAX_NAME_LENGTH = 128;
 
+/** So many names are remembered. */
+const MAX_REMEMBERED = 1_000;
+
 /** What joins the words of a name, or stands around it. */
 const BETWEEN = '[^\\p{L}\\p{N}]*';
 const ASCII = /^\p{ASCII}*$/u;
@@ -12,7 +15,16 @@ const ASCII = /^\p{ASCII}*$/u;
 export function similarTo(letters: string): (name: string) => boolean {
   // Up to the end, or to a character at which some parsers end a name: `a[0]`, `a.b`, `a/b`.
   const pattern = new RegExp(`^${BETWEEN}${[...letters].join(BETWEEN)}[_-]*(?![\\p{L}\\p{N}_-])`, 'u');
-  return (name) => pattern.test(fold(name));
+  const known = new Map<string, boolean>();
+  return (name) => {
+    // Clients send the same names with each message.
+    const before = known.get(name);
+    if (before !== undefined) return before;
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    const isSimilar = pattern.test(fold(name));
+    known.set(name, isSimilar);
+    return isSimilar;
+  };
 }
 
 const isSimilar = similarTo('customchannelid');

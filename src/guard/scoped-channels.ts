@@ -17,13 +17,14 @@ const PURPOSE = 'bot-relay conversation 1';
  * without case changes. It is HMAC-SHA-256 under `channelSecret` (RFC 2104), so that no user can choose another's.
  */
 export function scopedChannelId(channelSecret: Secret, { realm, userId, id }: ChannelOwner): string {
-  const hmac = createHmac('sha256', channelSecret.open());
-  // The length before each text tells ("a", "bc") from ("ab", "c").
-  for (const text of [PURPOSE, realm, userId, id]) {
-    const bytes = Buffer.from(text);
-    const length = Buffer.alloc(4);
-    length.writeUInt32BE(bytes.length);
-    hmac.update(length).update(bytes);
+  const texts = [PURPOSE, realm, userId, id];
+  const all = Buffer.allocUnsafe(texts.reduce((length, text) => length + 4 + Buffer.byteLength(text), 0));
+  let at = 0;
+  for (const text of texts) {
+    const length = all.write(text, at + 4);
+    // The length before each text tells ("a", "bc") from ("ab", "c").
+    all.writeUInt32BE(length, at);
+    at += 4 + length;
   }
-  return hmac.digest('hex');
+  return createHmac('sha256', channelSecret.open()).update(all).digest('hex');
 }

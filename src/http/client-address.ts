@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { isIP, isIPv4 } from 'node:net';
 import type { Request } from 'express';
 import { ipKeyGenerator } from 'express-rate-limit';
 
@@ -11,12 +11,16 @@ const IPV6_PREFIX = 56;
  * which some load balancers append, is left out. If `req.ip` is not an address, that of the connection is used.
  */
 export function clientAddress({ ip, socket }: Request): string {
-  const address = [ip, socket.remoteAddress].map(plainAddress).find((text) => isIP(text) > 0);
-  return address === undefined ? 'unknown' : ipKeyGenerator(address, IPV6_PREFIX);
+  const address = addressIn(ip) ?? addressIn(socket.remoteAddress);
+  if (address === undefined) return 'unknown';
+  return isIPv4(address) ? address : ipKeyGenerator(address, IPV6_PREFIX);
 }
 
-/** Without a port, brackets and an IPv6 zone (RFC 4007 §11). */
-function plainAddress(text = ''): string {
+/** The address in a text, without a port, brackets and an IPv6 zone (RFC 4007 §11); undefined if it holds none. */
+function addressIn(text = ''): string | undefined {
+  // Nearly always so.
+  if (isIPv4(text)) return text;
   const bare = /^\[([^\]]*)\](?::\d+)?$/.exec(text)?.[1] ?? text.replace(/^([\d.]+):\d+$/, '$1');
-  return bare.replace(/%.*$/, '');
+  const address = bare.replace(/%.*$/, '');
+  return isIP(address) > 0 ? address : undefined;
 }

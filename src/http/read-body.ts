@@ -13,7 +13,18 @@ export interface BodyOptions {
  * Express first reads all of it.
  * @throws Problem `body_too_large`, `request_timeout`; `CLIENT_LEFT` if the client leaves before the body is whole
  */
-export function readBody(req: IncomingMessage, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer> {
+export async function readBody(req: IncomingMessage, options: BodyOptions): Promise<Buffer> {
+  return arrivedBody(req, options) ?? arrivingBody(req, options);
+}
+
+/** The body if all of it is here already, as nearly always: it needs no timer then, and nobody to listen. */
+function arrivedBody(req: IncomingMessage, { maxBytes }: BodyOptions): Buffer | undefined {
+  const { complete, destroyed, readableFlowing, readableLength } = req;
+  if (!complete || destroyed || readableFlowing !== null || readableLength > maxBytes) return undefined;
+  return (req.read() as Buffer | null) ?? undefined;
+}
+
+function arrivingBody(req: IncomingMessage, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;

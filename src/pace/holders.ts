@@ -1,4 +1,4 @@
-import { keyPart } from '../storage/redis-key.ts';
+import { rememberingKeyPart } from '../storage/redis-key.ts';
 
 /**
  * For whom a message counts in limits, so that slots and places are shared out fairly. The names are hashes, which show
@@ -29,8 +29,9 @@ export interface HoldersOptions {
 
 /** Makes the function that names the holders of a message by the user's id and the client's address. */
 export function nameHolders({ realm, guests }: HoldersOptions): (userId: string, address: string) => Holders {
-  return (userId, address) => ({
-    user: keyPart(`${realm} ${userId}`),
-    ...(guests && { address: keyPart(`address ${address}`) }),
-  });
+  const keyPart = rememberingKeyPart();
+  return (userId, address) => {
+    const user = keyPart(`${realm} ${userId}`);
+    return guests ? { user, address: keyPart(`address ${address}`) } : { user };
+  };
 }

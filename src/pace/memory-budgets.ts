@@ -89,13 +89,13 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
   const trialLeft = otherTrialLeft(endpoint, '', at);
   const earliest = Math.max(at, endpoint.pausedUntil, trialLeft > 0 ? at + TRIAL_POLL_US : 0);
   const slotAt = firstSlot(slots, earliest, limit);
-  const answer = (state: Reservation['state'], until: number) => ({
+  const answer = (state: Reservation['state'], until: number): Reservation => ({
+    ...roomLeft(slots, at, limit),
     state,
     waitMs: (until - at) / US_PER_MS,
     trialLeftMs: trialLeft / US_PER_MS,
     onTrial: false,
     ticket: '',
-    ...roomLeft(slots, at, limit),
   });
   const isTooLate = slotAt - at > maxWaitMs * US_PER_MS;
   if (isTooLate || (isEarly && !isSpare(endpoint, at, limit))) return answer('refused', slotAt);
@@ -104,8 +104,8 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
   const ticket = ticketOf(++budgets.tickets, holders);
   insert(slots, { at: slotAt, ticket });
   budgets.endpoints.keep(name, endpoint, at);
-  const first = answerStart(endpoint, { ticket, slotAt, at }, budgets.rate);
-  return { ...answer('granted', slotAt), ticket, ...first };
+  const { waitMs, trialLeftMs, onTrial } = answerStart(endpoint, { ticket, slotAt, at }, budgets.rate);
+  return { ...answer('granted', slotAt), ticket, waitMs, trialLeftMs, onTrial };
 }
 
 /** Whether a message may have a slot that it may turn out not to need. */

@@ -8,7 +8,7 @@ import {
 } from 'express-rate-limit';
 import { Problem } from '../errors.ts';
 import type { Logger } from '../logger.ts';
-import { keyPart } from '../storage/redis-key.ts';
+import { rememberingKeyPart } from '../storage/redis-key.ts';
 
 /** Returns the store for the counts of the limit `name`; limits with different names share no counts. */
 export type Counts = (name: string) => Store;
@@ -33,6 +33,8 @@ export interface RequestLimitOptions {
  */
 export type RequestLimit = (req: Request, res: Response, key: string) => Promise<void>;
 
+type KeyedRequest = Request & { [place: symbol]: string | undefined };
+
 /** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
 export function requestLimits(
   counts: Counts,
@@ -40,14 +42,15 @@ export function requestLimits(
 ): (options: RequestLimitOptions) => RequestLimit {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
     if (limit === 0) return async () => {};
-    /** The key of each request, for `keyGenerator`. */
-    const keys = new WeakMap<Request, string>();
+    /** Where each request has its key, for `keyGenerator`. */
+    const place = Symbol(name);
+    const keyPart = rememberingKeyPart();
     const middleware = rateLimit({
       windowMs,
       limit,
       store,
       logger,
-      keyGenerator: (req) => keyPart(keys.get(req) ?? ''),
+      keyGenerator: (req) => keyPart((req as KeyedRequest)[place] ?? ''),
       standardHeaders: false,
       legacyHeaders: false,
       handler(req, _res, next) {
@@ -56,7 +59,7 @@ export function requestLimits(
       },
     });
     return (req, res, key) => {
-      keys.set(req, key);
+      (req as KeyedRequest)[place] = key;
       return pass(middleware, req, res);
     };
   };

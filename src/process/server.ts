@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Express } from 'express';
+import { messageClasses } from '../arrive/message-classes.ts';
 import { type ConnectionsOptions, serveConnections } from '../arrive/serve-connections.ts';
 import { Problem } from '../errors.ts';
 import type { RunStore } from '../join/joinable-runs.ts';
@@ -68,6 +69,7 @@ export interface RunningServer {
 export async function startServer(app: Express, options: ServerOptions): Promise<RunningServer> {
   const { lifecycle, open, shutdown, runs } = options;
   const server = createServer({
+    ...messageClasses(app),
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,

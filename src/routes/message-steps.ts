@@ -136,10 +136,16 @@ export interface Sending {
 }
 
 /** The task of a message that nobody can join. */
-export function ownTask({ req, res, stop, releases, progress, ...owner }: MessageClient): MessageTask {
+export function ownTask(client: MessageClient): MessageTask {
+  const { req, res, stop, releases, progress } = client;
   return {
-    ...ownerOf(owner),
-    ...{ url: req.url, headers: req.headers, locals: res.locals, stop, releases, progress },
+    ...ownerOf(client),
+    url: req.url,
+    headers: req.headers,
+    locals: res.locals,
+    stop,
+    releases,
+    progress,
     setHeader: (name, value) => void res.setHeader(name, value),
     onRefused() {},
     async mayLeave() {},
@@ -148,18 +154,22 @@ export function ownTask({ req, res, stop, releases, progress, ...owner }: Messag
 }
 
 /** The task of a message whose run outlives its request: it has the place of that, and aborts by itself. */
-export function runTask(
-  { req, res, place, progress, ...owner }: MessageClient,
-  run: Run,
-  early: EarlySlot | undefined,
-): MessageTask {
-  const { url, headers } = req;
-  const releases = [place.release, ...(early ? [early.drop] : [])];
+export function runTask(client: MessageClient, run: Run, early: EarlySlot | undefined): MessageTask {
+  const { req, res, place, progress } = client;
   return {
-    ...ownerOf(owner),
-    ...{ url, headers, locals: res.locals, stop: run.stop, releases, progress, early },
+    ...ownerOf(client),
+    url: req.url,
+    headers: req.headers,
+    locals: res.locals,
+    stop: run.stop,
+    releases: early ? [place.release, early.drop] : [place.release],
+    progress,
+    early,
     setHeader: (name, value) => void run.headers.set(name, value),
-    ...{ onRefused: run.refused, mayLeave: run.mayLeave, isSure: run.isSure, keep: run.keep },
+    onRefused: run.refused,
+    mayLeave: run.mayLeave,
+    isSure: run.isSure,
+    keep: run.keep,
   };
 }
 

@@ -63,8 +63,8 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
         const holders = route.holdersOf(userId, clientAddress(req));
         const place = await route.takePlace(holders);
         const progress: Progress = { hasLeft: false, mayHaveStarted: false };
-        const accepted = { req, res, session, userId, bot, shape, holders, place, stop, stream, releases };
-        const client: MessageClient = { ...accepted, progress, run: undefined };
+        const who = { req, res, session, userId, bot, shape, holders, place };
+        const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };
         releases.push(() => client.run || place.release());
         const way = await answerTo(route, client);
         if (way && 'seat' in way) await readRun(way, route, client);
@@ -97,7 +97,11 @@ export async function carry(
   releases.push(route.observer.streamStarted());
   const { requestId } = locals;
   const { isComplete, openRun } = await carryTo(sink, {
-    ...{ answer, signal: stop.signal, log: locals, holding: route.holding, endEvents: route.endEvents },
+    answer,
+    signal: stop.signal,
+    log: locals,
+    holding: route.holding,
+    endEvents: route.endEvents,
     lastEventId: lastEventIdOf(task.headers),
     channel: conversation,
     healer: kept?.healer,
@@ -151,14 +155,17 @@ async function readMessage(route: MessageRoute, client: MessageClient): Promise<
     return !(await route.askMetadata(id, about));
   };
   const { body, conversation } = await route.conversations.ofMessage(bytes, {
-    ...{ url, userId, bot: endpoint },
+    url,
+    userId,
+    bot: endpoint,
     isFree: lastEventId !== undefined ? undefined : isFree,
   });
   await route.blobs.check(bytes, { bot: endpoint, userId, conversation });
   const hash = nameOfMessage(userId, endpoint, bytes);
-  const ids = { userId, bot: endpoint, channel: conversation?.upstream };
-  const sent = { query: route.forwardedQuery(url), headers, value, bytes, hash };
-  const name = route.joining.runs && runName({ ...ids, ...sent });
+  const query = route.forwardedQuery(url);
+  const channel = conversation?.upstream;
+  const named = { userId, bot: endpoint, channel, query, headers, value, bytes, hash };
+  const name = route.joining.runs && runName(named);
   return { body, conversation, hash, name, resets: resetsConversation(value), lastEventId, place };
 }
 

@@ -27,6 +27,12 @@ export function requestKeys(
   { bot, requestId, conversation }: RequestKeysOptions,
 ): RequestKeys {
   const ring = keyRings.ringOf(bot);
-  const mask = withClientId(conversation, maskKeys([...ring.keys, ...keyRings.keys()]));
+  const allKeys = keyRings.keys();
+  let made: RequestKeys['mask'] | undefined;
+  // Made when it is needed: an ordinary stream has no text to mask.
+  const mask = (text: string) => {
+    made ??= withClientId(conversation, maskKeys([...ring.keys, ...allKeys]));
+    return made(text);
+  };
   return { keys: messageKeys(ring, logger, requestId), mask };
 }

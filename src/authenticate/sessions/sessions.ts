@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import type { Request, Response } from 'express';
 import { Problem } from '../../errors.ts';
 import {
@@ -17,6 +17,8 @@ import type { SessionStore } from './session-store.ts';
 
 /** 192 random bits; the OWASP session management cheat sheet asks for at least 64. */
 const ID_BYTES = 24;
+/** So many `Cookie` headers are remembered with their sessions. */
+const MAX_REMEMBERED = 10_000;
 
 /**
  * The sessions of the relay's users, as its routes use them. All methods throw Problem `session_store_unavailable` if
@@ -59,10 +61,10 @@ export interface SessionsOptions {
 
 /** Makes the sessions whose state is in `store`. */
 export function openSessions({ store, cookie, limits }: SessionsOptions): Sessions {
+  const keyIn = keyReader(cookie);
   async function find(req: Request): Promise<LiveSession | undefined> {
-    const id = cookie.read(req.headers.cookie);
-    if (id === undefined) return undefined;
-    const key = sessionKey(id);
+    const key = keyIn(req.headers.cookie);
+    if (key === undefined) return undefined;
     const session = await store.get(key);
     return session && isLive(session, Date.now()) ? { ...session, key } : undefined;
   }
@@ -105,6 +107,26 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
       // Even if the store has lost its list of the user's sessions, this one ends.
       await end(session, res);
     },
+  };
+}
+
+/**
+ * Makes the function that finds the key of the session in a `Cookie` header. It remembers the keys for the hashes of the
+ * headers that it has read: to verify a signature takes longer.
+ */
+function keyReader(cookie: SessionCookie): (header: string | undefined) => string | undefined {
+  const keys = new Map<string, string>();
+  return (header) => {
+    if (header === undefined) return undefined;
+    const name = hash('sha256', header, 'base64url');
+    const known = keys.get(name);
+    if (known !== undefined) return known;
+    const id = cookie.read(header);
+    if (id === undefined) return undefined;
+    if (keys.size >= MAX_REMEMBERED) keys.clear();
+    const key = sessionKey(id);
+    keys.set(name, key);
+    return key;
   };
 }
 

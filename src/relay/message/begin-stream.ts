@@ -7,6 +7,8 @@ export const STREAM_HEADERS = new Map([
   ['X-Accel-Buffering', 'no'],
 ]);
 
+const EVENT_STREAM = 'text/event-stream';
+
 /** The headers with which a stream begins. A header of the service in which `mask` finds a secret is left out. */
 export function streamHead(
   { headers }: Pick<UpstreamAnswer, 'headers'>,
@@ -14,7 +16,8 @@ export function streamHead(
 ): ReadonlyMap<string, string> {
   const harmless = (value: string | undefined) => (value && mask(value) === value ? value : undefined);
   const head = new Map(STREAM_HEADERS);
-  head.set('Content-Type', harmless(headers['content-type']) ?? 'text/event-stream');
+  const type = headers['content-type'];
+  head.set('Content-Type', type === EVENT_STREAM ? type : (harmless(type) ?? EVENT_STREAM));
   const trace = harmless(headers['x-trace-id']);
   if (trace !== undefined) head.set('X-Trace-Id', trace);
   return head;
@@ -27,7 +30,7 @@ export function streamHead(
  */
 export function beginStream(res: ServerResponse, head: ReadonlyMap<string, string>): void {
   res.statusCode = 200;
-  res.setHeaders(new Map(head));
+  for (const [name, value] of head) res.setHeader(name, value);
   const { socket } = res;
   socket?.cork();
   res.flushHeaders();

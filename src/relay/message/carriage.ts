@@ -91,8 +91,14 @@ export function newCarriage(
     replacer: channel && channel.client !== channel.upstream ? channelReplacer(channel) : undefined,
     cursor: cursor ?? streamCursor({ lastEventId, held: holding.held, keepsTail }),
     events: wholeEvents(holding),
-    ...{ upstream: undefined, head: undefined, awaitsEvent: false, resuming: undefined },
-    ...{ insideEvent: false, endsWithCr: false, over: false, isComplete: false },
+    upstream: undefined,
+    head: undefined,
+    awaitsEvent: false,
+    resuming: undefined,
+    insideEvent: false,
+    endsWithCr: false,
+    over: false,
+    isComplete: false,
   };
 }
 

@@ -20,8 +20,17 @@ export interface Blocks extends BlockFields, LineEnds {
 /** The blocks of bytes that went down whole. */
 export function blocksOf({ bytes, bomBytes: from }: Passed): Blocks {
   return {
-    ...{ bytes, lf: -1, cr: -1, at: from, from, dataLine: from, blankLine: from, to: from },
-    ...{ hasData: false, id: undefined, retryMs: undefined },
+    bytes,
+    lf: -1,
+    cr: -1,
+    at: from,
+    from,
+    dataLine: from,
+    blankLine: from,
+    to: from,
+    hasData: false,
+    id: undefined,
+    retryMs: undefined,
   };
 }
 

@@ -28,12 +28,15 @@ export interface Refusal {
  * in texts of the service.
  * @throws Problem `upstream_refused` or `upstream_bad_response`
  */
-export async function judgeResponse(
+export function judgeResponse(
   response: UpstreamAnswer,
   mask: (text: string) => string,
-): Promise<Verdict> {
+): Verdict | Promise<Verdict> {
+  return isEventStream(response) ? { kind: 'stream' } : judgeRefusal(response, mask);
+}
+
+async function judgeRefusal(response: UpstreamAnswer, mask: (text: string) => string): Promise<Refusal> {
   const { status } = response;
-  if (isEventStream(response)) return { kind: 'stream' };
   if (REFUSALS.has(status)) {
     const upstream = await readShortJson(response, mask);
     throw new Problem('upstream_refused', `The bot service refused the message with status ${status}.`, {

@@ -18,12 +18,17 @@ export function keepRequest(
 ): KeptRequest | 'large_body' | 'no_room' {
   if (body.length > MAX_BODY_BYTES) return 'large_body';
   if (!held.take(body.length)) return 'no_room';
-  // The body may be a part of a larger buffer, which a reference would keep in memory.
-  const copy = Buffer.allocUnsafeSlow(body.length);
-  body.copy(copy);
+  // The body may be a part of a larger buffer, which a reference would keep in memory. A text costs less than a buffer.
+  const copy = body.toString('latin1');
   let isHeld = true;
   return {
-    request: { path, headers, body: copy },
+    request: {
+      path,
+      headers,
+      get body() {
+        return Buffer.from(copy, 'latin1');
+      },
+    },
     release() {
       if (isHeld) held.release(copy.length);
       isHeld = false;

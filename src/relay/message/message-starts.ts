@@ -37,8 +37,9 @@ export function messageStarts(options: MessageStartsOptions): MessageStarts {
     began(name) {
       starts.delete(name);
       starts.set(name, now());
+      if (starts.size <= max) return;
       const [oldest = name] = starts.keys();
-      if (starts.size > max) starts.delete(oldest);
+      starts.delete(oldest);
     },
     leftMs(name) {
       const at = starts.get(name);

@@ -3,7 +3,10 @@ import type { SendOptions, Upstream, UpstreamRequest } from '../upstream/send.ts
 import { judgeResponse, type Verdict } from './judge-response.ts';
 
 /** Judges an answer; `mask` hides secrets in texts of the service. */
-export type Judge<V extends object> = (answer: UpstreamAnswer, mask: (text: string) => string) => Promise<V>;
+export type Judge<V extends object> = (
+  answer: UpstreamAnswer,
+  mask: (text: string) => string,
+) => V | Promise<V>;
 
 export interface Sending extends SendOptions {
   readonly send: Upstream['send'];
@@ -32,10 +35,13 @@ export async function sendAndJudgeBy<V extends object>(
   onStatus(undefined);
   const answer = await send(request, options);
   onStatus(answer.status);
+  const verdict = judge(answer, mask);
+  // Nothing has aborted an answer that was judged at once.
+  if (!(verdict instanceof Promise) && !signal.aborted) return { ...verdict, answer };
   const close = () => answer.close();
   signal.addEventListener('abort', close, { once: true });
   try {
-    return { ...(await judge(answer, mask)), answer };
+    return { ...(await verdict), answer };
   } finally {
     signal.removeEventListener('abort', close);
     // The signal may have aborted before the listener was added.

@@ -52,7 +52,7 @@ export function answerArrival(connection: Connection) {
       arrival.state = 'head';
       connection.announced(fields['keep-alive']);
       pause(arrival, controller);
-      return { status, headers: joinFields(fields), ...bodyControls(arrival, controller) };
+      return answerOf(arrival, controller, { status, headers: joinFields(fields) });
     },
     /** The first byte of the answer has arrived. */
     start() {
@@ -77,8 +77,15 @@ export function answerArrival(connection: Connection) {
 }
 
 function newArrival(connection: Connection): Arrival {
-  const reading = { reader: undefined, early: [], pausedAt: undefined, pausedMs: 0 };
-  return { connection, state: 'awaited', over: false, ...reading };
+  return {
+    connection,
+    state: 'awaited',
+    over: false,
+    reader: undefined,
+    early: [],
+    pausedAt: undefined,
+    pausedMs: 0,
+  };
 }
 
 function pause(arrival: Arrival, controller: Dispatcher.DispatchController): void {
@@ -97,13 +104,16 @@ function countPause(arrival: Arrival): void {
   arrival.pausedAt = undefined;
 }
 
-/** The methods for the body of an answer whose head has arrived. */
-function bodyControls(
+/** The answer with this head, and the methods for its body. */
+function answerOf(
   arrival: Arrival,
   controller: Dispatcher.DispatchController,
-): Omit<UpstreamAnswer, 'status' | 'headers'> {
+  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
+): UpstreamAnswer {
   const { connection, early } = arrival;
   return {
+    status,
+    headers,
     read(reader) {
       arrival.reader = reader;
       for (const call of early.splice(0)) call(reader);

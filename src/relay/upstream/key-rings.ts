@@ -33,11 +33,15 @@ export interface KeyRingsOptions {
   readonly now?: () => number;
 }
 
+/** So many bots are remembered with their rings: with a pattern on the allow-list, clients choose their names. */
+const MAX_REMEMBERED = 1_000;
+
 /** Makes a ring for each bot or pattern that the allow-list or the settings name. */
 export function keyRings({ settings, bots, observe = () => {}, now }: KeyRingsOptions): KeyRings {
   let current = settings;
   let allKeys: readonly Secret[] = [];
   let rings = new Map<string, ReturnType<typeof observed>>();
+  const ringsOfBots = new Map<string, KeyRing>();
 
   function use(next: BotSettings): void {
     const names = [...new Set([...bots, ...Object.keys(next.own)])];
@@ -50,16 +54,24 @@ export function keyRings({ settings, bots, observe = () => {}, now }: KeyRingsOp
       }),
     );
     current = next;
+    ringsOfBots.clear();
     allKeys = [...new Set([...rings.values()].flatMap(({ keys }) => keys))];
+  }
+
+  function ringOf(bot: string): KeyRing {
+    const keys = keysOf(current, bot);
+    // Two patterns may match; choose the one that has this bot's keys.
+    const name = patternsFor(bot).find((pattern) => rings.get(pattern)?.keys === keys);
+    return rings.get(name as string) as KeyRing;
   }
 
   use(settings);
   return {
     ringOf(bot) {
-      const keys = keysOf(current, bot);
-      // Two patterns may match; choose the one that has this bot's keys.
-      const name = patternsFor(bot).find((pattern) => rings.get(pattern)?.keys === keys);
-      return rings.get(name as string) as KeyRing;
+      const ring = ringsOfBots.get(bot) ?? ringOf(bot);
+      if (ringsOfBots.size >= MAX_REMEMBERED) ringsOfBots.clear();
+      ringsOfBots.set(bot, ring);
+      return ring;
     },
     all: () => [...rings.values()],
     use,

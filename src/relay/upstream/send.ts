@@ -95,6 +95,10 @@ class NotSent extends Error {
   }
 }
 
+/** Made once, since the stack of an error takes longer to collect than a message to send. */
+const DELAYED = new NotSent('delayed');
+const STALE = new NotSent('stale');
+
 interface ExchangeOptions extends Omit<SendOptions, 'onDelayed' | 'mayStart'> {
   readonly isDelayed: () => boolean;
 }
@@ -150,8 +154,8 @@ function exchange(
     connection.dispatch(outgoing, {
       onRequestStart() {
         // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
-        if (connection.isStale()) throw new NotSent('stale');
-        if (isDelayed()) throw new NotSent('delayed');
+        if (connection.isStale()) throw STALE;
+        if (isDelayed()) throw DELAYED;
       },
       onBodySent: left,
       onRequestSent: left,

@@ -46,11 +46,11 @@ export function upstreamRequestBuilder({ baseUrl, forwardQuery, userHeader }: Up
     const headers: Record<string, string> = {
       ...userHintHeader(userHeader, message.userId),
       'content-type': 'application/json',
-      ...(body && { 'content-length': String(body.length) }),
-      accept: 'text/event-stream',
-      'accept-encoding': 'identity',
-      'x-request-id': message.requestId,
     };
+    if (body) headers['content-length'] = String(body.length);
+    headers.accept = 'text/event-stream';
+    headers['accept-encoding'] = 'identity';
+    headers['x-request-id'] = message.requestId;
     for (const name of FORWARDED) {
       const value = message.headers[name];
       if (typeof value === 'string' && value !== '') headers[name] = value;
