@@ -133,8 +133,7 @@ export function runCalls(
     async forget(conversation, exceptName) {
       await scripts.forget(KEYS, [conversation, exceptName]);
     },
-    flush: (batches) =>
-      scripts.flush(KEYS, [...fixed, ...batches.flatMap(batchValues)]) as Promise<BatchAnswer[]>,
+    flush: (batches) => scripts.flush(KEYS, [...fixed, ...batches.map(batchText)]) as Promise<BatchAnswer[]>,
     async read(id, { after, at, wantsHead, isFull = false }) {
       const place = [
         after,
@@ -186,8 +185,9 @@ function toldOf(answer: unknown, codec: Pick<RunCodec, 'open'>): ToldRun {
   return { state, id, first: Number(first), requestId: requestId ?? '' };
 }
 
-function batchValues(batch: Batch): string[] {
+/** No value has a space: what is stored of a run is sealed. */
+function batchText(batch: Batch): string {
   const { id, token, offset, length, isInside, data, head, hold, cursor, end, state } = batch;
   const inside = isInside ? 'inside' : '';
-  return [id, token, String(offset), String(length), inside, data, head, hold, cursor, end, state];
+  return [id, token, offset, length, inside, data, head, hold, cursor, end, state].join(' ');
 }

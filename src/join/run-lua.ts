@@ -96,12 +96,10 @@ end
 sweep()
 `;
 
-/** Values of each run in `FLUSH`. */
-export const FLUSH_FIELDS = 11;
-
 /**
  * Writes what has come of runs, extends their leases and ends them. A batch that was written already, whose answer was
- * lost, is not written again; one that leaves a gap closes the log.
+ * lost, is not written again; one that leaves a gap closes the log. From ARGV[7] on, each is one batch: its values with
+ * a space between, since each argument more costs the relay as much as many bytes.
  */
 export const FLUSH = `${COMMON}${FINISH}
 local lease, most, most_in_all, life = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -164,9 +162,10 @@ local function add(id, run, offset, length, inside, data, fields)
   end
 end
 
-for n = 7, #ARGV, ${FLUSH_FIELDS} do
-  local id, token, offset, length, inside = ARGV[n], ARGV[n + 1], tonumber(ARGV[n + 2]), tonumber(ARGV[n + 3]), ARGV[n + 4]
-  local data, head, hold, cursor, last, state = unpack(ARGV, n + 5, n + 10)
+local BATCH = '^' .. string.rep('(%S*) ', 10) .. '(%S*)$'
+for n = 7, #ARGV do
+  local id, token, at, bytes, inside, data, head, hold, cursor, last, state = string.match(ARGV[n], BATCH)
+  local offset, length = tonumber(at), tonumber(bytes)
   local run = {}
   for i, value in ipairs(redis.call('HMGET', R .. id, unpack(FIELDS))) do run[FIELDS[i]] = value or nil end
   if not run.state then
