@@ -13,6 +13,7 @@ const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+const TAG_LENGTH = { authTagLength: TAG_BYTES };
 /** Random bytes are made for so many texts at once: for one alone, they would cost as much as the rest of its sealing. */
 const NONCES_AT_ONCE = 256;
 /** Keys of so many scopes are kept, those that were used last; others are derived anew. */
@@ -85,27 +86,35 @@ function sealerWith(all: readonly KeyObject[]): Sealer {
   };
 }
 
-let nonces = Buffer.alloc(0);
+const nonces = { bytes: Buffer.alloc(0), at: 0 };
 
 /** Random bytes that were not used before. */
 function newNonce(): Buffer {
-  if (nonces.length === 0) nonces = randomBytes(NONCES_AT_ONCE * NONCE_BYTES);
-  const nonce = nonces.subarray(0, NONCE_BYTES);
-  nonces = nonces.subarray(NONCE_BYTES);
-  return nonce;
+  if (nonces.at === nonces.bytes.length) {
+    nonces.bytes = randomBytes(NONCES_AT_ONCE * NONCE_BYTES);
+    nonces.at = 0;
+  }
+  const from = nonces.at;
+  nonces.at += NONCE_BYTES;
+  return nonces.bytes.subarray(from, nonces.at);
 }
 
 function sealWith(key: KeyObject, bytes: Buffer, name: string): string {
   const nonce = newNonce();
-  const cipher = createCipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
+  const cipher = createCipheriv(ALGORITHM, key, nonce, TAG_LENGTH);
   cipher.setAAD(Buffer.from(name));
-  const sealed = [nonce, cipher.update(bytes), cipher.final(), cipher.getAuthTag()];
-  return Buffer.concat(sealed).toString('base64url');
+  const sealed = Buffer.allocUnsafe(NONCE_BYTES + bytes.length + TAG_BYTES);
+  sealed.set(nonce);
+  // GCM has as many bytes as the text: `final` adds none.
+  sealed.set(cipher.update(bytes), NONCE_BYTES);
+  cipher.final();
+  sealed.set(cipher.getAuthTag(), NONCE_BYTES + bytes.length);
+  return sealed.toString('base64url');
 }
 
 function openWith(key: KeyObject, bytes: Buffer, name: string): Buffer | undefined {
   const nonce = bytes.subarray(0, NONCE_BYTES);
-  const decipher = createDecipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
+  const decipher = createDecipheriv(ALGORITHM, key, nonce, TAG_LENGTH);
   decipher.setAAD(Buffer.from(name)).setAuthTag(bytes.subarray(-TAG_BYTES));
   try {
     return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
