@@ -25,30 +25,12 @@ export interface SessionCodec {
   decode(key: string, text: string): Session | undefined;
 }
 
-/** So many sessions are remembered. */
-const MAX_REMEMBERED = 1_000;
-
-/** Makes the codec; `sealer` encrypts and decrypts for it. It remembers what it has decrypted last, by session. */
+/** Makes the codec; `sealer` encrypts and decrypts for it. */
 export function sessionCodec(sealer: Sealer): SessionCodec {
-  const opened = new Map<
-    string,
-    { readonly sealed: string; readonly inner: Omit<Session, 'idleExpiresAt'> }
-  >();
-
-  function openPart(key: string, sealed: string): Omit<Session, 'idleExpiresAt'> | undefined {
-    const known = opened.get(key);
-    // All of it is compared: it was authentic for this key.
-    if (known?.sealed === sealed) return known.inner;
-    const text = sealer.open(sealed, key);
-    const inner = text === undefined ? undefined : sealedPart.safeParse(parse(text)).data;
-    if (opened.size >= MAX_REMEMBERED) opened.clear();
-    if (inner) opened.set(key, { sealed, inner });
-    return inner;
-  }
-
   function openSealed(key: string, stored: unknown): Session | undefined {
     const outer = sealedSession.safeParse(stored).data;
-    const inner = outer && openPart(key, outer.sealed);
+    const text = outer && sealer.open(outer.sealed, key);
+    const inner = text === undefined ? undefined : sealedPart.safeParse(parse(text)).data;
     return outer && inner && { ...inner, idleExpiresAt: outer.idleExpiresAt };
   }
 
