@@ -40,7 +40,7 @@ export function waitingOutlet(held: FirstIdRun): Outlet {
   };
 }
 
-/** Takes the bytes with the first id. What stands before that event goes down; the rest waits for `letDown`. */
+/** Takes the bytes with the first id. What stands before that event goes down; the rest waits for `releaseWaiting`. */
 export function holdBack(held: FirstIdRun, bytes: Buffer): void {
   const at = eventWithId(bytes);
   if (at > 0) held.run.stream.outlet.write(bytes.subarray(0, at));
@@ -48,13 +48,16 @@ export function holdBack(held: FirstIdRun, bytes: Buffer): void {
   held.source?.full();
 }
 
-/** Lets down what waits, `withEnd` or without. May be called again. */
-export function letDown(held: FirstIdRun, { withEnd = true } = {}): void {
+/** Writes what waits, `withEnd` or without, and then asks for more. May be called again. */
+export function releaseWaiting(held: FirstIdRun, { withEnd = true } = {}): void {
   const { waiting, run } = held;
   if (!waiting) return;
   held.waiting = undefined;
   const { outlet } = run.stream;
   outlet.write(Buffer.concat(waiting.bytes));
   if (withEnd) waiting.end?.();
-  if (!outlet.isFull()) held.source?.drained();
+  // Not at once: more may come from it, and whoever calls may have bytes that stand before that.
+  queueMicrotask(() => {
+    if (withEnd && !held.waiting && !outlet.isFull()) held.source?.drained();
+  });
 }

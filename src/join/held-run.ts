@@ -1,4 +1,4 @@
-import { type FirstIdRun, letDown } from './first-id.ts';
+import { type FirstIdRun, releaseWaiting } from './first-id.ts';
 import type { Run } from './run.ts';
 import type { Batch, BatchAnswer, Claim } from './run-calls.ts';
 import type { RunCodec, StoredEnd, StoredHead } from './run-codec.ts';
@@ -86,14 +86,14 @@ export function closeLog(held: HeldRun): void {
   // What is being stored is given up.
   Object.assign(held, { pending: [], pendingBytes: 0, sent: [], sending: undefined });
   release(held, held.countedBytes);
-  letDown(held);
+  releaseWaiting(held);
 }
 
 /** Nothing more is stored of the run. What waits may still be read. */
 export function letGo(held: HeldRun): void {
   held.log = 'closed';
   release(held, held.countedBytes);
-  letDown(held);
+  releaseWaiting(held);
 }
 
 function release(held: HeldRun, bytes: number): void {
@@ -161,7 +161,7 @@ export function answered(held: HeldRun, batch: Batch, [status]: BatchAnswer): bo
     closeLog(held);
     held.log = 'closed';
   }
-  // Without a cursor, what was stored is too little yet, or the stream cannot be resumed any more.
-  if (batch.cursor !== '' || held.pending.length === 0) letDown(held);
+  // Without a cursor, what was stored is too little yet; or this place, or the whole stream, cannot be resumed.
+  if (batch.cursor !== '' || held.pending.length === 0) releaseWaiting(held);
   return batch.state !== '';
 }

@@ -1,4 +1,4 @@
-import { letDown } from './first-id.ts';
+import { releaseWaiting } from './first-id.ts';
 import { follow } from './followed-runs.ts';
 import { closeLog, type HeldRun, heldRun } from './held-run.ts';
 import type { RunEntry } from './joinable-runs.ts';
@@ -68,7 +68,7 @@ function lose(state: SharedState, held: HeldRun): void {
   const one = state.local.get(held.id);
   const isOpen = held.log === 'open';
   // The other one ends the stream.
-  letDown(held, { withEnd: false });
+  releaseWaiting(held, { withEnd: false });
   state.flush.remove(held);
   if (one?.held?.held !== held) return;
   const { published, others } = one.held;

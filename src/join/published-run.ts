@@ -1,5 +1,5 @@
 import { asProblem, Problem } from '../errors.ts';
-import { holdBack, letDown, waitingOutlet } from './first-id.ts';
+import { holdBack, releaseWaiting, waitingOutlet } from './first-id.ts';
 import { type HeldRun, note } from './held-run.ts';
 import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
 import { type Batch, LEASE_MS } from './run-calls.ts';
@@ -33,7 +33,7 @@ interface State extends PublishOptions {
   isDetached: boolean;
   /** Whether another instance could go on with what is stored. */
   isResumable: boolean;
-  /** Whether it could before this one has written anything. */
+  /** Whether another instance had stored an id before this one took the run. */
   hasStoredId: boolean;
 }
 
@@ -63,7 +63,7 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
     isSure: () => !state.isDetached && isSure(state),
     over(error) {
       if (state.isDetached) return;
-      letDown(held);
+      releaseWaiting(held);
       run.over(error);
       ended(state, error);
     },
@@ -129,7 +129,7 @@ function settle(state: State): void {
     held.isDoubted = n < doubted.length - 1;
     work();
   }
-  if (!held.run.stream.outlet.isFull()) held.source?.drained();
+  if (!held.waiting && !held.run.stream.outlet.isFull()) held.source?.drained();
 }
 
 function isSure({ held }: State): boolean {

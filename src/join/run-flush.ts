@@ -1,4 +1,4 @@
-import { letDown } from './first-id.ts';
+import { releaseWaiting } from './first-id.ts';
 import { answered, batchOf, closeLog, type HeldRun, isDue, letGo } from './held-run.ts';
 import type { Batch, BatchAnswer, RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
@@ -160,9 +160,9 @@ async function store(state: State, due: readonly Due[], sentAt: number): Promise
   try {
     answers = await state.calls.flush(due.map(({ batch }) => batch));
   } catch {
-    for (const held of state.urgent) letDown(held);
+    for (const held of state.urgent) releaseWaiting(held);
     for (const { held } of due) {
-      letDown(held);
+      releaseWaiting(held);
       giveUpLate(state, held, sentAt);
     }
     return false;

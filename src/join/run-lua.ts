@@ -99,7 +99,7 @@ sweep()
 /**
  * Writes what has come of runs, extends their leases and ends them. A batch that was written already, whose answer was
  * lost, is not written again; one that leaves a gap closes the log. From ARGV[7] on, each is one batch: its values with
- * a space between, since each argument more costs the relay as much as many bytes.
+ * a space between, since an argument costs the relay more than the bytes in it.
  */
 export const FLUSH = `${COMMON}${FINISH}
 local lease, most, most_in_all, life = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

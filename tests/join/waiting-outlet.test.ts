@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { letDown } from '../../src/join/first-id.ts';
+import { releaseWaiting } from '../../src/join/first-id.ts';
 import { answered, batchOf, closeLog, type HeldRun, heldRun, letGo } from '../../src/join/held-run.ts';
 import { publishedRun } from '../../src/join/published-run.ts';
 import { newRun, type Run } from '../../src/join/run.ts';
@@ -24,11 +24,12 @@ let reader: OutletSource | undefined;
 /** How far the one who writes has come, as it can be stored. */
 let place: string | undefined;
 let isInside: boolean;
+let onDrained: () => void;
 
 beforeEach(() => begin(undefined));
 
 function begin(from: string | undefined): void {
-  [got, place, isInside] = [[], from, false];
+  [got, place, isInside, onDrained] = [[], from, false, () => {}];
   const budget = heldBytes(1 << 20);
   const own = newRun({
     ...{ onLeft() {}, onChange() {}, graceMs: () => 0, log: runLog(budget), maxBytes: MAX_BYTES },
@@ -45,7 +46,10 @@ function begin(from: string | undefined): void {
   outlet = run.stream.outlet;
   outlet.open({
     full: () => void asked.push('full'),
-    drained: () => void asked.push('drained'),
+    drained() {
+      asked.push('drained');
+      onDrained();
+    },
     ...{ mayBeat: () => !isInside, closed() {}, resumeState: () => place },
   });
   own.sit({ stop: new AbortController(), holdRun: () => () => {} });
@@ -89,7 +93,7 @@ test.each([
   expect(got.join('')).toBe(text);
 });
 
-test('the stream goes on in order when the first id is stored, and later ids do not wait', () => {
+test('the stream goes on in order when the first id is stored, and later ids do not wait', async () => {
   write('data: a\n\n');
   const earlier = flight();
   writeId('id: 1\n\n');
@@ -102,6 +106,7 @@ test('the stream goes on in order when the first id is stored, and later ids do 
   expect(got).toEqual(['data: a\n\n']);
   store();
   expect(got).toEqual(['data: a\n\n', 'id: 1\n\ndata: b\n\n']);
+  await null;
   expect([outlet.isFull(), asked]).toEqual([false, ['store', 'full', 'drained']]);
   writeId('id: 2\n\n');
   expect(got.at(-1)).toBe('id: 2\n\n');
@@ -156,10 +161,26 @@ test.each<[string, () => void]>([
   expect(got).toEqual(['id: 1\n\n', 'complete']);
 });
 
+test('what comes when more is asked for stands behind what was there before', async () => {
+  onDrained = () => write('data: c\n\n');
+  writeId('id: 1\n\n');
+  closeLog(held);
+  write('data: b\n\n');
+  await null;
+  expect(got).toEqual(['id: 1\n\n', 'data: b\n\n', 'data: c\n\n']);
+});
+
+test('nothing more is asked for if another instance has its end', async () => {
+  writeId('id: 1\n\n');
+  releaseWaiting(held, { withEnd: false });
+  await null;
+  expect(asked).toEqual(['store', 'full']);
+});
+
 test('it goes down without its end if another instance has that', () => {
   writeId('id: 1\n\n');
   outlet.complete();
-  letDown(held, { withEnd: false });
+  releaseWaiting(held, { withEnd: false });
   letGo(held);
   expect(got).toEqual(['id: 1\n\n']);
 });

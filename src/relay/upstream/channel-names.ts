@@ -110,8 +110,8 @@ function find({ wanted, escapes }: ChannelReplacer, bytes: Buffer, from: number)
 }
 
 /**
- * Of each stretch where `wanted` may stand, it looks at the byte that is in the id then: mostly that can't be in an id,
- * or only few such bytes stand between it and one that can't.
+ * Looks at the last byte of each stretch of `step` bytes. An id that begins in the stretch covers that byte, so that
+ * only such bytes stand between it and the opening quote.
  */
 function findShort(wanted: Buffer, bytes: Buffer, from: number): number {
   const step = wanted.length - 1;

@@ -68,7 +68,9 @@ export function keyRings({ settings, bots, observe = () => {}, now }: KeyRingsOp
   use(settings);
   return {
     ringOf(bot) {
-      const ring = ringsOfBots.get(bot) ?? ringOf(bot);
+      const known = ringsOfBots.get(bot);
+      if (known) return known;
+      const ring = ringOf(bot);
       if (ringsOfBots.size >= MAX_REMEMBERED) ringsOfBots.clear();
       ringsOfBots.set(bot, ring);
       return ring;
