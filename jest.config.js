@@ -48,7 +48,7 @@ export default {
   // A guard against hanging, not a limit on speed: some answers take seconds by design, and cores are shared.
   testTimeout: 20_000,
   // Most tests wait for sockets and timers; more workers than cores overlap the waiting. With many more, what has a time
-  // limit comes late: at six on two cores, a test of Redis failed.
+  // limit can come too late.
   maxWorkers: 4,
   // What was loaded for a test file is never freed. In a large heap, each full collection takes a second of CPU time: a
   // new worker is cheaper.

@@ -30,24 +30,9 @@ export function createLogger(level: string, destination?: DestinationStream): Lo
   const options: LoggerOptions = {
     level,
     base: null,
-    timestamp: isoTimes(),
+    timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label) => ({ level: label }) },
     redact: { paths: REDACTED, censor: '[redacted]' },
   };
   return destination ? pino(options, destination) : pino(options);
-}
-
-/** As pino's `isoTime`, but only once in a second the date is written anew. */
-function isoTimes(): () => string {
-  let second = Number.NaN;
-  let start = '';
-  return () => {
-    const now = Date.now();
-    const ms = now % 1000;
-    if (now - ms !== second) {
-      second = now - ms;
-      start = `,"time":"${new Date(second).toISOString().slice(0, -'000Z'.length)}`;
-    }
-    return `${start}${String(ms).padStart(3, '0')}Z"`;
-  };
 }

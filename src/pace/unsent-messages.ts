@@ -50,8 +50,7 @@ interface Message {
   isUnsent: boolean;
   /** How it stands in the store; undefined if it does not. */
   entry: { readonly ticket: string; readonly entered: Promise<void> } | undefined;
-  /** Those that are not entered yet. */
-  readonly waiting: Waiting;
+  timer: NodeJS.Timeout | undefined;
 }
 
 const NO_PART: UnsentMessage = { leave: async () => false, sent() {}, refused() {}, close() {} };
@@ -59,7 +58,6 @@ const NO_PART: UnsentMessage = { leave: async () => false, sent() {}, refused() 
 /** Makes the collection, which is empty; `store` brings stops to other instances. */
 export function unsentMessages(store: UnsentStore): UnsentMessages {
   const all = new Map<string, Set<Message>>();
-  const waiting = waitingMessages();
   const unsentOf = (conversation: string) =>
     [...(all.get(conversation) ?? [])].filter(({ isUnsent, stop }) => isUnsent && !stop.signal.aborted);
   store.listen((conversation) => {
@@ -70,16 +68,12 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
       if (!place) return NO_PART;
       const conversation = nameOf(place);
       const message: Message = {
-        store,
-        conversation,
-        stop,
-        isUnsent: true,
-        entry: undefined,
-        waiting,
+        ...{ store, conversation, stop, isUnsent: true },
+        ...{ entry: undefined, timer: undefined },
       };
       const messages = all.get(conversation) ?? new Set();
       all.set(conversation, messages.add(message));
-      waiting.add(message);
+      enterLater(message);
       return controlsOf(message, () => {
         messages.delete(message);
         if (messages.size === 0 && all.get(conversation) === messages) all.delete(conversation);
@@ -98,12 +92,12 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
 function controlsOf(message: Message, remove: () => void): UnsentMessage {
   const over = () => {
     message.isUnsent = false;
-    message.waiting.delete(message);
+    clearTimeout(message.timer);
     takeOut(message);
   };
   return {
     async leave() {
-      message.waiting.delete(message);
+      clearTimeout(message.timer);
       const { store, conversation, entry } = message;
       if (!entry) return false;
       await entry.entered;
@@ -115,7 +109,7 @@ function controlsOf(message: Message, remove: () => void): UnsentMessage {
     sent: over,
     refused() {
       message.isUnsent = true;
-      message.waiting.add(message);
+      enterLater(message);
     },
     close() {
       over();
@@ -124,43 +118,9 @@ function controlsOf(message: Message, remove: () => void): UnsentMessage {
   };
 }
 
-/** Messages that are entered if they still wait after `ENTER_AFTER_MS`. */
-interface Waiting {
-  /** Adds a message, or lets its wait begin anew. */
-  add(message: Message): void;
-  delete(message: Message): void;
-}
-
-/** One timer for all, which is not cleared: most messages wait for less than a millisecond. */
-function waitingMessages(): Waiting {
-  // In the order of these times, by `performance.now()` in ms.
-  const enterAt = new Map<Message, number>();
-  let hasTimer = false;
-
-  function enterDue(): void {
-    hasTimer = false;
-    for (const [message, at] of enterAt) {
-      const leftMs = at - performance.now();
-      if (leftMs > 0) {
-        hasTimer = true;
-        setTimeout(enterDue, Math.ceil(leftMs));
-        return;
-      }
-      enterAt.delete(message);
-      enter(message);
-    }
-  }
-
-  return {
-    add(message) {
-      enterAt.delete(message);
-      enterAt.set(message, performance.now() + ENTER_AFTER_MS);
-      if (hasTimer) return;
-      hasTimer = true;
-      setTimeout(enterDue, ENTER_AFTER_MS);
-    },
-    delete: (message) => void enterAt.delete(message),
-  };
+function enterLater(message: Message): void {
+  clearTimeout(message.timer);
+  message.timer = setTimeout(() => enter(message), ENTER_AFTER_MS);
 }
 
 /** If this fails, no stop can reach the message from another instance, so that it is refused. */
@@ -182,7 +142,7 @@ function takeOut(message: Message): void {
 }
 
 function drop(message: Message): void {
-  message.waiting.delete(message);
+  clearTimeout(message.timer);
   message.stop.abort(stopped());
 }
 

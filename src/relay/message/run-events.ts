@@ -18,9 +18,6 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const QUOTE = 0x22;
 
-/** The usual event: one line of data. */
-const ONE_LINE = /^data:([^\r\n]*)(?:\r\n|\n|\r)?$/;
-
 /** How much of an event that goes down in parts is looked at, in bytes. */
 export const START_BYTES = 1024;
 
@@ -46,10 +43,7 @@ function hasAt(bytes: Buffer, at: number, text: string): boolean {
 
 /** Reads a whole event. */
 export function readRunEvent({ bytes, from, blankLine }: Block): RunEvent {
-  const text = bytes.toString('utf8', from, blankLine);
-  const only = ONE_LINE.exec(text)?.[1];
-  if (only !== undefined) return runEventOf(only);
-  const lines = text.split(/\r\n|\n|\r/);
+  const lines = bytes.toString('utf8', from, blankLine).split(/\r\n|\n|\r/);
   const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.slice('data:'.length));
   return runEventOf(data.join('\n'));
 }
