@@ -6,11 +6,12 @@ import { freeBytes } from '../http/free-bytes.ts';
 const PIECE_BYTES = 1024;
 const METHODS =
   'GET|POST|OPTIONS|DESCRIBE|ANNOUNCE|SETUP|PLAY|PAUSE|TEARDOWN|GET_PARAMETER|SET_PARAMETER|REDIRECT|RECORD|FLUSH|SOURCE';
+/** The beginning of a request line at the end of a text. */
+const BEGINNING = '[A-Z_]{1,13}(?: +(?:[^ \\r\\n]+(?: +[A-Z]{0,4})?)?)?$';
 /**
  * A request line of RTSP (RFC 2326 §6.1) or of Icecast's ICE, which Node's parser takes for HTTP; or the beginning of
  * one at the end of the text. It needs only a few steps for each character, since no text can match in two ways.
  */
-const BEGINNING = '[A-Z_]{1,13}(?: +(?:[^ \\r\\n]+(?: +[A-Z]{0,4})?)?)?$';
 const FOREIGN_LINE = new RegExp(`(?:${METHODS}) +[^ \\r\\n]+ +(RTSP|ICE)/|${BEGINNING}`);
 const ENDS_IN_BEGINNING = new RegExp(BEGINNING);
 
@@ -74,7 +75,7 @@ export function feedParser(socket: Socket, options: FeedOptions): void {
   });
 }
 
-/** Whether `FOREIGN_LINE` can match: much faster, and nearly always false. */
+/** Whether `FOREIGN_LINE` can match. This is much faster than the search itself, and nearly always false. */
 function mayBeForeign(text: string): boolean {
   if (text.includes(' RTSP/') || text.includes(' ICE/')) return true;
   const lastLine = Math.max(text.lastIndexOf('\n'), text.lastIndexOf('\r')) + 1;

@@ -78,7 +78,6 @@ function outletOf(state: State): Outlet {
     ...outlet,
     open(source) {
       held.source = source;
-      // Another instance has stored the id behind which this one goes on.
       state.hasStoredId = source.resumeState?.() !== undefined;
       outlet.open(source);
     },

@@ -33,8 +33,6 @@ export interface RequestLimitOptions {
  */
 export type RequestLimit = (req: Request, res: Response, key: string) => Promise<void>;
 
-type KeyedRequest = Request & { [place: symbol]: string | undefined };
-
 /** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
 export function requestLimits(
   counts: Counts,
@@ -42,15 +40,15 @@ export function requestLimits(
 ): (options: RequestLimitOptions) => RequestLimit {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
     if (limit === 0) return async () => {};
-    /** Where each request has its key, for `keyGenerator`. */
-    const place = Symbol(name);
+    /** The key of each request, for `keyGenerator`. */
+    const keys = new WeakMap<Request, string>();
     const keyPart = rememberingKeyPart();
     const middleware = rateLimit({
       windowMs,
       limit,
       store,
       logger,
-      keyGenerator: (req) => keyPart((req as KeyedRequest)[place] ?? ''),
+      keyGenerator: (req) => keyPart(keys.get(req) ?? ''),
       standardHeaders: false,
       legacyHeaders: false,
       handler(req, _res, next) {
@@ -59,7 +57,7 @@ export function requestLimits(
       },
     });
     return (req, res, key) => {
-      (req as KeyedRequest)[place] = key;
+      keys.set(req, key);
       return pass(middleware, req, res);
     };
   };
