@@ -79,7 +79,7 @@ export function costsOf(
 
 /** The room of this project, the package, or the part of Node.js that a function belongs to; undefined for no work. */
 function partOf({ url, functionName }: { readonly url: string; readonly functionName: string }) {
-  if (functionName === '(idle)' || functionName === '(root)') return undefined;
+  if (functionName === '(idle)' || functionName === '(root)' || url === 'node:inspector') return undefined;
   if (functionName === '(garbage collector)') return 'garbage collection';
   const room = /\/dist\/(?:([\w-]+)\/|[\w-]+\.js$)/.exec(url);
   if (room && !url.includes('/node_modules/')) return `\`${room[1] ? `${room[1]}/` : 'app.ts'}\``;

@@ -8,6 +8,7 @@ const frame = (url: string, functionName = 'work') => ({
 const FRAMES = [
   frame('', '(root)'),
   frame('', '(idle)'),
+  frame('node:inspector', 'post'),
   frame('', '(garbage collector)'),
   frame('file:///app/dist/relay/message/carry.js'),
   frame('file:///app/dist/relay/upstream/send.js'),
