@@ -37,7 +37,7 @@ export interface RunFlushOptions {
   readonly maxBytes: number;
   /** Called with each answer other than of a run that is over. */
   readonly onAnswer: (held: HeldRun, answer: BatchAnswer) => void;
-  /** A run that was given has been stored as such. */
+  /** A run that was given is with the others. */
   readonly onGiven: (held: HeldRun) => void;
 }
 
@@ -196,6 +196,8 @@ function take(
     }
   } else if (batch.state !== '' && (status !== 'gone' || batch.state === 'free' || batch.state === 'given')) {
     removeFrom(state, held);
+    // Another instance has it already.
+    if (batch.state === 'given' && status === 'lost') state.onGiven(held);
     return;
   }
   state.onAnswer(held, answer);

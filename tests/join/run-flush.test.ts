@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { type HeldRun, heldRun, note } from '../../src/join/held-run.ts';
 import { newRun } from '../../src/join/run.ts';
-import type { Batch } from '../../src/join/run-calls.ts';
+import type { Batch, BatchAnswer } from '../../src/join/run-calls.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
 import { type RunFlush, runFlush } from '../../src/join/run-flush.ts';
 import { runLog } from '../../src/join/run-log.ts';
@@ -13,6 +13,8 @@ const PART = Buffer.alloc(60_000, 'x');
 
 let flights: (readonly Batch[])[] = [];
 let fails = false;
+let status: BatchAnswer[0] = 'written';
+let given: HeldRun[] = [];
 let flush: RunFlush;
 const budget = heldBytes(4_000_000);
 const codec = runCodec(() => ({
@@ -23,17 +25,19 @@ const codec = runCodec(() => ({
 function start(): void {
   flights = [];
   fails = false;
+  status = 'written';
+  given = [];
   flush = runFlush({
     calls: {
       async flush(batches) {
         flights.push(batches);
         if (fails) throw new Error('no answer');
-        return batches.map(() => ['written', 0, 0] as const);
+        return batches.map(() => [status, 0, 0] as const);
       },
     },
     ...{ codec, maxBytes: MAX_BYTES },
     onAnswer() {},
-    onGiven() {},
+    onGiven: (held) => void given.push(held),
   });
 }
 afterEach(() => flush.close());
@@ -123,6 +127,19 @@ test('a run that was removed during a flight is not stored again if that fails',
   expect(await flight).toBe(false);
   await flush.now();
   expect(flights).toHaveLength(1);
+});
+
+test('the readers of a given run are sent on, also if another instance has taken it already', async () => {
+  start();
+  const [held, taken] = [hold(0), hold(1)];
+  held.isGiven = true;
+  await flush.now();
+  expect(given).toEqual([held]);
+  taken.isGiven = true;
+  status = 'lost';
+  await flush.now();
+  expect(given).toEqual([held, taken]);
+  expect(flush.find(taken.name)).toBeUndefined();
 });
 
 test('what nobody waits for is stored with the next extension of the lease', async () => {
