@@ -55,7 +55,7 @@ export interface BotConversation {
    * What was said so far, and then each event as it comes, until the bot service ends the stream. Empty if there is no
    * such conversation yet. It runs nothing, so it is resumed after every cut: a message then comes again from its start.
    */
-  history(options?: Pick<SendOptions, 'signal'>): AsyncIterable<BotEvent, void, void>;
+  history(options?: Pick<SendOptions, 'signal'>): AsyncIterable<BotEvent>;
   /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
   stop(): Promise<boolean>;
   /** Uploads a file, and returns its `blobId` for a message. */

@@ -9,7 +9,7 @@ export type MessageState = 'waiting' | 'streaming' | 'done';
  * The answer to a message; it can be read once. The message is sent when reading begins, and is aborted when reading
  * stops.
  */
-export interface MessageStream extends AsyncIterable<BotEvent, void, void> {
+export interface MessageStream extends AsyncIterable<BotEvent> {
   readonly state: MessageState;
   /** The message's id in the relay's log; known as soon as the relay answers, even with an error. */
   readonly requestId: string | undefined;

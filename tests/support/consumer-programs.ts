@@ -1,9 +1,9 @@
-/** A program that uses everything of `bot-relay/client`, and makes mistakes that the compiler must see. */
+/** A program that uses everything of `bot-relay-client`, and makes mistakes that the compiler must see. */
 export const PROGRAM = `
 import {
   type BotClient, type BotConversation, type BotEvent, type ConversationMetadata, createBotClient, type Feedback,
   type MessageState, type MessageStore, type MessageStream, RelayError, type SendOptions, type Session, type ToolCallConsent,
-} from 'bot-relay/client';
+} from 'bot-relay-client';
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
 createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs: 30_000, fetch: globalThis.fetch });
@@ -68,9 +68,9 @@ export async function talk(): Promise<string> {
 }
 `;
 
-/** A component that uses everything of `bot-relay/react`. */
+/** A component that uses everything of `bot-relay-client/react`. */
 export const COMPONENT = `
-import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay/react';
+import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay-client/react';
 
 const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
 function Row({ message }: { message: ChatMessage }) {
