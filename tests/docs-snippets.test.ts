@@ -310,6 +310,20 @@ describe('the snippet with the client', () => {
   });
 });
 
+describe('the snippet for a project of Vite', () => {
+  const run = snippet('vite', 'createBotClient', 'prompt', 'document');
+
+  test('signs in and shows the answer', async () => {
+    const create = (options: BotClientOptions) => createBotClient({ ...options, baseUrl: relay.url });
+    const asked: string[] = [];
+    const prompt = (what: string) => (asked.push(what) === 1 ? USER.name : USER.password);
+    const shown: string[] = [];
+    await run(create, prompt, { body: { append: (text: string) => shown.push(text) } });
+    expect(asked).toEqual(['User', 'Password']);
+    expect(shown.join('')).toBe('You said: Hello');
+  });
+});
+
 describe('the snippet that goes on after a reload', () => {
   const run = snippet('resume', 'client', 'showAnswer', 'showError');
 
