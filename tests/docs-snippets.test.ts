@@ -10,6 +10,7 @@ import {
   RelayError,
 } from '../src/client/bot-client.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
+import { eventOf } from './support/bot-runs.ts';
 import { startClientPair } from './support/client-pair.ts';
 import { memoryStore } from './support/cutting-front.ts';
 import { openStream } from './support/live.ts';
@@ -443,8 +444,7 @@ describe('the snippet of a conversation', () => {
   });
 
   test('leaves a history that has no end before it sends, and shows no error', async () => {
-    const said = (text: string) =>
-      `data: ${JSON.stringify({ fact: { messageComplete: { message: { text } } } })}\n\n`;
+    const said = (text: string) => eventOf({ messageComplete: { message: { text } } });
     let history: Socket | undefined;
     const pair = await startClientPair(
       (socket, { requestLine }) => {

@@ -1,8 +1,9 @@
 import type { BotCalls } from './bot-calls.ts';
+import type { BotEvent } from './bot-event.ts';
 import { baseOf, type CallsOptions } from './calls.ts';
+import { isObject } from './is-object.ts';
 import type { MessageStream, OnState } from './message-stream.ts';
 import { randomId } from './random-id.ts';
-import type { BotEvent } from './read-events.ts';
 import { RelayError } from './relay-error.ts';
 import { nameOf } from './unfinished.ts';
 
@@ -151,10 +152,6 @@ function blobIdOf(answer: unknown): string {
   const [blob] = [dataOf(answer)].flat();
   if (isObject(blob) && typeof blob.blobId === 'string') return blob.blobId;
   throw unexpected('The answer has no blobId.');
-}
-
-function isObject(value: unknown): value is { readonly [name: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function unexpected(message: string): RelayError {
