@@ -22,6 +22,10 @@ ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 }
 `;
 
+const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+/** What the document says of events of one's own. */
+const [, EVENTS = ''] = /```ts\n([\s\S]*?)```/.exec(DOCUMENT) ?? [];
+
 let consumer: Consumer;
 beforeAll(() => {
   consumer = makeConsumer(['@types/node', 'undici-types', 'react']);
@@ -39,6 +43,7 @@ beforeAll(() => {
       [`${name}/page.ts`]: PROGRAM,
       [`${name}/chat.tsx`]: COMPONENT,
       [`${name}/wrong.tsx`]: WRONG,
+      [`${name}/events.ts`]: EVENTS,
     });
   }
 });
@@ -179,7 +184,7 @@ const STRICT = {
 const BUNDLER = { module: 'esnext', moduleResolution: 'bundler' };
 const NODE = { module: 'nodenext', moduleResolution: 'nodenext' };
 const DOM = { lib: ['es2022', 'dom', 'dom.iterable'] };
-const ALL = ['page.ts', 'chat.tsx', 'wrong.tsx'];
+const ALL = ['page.ts', 'chat.tsx', 'wrong.tsx', 'events.ts'];
 
 interface Project {
   readonly react: keyof typeof FOLDERS;
@@ -213,6 +218,10 @@ async function expectNoMistake(name: string, project: Project, compiler?: Compil
 }
 
 describe('the types of the package are valid, and refuse each mistake, in a strict project', () => {
+  test('also for the events that the document adds', () => {
+    expect(EVENTS).toContain("declare module 'bot-relay-client'");
+  });
+
   testSideBySide(
     PROJECTS.map(([title, project, compiler], at) => [
       title,

@@ -126,6 +126,7 @@ describe('the package at its address', () => {
     ['npm', 'without React', undefined],
     ['npm', 'beside React 18', '18.3.1'],
     ['npm', 'beside a later React', '20.0.0'],
+    ['npm', 'beside an older React, which the hook cannot use', '17.0.2'],
     ['pnpm', 'without React', undefined],
     ['pnpm', 'beside React 18', '18.3.1'],
   ] as const)('is installed by %s %s', async (manager, which, version) => {

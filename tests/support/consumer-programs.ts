@@ -39,7 +39,7 @@ function said(event: BotEvent): string | undefined {
     case 'asgard.run.error':
       // @ts-expect-error: it has the fact of its own kind
       return event.fact.messageDelta;
-    case 'acme.chart': {
+    case 'acme.graph': {
       const points: readonly number[] = event.fact.points;
       return points.join();
     }
@@ -50,17 +50,17 @@ function said(event: BotEvent): string | undefined {
 
 declare module 'bot-relay-client' {
   interface Facts {
-    'acme.chart': { readonly points: readonly number[] };
+    'acme.graph': { readonly points: readonly number[] };
   }
 }
 
-const isChart = (fact: unknown): fact is Facts['acme.chart'] => Array.isArray((fact as Partial<Facts['acme.chart']>)?.points);
-const guards: Guards = { 'acme.chart': isChart };
+const isGraph = (fact: unknown): fact is Facts['acme.graph'] => Array.isArray((fact as Partial<Facts['acme.graph']>)?.points);
+const guards: Guards = { 'acme.graph': isGraph };
 createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards });
 // @ts-expect-error: a guard says what the fact is
-createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { 'acme.chart': () => true } });
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { 'acme.graph': () => true } });
 // @ts-expect-error: it is no kind of event that Facts has
-createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { 'acme.other': isChart } });
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { 'acme.other': isGraph } });
 
 export async function talk(): Promise<string> {
   const session: Session = await client.signIn('ada', 'secret');
