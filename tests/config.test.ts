@@ -100,6 +100,7 @@ describe('a variable that is not set', () => {
     expect(Object.fromEntries(fallbacks.filter(([, fallback]) => fallback !== undefined))).toEqual({
       PORT: '3000',
       WORKERS: '1',
+      CLIENT_FILES: 'on',
       LOG_LEVEL: 'info',
       SHUTDOWN_GRACE_MS: '185000',
       UPSTREAM_RESPONSE_TIMEOUT_MS: '60000',
@@ -154,6 +155,7 @@ describe('a variable that is not set', () => {
       logLevel: 'info',
       port: 3000,
       workers: 1,
+      clientFiles: true,
       host: '127.0.0.1',
       basePath: '',
       trustProxy: false,
@@ -452,6 +454,7 @@ describe('an invalid value is refused with the name of the variable and without 
       'Content-Length',
       'Host',
     ],
+    CLIENT_FILES: ['canary', 'On', 'true', '1'],
     RESUME_UPSTREAM: ['canary', 'On', 'true', '1'],
     END_EVENTS: ['canary', 'On', 'true', '1'],
     FAILURES: ['canary', 'Stream', '200'],

@@ -10,6 +10,7 @@ import {
   RelayError,
 } from '../src/client/bot-client.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
+import { eventOf } from './support/bot-runs.ts';
 import { startClientPair } from './support/client-pair.ts';
 import { memoryStore } from './support/cutting-front.ts';
 import { openStream } from './support/live.ts';
@@ -310,6 +311,20 @@ describe('the snippet with the client', () => {
   });
 });
 
+describe('the snippet for a project of Vite', () => {
+  const run = snippet('vite', 'createBotClient', 'prompt', 'document');
+
+  test('signs in and shows the answer', async () => {
+    const create = (options: BotClientOptions) => createBotClient({ ...options, baseUrl: relay.url });
+    const asked: string[] = [];
+    const prompt = (what: string) => (asked.push(what) === 1 ? USER.name : USER.password);
+    const shown: string[] = [];
+    await run(create, prompt, { body: { append: (text: string) => shown.push(text) } });
+    expect(asked).toEqual(['User', 'Password']);
+    expect(shown.join('')).toBe('You said: Hello');
+  });
+});
+
 describe('the snippet that goes on after a reload', () => {
   const run = snippet('resume', 'client', 'showAnswer', 'showError');
 
@@ -429,8 +444,7 @@ describe('the snippet of a conversation', () => {
   });
 
   test('leaves a history that has no end before it sends, and shows no error', async () => {
-    const said = (text: string) =>
-      `data: ${JSON.stringify({ fact: { messageComplete: { message: { text } } } })}\n\n`;
+    const said = (text: string) => eventOf({ messageComplete: { message: { text } } });
     let history: Socket | undefined;
     const pair = await startClientPair(
       (socket, { requestLine }) => {

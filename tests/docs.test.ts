@@ -127,7 +127,7 @@ describe('the documentation is the code', () => {
     );
     expect(named).toContain('start');
     // These are npm's own.
-    const missing = named.filter((name = '') => !(name in scripts) && !/^(install|ci|pack)$/.test(name));
+    const missing = named.filter((name = '') => !(name in scripts) && !/^(install|ci|create)$/.test(name));
     expect(missing).toEqual([]);
   });
 });
@@ -174,6 +174,14 @@ describe('each thing is described once', () => {
 });
 
 describe('the documents', () => {
+  test('install nothing of this project by name, since it is on no public registry', () => {
+    const byName =
+      /\b(?:npm|npx|pnpm|yarn)\b[^\n`]*?\s["']?bot-relay(?:-client)?(?:@[^\s`]*)?["']?(?=[\s`]|$)/gm;
+    const scripts = ['package.json', 'deploy/Dockerfile', '.ci/run', 'docker-compose.yml'];
+    expect('npm install -D bot-relay-client@1 && ls'.match(byName)).toHaveLength(1);
+    expect([...documents, ...scripts].flatMap((path) => read(path).match(byName) ?? [])).toEqual([]);
+  });
+
   test.each(documents)('%s has only links whose targets exist', (name) => {
     const broken = linksOf(read(name)).filter((link) => {
       if (/^https?:/.test(link)) return false;

@@ -1,4 +1,4 @@
-import type { BotEvent } from './read-events.ts';
+import type { BotEvent, Facts } from './bot-event.ts';
 import { RelayError } from './relay-error.ts';
 
 /** The text in an event: a piece to append (`add`), or the whole text so far (`text`). */
@@ -23,36 +23,35 @@ export function answerText(): (said: Said) => string {
   };
 }
 
-interface Piece {
-  readonly message?: { readonly messageId?: unknown; readonly text?: unknown } | null;
-}
-
-interface Fact {
-  readonly messageStart?: Piece | null;
-  readonly messageDelta?: Piece | null;
-  readonly messageComplete?: Piece | null;
-  readonly runError?: {
-    readonly error?: { readonly message?: unknown; readonly code?: unknown } | null;
-  } | null;
-}
-
 /**
  * Reads the events of the bot service; undefined for an event without text.
  * @throws RelayError if the event says that the bot's run has failed
  */
-export function readFact({ data }: BotEvent): Said | undefined {
-  const fact = (data as { readonly fact?: Fact | null } | null | undefined)?.fact ?? {};
-  if (fact.runError) {
-    const { message, code } = fact.runError.error ?? {};
-    throw new RelayError(typeof message === 'string' ? message : 'The run of the bot failed.', {
-      code: typeof code === 'string' ? code : 'unexpected_response',
-      status: 200,
-    });
+export function readFact(event: BotEvent): Said | undefined {
+  if (event.eventType === 'asgard.run.error') {
+    const { message = 'The run of the bot failed.', code } = event.known ? event.fact.runError.error : {};
+    throw new RelayError(message, { code: code ?? 'unexpected_response', status: 200 });
   }
-  const said = (fact.messageDelta ?? fact.messageComplete ?? fact.messageStart)?.message;
-  const part = typeof said?.messageId === 'string' ? said.messageId : undefined;
-  // A resumed stream repeats a message from its start.
-  if (fact.messageStart && part !== undefined) return { text: '', part };
-  if (typeof said?.text !== 'string') return undefined;
-  return fact.messageDelta ? { add: said.text, part } : { text: said.text, part };
+  if (!event.known) return undefined;
+  switch (event.eventType) {
+    case 'asgard.message.start': {
+      // A resumed stream repeats a message from its start.
+      const part = partOf(event.fact.messageStart);
+      return part === undefined ? undefined : { text: '', part };
+    }
+    case 'asgard.message.delta': {
+      const { messageDelta } = event.fact;
+      return { add: messageDelta.message.text, part: partOf(messageDelta) };
+    }
+    case 'asgard.message.complete': {
+      const { messageComplete } = event.fact;
+      return { text: messageComplete.message.text, part: partOf(messageComplete) };
+    }
+    default:
+      return undefined;
+  }
+}
+
+function partOf({ message }: Facts['asgard.message.start']['messageStart']): string | undefined {
+  return message.messageId ?? undefined;
 }

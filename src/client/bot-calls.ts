@@ -1,3 +1,4 @@
+import type { Guards } from './bot-event.ts';
 import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from './calls.ts';
 import { type MessageStream, messageStream, type OnState } from './message-stream.ts';
 import { RelayError } from './relay-error.ts';
@@ -19,6 +20,8 @@ export interface BotClientOptions extends CallsOptions {
   readonly silenceMs?: number;
   /** In place of the global `fetch`. */
   readonly fetch?: typeof fetch;
+  /** For kinds of events that the application has added to `Facts`. */
+  readonly guards?: Guards;
   /**
    * Keeps the names of messages under way, so that `resume` finds them after a reload; no texts. By default a page has
    * its `sessionStorage`, and Node.js nothing. Null keeps nothing.
@@ -59,7 +62,7 @@ export interface BotCallsParts {
 
 /** The calls of the bot that `options` name. */
 export function botCalls(options: BotClientOptions, { call, tracker, unfinished }: BotCallsParts): BotCalls {
-  const { namespace, botProviderName, silenceMs = SILENCE_MS } = options;
+  const { namespace, botProviderName, silenceMs = SILENCE_MS, guards } = options;
   const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>
     base + operation + (query ? `?${new URLSearchParams(query)}` : '');
@@ -91,6 +94,7 @@ export function botCalls(options: BotClientOptions, { call, tracker, unfinished 
       return messageStream({
         ...streamOptions,
         silenceMs,
+        guards,
         ended: tracker.ended(),
         open: path === undefined ? path : asking(path, init),
         join: name && asking(pathOf('message/run', queryOf(name)), {}),

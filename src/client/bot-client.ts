@@ -15,8 +15,8 @@ export type {
   SendOptions,
   ToolCallConsent,
 } from './bot-conversation.ts';
+export type { BotEvent, Facts, Guards, KnownEvent, PendingCall, UnknownEvent } from './bot-event.ts';
 export type { MessageState, MessageStream } from './message-stream.ts';
-export type { BotEvent } from './read-events.ts';
 export { RelayError } from './relay-error.ts';
 export type { Session } from './session-tracker.ts';
 export type { MessageStore } from './unfinished.ts';

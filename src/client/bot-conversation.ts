@@ -1,8 +1,9 @@
 import type { BotCalls } from './bot-calls.ts';
+import type { BotEvent } from './bot-event.ts';
 import { baseOf, type CallsOptions } from './calls.ts';
+import { isObject } from './is-object.ts';
 import type { MessageStream, OnState } from './message-stream.ts';
 import { randomId } from './random-id.ts';
-import type { BotEvent } from './read-events.ts';
 import { RelayError } from './relay-error.ts';
 import { nameOf } from './unfinished.ts';
 
@@ -55,7 +56,7 @@ export interface BotConversation {
    * What was said so far, and then each event as it comes, until the bot service ends the stream. Empty if there is no
    * such conversation yet. It runs nothing, so it is resumed after every cut: a message then comes again from its start.
    */
-  history(options?: Pick<SendOptions, 'signal'>): AsyncIterable<BotEvent, void, void>;
+  history(options?: Pick<SendOptions, 'signal'>): AsyncIterable<BotEvent>;
   /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
   stop(): Promise<boolean>;
   /** Uploads a file, and returns its `blobId` for a message. */
@@ -151,10 +152,6 @@ function blobIdOf(answer: unknown): string {
   const [blob] = [dataOf(answer)].flat();
   if (isObject(blob) && typeof blob.blobId === 'string') return blob.blobId;
   throw unexpected('The answer has no blobId.');
-}
-
-function isObject(value: unknown): value is { readonly [name: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function unexpected(message: string): RelayError {

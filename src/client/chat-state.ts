@@ -76,7 +76,8 @@ export function chatState(): ChatState {
     },
     replace(message) {
       const { id, state } = message;
-      const at = next.messages.findLastIndex((one) => one.id === id);
+      let at = next.messages.length - 1;
+      while (at >= 0 && next.messages[at]?.id !== id) at -= 1;
       if (at < 0) return;
       if (state === 'waiting' || state === 'streaming') underWay.set(id, state);
       else underWay.delete(id);

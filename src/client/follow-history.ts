@@ -1,5 +1,5 @@
 import type { BotConversation } from './bot-conversation.ts';
-import type { BotEvent } from './read-events.ts';
+import type { BotEvent } from './bot-event.ts';
 import { RelayError } from './relay-error.ts';
 
 /** How long nothing may come before what was said so far counts as complete, in ms: the stream does not say it. */
@@ -56,18 +56,6 @@ export interface FollowedHistory {
 }
 
 type Followed = Pick<BotConversation, 'metadata' | 'history'>;
-
-interface Fact {
-  readonly messageUser?: { readonly text?: unknown; readonly blobIds?: unknown } | null;
-  readonly messageFeedback?: unknown;
-  readonly runDone?: unknown;
-  readonly runError?: unknown;
-}
-
-interface EventData {
-  readonly requestId?: unknown;
-  readonly fact?: Fact | null;
-}
 
 /** Shows what was said in a conversation, and what its runs say, until the bot service ends it or the page leaves. */
 export function followHistory(conversation: Followed, view: HistoryView): FollowedHistory {
@@ -135,17 +123,18 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
     shows: (run: unknown) => answers.has(run),
     /** Takes an event. With `isFinishing`, nothing new begins. */
     take(event: BotEvent, isFinishing: boolean): void {
-      const { requestId: run, fact } = (event.data ?? {}) as EventData;
-      if (fact?.messageFeedback || (isFinishing && !running.has(run))) return;
-      if (fact?.messageUser) {
-        const { text, blobIds } = fact.messageUser;
+      const { eventType, runId: run } = event;
+      if (eventType === 'asgard.message.feedback' || (isFinishing && !running.has(run))) return;
+      if (event.known && event.eventType === 'asgard.message.user') {
+        const { text, blobIds } = event.fact.messageUser;
         // Where runs have no ids, an answer ends with the next question.
         answers.delete(undefined);
-        onQuestion(typeof text === 'string' ? text : '', Array.isArray(blobIds) ? blobIds : []);
+        onQuestion(text ?? '', blobIds ?? []);
         return;
       }
-      if (fact?.runDone) end(run);
-      if (fact?.runDone || resumed?.shows(run)) return;
+      const isDone = eventType === 'asgard.run.done';
+      if (isDone) end(run);
+      if (isDone || resumed?.shows(run)) return;
       const answer = answers.get(run) ?? onAnswer();
       answers.set(run, answer);
       // Only what is kept has an id; all else is said now.
@@ -155,7 +144,7 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
       }
       try {
         answer.onEvent(event);
-        if (fact?.runError) end(run);
+        if (eventType === 'asgard.run.error') end(run);
       } catch (error) {
         end(run, error);
       }

@@ -1,8 +1,8 @@
 import { answerText, type Read } from './answer-text.ts';
 import { asRelayError } from './as-relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
+import type { BotEvent } from './bot-event.ts';
 import type { ChatMessage, ChatState } from './chat-state.ts';
-import type { BotEvent } from './read-events.ts';
 
 /** A conversation, and how a page shows it. */
 export interface ShownConversation {

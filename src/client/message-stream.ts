@@ -1,5 +1,6 @@
-import { type BotEvent, readEvents } from './read-events.ts';
-import { errorOfEvent, type RelayError } from './relay-error.ts';
+import type { BotEvent, Guards } from './bot-event.ts';
+import { readEvents } from './read-events.ts';
+import { RelayError } from './relay-error.ts';
 import { type Ways, wayBack } from './way-back.ts';
 
 /** The state of a message: not answered yet, being answered, or over. */
@@ -9,7 +10,7 @@ export type MessageState = 'waiting' | 'streaming' | 'done';
  * The answer to a message; it can be read once. The message is sent when reading begins, and is aborted when reading
  * stops.
  */
-export interface MessageStream extends AsyncIterable<BotEvent, void, void> {
+export interface MessageStream extends AsyncIterable<BotEvent> {
   readonly state: MessageState;
   /** The message's id in the relay's log; known as soon as the relay answers, even with an error. */
   readonly requestId: string | undefined;
@@ -21,6 +22,7 @@ export interface MessageStreamOptions extends Ways {
   /** Aborted when the session of the message has ended. */
   readonly ended: AbortSignal;
   readonly silenceMs: number;
+  readonly guards?: Guards | undefined;
   readonly onState?: OnState | undefined;
   /** Called with the error with which the message ends. */
   readonly onError: (error: unknown) => void;
@@ -58,7 +60,7 @@ async function* run(
   info: StreamInfo,
   enter: (state: MessageState) => void,
 ): AsyncGenerator<BotEvent, void, void> {
-  const { signal, ended, silenceMs } = options;
+  const { signal, ended, silenceMs, guards } = options;
   const abort = new AbortController();
   const stop = () => abort.abort(signal?.reason);
   const way = wayBack(options);
@@ -71,11 +73,10 @@ async function* run(
         const response = await way.ask(abort.signal);
         info.requestId = response.headers.get('X-Request-Id') ?? undefined;
         enter('streaming');
-        for await (const event of readEvents(response, { ...way, silenceMs })) {
-          const error = errorOfEvent(event);
-          if (error) {
-            if (!error.retryable) way.onFinalEvent();
-            throw error;
+        for await (const event of readEvents(response, { ...way, silenceMs, guards })) {
+          if (event instanceof RelayError) {
+            if (!event.retryable) way.onFinalEvent();
+            throw event;
           }
           yield event;
           abort.signal.throwIfAborted();

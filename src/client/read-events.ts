@@ -1,18 +1,10 @@
 import { createParser } from 'eventsource-parser';
+import type { BotEvent, Guards } from './bot-event.ts';
+import { eventReader } from './known-events.ts';
 import { errorOfEvent, RelayError } from './relay-error.ts';
 
 /** The longest delay of a timer, in ms: with a longer one it fires at once (WHATWG HTML §8.7: signed 32 bits). */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
-/** One server-sent event of an answer. */
-export interface BotEvent {
-  /** Its kind; `message` if it has none. */
-  readonly event: string;
-  /** Its data: parsed if it is JSON, else the text. */
-  readonly data: unknown;
-  /** Its id, if it has one. */
-  readonly id: string | undefined;
-}
 
 export interface ReadEventsOptions {
   /** How long no byte may arrive before the connection counts as lost, in ms. The relay sends heartbeats more often. */
@@ -23,21 +15,29 @@ export interface ReadEventsOptions {
   readonly onRetry: (ms: number) => void;
   /** Called with each event of the bot, and returns whether it was not read before. */
   readonly isNew: (data: string, id: string | undefined) => boolean;
+  /** Guards of the application. */
+  readonly guards?: Guards | undefined;
 }
 
 /**
- * Reads the events of a stream as they arrive (WHATWG HTML §9.2.6). An incomplete event at the end is dropped.
+ * Reads the events of a stream as they arrive (WHATWG HTML §9.2.6): those of the bot, and the error of the relay as an
+ * error. An incomplete event at the end is dropped.
  * @throws RelayError `connection_lost` or `connection_silent`
  */
-export async function* readEvents(response: Response, options: ReadEventsOptions): AsyncGenerator<BotEvent> {
+export async function* readEvents(
+  response: Response,
+  options: ReadEventsOptions,
+): AsyncGenerator<BotEvent | RelayError> {
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
-  const events: BotEvent[] = [];
+  const events: (BotEvent | RelayError)[] = [];
+  const typed = eventReader(options.guards);
   const parser = createParser({
     ...options,
     onEvent({ event = 'message', data, id }) {
-      const read = { event, data: parsed(data), id };
-      if (errorOfEvent(read) || options.isNew(data, id)) events.push(read);
+      const raw = parsed(data);
+      const error = errorOfEvent(event, raw);
+      if (error || options.isNew(data, id)) events.push(error ?? typed(raw, event, id));
     },
   });
   const failed = (code: 'connection_lost' | 'connection_silent', message: string) =>

@@ -71,7 +71,7 @@ export function errorOf({ status, headers }: Response, body: unknown): RelayErro
  * The error in the last event of a stream (`event: error`); undefined for an event of the bot. The relay has done what
  * can be done to go on with the stream, so it is final unless it says otherwise.
  */
-export function errorOfEvent({ event, data }: { event: string; data: unknown }): RelayError | undefined {
+export function errorOfEvent(event: string, data: unknown): RelayError | undefined {
   const problem = event === 'error' && asProblem(data as MaybeProblem);
   return problem ? new RelayError(problem.detail, { retryable: false, ...problem }) : undefined;
 }

@@ -1,7 +1,7 @@
 import type { BotConversation } from './bot-conversation.ts';
+import type { BotEvent } from './bot-event.ts';
 import type { AnswerView, FollowedHistory, ShownElsewhere } from './follow-history.ts';
 import type { MessageStream, OnState } from './message-stream.ts';
-import type { BotEvent } from './read-events.ts';
 
 /** Where a page shows answers that had not ended when it was left. */
 export interface ResumedView {
@@ -31,9 +31,9 @@ export function resumedAnswers(
   const answers = new Map<MessageStream, AnswerView>();
   /** Shows the answer of this event; undefined if the history shows it already, or would show it a second time. */
   function begin(stream: MessageStream, event: BotEvent): AnswerView | undefined {
-    const run = runOf(event);
+    const run = event.runId;
     const history = view.history();
-    if (history && (typeof run !== 'string' || history.shows(run))) return undefined;
+    if (history && (run === undefined || history.shows(run))) return undefined;
     runs.add(run);
     const answer = view.onAnswer();
     answers.set(stream, answer);
@@ -69,8 +69,4 @@ export function resumedAnswers(
     shows: (run) => runs.has(run),
     leave: () => abort.abort(),
   };
-}
-
-function runOf({ data }: BotEvent): unknown {
-  return (data as { readonly requestId?: unknown } | null | undefined)?.requestId;
 }

@@ -32,6 +32,8 @@ export function settingsOf(values: Values, others: OtherSources) {
     port: values.PORT,
     /** How many processes serve together; 1 is this process alone. */
     workers: values.WORKERS === 'auto' ? availableParallelism() : Number(values.WORKERS),
+    /** Whether the package of the client is served. */
+    clientFiles: values.CLIENT_FILES,
     /** Metrics are kept only if this is set. */
     metricsPort: values.METRICS_PORT,
     host: values.HOST ?? (demo ? '127.0.0.1' : '0.0.0.0'),

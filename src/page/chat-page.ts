@@ -1,8 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import type { Request, Response } from 'express';
 import type { Config } from '../config/config.ts';
-import { browserModules } from './browser-modules.ts';
 
 /** One path below the base path, and its handler of `GET`. */
 export interface Page {
@@ -10,20 +9,8 @@ export interface Page {
   readonly handler: (req: Request, res: Response) => void;
 }
 
-/** Where the page's files are: `npm run build` copies them beside this file, and `tsc` alone does not. */
-const FOLDERS = [new URL('files/', import.meta.url), new URL('../../src/page/files/', import.meta.url)];
-const FILES = [
-  ...['chat.css', 'chat.js', 'chat-answer.js', 'chat-answers.js', 'chat-conversation.js', 'chat-files.js'],
-  ...['chat-history.js', 'chat-messages.js', 'chat-resumed.js', 'chat-session.js', 'chat-sign-in.js'],
-  ...['chat-store.js', 'chat-tools.js', 'chat-icon.svg'],
-];
-/** The client, which is JavaScript or TypeScript as this file is, and the parts of it that the page uses itself. */
-const CLIENT = {
-  'bot-relay-client.js': new URL(`../client/bot-client${extname(import.meta.url)}`, import.meta.url),
-  'bot-relay-history.js': new URL(`../client/follow-history${extname(import.meta.url)}`, import.meta.url),
-  'bot-relay-resumed.js': new URL(`../client/resumed-answers${extname(import.meta.url)}`, import.meta.url),
-  'bot-relay-random-id.js': new URL(`../client/random-id${extname(import.meta.url)}`, import.meta.url),
-};
+/** Where `npm run build` puts the page's files and the modules of the client, beside this file or its source. */
+const FOLDERS = [new URL('files/', import.meta.url), new URL('../../dist/page/files/', import.meta.url)];
 
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
@@ -56,7 +43,7 @@ type PageConfig = Pick<Config, 'basePath' | 'authMode' | 'bots' | 'operations'> 
  * files are missing, since the relay can run without them. `bots` are those that the page offers, each `namespace/bot`.
  */
 export function chatPages({ basePath, authMode, bots, operations, channels }: PageConfig): Page[] {
-  const folder = FOLDERS.find((one) => existsSync(new URL('index.html', one)));
+  const folder = FOLDERS.find((one) => existsSync(new URL('bot-relay-client.js', one)));
   if (!folder) return [];
   const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
   const settings = {
@@ -66,11 +53,9 @@ export function chatPages({ basePath, authMode, bots, operations, channels }: Pa
     // The links of the page are relative, so its path must end with a slash.
     ...(basePath === '' ? [] : [{ path: '', handler: redirect(`${basePath}/`) }]),
     { path: '/', handler: file('index.html', fill(read('index.html'), settings), POLICY) },
-    ...FILES.map((name) => ({ path: `/${name}`, handler: file(name, read(name)) })),
-    ...Array.from(browserModules(CLIENT, 'bot-relay-client'), ([name, code]) => ({
-      path: `/${name}`,
-      handler: file(name, code),
-    })),
+    ...readdirSync(folder)
+      .filter((name) => name !== 'index.html')
+      .map((name) => ({ path: `/${name}`, handler: file(name, read(name)) })),
   ];
 }
 

@@ -113,12 +113,17 @@ async function openParts(options: InstanceOptions) {
     ...{ config, logger, signIn, demo, metrics, redis, bots, ...stores },
     sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
     upstreamUrl: (demo?.upstreamUrl ?? config.upstream.baseUrl) as Readonly<URL>,
-    pages: demo?.pages,
+    pages: [...(await clientPages(config)), ...(demo?.pages ?? [])],
     open: openMessages(),
     held: heldBytes(MAX_HELD_BYTES),
     runBytes: heldBytes(MAX_RUN_BYTES),
     lifecycle: createLifecycle(),
   };
+}
+
+/** The package of the client, if it is served. */
+async function clientPages({ clientFiles }: Config) {
+  return clientFiles ? (await import('../page/client-package.ts')).clientPackage() : [];
 }
 
 /** The metrics, if they are served. Their library is loaded only then. */

@@ -18,7 +18,7 @@ afterEach(async () => {
 async function tryAll(options: BotClientOptions): Promise<void> {
   const client = createBotClient(options);
   await client.signIn(USER.name, USER.password);
-  expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ data: 1 }], error: undefined });
+  expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
   expect(await client.session()).toMatchObject({ user: { name: USER.name } });
   await client.signOut();
   expect(await client.session()).toBeUndefined();

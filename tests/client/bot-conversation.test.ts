@@ -32,9 +32,9 @@ interface Fact {
   readonly messageComplete?: { readonly message: { readonly messageId: string; readonly text: string } };
   readonly toolCallConsent?: { readonly pendingCalls: readonly { readonly toolCallId: string }[] };
 }
-const factOf = ({ data }: { data: unknown }) => (data as { fact: Fact }).fact;
+const factOf = ({ raw }: { raw: unknown }) => (raw as { fact: Fact }).fact;
 /** The whole messages of the user and of the bot. */
-const saidIn = (events: readonly { data: unknown }[]) =>
+const saidIn = (events: readonly { raw: unknown }[]) =>
   events
     .map(factOf)
     .flatMap(({ messageUser, messageComplete }) => messageUser?.text ?? messageComplete?.message.text ?? []);
@@ -90,14 +90,14 @@ describe('a conversation', () => {
     const live = await readAll(talk.history());
     await run;
     expect(saidIn(live.events).at(-1)).toMatch(/^You said:( word){100}$/);
-    expect(JSON.stringify(live.events.at(-1)?.data)).toContain('runDone');
+    expect(JSON.stringify(live.events.at(-1)?.raw)).toContain('runDone');
   });
 
   test('is stopped: its run ends, and its answer with it', async () => {
     const talk = ada.conversation('stop');
     let stopped: Promise<boolean> | undefined;
-    const { events, error } = await readAll(talk.send(LONG), ({ data }) => {
-      if (JSON.stringify(data).includes('messageDelta')) stopped ??= talk.stop();
+    const { events, error } = await readAll(talk.send(LONG), ({ raw }) => {
+      if (JSON.stringify(raw).includes('messageDelta')) stopped ??= talk.stop();
     });
     expect(await stopped).toBe(true);
     expect(error).toBeUndefined();

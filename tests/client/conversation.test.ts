@@ -97,8 +97,7 @@ describe('a conversation with a bot behind a relay', () => {
         { messageDelta: { message: null } },
         { messageDelta: { message: { text: 5 } } },
         { messageDelta: 'text' },
-        deltaOf('You'),
-        { runError: null },
+        { ...deltaOf('You'), runError: null },
         { runDone: {} },
       ],
       'You',
@@ -108,7 +107,7 @@ describe('a conversation with a bot behind a relay', () => {
   });
 
   test('reads events of other forms with the option read, and ignores them without it', async () => {
-    const { send, last } = await begin({ read: ({ data }) => ({ add: `<${JSON.stringify(data)}>` }) });
+    const { send, last } = await begin({ read: ({ raw }) => ({ add: `<${JSON.stringify(raw)}>` }) });
     const own = await begin();
     const both = [send('Hello'), own.send('Hello')];
     await until(() => bot.runs.length === 2);

@@ -15,12 +15,13 @@ const TEXT = [
   'event: empty\ndata\n\n',
   'event: no data, no event\n\n',
 ].join('');
+const unknown = { known: false, runId: undefined, id: undefined };
 const EVENTS = [
-  { event: 'delta', data: { text: 'hé 🦊' }, id: 'a-1' },
-  { event: 'message', data: 'no JSON: 🦊', id: undefined },
-  { event: 'message', data: [1, 2], id: undefined },
-  { event: 'message', data: 42, id: undefined },
-  { event: 'empty', data: '', id: undefined },
+  { ...unknown, eventType: 'delta', raw: { text: 'hé 🦊' }, id: 'a-1' },
+  { ...unknown, eventType: 'message', raw: 'no JSON: 🦊' },
+  { ...unknown, eventType: 'message', raw: [1, 2] },
+  { ...unknown, eventType: 'message', raw: 42 },
+  { ...unknown, eventType: 'empty', raw: '' },
 ];
 
 let pair: ClientPair | undefined;
@@ -39,7 +40,7 @@ function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>
 }
 
 describe('the events of an answer', () => {
-  test('arrive in order with kind, data and id, where JSON is parsed and other text kept', async () => {
+  test('arrive in order with type, data and id, where JSON is parsed and other text kept', async () => {
     pair = await startClientPair((socket) => void socket.write(wholeStream(TEXT)));
     expect(await readAll(pair.client.send('hi'))).toEqual({ events: EVENTS, error: undefined });
   });
@@ -84,13 +85,13 @@ describe('the events of an answer', () => {
     });
     // The next event is written only after this one was read.
     const { events } = await readAll(pair.client.send('hi'), () => writeNext());
-    expect(events.map(({ data }) => data)).toEqual([1, 2, 3]);
+    expect(events.map(({ raw }) => raw)).toEqual([1, 2, 3]);
   });
 
   test('do not include an incomplete one at the end', async () => {
     const client = clientOf(() => [Buffer.from('data: 1\n\ndata: 2\nid: b\n')]);
     expect(await readAll(client.send('hi'))).toEqual({
-      events: [{ event: 'message', data: 1, id: undefined }],
+      events: [{ ...unknown, eventType: 'message', raw: 1 }],
       error: undefined,
     });
   });
@@ -128,7 +129,7 @@ describe('silence', () => {
     );
     const { events, error } = await readAll(pair.client.send('hi'));
     expect(error).toBeUndefined();
-    expect(events.map(({ data }) => data)).toEqual([1, 2]);
+    expect(events.map(({ raw }) => raw)).toEqual([1, 2]);
   });
 
   test('ends the message with connection_silent and closes the connection to the bot service', async () => {

@@ -124,7 +124,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
       try {
         for await (const event of stream) {
           events.push(event);
-          await hear(String((event.data as { say?: string }).say ?? event.data));
+          await hear(String((event.raw as { say?: string }).say ?? event.raw));
         }
       } catch (thrown) {
         const { name, code, status, requestId } = thrown as Client.RelayError;
@@ -155,8 +155,8 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
     expect(states).toEqual(['streaming', 'done']);
     expect(requestId).toMatch(/./);
     expect(events).toEqual([
-      { event: 'word', data: { say: 'hé 🦊' }, id: 'w-1' },
-      { event: 'message', data: 'no JSON', id: undefined },
+      { known: false, eventType: 'word', raw: { say: 'hé 🦊' }, id: 'w-1', runId: undefined },
+      { known: false, eventType: 'message', raw: 'no JSON', id: undefined, runId: undefined },
     ]);
   });
 
@@ -177,7 +177,7 @@ describeInChromium('the client in a page of the relay’s own origin', () => {
     await signIn();
     const { states, events, error } = await ask('resumed');
     expect(error).toBeUndefined();
-    expect(events).toMatchObject([{ data: 1 }, { data: 2 }]);
+    expect(events).toMatchObject([{ raw: 1 }, { raw: 2 }]);
     expect(states).toEqual(['streaming', 'waiting', 'streaming', 'done']);
     expect(resumes).toEqual(['é-1']);
   });

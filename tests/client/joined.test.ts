@@ -21,7 +21,7 @@ afterAll(async () => {
 
 const event = (data: unknown, id?: number) =>
   `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`;
-const dataOf = (events: readonly BotEvent[]) => events.map(({ data }) => data);
+const dataOf = (events: readonly BotEvent[]) => events.map(({ raw }) => raw);
 const POST = 'POST message/sse';
 const JOIN = 'GET message/run';
 
@@ -36,7 +36,7 @@ interface Said {
 async function say({ front, onEvent, signal }: Said) {
   const states: MessageState[] = [];
   const stream = front.client.send('hi', { signal, onState: (state) => states.push(state) });
-  const read = readAll(stream, ({ data }) => onEvent(data, front));
+  const read = readAll(stream, ({ raw }) => onEvent(raw, front));
   await until(() => front.upstream.requests.length > 0);
   front.emit(event(1));
   const { events, error } = await read;

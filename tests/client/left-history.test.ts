@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
 import { conversation } from '../../src/client/conversation.ts';
+import { typeOf } from '../support/bot-runs.ts';
 import { type ClientPair, startClientPair } from '../support/client-pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
 import { USER } from '../support/relay.ts';
@@ -10,7 +11,7 @@ import { sleep } from '../support/sleep.ts';
 import { jsonAnswer } from '../support/suspend.ts';
 
 const eventOf = (fact: object, id?: number) =>
-  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ requestId: 'A', fact })}\n\n`;
+  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ eventType: typeOf(fact), requestId: 'A', fact })}\n\n`;
 
 /** A bot service with one conversation, whose live streams never end. */
 let pair: ClientPair;

@@ -24,7 +24,7 @@ const whole = (text: string) => (socket: Socket) => void socket.write(wholeStrea
 const missing = (socket: Socket) =>
   void socket.write(plainAnswer('404 Not Found', ['Content-Type: application/json'], '{"error":{}}'));
 const lastEventIds = ({ asked }: BreakingFront) => asked.map(({ lastEventId }) => lastEventId);
-const dataOf = (events: readonly { data: unknown }[]) => events.map(({ data }) => data);
+const dataOf = (events: readonly { raw: unknown }[]) => events.map(({ raw }) => raw);
 
 describe('the history of a conversation', () => {
   testSideBySide([

@@ -24,7 +24,7 @@ const cutAfter = (text: string) => (socket: Socket) =>
   void socket.end(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]));
 const whole = (text: string) => (socket: Socket) => void socket.end(wholeStream(text));
 const lastEventIds = ({ asked }: BreakingFront) => asked.map(({ lastEventId }) => lastEventId);
-const dataOf = (events: readonly { data: unknown }[]) => events.map(({ data }) => data);
+const dataOf = (events: readonly { raw: unknown }[]) => events.map(({ raw }) => raw);
 
 describe('a stream with ids that is cut', () => {
   testSideBySide([

@@ -90,12 +90,12 @@ describe('an answer of useBot that had not ended before a reload', () => {
 
 describe('an answer that is resumed', () => {
   /** One answer, whose events belong to `run`, at a page whose history shows the runs in `shows`. */
-  async function resumed(run: unknown, shows: readonly unknown[] | undefined) {
+  async function resumed(run: string | undefined, shows: readonly unknown[] | undefined) {
     const events: string[] = [];
     async function* stream(): AsyncGenerator<BotEvent> {
       try {
-        for (const data of [{ requestId: run }, { requestId: run }])
-          yield { event: 'message', data, id: undefined };
+        const event = { known: false, eventType: 'word', runId: run, id: undefined, raw: undefined } as const;
+        yield* [event, event];
       } finally {
         events.push('closed');
       }

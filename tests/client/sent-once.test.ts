@@ -185,6 +185,6 @@ describe('a message that a proxy answers is sent once, and fails with the status
   test('except that a stream whose content type is written in another way is read', async () => {
     answer = (res) =>
       void res.writeHead(200, { 'Content-Type': 'Text/Event-Stream ; charset=utf-8' }).end('data: 1\n\n');
-    expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ data: 1 }], error: undefined });
+    expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
   });
 });

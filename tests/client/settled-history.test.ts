@@ -1,20 +1,19 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import type { BotEvent } from '../../src/client/bot-event.ts';
 import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
-import type { BotEvent } from '../../src/client/read-events.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());
 
 const answer: AnswerView = { onEvent() {}, onState() {}, onError() {} };
 const view = { onQuestion() {}, onAnswer: () => answer, onError() {} };
-const fact = { messageDelta: { message: { text: 'word' } } };
 
 /** The history of a conversation in which an event comes after each of `waits`, in ms, and then nothing. */
 function followed(waits: readonly number[], id: (at: number) => string | undefined): FollowedHistory {
   async function* history(): AsyncGenerator<BotEvent, void, void> {
     for (const [at, wait] of waits.entries()) {
       await new Promise((resolve) => setTimeout(resolve, wait));
-      yield { event: 'message', id: id(at), data: { requestId: 'A', fact } };
+      yield { known: false, eventType: 'word', id: id(at), runId: 'A', raw: undefined };
     }
     await new Promise(() => {});
   }

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
 import { conversation } from '../../src/client/conversation.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { typeOf } from '../support/bot-runs.ts';
 import { readAll } from '../support/client-pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
@@ -28,7 +29,7 @@ const newClient = (options: Partial<BotClientOptions> = {}) =>
 
 /** An event of the run `requestId`; only what is kept has an id. */
 const eventOf = (requestId: string, fact: object, id?: number) =>
-  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ requestId, fact })}\n\n`;
+  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ eventType: typeOf(fact), requestId, fact })}\n\n`;
 const deltaOf = (requestId: string, text: string) =>
   eventOf(requestId, { messageDelta: { message: { messageId: requestId, text } } });
 const doneOf = (requestId: string) => eventOf(requestId, { runDone: {} });
@@ -120,8 +121,8 @@ describe('a page that shows a conversation with an id', () => {
     await until(() => page.snapshot().status === 'idle');
     expect(page.snapshot().messages.at(-1)?.state).toBe('stopped');
     const { events } = await run.read;
-    expect(JSON.stringify(events.at(-1)?.data)).toContain('runDone');
-    const whole = JSON.stringify(events.find(({ event }) => event === 'asgard.message.complete'));
+    expect(JSON.stringify(events.at(-1)?.raw)).toContain('runDone');
+    const whole = JSON.stringify(events.find(({ eventType }) => eventType === 'asgard.message.complete'));
     expect(whole.split('word').length).toBeLessThan(900);
     expect((await run.metadata())?.runState).toBe('IDLE');
   });
@@ -293,7 +294,10 @@ describe('a page shows of a history', () => {
   ])('%s', async (_, events, expected) => {
     const upstream = await startRawUpstream((socket, { requestLine }) => {
       if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
-      const history = events.map((event, at) => `id: ${at + 1}\ndata: ${JSON.stringify(event)}\n\n`);
+      const history = events.map(
+        (event, at) =>
+          `id: ${at + 1}\ndata: ${JSON.stringify({ eventType: typeOf(event.fact), ...event })}\n\n`,
+      );
       socket.write(wholeStream(history.join('')));
     });
     const own = await startRelay(upstream.url, { BOTS: 'demo/*' });

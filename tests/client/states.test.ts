@@ -26,7 +26,7 @@ describe('the state of a message', () => {
     expect(requestId).toMatch(/./);
     expect(states).toEqual([['streaming', requestId]]);
     answer(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
-    expect(await read).toMatchObject({ events: [{ data: 1 }], error: undefined });
+    expect(await read).toMatchObject({ events: [{ raw: 1 }], error: undefined });
     expect(stream.state).toBe('done');
     expect(states.slice(1)).toEqual([['done', requestId]]);
     const line = await pair.relay.logLine((one) => one.requestId === requestId && 'outcome' in one);

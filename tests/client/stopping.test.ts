@@ -46,7 +46,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
     const read = readAll(pair.client.send('hi', { signal: abort.signal }), () => heard++);
     await until(() => heard === 1);
     abort.abort(REASON);
-    expect(await read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+    expect(await read).toMatchObject({ events: [{ raw: 1 }], error: REASON });
     await closed(pair.upstream.sockets[0]);
   });
 
@@ -55,7 +55,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
     const abort = new AbortController();
     const { signal } = abort;
     const read = await readAll(pair.client.send('hi', { signal }), () => abort.abort(REASON));
-    expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+    expect(read).toMatchObject({ events: [{ raw: 1 }], error: REASON });
   });
 
   test.each(['in the pause before it is resumed', 'by the caller of onState in that pause'])(
@@ -74,7 +74,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
         else setImmediate(() => abort.abort(REASON));
       };
       const read = await readAll(pair.client.send('hi', { signal: abort.signal, onState }));
-      expect(read).toMatchObject({ events: [{ data: 1 }], error: REASON });
+      expect(read).toMatchObject({ events: [{ raw: 1 }], error: REASON });
       expect(states).toEqual(['streaming', 'waiting', 'done']);
       expect(front.asked).toHaveLength(1);
     },

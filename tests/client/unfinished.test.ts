@@ -6,7 +6,7 @@ import { OTHER_USER, startRelay, USER } from '../support/relay.ts';
 import { until } from '../support/until.ts';
 
 const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
-const dataOf = ({ events }: Reading) => events.map(({ data }) => data);
+const dataOf = ({ events }: Reading) => events.map(({ raw }) => raw);
 
 let front: CuttingFront;
 beforeAll(async () => {
@@ -46,7 +46,7 @@ describe('an answer that had not ended when the page was left', () => {
     const client = await page(store);
     const [answer] = client.conversation('my-channel').resume();
     if (!answer) throw new Error('there is none');
-    const all = await readAll(answer, ({ data }) => {
+    const all = await readAll(answer, ({ raw: data }) => {
       if (data !== 1) return;
       front.emit(event(2));
       front.finish();
@@ -71,7 +71,7 @@ describe('an answer that had not ended when the page was left', () => {
     const { store, runs } = await leftPage();
     const [answer] = (await page(store)).resume();
     if (!answer) throw new Error('there is none');
-    const all = await readAll(answer, ({ data }) => {
+    const all = await readAll(answer, ({ raw: data }) => {
       front.cut();
       front.emit(event(Number(data) + 1));
       if (data === 2) front.finish();

@@ -3,7 +3,7 @@ import { describe, expect, test } from '@jest/globals';
 import { bundle, REACT_VERSIONS } from '../support/react-page.ts';
 
 const SERVER = `
-  import { useBot } from 'bot-relay/react';
+  import { useBot } from 'bot-relay-client/react';
   import { renderToString } from 'react-dom/server';
   function Chat() {
     const bot = useBot({ baseUrl: '', namespace: 'acme', botProviderName: 'helper' });

@@ -1,5 +1,6 @@
 /// <reference lib="dom" />
 import { afterAll, beforeAll, expect } from '@jest/globals';
+import { deltaOf, eventOf } from '../support/bot-runs.ts';
 import {
   lastAnswer,
   longMessage,
@@ -60,8 +61,7 @@ describeInChromium('an answer at the chat page', () => {
           text.dispatchEvent(new KeyboardEvent('keydown', { ...enter, isComposing: true }));
         });
         expect(await page.locator('#text').inputValue()).toBe('かな');
-        const event = (text: string) => `data: {"fact":{"messageDelta":{"message":{"text":"${text}"}}}}\n\n`;
-        const body = Array.from({ length: 2_000 }, (_, index) => event(`${index} `)).join('');
+        const body = Array.from({ length: 2_000 }, (_, index) => eventOf(deltaOf(`${index} `))).join('');
         await page.route('**/message/sse', (route) =>
           route.fulfill({ contentType: 'text/event-stream', body }),
         );

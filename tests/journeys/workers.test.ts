@@ -120,6 +120,15 @@ describeWithRedis('two workers', () => {
     }),
   );
 
+  test('both serve the package of the client', async () => {
+    const deployment = await twoWorkers();
+    const answers = await askBoth(deployment, '/client/bot-relay-client.tgz', '');
+    expect([...answers].sort()).toEqual([
+      [1, 200],
+      [2, 200],
+    ]);
+  });
+
   test('both read their files on SIGHUP to the primary', async () => {
     const { relay, folder, logged } = await twoWorkers();
     writeFileSync(join(folder, 'keys.new'), CANARY.secondKey);

@@ -121,6 +121,8 @@ describe('the image that deploy/Dockerfile makes', () => {
       expect(printed).toContain('"msg":"listening"');
       const check = spawn(process.execPath, command('HEALTHCHECK'), options);
       expect(await new Promise((resolve) => check.once('exit', resolve))).toBe(0);
+      const served = await fetch(`http://127.0.0.1:${PORT}/client/bot-relay-client.tgz`);
+      expect([served.status, served.headers.get('Content-Type')]).toEqual([200, 'application/gzip']);
       relay.kill('SIGTERM');
       expect(await exited).toBe(0);
       expect(printed).not.toContain(CANARY.key);

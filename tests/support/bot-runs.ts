@@ -60,10 +60,16 @@ export async function startBotRuns(): Promise<BotRuns> {
   };
 }
 
+/** The type of an event with this fact: `asgard.message.delta` for `{ messageDelta: … }`. */
+export function typeOf(fact: object): string {
+  const [, of = '', what = ''] = /^(message|run|toolCall)(\w+)$/.exec(Object.keys(fact)[0] ?? '') ?? [];
+  return `asgard.${of === 'toolCall' ? 'tool_call' : of}.${what.toLowerCase()}`;
+}
+
 /** An event in the form that is seen in the field. */
 export function eventOf(fact: object): string {
-  const [kind = ''] = Object.keys(fact);
-  return `event: ${kind}\ndata: ${JSON.stringify({ eventType: kind, fact })}\n\n`;
+  const eventType = typeOf(fact);
+  return `event: ${eventType}\ndata: ${JSON.stringify({ eventType, fact })}\n\n`;
 }
 
 export const deltaOf = (text: string, messageId = 'm1') => ({

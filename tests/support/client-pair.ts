@@ -1,6 +1,10 @@
 import type { Socket } from 'node:net';
-import { type BotClient, type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
-import type { BotEvent } from '../../src/client/read-events.ts';
+import {
+  type BotClient,
+  type BotClientOptions,
+  type BotEvent,
+  createBotClient,
+} from '../../src/client/bot-client.ts';
 import { type RawRequest, type RawUpstream, startRawUpstream } from './raw-upstream.ts';
 import { startRelay, type TestRelay, USER } from './relay.ts';
 

@@ -1,9 +1,10 @@
-/** A program that uses everything of `bot-relay/client`, and makes mistakes that the compiler must see. */
+/** A program that uses everything of `bot-relay-client`, and makes mistakes that the compiler must see. */
 export const PROGRAM = `
 import {
-  type BotClient, type BotConversation, type BotEvent, type ConversationMetadata, createBotClient, type Feedback,
-  type MessageState, type MessageStore, type MessageStream, RelayError, type SendOptions, type Session, type ToolCallConsent,
-} from 'bot-relay/client';
+  type BotClient, type BotConversation, type BotEvent, type ConversationMetadata, createBotClient, type Facts,
+  type Feedback, type Guards, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
+  type MessageStore, type MessageStream, RelayError, type SendOptions, type Session, type ToolCallConsent,
+} from 'bot-relay-client';
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
 createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs: 30_000, fetch: globalThis.fetch });
@@ -13,6 +14,53 @@ createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', apiKey: 'k'
 createBotClient({ baseUrl: '', namespace: 'a' });
 
 client.addEventListener('signed-out', () => {});
+
+/** Narrows an event. */
+function said(event: BotEvent): string | undefined {
+  if (!event.known) return (event satisfies UnknownEvent).eventType;
+  // @ts-expect-error: there is no such kind
+  if (event.eventType === 'asgard.message.done') return '';
+  void (event satisfies KnownEvent);
+  switch (event.eventType) {
+    case 'asgard.message.start': {
+      const { message } = event.fact.messageStart;
+      // @ts-expect-error: a message that begins has no text
+      return message.messageId ?? message.text;
+    }
+    case 'asgard.message.delta':
+      return event.fact.messageDelta.message.text;
+    case 'asgard.message.user':
+      // @ts-expect-error: it may have files only
+      return event.fact.messageUser.text satisfies string;
+    case 'asgard.tool_call.consent': {
+      const calls: readonly PendingCall[] = event.fact.toolCallConsent.pendingCalls;
+      return calls[0]?.toolCallId;
+    }
+    case 'asgard.run.error':
+      // @ts-expect-error: it has the fact of its own kind
+      return event.fact.messageDelta;
+    case 'acme.graph': {
+      const points: readonly number[] = event.fact.points;
+      return points.join();
+    }
+    default:
+      return undefined;
+  }
+}
+
+declare module 'bot-relay-client' {
+  interface Facts {
+    'acme.graph': { readonly points: readonly number[] };
+  }
+}
+
+const isGraph = (fact: unknown): fact is Facts['acme.graph'] => Array.isArray((fact as Partial<Facts['acme.graph']>)?.points);
+const guards: Guards = { 'acme.graph': isGraph };
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards });
+// @ts-expect-error: a guard says what the fact is
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { 'acme.graph': () => true } });
+// @ts-expect-error: it is no kind of event that Facts has
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { 'acme.other': isGraph } });
 
 export async function talk(): Promise<string> {
   const session: Session = await client.signIn('ada', 'secret');
@@ -24,12 +72,16 @@ export async function talk(): Promise<string> {
   const requestId: string | undefined = stream.requestId;
   try {
     for await (const event of stream) {
-      const kind: string = event.event;
-      const id: string | undefined = event.id;
-      // @ts-expect-error: what data are is the bot's business
-      const text: string = event.data;
+      const kind: string = event.eventType;
+      const [id, runId]: readonly (string | undefined)[] = [event.id, event.runId];
+      // @ts-expect-error: what the data are is the bot's business
+      const text: string = event.raw;
+      // @ts-expect-error: it may be an event of another kind, or of another shape
+      const fact = event.fact;
+      // @ts-expect-error: the type alone says nothing of the shape
+      if (event.eventType === 'asgard.message.delta') states.push(event.fact.messageDelta);
       states.push(stream.state);
-      void [kind, id, text];
+      void [kind, id, runId, text, fact, said(event)];
     }
     for await (const event of client.send({ text: 'Hello', customChannelId: 'c' })) void (event satisfies BotEvent);
   } catch (error) {
@@ -68,9 +120,9 @@ export async function talk(): Promise<string> {
 }
 `;
 
-/** A component that uses everything of `bot-relay/react`. */
+/** A component that uses everything of `bot-relay-client/react`. */
 export const COMPONENT = `
-import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay/react';
+import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay-client/react';
 
 const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
 function Row({ message }: { message: ChatMessage }) {
@@ -82,7 +134,7 @@ export function Chat() {
     ...options,
     customChannelId: 'my-channel',
     silenceMs: 60_000,
-    read: ({ event, data, id }) => (event === 'said' ? { add: String(data), part: id } : undefined),
+    read: ({ eventType, raw, id }) => (eventType === 'said' ? { add: String(raw), part: id } : undefined),
   });
   const { messages, status, error, session, send, stop, upload, signIn, signInAsGuest, signInUrl, signOut } = bot;
   const sent: Promise<void> = send('Hello');

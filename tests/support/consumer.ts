@@ -6,6 +6,9 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
+/** The package, as `npm run build` makes it and the relay serves it. */
+export const TARBALL = join(ROOT, 'dist/bot-relay-client.tgz');
+
 /** A project that uses the package, in a temporary folder. */
 export interface Consumer {
   readonly folder: string;
@@ -14,22 +17,13 @@ export interface Consumer {
   remove(): void;
 }
 
-/**
- * Makes a project. The package is installed from the tarball that `npm pack` makes of the last build of this checkout,
- * and `packages` are linked from its `node_modules`.
- */
+/** Makes a project with the package of the last build, and with `packages` linked from this checkout. */
 export function makeConsumer(packages: readonly string[]): Consumer {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-consumer-'));
   const installed = join(folder, 'node_modules');
-  const own = join(installed, 'bot-relay');
+  const own = join(installed, 'bot-relay-client');
   mkdirSync(own, { recursive: true });
-  const pack = ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder];
-  const tarball = execFileSync('npm', pack, {
-    cwd: ROOT,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'ignore'],
-  }).trim();
-  execFileSync('tar', ['-xzf', join(folder, tarball), '-C', own, '--strip-components=1']);
+  execFileSync('tar', ['-xzf', TARBALL, '-C', own, '--strip-components=1']);
   for (const name of packages) {
     mkdirSync(dirname(join(installed, name)), { recursive: true });
     symlinkSync(join(ROOT, 'node_modules', name), join(installed, name));

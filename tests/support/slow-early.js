@@ -4,7 +4,7 @@ const { default: Sequencer } = createRequire(import.meta.url)('@jest/test-sequen
 
 /** Files that start programs or a browser. Jest orders files by their size if it has never run them, and theirs is small. */
 const SLOW =
-  /\/tests\/(journeys|deploy|bench\/compare|demo\/chat-page|client\/(use-bot|package)|check|watch\/alerts)/;
+  /\/tests\/(journeys|deploy|bench\/compare|demo\/chat-page|client\/(use-bot|package|served)|check|watch\/alerts)/;
 
 /**
  * The order of the test files: one of the slow ones before every third of the others, so that few of them run at the

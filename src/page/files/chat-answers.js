@@ -56,18 +56,20 @@ export function shownAnswers({ list, bot, session, ready, onChange }) {
 function eventReader(answer, onConsent) {
   /** The messages of this answer that are complete. */
   let complete = '';
-  return ({ data }) => {
-    const { messageStart, messageDelta, messageComplete, toolCallConsent, runError } = data?.fact ?? {};
+  return ({ known, eventType, fact }) => {
     // The bot service says with this event that the run has failed.
-    if (runError) throw new Error(runError.error?.message ?? 'The bot has failed.');
+    if (eventType === 'asgard.run.error')
+      throw new Error(known ? fact.runError.error.message : 'The bot has failed.');
+    if (!known) return;
+    const { messageStart, messageDelta, messageComplete, toolCallConsent } = fact;
     const before = complete && `${complete}\n\n`;
     if (messageStart) answer.write({ whole: before });
-    if (messageDelta) answer.write({ add: messageDelta.message?.text ?? '' });
+    if (messageDelta) answer.write({ add: messageDelta.message.text });
     if (messageComplete) {
-      complete = before + (messageComplete.message?.text ?? '');
+      complete = before + messageComplete.message.text;
       answer.write({ whole: complete });
     }
-    if (toolCallConsent) onConsent(toolCallConsent.pendingCalls ?? []);
+    if (toolCallConsent) onConsent(toolCallConsent.pendingCalls);
   };
 }
 

@@ -1,4 +1,4 @@
-import { useBot } from 'bot-relay/react';
+import { useBot } from 'bot-relay-client/react';
 import { memo, StrictMode, useEffect } from 'react';
 import { createRoot, hydrateRoot } from 'react-dom/client';
 import { renderToString } from 'react-dom/server';
