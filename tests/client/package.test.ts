@@ -1,51 +1,21 @@
-import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { type BuildOptions, buildSync } from 'esbuild';
 import { publint } from 'publint';
-import { type Compiler, compile } from '../support/compile.ts';
-import { type Consumer, makeConsumer, TARBALL } from '../support/consumer.ts';
-import { COMPONENT, MISTAKES, PROGRAM } from '../support/consumer-programs.ts';
+import { type Consumer, TARBALL } from '../support/consumer.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { ROOT } from '../support/sources.ts';
+import { compileIn, EVENTS, NODE_ALONE, NODE_PAGE, PAGE, typedConsumer } from '../support/typed-consumer.ts';
 
 // The compilers are slow on a busy machine.
 jest.setTimeout(90_000);
 
-/** One project for each version of React; the package has been installed in both. */
-const FOLDERS = { '18': 'react-18', '19': 'react-19' } as const;
-const WRONG = `import { useBot, type UseBotOptions } from 'bot-relay-client/react';
-export function wrong(options: UseBotOptions) {
-${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
-}
-`;
-
-const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
-/** What the document says of events of one's own. */
-const [, EVENTS = ''] = /```ts\n([\s\S]*?)```/.exec(DOCUMENT) ?? [];
-
 let consumer: Consumer;
 beforeAll(() => {
-  consumer = makeConsumer(['@types/node', 'undici-types', 'react']);
-  const { folder } = consumer;
-  for (const [react, name] of Object.entries(FOLDERS)) {
-    const modules = join(folder, name, 'node_modules');
-    mkdirSync(join(modules, '@types'), { recursive: true });
-    cpSync(join(folder, 'node_modules/bot-relay-client'), join(modules, 'bot-relay-client'), {
-      recursive: true,
-    });
-    const types = react === '18' ? 'types-react-18' : '@types/react';
-    symlinkSync(join(ROOT, 'node_modules', types), join(modules, '@types/react'));
-    consumer.write({
-      [`${name}/package.json`]: JSON.stringify({ type: 'module' }),
-      [`${name}/page.ts`]: PROGRAM,
-      [`${name}/chat.tsx`]: COMPONENT,
-      [`${name}/wrong.tsx`]: WRONG,
-      [`${name}/events.ts`]: EVENTS,
-    });
-  }
+  consumer = typedConsumer();
 });
 afterAll(() => consumer.remove());
 
@@ -106,16 +76,6 @@ describe('the package', () => {
     const { messages } = await publint({ pack: { tarball }, strict: true });
     expect(messages).toEqual([]);
   });
-
-  test('has types where each module is, also in the eyes of attw', () => {
-    const attw = join(ROOT, 'node_modules/@arethetypeswrong/cli/dist/index.js');
-    const { status, stdout } = spawnSync(
-      process.execPath,
-      [attw, TARBALL, '--profile', 'esm-only', '--no-color'],
-      { encoding: 'utf8' },
-    );
-    expect([status, stdout]).toEqual([0, expect.stringContaining('"bot-relay-client/react"')]);
-  });
 });
 
 /** What a page loads that uses these exports, minified, and its bytes in gzip. */
@@ -165,69 +125,25 @@ describe('in a page', () => {
   });
 });
 
-const STRICT = {
-  strict: true,
-  exactOptionalPropertyTypes: true,
-  noUncheckedIndexedAccess: true,
-  noImplicitOverride: true,
-  noUnusedLocals: true,
-  noPropertyAccessFromIndexSignature: true,
-  isolatedModules: true,
-  verbatimModuleSyntax: true,
-  skipLibCheck: false,
-  // Only the compiler's own.
-  skipDefaultLibCheck: true,
-  noEmit: true,
-  jsx: 'react-jsx',
-  target: 'es2022',
-};
-const BUNDLER = { module: 'esnext', moduleResolution: 'bundler' };
-const NODE = { module: 'nodenext', moduleResolution: 'nodenext' };
-const DOM = { lib: ['es2022', 'dom', 'dom.iterable'] };
-const ALL = ['page.ts', 'chat.tsx', 'wrong.tsx', 'events.ts'];
-
-interface Project {
-  readonly react: keyof typeof FOLDERS;
-  readonly options: object;
-  readonly files: readonly string[];
-}
-
-const PAGE: Project = { react: '19', options: { ...BUNDLER, ...DOM, types: [] }, files: ALL };
-const NODE_PAGE: Project = { react: '18', options: { ...NODE, ...DOM, types: [] }, files: ALL };
-/** Older compilers take seconds, and most of them for the types of React. */
-const NODE_ALONE: Project = { ...NODE_PAGE, files: ['page.ts'] };
-/** How a module is found does not depend on the version of React, so each of both is compiled once. */
-const PROJECTS: readonly (readonly [title: string, project: Project, compiler?: Compiler])[] = [
-  ['in a page with React 19, without the types of Node', PAGE],
-  ['with the modules of Node, and React 18', NODE_PAGE],
-  [
-    'in Node, without the types of browsers and of React',
-    { react: '19', options: { ...NODE, lib: ['es2022'], types: ['node'] }, files: ['page.ts'] },
-  ],
-  ['in a page, for TypeScript 6', PAGE, 'typescript-6'],
-  ['with the modules of Node, for TypeScript 6', NODE_ALONE, 'typescript-6'],
-  ['in a page, for TypeScript 5.4', PAGE, 'typescript-5.4'],
-  ['with the modules of Node, for TypeScript 5.4', NODE_ALONE, 'typescript-5.4'],
-];
-
-async function expectNoMistake(name: string, project: Project, compiler?: Compiler): Promise<void> {
-  const { react, options, files } = project;
-  const config = join(FOLDERS[react], `tsconfig-${name}.json`);
-  consumer.write({ [config]: JSON.stringify({ compilerOptions: { ...STRICT, ...options }, files }) });
-  // A compiler that does not run finds no mistake either.
-  const compiled = await compile(join(consumer.folder, config), compiler);
-  expect(compiled).toEqual({ found: '', fault: '', status: 0 });
-}
-
 describe('the types of the package are valid, and refuse each mistake, in a strict project', () => {
   test('also for the events that the document adds', () => {
     expect(EVENTS).toContain("declare module 'bot-relay-client'");
   });
 
+  // How a module is found does not depend on the version of React, so each of both is compiled once.
+  const projects = {
+    'in a page with React 19, without the types of Node': PAGE,
+    'with the modules of Node, and React 18': NODE_PAGE,
+    'in Node, without the types of browsers and of React': NODE_ALONE,
+  };
   testSideBySide(
-    PROJECTS.map(([title, project, compiler], at) => [
+    Object.entries(projects).map(([title, project], at) => [
       title,
-      () => expectNoMistake(String(at), project, compiler),
+      async () => {
+        // A compiler that does not run finds no mistake either.
+        const compiled = await compileIn(consumer, project, { name: String(at) });
+        expect(compiled).toEqual({ found: '', fault: '', status: 0 });
+      },
     ]),
   );
 });

@@ -1,0 +1,113 @@
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { type Consumer, TARBALL } from '../support/consumer.ts';
+import { startRelay, type TestRelay } from '../support/relay.ts';
+import { ROOT } from '../support/sources.ts';
+import { compileIn, NODE_PAGE, PAGE, typedConsumer } from '../support/typed-consumer.ts';
+
+// A package manager and old compilers are slow on a busy machine.
+jest.setTimeout(180_000);
+
+const PATH = '/client/bot-relay-client.tgz';
+const NOWHERE = 'http://127.0.0.1:9';
+
+let relay: TestRelay;
+let consumer: Consumer;
+beforeAll(async () => {
+  relay = await startRelay(NOWHERE);
+  consumer = typedConsumer();
+});
+afterAll(async () => {
+  consumer.remove();
+  await relay.close();
+});
+
+describe('the types of the package, for older compilers', () => {
+  // Most of their time goes into the types of React.
+  const alone = { ...NODE_PAGE, files: ['page.ts'] };
+  test.each([
+    ['typescript-6', 'in a page', PAGE],
+    ['typescript-6', 'with the modules of Node', alone],
+    ['typescript-5.4', 'in a page', PAGE],
+    ['typescript-5.4', 'with the modules of Node', alone],
+  ] as const)('are valid for %s %s', async (compiler, _where, project) => {
+    const compiled = await compileIn(consumer, project, { name: compiler, compiler });
+    expect(compiled).toEqual({ found: '', fault: '', status: 0 });
+  });
+
+  test('are where each module is, also in the eyes of attw', () => {
+    const attw = join(ROOT, 'node_modules/@arethetypeswrong/cli/dist/index.js');
+    const words = [attw, TARBALL, '--profile', 'esm-only', '--no-color'];
+    const { status, stdout } = spawnSync(process.execPath, words, { encoding: 'utf8' });
+    expect([status, stdout]).toEqual([0, expect.stringContaining('"bot-relay-client/react"')]);
+  });
+});
+
+const MANAGERS = {
+  npm: ['npm', 'install', '--no-audit', '--no-fund'],
+  pnpm: [process.execPath, join(ROOT, 'node_modules/pnpm/bin/pnpm.cjs'), 'add'],
+};
+
+describe('the package at its address', () => {
+  let folder: string;
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'bot-relay-installed-'));
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  /** A new project, with this version of React: its name and version are all that counts for an installation. */
+  function project(name: string, react?: string): string {
+    const path = join(folder, name);
+    mkdirSync(join(path, 'react'), { recursive: true });
+    const dependencies = react === undefined ? {} : { react: 'file:./react' };
+    writeFileSync(
+      join(path, 'package.json'),
+      JSON.stringify({ private: true, type: 'module', dependencies }),
+    );
+    writeFileSync(join(path, 'react/package.json'), JSON.stringify({ name: 'react', version: react ?? '0' }));
+    return path;
+  }
+
+  /** Installs the package there. Nothing else can be had: no registry answers. */
+  async function install(cwd: string, manager: keyof typeof MANAGERS): Promise<void> {
+    const [command = '', ...words] = MANAGERS[manager];
+    const env = {
+      ...process.env,
+      NPM_CONFIG_USERCONFIG: join(folder, 'npmrc'),
+      NPM_CONFIG_CACHE: join(folder, 'cache'),
+      NPM_CONFIG_REGISTRY: `${NOWHERE}/`,
+      NPM_CONFIG_FETCH_RETRIES: '0',
+      NPM_CONFIG_STORE_DIR: join(folder, 'store'),
+      XDG_CACHE_HOME: join(folder, 'cache'),
+    };
+    await promisify(execFile)(command, [...words, relay.url + PATH], { cwd, env });
+    const installed = readdirSync(join(cwd, 'node_modules')).filter((name) => !name.startsWith('.'));
+    expect(installed.filter((name) => name !== 'react')).toEqual(['bot-relay-client']);
+    const program = "const { RelayError } = await import('bot-relay-client'); console.log(RelayError.name);";
+    const node = ['--input-type=module', '-e', program];
+    const { stdout } = await promisify(execFile)(process.execPath, node, { cwd });
+    expect(stdout.trim()).toBe('RelayError');
+  }
+
+  test.each([
+    ['npm', 'without React', undefined],
+    ['npm', 'beside React 18', '18.3.1'],
+    ['npm', 'beside a later React', '20.0.0'],
+    ['npm', 'beside an older React, which the hook cannot use', '17.0.2'],
+    ['pnpm', 'without React', undefined],
+    ['pnpm', 'beside React 18', '18.3.1'],
+  ] as const)('is installed by %s %s', async (manager, which, version) => {
+    await install(project(`${manager} ${which}`, version), manager);
+  });
+
+  test('is asked for again by npm, which has it in its cache', async () => {
+    const before = relay.logs.length;
+    await install(project('again'), 'npm');
+    const asked = relay.logs.slice(before).filter(({ route }) => route === PATH);
+    expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([304]));
+  });
+});
