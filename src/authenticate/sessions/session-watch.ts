@@ -31,9 +31,10 @@ export interface SessionWatchOptions {
 
 /** A session with open messages. */
 interface WatchedSession {
+  /** As it was when its first message began. */
+  readonly session: LiveSession;
   /** The messages, each with its number of carried bytes at the last tick. */
   readonly messages: Map<WatchedMessage, number>;
-  readonly absoluteExpiresAt: number;
   idleExpiresAt: number;
   extendedAt: number;
   /** Whether bytes were carried since then. */
@@ -69,7 +70,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
     const now = Date.now();
     for (const [key, session] of watched) {
       noteActivity(session);
-      if (now >= session.absoluteExpiresAt) endMessages(key, EXPIRED);
+      if (now >= session.session.absoluteExpiresAt) endMessages(key, EXPIRED);
       else if (now >= session.askAt && mustAsk(session, now, extendEveryMs)) void ask(key, session, options);
     }
   }
@@ -99,11 +100,11 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
 const SIGNED_OUT = new Problem('session_ended', 'Signed out.');
 const EXPIRED = new Problem('session_ended', 'The session has expired.');
 
-function startWatching({ idleExpiresAt, absoluteExpiresAt }: LiveSession): WatchedSession {
+function startWatching(session: LiveSession): WatchedSession {
   return {
+    session,
     messages: new Map(),
-    absoluteExpiresAt,
-    idleExpiresAt,
+    idleExpiresAt: session.idleExpiresAt,
     extendedAt: Date.now(),
     active: false,
     mayBeRemoved: false,
@@ -135,8 +136,8 @@ async function ask(key: string, session: WatchedSession, options: SessionWatchOp
   let state: SessionState;
   try {
     state = active
-      ? await sessions.extend(key, extendedIdleLimit(session, limits, Date.now()))
-      : await sessions.state(key);
+      ? await sessions.extend(session.session, extendedIdleLimit(session.session, limits, Date.now()))
+      : await sessions.state(session.session);
   } catch {
     // The call has failed, so its reasons remain.
     session.active ||= active;

@@ -33,6 +33,8 @@ export interface Sessions {
    * @throws Problem `unauthenticated`
    */
   require(req: Request): Promise<LiveSession>;
+  /** Refuses a session that has ended with all those of its user. @throws Problem `unauthenticated` */
+  confirm(session: LiveSession): Promise<void>;
   /** Extends a session, since it is used now. @throws Problem `unauthenticated` if it has ended meanwhile */
   use(session: LiveSession): Promise<LiveSession>;
   /**
@@ -80,9 +82,12 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
       if (!session) throw noSession();
       return session;
     },
+    async confirm(session) {
+      if (await store.hasEnded(session)) throw noSession();
+    },
     async use(session) {
       const wanted = extendedIdleLimit(session, limits, Date.now());
-      const idleExpiresAt = await store.extend(session.key, wanted);
+      const idleExpiresAt = await store.extend(session, wanted);
       if (typeof idleExpiresAt !== 'number') throw noSession();
       return { ...session, idleExpiresAt };
     },
@@ -90,7 +95,8 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
       const old = cookie.read(req.headers.cookie);
       if (old !== undefined) await store.remove(sessionKey(old));
       const id = randomBytes(ID_BYTES).toString('base64url');
-      const session: Session = { ...startSession(user, limits, Date.now()), ...provider };
+      const startedAt = await store.now();
+      const session: Session = { ...startSession(user, limits, Date.now()), startedAt, ...provider };
       const key = sessionKey(id);
       await store.set(key, session);
       await confirm().catch(async (error) => {
