@@ -20,7 +20,9 @@ import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import { withPlace } from './asked.ts';
 import { enterRun } from './enter-run.ts';
+import { findSession } from './find-session.ts';
 import { answerInStream } from './message-failure.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -44,24 +46,23 @@ import { SENT_AGAIN } from './sent-again.ts';
 export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
   return (shape) =>
     async function message(req, res) {
-      await route.limitByAddress(req, res);
-      route.checkOrigin(req.headers);
-      const found = await route.sessions.require(req);
-      const userId = found.user.id;
-      res.locals.userId = userId;
       const stop = abortWhenLeft(res);
       const stream: CarriedStream = { bytes: 0 };
-      const releases = [route.open.add(stop, found.key)];
+      const releases: (() => void)[] = [];
       try {
-        stop.signal.throwIfAborted();
-        await route.limitBySession(req, res, found.key);
-        const session = await route.sessions.use(found);
-        releases.push(route.watch.follow({ session, bytes: () => stream.bytes }));
+        const misses = route.watch.misses();
+        const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
+        const userId = found.user.id;
         const bot = route.allowedBot(req.params);
         res.locals.bot = botName(bot);
         route.requireGroup('message', bot);
         const holders = route.holdersOf(userId, clientAddress(req));
-        const place = await route.takePlace(holders);
+        const [session, place] = await withPlace(
+          route.sessions.use(found),
+          route.takePlace(holders),
+          ({ release }) => release(),
+        );
+        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
         const progress: Progress = { hasLeft: false, mayHaveStarted: false };
         const who = { req, res, session, userId, bot, shape, holders, place };
         const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };

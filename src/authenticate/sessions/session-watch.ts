@@ -15,11 +15,15 @@ export interface WatchedMessage {
   readonly session: LiveSession;
   /** How many bytes of its answer have been carried so far. */
   readonly bytes: () => number;
+  /** What `misses` returned before its session was read; by default what it returns now. */
+  readonly misses?: number;
 }
 
 export interface SessionWatch {
   /** Watches a message until the returned function is called. */
   follow(message: WatchedMessage): () => void;
+  /** How often removals may have been missed so far. */
+  misses(): number;
 }
 
 export interface SessionWatchOptions {
@@ -56,12 +60,14 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
   const watched = new Map<string, WatchedSession>();
   const extendEveryMs = Math.min(EXTEND_MS, limits.idleMs / 4);
   let timer: NodeJS.Timeout | undefined;
+  let misses = 0;
 
   sessions.listen({
     removed(keys) {
       for (const key of keys) endMessages(key, SIGNED_OUT);
     },
     missed() {
+      misses++;
       for (const session of watched.values()) session.mayBeRemoved = true;
     },
   });
@@ -84,6 +90,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
       if (idleExpiresAt > session.idleExpiresAt) {
         Object.assign(session, { idleExpiresAt, extendedAt: Date.now() });
       }
+      if ((message.misses ?? misses) < misses) session.mayBeRemoved = true;
       session.messages.set(message, 0);
       timer ??= setInterval(tick, TICK_MS).unref();
       return () => {
@@ -94,6 +101,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
         timer = undefined;
       };
     },
+    misses: () => misses,
   };
 }
 
