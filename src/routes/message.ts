@@ -20,8 +20,8 @@ import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
-import { withPlace } from './asked.ts';
-import { enterRun } from './enter-run.ts';
+import { askedPlace, refusedAfter } from './admission.ts';
+import { askEarly, enterRun } from './enter-run.ts';
 import { findSession } from './find-session.ts';
 import { answerInStream } from './message-failure.ts';
 import type { MessageRoute } from './message-parts.ts';
@@ -57,16 +57,15 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
         res.locals.bot = botName(bot);
         route.requireGroup('message', bot);
         const holders = route.holdersOf(userId, clientAddress(req));
-        const [session, place] = await withPlace(
-          route.sessions.use(found),
-          route.takePlace(holders),
-          ({ release }) => release(),
-        );
-        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
+        const used = route.sessions.use(found).then(route.watch.extended);
+        const place = askedPlace(used, route.takePlace(holders));
+        releases.push(route.watch.follow({ session: found, misses, bytes: () => stream.bytes }));
         const progress: Progress = { hasLeft: false, mayHaveStarted: false };
-        const who = { req, res, session, userId, bot, shape, holders, place };
+        const who = { req, res, session: found, userId, bot, shape, holders, place };
         const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };
         releases.push(() => client.run || place.release());
+        // A body that is here already is read meanwhile.
+        if (!req.complete) await place.granted;
         const way = await answerTo(route, client);
         if (way && 'seat' in way) await readRun(way, route, client);
         else if (way) await carryHere(route, way, client);
@@ -122,7 +121,7 @@ export async function carry(
  */
 async function answerTo(route: MessageRoute, client: MessageClient): Promise<Way | undefined> {
   try {
-    const way = await sendOrJoin(route, client);
+    const way = await refusedAfter(client.place, sendOrJoin(route, client));
     return 'task' in way ? way : { ...way, head: await headOf(way.run, way.seat, client) };
   } catch (error) {
     const isStopped = error instanceof Problem && error.code === 'stopped';
@@ -137,7 +136,7 @@ async function sendOrJoin(route: MessageRoute, client: MessageClient): Promise<C
   const message = await readMessage(route, client);
   const seated = await enterRun(route, client, { message, sending: { sendMessage, carry } });
   if (seated) return seated;
-  const task = ownTask(client);
+  const task = ownTask(client, askEarly(route, client));
   return { task, answered: await sendMessage(route, task, message) };
 }
 

@@ -31,7 +31,7 @@ interface Parts extends RedisSessionStoreOptions {
   readonly run: (key: string, op: string, ...args: string[]) => Promise<unknown>;
   readonly textOf: (key: string) => Promise<string | null>;
   readonly lists: SessionLists;
-  /** The session in its sets. The beginning of one of version 0.2 is calculated. */
+  /** The session in its sets. One of version 0.2, which does not say when it began, has begun after all marks. */
   readonly listed: (session: LiveSession) => ListedSession;
 }
 
@@ -86,9 +86,8 @@ function partsOf(options: RedisSessionStoreOptions): Parts {
     run: (key, op, ...args) => script([SESSION_PREFIX + key], [op, String(Date.now()), ...args]),
     textOf: (key) => redis.run((client) => client.get(SESSION_PREFIX + key)),
     lists: redisSessionLists(redis, absoluteMs),
-    listed({ key, user, providerSession, startedAt, absoluteExpiresAt }) {
-      const sets = setsOf({ userId: user.id, providerSession });
-      return { key, sets, startedAt: startedAt ?? absoluteExpiresAt - absoluteMs };
+    listed({ key, user, providerSession, startedAt = Number.MAX_SAFE_INTEGER }) {
+      return { key, sets: setsOf({ userId: user.id, providerSession }), startedAt };
     },
   };
 }

@@ -22,6 +22,8 @@ export interface WatchedMessage {
 export interface SessionWatch {
   /** Watches a message until the returned function is called. */
   follow(message: WatchedMessage): () => void;
+  /** A session was extended: what is watched of it lasts as long. */
+  extended(session: LiveSession): void;
   /** How often removals may have been missed so far. */
   misses(): number;
 }
@@ -56,9 +58,8 @@ interface WatchedSession {
  * lost a session, its open messages go on until its idle limit.
  */
 export function watchSessions(options: SessionWatchOptions): SessionWatch {
-  const { sessions, limits, endMessages } = options;
+  const { sessions, endMessages } = options;
   const watched = new Map<string, WatchedSession>();
-  const extendEveryMs = Math.min(EXTEND_MS, limits.idleMs / 4);
   let timer: NodeJS.Timeout | undefined;
   let misses = 0;
 
@@ -72,27 +73,15 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
     },
   });
 
-  function tick(): void {
-    const now = Date.now();
-    for (const [key, session] of watched) {
-      noteActivity(session);
-      if (now >= session.session.absoluteExpiresAt) endMessages(key, EXPIRED);
-      else if (now >= session.askAt && mustAsk(session, now, extendEveryMs)) void ask(key, session, options);
-    }
-  }
-
   return {
     follow(message) {
       const { key, idleExpiresAt } = message.session;
       const session = watched.get(key) ?? startWatching(message.session);
       watched.set(key, session);
-      // What does not use the session has not extended it.
-      if (idleExpiresAt > session.idleExpiresAt) {
-        Object.assign(session, { idleExpiresAt, extendedAt: Date.now() });
-      }
+      lengthen(session, idleExpiresAt);
       if ((message.misses ?? misses) < misses) session.mayBeRemoved = true;
       session.messages.set(message, 0);
-      timer ??= setInterval(tick, TICK_MS).unref();
+      timer ??= setInterval(() => tick(watched, options), TICK_MS).unref();
       return () => {
         session.messages.delete(message);
         if (session.messages.size === 0) watched.delete(key);
@@ -100,6 +89,10 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
         clearInterval(timer);
         timer = undefined;
       };
+    },
+    extended({ key, idleExpiresAt }) {
+      const session = watched.get(key);
+      if (session) lengthen(session, idleExpiresAt);
     },
     misses: () => misses,
   };
@@ -118,6 +111,24 @@ function startWatching(session: LiveSession): WatchedSession {
     mayBeRemoved: false,
     askAt: 0,
   };
+}
+
+/** Ends the messages of sessions that are over, and asks the store where that is not certain. */
+function tick(watched: ReadonlyMap<string, WatchedSession>, options: SessionWatchOptions): void {
+  const { limits, endMessages } = options;
+  const extendEveryMs = Math.min(EXTEND_MS, limits.idleMs / 4);
+  const now = Date.now();
+  for (const [key, session] of watched) {
+    noteActivity(session);
+    if (now >= session.session.absoluteExpiresAt) endMessages(key, EXPIRED);
+    else if (now >= session.askAt && mustAsk(session, now, extendEveryMs)) void ask(key, session, options);
+  }
+}
+
+/** What does not use a session has not extended it. */
+function lengthen(session: WatchedSession, idleExpiresAt: number): void {
+  if (idleExpiresAt > session.idleExpiresAt)
+    Object.assign(session, { idleExpiresAt, extendedAt: Date.now() });
 }
 
 function noteActivity(session: WatchedSession): void {
