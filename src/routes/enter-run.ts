@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { botName } from '../bots/bot.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
 import type { Run } from '../join/run.ts';
 import { RUN_DROPPED } from '../join/run-follower.ts';
 import type { RunName } from '../join/run-name.ts';
@@ -86,9 +85,7 @@ async function tryToEnter(
       const seat = sitAt(run, route, client);
       client.run = run;
       const task = runTask(client, run, early);
-      const sent = sending
-        .sendMessage(route, task, message)
-        .catch((error) => dropRefused(run, client, error));
+      const sent = sending.sendMessage(route, task, message).catch((error) => dropRefused(client, error));
       conduct(route, { run, task, sent, carry: sending.carry });
       return { run, at: 0, seat };
     },
@@ -119,9 +116,8 @@ function earlyFor(route: MessageRoute, { bot, holders }: MessageClient): EarlySl
  * If the session or the place of its message was refused, the run is dropped as if its client had left: who has joined it
  * meanwhile may send the message.
  */
-async function dropRefused(run: Run, { place }: MessageClient, error: unknown): Promise<never> {
+async function dropRefused({ place }: MessageClient, error: unknown): Promise<never> {
   await place.granted.catch(() => {
-    run.stop.abort(CLIENT_LEFT);
     throw RUN_DROPPED;
   });
   throw error;

@@ -1,0 +1,271 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { call } from '../support/call.ts';
+import { type JoinInstances, runsEnded, startJoinInstances } from '../support/join-instances.ts';
+import { bodyOf, EVENTS, messageBody, problemOf, statusOf, WHOLE } from '../support/joining.ts';
+import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
+import { wholeStream } from '../support/raw-upstream.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import type { RedisProxy } from '../support/redis-proxy.ts';
+import { BOT_PATH, type TestRelay } from '../support/relay.ts';
+import { until } from '../support/relay-and-upstream.ts';
+import { sleep } from '../support/sleep.ts';
+
+jest.setTimeout(60_000);
+
+/** No slot is free again by itself while a test runs. */
+const BUDGET = { RATE_LIMIT: '20', RATE_WINDOW_MS: '600000', RATE_MAX_WAIT_MS: '1000' };
+const SLOTS = 'bot-relay:{budget:acme/helper}:slots';
+
+let all: JoinInstances;
+let messages = 0;
+afterEach(() => all.close());
+
+/** Two instances before a service that answers each message as a whole. */
+async function start(environment: Record<string, string> = {}): Promise<void> {
+  all = await startJoinInstances(2, { ...BUDGET, ...environment }, (_request, socket) => {
+    socket.write(wholeStream(...EVENTS));
+    return undefined;
+  });
+  // From now on Redis has loaded the scripts, and instance 0 knows its bot's connection.
+  for (let n = 0; n < 2; n++) await sayNew().closed;
+  await runsEnded(all.redis);
+  await until(async () => (await placesTaken()) === 0);
+}
+
+const relayAt = (at: number) => all.relays[at] as TestRelay;
+const wire = () => all.wires[0] as RedisProxy;
+const idOf = (n: number) => ({ customMessageId: `message-number-${n}` });
+const sayNew = () => all.say(0, idOf(++messages));
+const slotsTaken = async () => Number(await all.redis.command('ZCARD', SLOTS));
+async function placesTaken(): Promise<number> {
+  const keys = (await all.redis.command('KEYS', 'bot-relay:streams:*')) as string[];
+  const counts = await Promise.all(keys.map((key) => all.redis.command('ZCARD', key)));
+  return counts.map(Number).reduce((sum, count) => sum + count, 0);
+}
+
+/** The scripts that are no more than a sign of life. */
+const isOwn = (command: string) => !/^(PING|EVALSHA key-use)/.test(command);
+
+/** The commands in what was sent at once: each with what its first key is of. */
+function commandsIn(text: string): string[] {
+  const found = text.matchAll(
+    /\*\d+\r\n\$\d+\r\n([A-Z]+)\r\n(?:(?:\$\d+\r\n[0-9a-f]{40}\r\n\$1?\d\r\n\d\r\n)?\$\d+\r\nbot-relay:([^\r]*)\r\n)?/g,
+  );
+  return [...found].map(([, name = '', key = '']) => `${name} ${kindOf(key)}`).filter(isOwn);
+}
+
+const kindOf = (key: string) => key.replace(/^\{?(limit:\w+|[\w-]+).*$/, '$1');
+
+/** What instance 0 sends to Redis for one message, flight by flight: before the message leaves, and after that. */
+async function flightsOf(say: () => RawClient): Promise<[before: string[][], after: string[][]]> {
+  const sent = wire().record();
+  const asked = all.upstream.nextRequest();
+  const client = say();
+  await asked;
+  const before = sent.length;
+  await client.closed;
+  expect(statusOf(client)).toBe(200);
+  await runsEnded(all.redis);
+  await until(async () => (await placesTaken()) === 0);
+  const flights = sent.map(({ by, text }) => (by === 'relay' ? commandsIn(text) : []));
+  const [first, rest] = [flights.slice(0, before), flights.slice(before)];
+  return [first.filter(({ length }) => length > 0), rest.filter(({ length }) => length > 0)];
+}
+
+/** Sends a message whose body comes when its head has been answered for in Redis. */
+function sayLate(): RawClient {
+  const body = messageBody(idOf(++messages));
+  const text = rawMessage({ cookie: all.cookie, body, headers: ['Connection: close'] });
+  const [head = '', rest = ''] = text.split(/(?<=\r\n\r\n)/);
+  const client = rawClient(relayAt(0).port, head);
+  void until(async () => (await placesTaken()) > 0).then(() => client.socket.write(rest));
+  return client;
+}
+
+const FIRST = ['GET session', 'EVALSHA limit:session', 'EVALSHA limit:address'];
+const SECOND = ['EVALSHA session', 'EVALSHA user-sessions', 'EVALSHA streams'];
+
+describeWithRedis('the flights of a message to Redis', () => {
+  test('are two before it leaves, if its body came with its head', async () => {
+    await start();
+    const [before, after] = await flightsOf(sayNew);
+    expect(before).toEqual([FIRST, [...SECOND, 'EVALSHA runs', 'EVALSHA budget']]);
+    // Its place, and what its run writes.
+    const own = after.flat().filter((command) => command !== 'EVALSHA runs' && command !== 'EVALSHA budget');
+    expect(own).toEqual(['ZREM streams']);
+  });
+
+  test('are three before it leaves, if its body came later', async () => {
+    await start();
+    const [before] = await flightsOf(sayLate);
+    expect(before).toEqual([FIRST, SECOND, ['EVALSHA runs', 'EVALSHA budget']]);
+  });
+
+  test('are as many with JOIN=off, and one after it', async () => {
+    await start({ JOIN: 'off' });
+    const [before, after] = await flightsOf(sayNew);
+    expect(before).toEqual([FIRST, [...SECOND, 'EVALSHA budget']]);
+    expect(after.flat().filter((command) => command !== 'EVALSHA budget')).toEqual(['ZREM streams']);
+    expect((await flightsOf(sayLate))[0]).toEqual([FIRST, SECOND, ['EVALSHA budget']]);
+  });
+});
+
+/** Something that ends the message while it waits, and what its client gets. */
+interface Interruption {
+  readonly what: string;
+  readonly act: () => Promise<unknown>;
+  readonly code: RegExp;
+}
+
+const post = (at: number, path: string) =>
+  call(relayAt(at).port, path, { method: 'POST', headers: { Cookie: all.cookie } });
+const sessionNames = async () => (await all.redis.command('KEYS', 'bot-relay:session:*')) as string[];
+const SIGNED_OUT = /^(unauthenticated|session_ended)$/;
+const INTERRUPTIONS: readonly Interruption[] = [
+  { what: 'a logout at another instance', act: () => post(1, '/auth/logout'), code: SIGNED_OUT },
+  { what: 'a logout-all at another instance', act: () => post(1, '/auth/logout-all'), code: SIGNED_OUT },
+  {
+    what: 'the loss of Redis',
+    async act() {
+      wire().cut();
+    },
+    code: /^session_store_unavailable$/,
+  },
+];
+/** Nobody tells of it, so that only the first two flights can find it. */
+const LOST_SESSION: Interruption = {
+  what: 'the end of its session in Redis',
+  act: async () => all.redis.command('DEL', ...(await sessionNames())),
+  code: SIGNED_OUT,
+};
+
+/** The flights, by what only each of them has. */
+const FLIGHTS = [
+  ['the first flight', 'bot-relay:limit:address', sayNew, [...INTERRUPTIONS, LOST_SESSION]],
+  ['the second flight', 'bot-relay:user-sessions', sayNew, [...INTERRUPTIONS, LOST_SESSION]],
+  ['the flight of its claim', '\r\nclaims\r\n', sayLate, INTERRUPTIONS],
+] as const;
+
+/** Sends a message with a new session at instance 1, where it must be sent. */
+async function expectSent(changes: object): Promise<void> {
+  const requests = all.upstream.requests.length;
+  const cookie = await relayAt(1).signIn();
+  const text = rawMessage({ cookie, body: messageBody(changes), headers: ['Connection: close'] });
+  const client = rawClient(relayAt(1).port, text);
+  await client.closed;
+  expect(statusOf(client)).toBe(200);
+  expect(all.upstream.requests).toHaveLength(requests + 1);
+}
+
+/** Holds the message back before a flight, while `act` does something; returns its client. */
+async function heldWhile(
+  [, text, say]: (typeof FLIGHTS)[number],
+  act: (client: RawClient) => Promise<unknown>,
+): Promise<void> {
+  await start();
+  const slots = await slotsTaken();
+  const requests = all.upstream.requests.length;
+  const hold = wire().hold('relay', text);
+  const client = say();
+  const id = messages;
+  await hold.begun;
+  await act(client);
+  hold.release();
+  await client.closed;
+  wire().mend();
+  await runsEnded(all.redis);
+  expect(all.upstream.requests).toHaveLength(requests);
+  await until(async () => (await placesTaken()) === 0);
+  await until(async () => (await slotsTaken()) === slots);
+  await expectSent(idOf(id));
+}
+
+describeWithRedis.each(FLIGHTS)('before %s', (...flight) => {
+  const [, , , interruptions] = flight;
+
+  test.each(interruptions)('$what ends a message, and leaves nothing of it', async ({ act, code }) => {
+    let problem: Promise<Record<string, unknown>> | undefined;
+    await heldWhile(flight, async (client) => {
+      problem = problemOf(client);
+      await act();
+    });
+    expect((await problem)?.code).toMatch(code);
+  });
+
+  test('a client that leaves ends its message, and leaves nothing of it', async () => {
+    await heldWhile(flight, async (client) => {
+      client.socket.destroy();
+      // Not as long as the deadline of a command.
+      await sleep(100);
+    });
+  });
+});
+
+describeWithRedis('after the answers of a flight', () => {
+  test.each(FLIGHTS)('%s, a logout at the same instance ends the message', async (...flight) => {
+    const [, text, say] = flight;
+    await start();
+    const hold = wire().hold('redis', text);
+    const client = say();
+    await hold.begun;
+    const loggedOut = post(0, '/auth/logout');
+    await sleep(50);
+    hold.release();
+    expect((await loggedOut).status).toBe(204);
+    await client.closed;
+    // It may have left before, and have been answered.
+    await until(async () => (await placesTaken()) === 0);
+    await runsEnded(all.redis);
+    await until(() => relayAt(0).open.count() === 0);
+  });
+});
+
+describeWithRedis('a run whose message is refused by its session', () => {
+  test.each([0, 1])('is sent by who has joined it at instance %i', async (at) => {
+    await start();
+    const refusing = Promise.withResolvers<'removed'>();
+    jest.spyOn(relayAt(0).sessions, 'extend').mockReturnValueOnce(refusing.promise);
+    const requests = all.upstream.requests.length;
+    const first = sayNew();
+    const runs = async () => (await all.redis.command('KEYS', 'bot-relay:{runs}:run:*')) as string[];
+    const live = async () =>
+      (await Promise.all((await runs()).map((run) => all.redis.command('HGET', run, 'state')))).includes(
+        'live',
+      );
+    await until(live);
+    const cookie = await relayAt(at).signIn();
+    const body = messageBody(idOf(messages));
+    const joiner = rawClient(relayAt(at).port, rawMessage({ cookie, body, headers: ['Connection: close'] }));
+    await relayAt(at).logLine(({ msg }) => msg === 'run joined');
+    expect(all.upstream.requests).toHaveLength(requests);
+    refusing.resolve('removed');
+    expect(await problemOf(first)).toMatchObject({ code: 'unauthenticated' });
+    expect(await bodyOf(joiner)).toBe(WHOLE);
+    expect(all.upstream.requests).toHaveLength(requests + 1);
+  });
+});
+
+describeWithRedis('a message that its session’s limit refuses', () => {
+  test('keeps no place and no slot, and one of another origin is not counted for the session', async () => {
+    await start({ CLIENT_LIMIT_PER_SESSION: '4' });
+    const evil = () =>
+      call(relayAt(0).port, BOT_PATH, { method: 'POST', headers: { Cookie: all.cookie, ...EVIL } });
+    for (let n = 0; n < 5; n++) expect((await evil()).status).toBe(403);
+    for (let n = 0; n < 2; n++) {
+      const client = sayNew();
+      await client.closed;
+      expect(statusOf(client)).toBe(200);
+    }
+    const sent = wire().record();
+    expect(await problemOf(sayNew())).toMatchObject({ code: 'too_many_attempts' });
+    expect(
+      sent.filter(({ by, text }) => by === 'relay' && /extend|streams|reserve|claims/.test(text)),
+    ).toEqual([]);
+  });
+});
+
+const EVIL = {
+  'Content-Type': 'application/json',
+  Origin: 'https://evil.example',
+  'Sec-Fetch-Site': 'cross-site',
+};
