@@ -45,12 +45,12 @@ test('a stream that does not use its session ends with it', async () => {
 
 test('a message whose session was read before removals may have been missed has it asked for again', async () => {
   const { sessions, session, endMessages } = await start();
-  let missed = () => {};
-  const listened = { ...sessions, listen: (listener: RemovalListener) => void (missed = listener.missed) };
+  const listen = jest.fn<(listener: RemovalListener) => void>();
+  const listened = { ...sessions, listen };
   const watch = watchSessions({ sessions: listened, limits: LIMITS, endMessages });
   const misses = watch.misses();
   await sessions.remove(session.key);
-  missed();
+  listen.mock.calls[0]?.[0].missed();
   watch.follow({ session, misses, bytes: () => 0 });
   await passed(600);
   expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
