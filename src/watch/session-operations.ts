@@ -2,7 +2,6 @@ import type { Metrics } from './metrics.ts';
 
 /** The methods of a store, and the operation that each counts as. */
 const OPERATIONS = {
-  now: 'get',
   get: 'get',
   hasEnded: 'get',
   state: 'get',

@@ -17,7 +17,6 @@ const LIVE = { ...SESSION, key: 'key' };
 
 /** The calls of a store, and the operation that each counts as. */
 const CALLS = {
-  now: ['get', (store: SessionStore) => store.now()],
   get: ['get', (store: SessionStore) => store.get('key')],
   hasEnded: ['get', (store: SessionStore) => store.hasEnded(LIVE)],
   state: ['get', (store: SessionStore) => store.state(LIVE)],
