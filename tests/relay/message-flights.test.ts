@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, expect, jest, test } from '@jest/globals';
+import { Problem } from '../../src/errors.ts';
 import { call } from '../support/call.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../support/join-instances.ts';
 import { bodyOf, EVENTS, messageBody, problemOf, statusOf, WHOLE } from '../support/joining.ts';
@@ -271,6 +272,21 @@ describeWithRedis('a run whose message is refused by its session', () => {
     expect(await problemOf(first)).toMatchObject({ code: 'unauthenticated' });
     expect(await bodyOf(joiner)).toBe(WHOLE);
     expect(all.upstream.requests).toHaveLength(requests + 1);
+  });
+});
+
+describeWithRedis('a message whose body is refused', () => {
+  test.each([
+    ['session has ended', 'extend', 'unauthenticated'],
+    ['session cannot be asked for', 'get', 'session_store_unavailable'],
+  ] as const)('is refused for its session first, if the %s', async (_what, method, code) => {
+    await start();
+    const { sessions } = relayAt(0);
+    if (method === 'extend')
+      jest.spyOn(sessions, 'extend').mockImplementationOnce(async () => sleep(50).then(() => 'removed'));
+    else jest.spyOn(sessions, 'get').mockRejectedValueOnce(new Problem(code, 'Away.'));
+    const text = rawMessage({ cookie: all.cookie, body: 'no JSON', headers: ['Connection: close'] });
+    expect(await problemOf(rawClient(relayAt(0).port, text))).toMatchObject({ code });
   });
 });
 
