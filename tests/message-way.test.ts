@@ -39,7 +39,7 @@ describe('docs/architecture.md', () => {
 });
 
 /** Values of the route itself, of the language and of Node.js. Calls of their methods are no steps. */
-const NO_STEPS = /^(stop|signal|releases|release|res|Object|input)\b|^\.finally$/;
+const NO_STEPS = /^(stop|signal|releases|release|res|Object|input)\b|^\.(finally|then)$/;
 /** Functions that only make or read a name. */
 const NAMES = ['botName', 'clientAddress', 'conversation'];
 

@@ -1,9 +1,9 @@
 /**
  * Instances that ask Redis what relays ask, and carry nothing: for each message they count it twice, read and extend its
- * session, take a place for its stream, reserve a slot, and give the place back. Prints what they have seen as JSON.
+ * session, take a place for its stream, reserve a slot, and give the place back, in two round trips. Prints what they have seen as JSON.
  */
 import { randomBytes } from 'node:crypto';
-import type { Session } from '../../src/authenticate/sessions/session.ts';
+import type { LiveSession } from '../../src/authenticate/sessions/session.ts';
 import { createLogger } from '../../src/logger.ts';
 import { redisStores } from '../../src/process/redis-stores.ts';
 import { secret } from '../../src/secret.ts';
@@ -33,24 +33,28 @@ async function openInstance() {
   const logger = createLogger('silent');
   const redis = openRedis({ url: secret(load.redisUrl), logger });
   await redis.ready(5_000);
-  const options = { logger, rate: RATE, session: { secrets: [secret('scale-session-secret-51d2')] } };
+  const options = {
+    logger,
+    rate: RATE,
+    session: { secrets: [secret('scale-session-secret-51d2')], absoluteMs: 2 * SESSION_MS },
+  };
   const { sessions, budgets, streams, counts } = redisStores(redis, options);
   const [byAddress, bySession] = [counts('address'), counts('session')];
   for (const count of [byAddress, bySession]) count.init?.({ windowMs: 60_000 } as never);
   return { sessions, budgets, streams, byAddress, bySession };
 }
 
-/** Stores one session for each user; returns their keys. */
-async function beginSessions({ sessions }: Instance): Promise<string[]> {
-  const keys = Array.from({ length: load.users }, () => randomBytes(32).toString('base64url'));
-  const until = Date.now() + SESSION_MS;
-  const sessionOf = (n: number): Session => ({
+/** Stores one session for each user. */
+async function beginSessions({ sessions }: Instance): Promise<LiveSession[]> {
+  const idleExpiresAt = Date.now() + SESSION_MS;
+  const times = { startedAt: Date.now(), idleExpiresAt, absoluteExpiresAt: idleExpiresAt + SESSION_MS };
+  const begun = Array.from({ length: load.users }, (_, n) => ({
+    key: randomBytes(32).toString('base64url'),
     user: { id: userOf(n), name: userOf(n) },
-    idleExpiresAt: until,
-    absoluteExpiresAt: until + SESSION_MS,
-  });
-  await Promise.all(keys.map((key, n) => sessions.set(key, sessionOf(n))));
-  return keys;
+    ...times,
+  }));
+  await Promise.all(begun.map(({ key, ...session }) => sessions.set(key, session)));
+  return begun;
 }
 
 function userOf(n: number): string {
@@ -72,19 +76,20 @@ async function sendAll(): Promise<void> {
 /** One message of one of the users to one of the bots, at one of the instances. */
 async function send(n: number): Promise<void> {
   const { sessions: store, budgets, streams, byAddress, bySession } = all[n % all.length] as Instance;
-  const [user, key] = [userOf(n), sessions[n % sessions.length] as string];
-  await byAddress.increment(`10.0.${(n >> 8) % 256}.${n % 256}`);
-  await store.get(key);
-  await bySession.increment(key);
-  await store.extend(key, Date.now() + SESSION_MS);
-  const place = await streams.acquire(user, MAX_STREAMS);
+  const session = sessions[n % sessions.length] as LiveSession;
+  const { id: user } = session.user;
+  await Promise.all([
+    byAddress.increment(`10.0.${(n >> 8) % 256}.${n % 256}`),
+    bySession.increment(session.key),
+    store.get(session.key),
+  ]);
   const endpoint = `scale/bot-${Math.floor(Math.random() * load.bots)}`;
   const askedAt = performance.now();
-  const { state, waitMs, ticket } = await budgets.reserve({
-    endpoint,
-    holders: [user],
-    maxWaitMs: RATE.maxWaitMs,
-  });
+  const [{ state, waitMs, ticket }, place] = await Promise.all([
+    budgets.reserve({ endpoint, holders: [user], maxWaitMs: RATE.maxWaitMs }),
+    streams.acquire(user, MAX_STREAMS),
+    store.extend(session, Date.now() + SESSION_MS),
+  ]);
   seen.reservationsMs.push(performance.now() - askedAt);
   seen.messages++;
   if (state === 'granted') seen.granted++;

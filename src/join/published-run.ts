@@ -4,6 +4,7 @@ import { type HeldRun, isAwaited, note } from './held-run.ts';
 import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
 import { type Batch, LEASE_MS } from './run-calls.ts';
 import type { RunFlush } from './run-flush.ts';
+import { RUN_DROPPED } from './run-follower.ts';
 import { RUN_LOST } from './run-lost.ts';
 import type { Outlet } from './run-outlet.ts';
 import { isWhole } from './runs.ts';
@@ -161,7 +162,7 @@ function ended({ held, flush, isKept }: State, error: unknown): void {
   const how = run.stream.ended();
   const { hasLeft, mayHaveStarted }: Progress = run.progress;
   // Those who wait elsewhere have not left.
-  const isDropped = !mayHaveStarted && !isWhole(run);
+  const isDropped = !mayHaveStarted && (error === RUN_DROPPED || !isWhole(run));
   const problem = how ? how.problem : run.isGivenUp() ? RUN_LOST : asProblem(error);
   held.end = {
     how: {

@@ -22,7 +22,7 @@ const DETAIL = 'Too many requests from here; wait and try again.';
 
 type CreateLimit = (options: RequestLimitOptions) => RequestLimit;
 
-/** The limit of each address. It comes before all expensive steps: a client over the limit reaches no session store. */
+/** The limit of each address. It is judged before all else, and nothing of a refused request is decided or written. */
 export function addressLimit(
   limit: CreateLimit,
   { perAddress, windowMs }: Omit<ClientLimits, 'perSession'>,

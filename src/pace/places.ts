@@ -27,17 +27,18 @@ export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps
   }
 
   return async function takePlace({ user, address }) {
-    const releaseUser = await take(user, perUser, 'You already have');
-    if (address === undefined) return releaseUser;
-    try {
-      const releaseAddress = await take(address, perAddress, 'Guests from here already have');
-      return () => {
-        releaseAddress();
-        releaseUser();
-      };
-    } catch (error) {
-      releaseUser();
-      throw error;
-    }
+    if (address === undefined) return take(user, perUser, 'You already have');
+    // Asked together, in one round trip.
+    const taken = await Promise.allSettled([
+      take(user, perUser, 'You already have'),
+      take(address, perAddress, 'Guests from here already have'),
+    ]);
+    const release = () => {
+      for (const { value } of taken.filter((one) => one.status === 'fulfilled')) value();
+    };
+    const refused = taken.find((one) => one.status === 'rejected');
+    if (!refused) return release;
+    release();
+    throw refused.reason;
   };
 }

@@ -43,16 +43,19 @@ export function requestLimits(
     /** The key of each request, for `keyGenerator`. */
     const keys = new WeakMap<Request, string>();
     const keyPart = rememberingKeyPart();
+    // Limits of one request may be asked together: each keeps its answer in a property of its own.
+    const requestPropertyName = `rateLimit ${name}`;
     const middleware = rateLimit({
       windowMs,
       limit,
       store,
       logger,
+      requestPropertyName,
       keyGenerator: (req) => keyPart(keys.get(req) ?? ''),
       standardHeaders: false,
       legacyHeaders: false,
       handler(req, _res, next) {
-        const { resetTime } = (req as AugmentedRequest).rateLimit as RateLimitInfo;
+        const { resetTime } = (req as AugmentedRequest)[requestPropertyName] as RateLimitInfo;
         next(tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs));
       },
     });

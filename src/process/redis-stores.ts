@@ -20,8 +20,8 @@ export interface RedisStoresOptions {
   readonly logger: Logger;
   /** The bot service's own rate. */
   readonly rate: PacedRate;
-  /** The secrets that seal sessions and runs. The first one seals; each of them opens. */
-  readonly session: { readonly secrets: readonly Secret[] };
+  /** The secrets that seal sessions and runs: the first one seals, each of them opens. And how long a session can live. */
+  readonly session: { readonly secrets: readonly Secret[]; readonly absoluteMs: number };
 }
 
 /** The purposes for which the keys that seal sessions and runs are derived. */
@@ -37,6 +37,7 @@ export function redisStores(redis: Redis, { logger, rate, session }: RedisStores
     sessions: redisSessionStore({
       redis,
       logger,
+      absoluteMs: session.absoluteMs,
       codec: sessionCodec(sealer(session.secrets, SEAL_PURPOSE)),
     }),
     budgets: redisBudgets(redis, withJitterMargin(rate)),

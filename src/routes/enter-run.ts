@@ -4,8 +4,8 @@ import type { Run } from '../join/run.ts';
 import { RUN_DROPPED } from '../join/run-follower.ts';
 import type { RunName } from '../join/run-name.ts';
 import type { EarlySlot } from '../pace/early-slots.ts';
-import type { MessagePlace } from '../pace/message-places.ts';
 import type { StreamSink } from '../relay/message/stream-sink.ts';
+import { type AskedPlace, askedPlace } from './admission.ts';
 import { conductRun } from './conduct-run.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -71,7 +71,7 @@ async function tryToEnter(
   let early: EarlySlot | undefined;
   // A message that may have no place for its stream asks for its slot later.
   const onAsked = () => {
-    if (place.isKept()) early = askEarly(route, client);
+    if (place.isKept()) early = earlyFor(route, client);
   };
   const entered = route.joining.runs?.enter<Seated>(name, {
     ...{ lastEventId, requestId, progress: client.progress, signal: client.stop.signal, onAsked },
@@ -85,7 +85,8 @@ async function tryToEnter(
       const seat = sitAt(run, route, client);
       client.run = run;
       const task = runTask(client, run, early);
-      conduct(route, { run, task, sent: sending.sendMessage(route, task, message), carry: sending.carry });
+      const sent = sending.sendMessage(route, task, message).catch((error) => dropRefused(client, error));
+      conduct(route, { run, task, sent, carry: sending.carry });
       return { run, at: 0, seat };
     },
   });
@@ -93,6 +94,8 @@ async function tryToEnter(
     early?.drop();
     throw error;
   });
+  // Nobody sits at a run whose session or place was refused.
+  await client.place.granted;
   // All other failures are those of the message, for `headOf`.
   await seated?.seat.begun.catch((error) => {
     if (error === RUN_DROPPED) throw error;
@@ -100,16 +103,33 @@ async function tryToEnter(
   return seated;
 }
 
-function askEarly(route: MessageRoute, { bot, holders }: MessageClient): EarlySlot {
+/** Asks for the slot of a message that nobody can join in the flight of its place, if that is not there yet. */
+export function askEarly(route: MessageRoute, client: MessageClient): EarlySlot | undefined {
+  return client.place.isAsked() ? earlyFor(route, client) : undefined;
+}
+
+function earlyFor(route: MessageRoute, { bot, holders }: MessageClient): EarlySlot {
   return route.askEarly({ endpoint: botName(bot), holders });
 }
 
+/**
+ * If the session or the place of its message was refused, the run is dropped as if its client had left: who has joined it
+ * meanwhile may send the message.
+ */
+async function dropRefused({ place }: MessageClient, error: unknown): Promise<never> {
+  await place.granted.catch(() => {
+    throw RUN_DROPPED;
+  });
+  throw error;
+}
+
 /** Another has dropped the message, which this client may send now: as at first, it needs a place for that. */
-async function placeAgain(route: MessageRoute, client: MessageClient): Promise<MessagePlace> {
+async function placeAgain(route: MessageRoute, client: MessageClient): Promise<AskedPlace> {
   client.place.release();
-  const place = await route.takePlace(client.holders);
+  const place = askedPlace(Promise.resolve(), route.takePlace(client.holders));
   client.releases.push(() => client.run || place.release());
   client.place = place;
+  await place.granted;
   client.progress = { hasLeft: false, mayHaveStarted: false };
   return place;
 }

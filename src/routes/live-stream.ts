@@ -22,6 +22,8 @@ import { observedSend } from '../relay/upstream/observed-send.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import { withPlace } from './asked.ts';
+import { findSession } from './find-session.ts';
 import type { MessageRoute } from './message-parts.ts';
 import type { OperationInput, ReadOperation } from './operation-input.ts';
 import type { CheckSandbox } from './own-sandbox.ts';
@@ -37,7 +39,7 @@ type SharedParts =
 
 /** What the steps of a live stream need; each part is built once, and refuses by a thrown Problem. */
 export interface LiveRoute extends Pick<MessageRoute, SharedParts> {
-  readonly sessions: Pick<Sessions, 'require'>;
+  readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'confirm'>;
   readonly takePlace: TakePlace;
   readonly readOperation: ReadOperation;
   readonly checkSandbox: CheckSandbox;
@@ -52,24 +54,24 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
   return (operation, shape) =>
     async function live(req, res) {
       res.locals.isLive = true;
-      await route.limitByAddress(req, res);
-      route.checkOrigin(req.headers);
-      const { key, user } = await route.sessions.require(req);
-      res.locals.userId = user.id;
       const stop = abortWhenLeft(res);
-      const releases = [route.open.add(stop, key, 'live')];
+      const releases: (() => void)[] = [];
       try {
-        await route.limitBySession(req, res, key);
-        // Once more: a logout that came before `open.add` has not ended this request.
-        const session = await route.sessions.require(req);
-        // What is carried does not extend the session: it ends for a user who only looks on.
-        releases.push(route.watch.follow({ session, bytes: () => 0 }));
+        const misses = route.watch.misses();
+        const session = await findSession(route, { req, res, stop, releases, kind: 'live' });
+        const { user } = session;
         const bot = route.allowedBot(req.params);
         res.locals.bot = botName(bot);
         route.requireGroup(operation.group, bot);
         const holders = route.holdersOf(user.id, clientAddress(req));
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
-        releases.push(await route.takePlace(liveHolders));
+        const [, release] = await withPlace(
+          route.sessions.confirm(session),
+          route.takePlace(liveHolders),
+          (giveBack) => giveBack(),
+        );
+        // What is carried does not extend the session: it ends for a user who only looks on.
+        releases.push(release, route.watch.follow({ session, misses, bytes: () => 0 }));
         const input = await route.readOperation(operation, req, { userId: user.id, bot: botName(bot) });
         const accepted = { operation, shape, bot, userId: user.id };
         const { signal } = stop;

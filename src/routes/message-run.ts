@@ -10,6 +10,7 @@ import type { JoinableRuns } from '../join/joinable-runs.ts';
 import { messageKey } from '../join/run-name.ts';
 import { lastEventIdOf } from '../relay/message/message-deadline.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
+import { findSession } from './find-session.ts';
 import type { MessageRoute } from './message-parts.ts';
 import type { Steps } from './route.ts';
 import { headOf, joinRun, readRun, type SeatParts } from './run-seat.ts';
@@ -18,7 +19,7 @@ import { headOf, joinRun, readRun, type SeatParts } from './run-seat.ts';
 type SharedParts = 'limitByAddress' | 'checkOrigin' | 'limitBySession' | 'allowedBot' | 'requireGroup';
 
 export interface RunRoute extends Pick<MessageRoute, SharedParts>, SeatParts {
-  readonly sessions: Pick<Sessions, 'require' | 'use'>;
+  readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'use'>;
   readonly watch: SessionWatch;
   readonly conversations: Pick<Conversations, 'ofQuery'>;
 }
@@ -30,18 +31,14 @@ export interface RunRoute extends Pick<MessageRoute, SharedParts>, SeatParts {
 export function runRoute(route: RunRoute): (operation: Operation) => Steps {
   return ({ group, query = {} }) =>
     async function messageRun(req, res) {
-      await route.limitByAddress(req, res);
-      route.checkOrigin(req.headers);
-      const session = await route.sessions.require(req);
-      res.locals.userId = session.user.id;
       const stop = abortWhenLeft(res);
       const stream = { bytes: 0 };
-      const releases = [route.open.add(stop, session.key)];
+      const releases: (() => void)[] = [];
       try {
-        stop.signal.throwIfAborted();
-        await route.limitBySession(req, res, session.key);
-        const used = await route.sessions.use(session);
-        releases.push(route.watch.follow({ session: used, bytes: () => stream.bytes }));
+        const misses = route.watch.misses();
+        const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
+        const session = await route.sessions.use(found);
+        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
         const bot = route.allowedBot(req.params);
         res.locals.bot = botName(bot);
         route.requireGroup(group, bot);
@@ -52,7 +49,7 @@ export function runRoute(route: RunRoute): (operation: Operation) => Steps {
         const id = readQuery(url, query).get('custom_message_id') ?? '';
         const message = messageKey({ bot: botName(bot), channel, userId }, id);
         stop.signal.throwIfAborted();
-        const client = { res, bot, session: used, stop, stream, releases };
+        const client = { res, bot, session, stop, stream, releases };
         const { run, at, seat } = await runsOf(route).newest(message, {
           ...{ lastEventId: lastEventIdOf(headers), signal: stop.signal },
           join: (found) => ({ ...found, seat: joinRun(found, route, client) }),

@@ -18,6 +18,7 @@ import type { StreamCursor } from '../relay/message/stream-cursor.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
+import type { AskedPlace } from './admission.ts';
 import type { KeptMessage } from './message-healing.ts';
 
 /** Whose message it is, and to which bot: what its request and its run have in common. */
@@ -32,7 +33,7 @@ export interface MessageOwner {
 export interface MessageClient extends MessageOwner {
   readonly req: Request;
   readonly res: Response;
-  place: MessagePlace;
+  place: AskedPlace;
   readonly session: LiveSession;
   /** Aborted when the client leaves, or with what ends its request. */
   readonly stop: AbortController;
@@ -136,8 +137,9 @@ export interface Sending {
 }
 
 /** The task of a message that nobody can join. */
-export function ownTask(client: MessageClient): MessageTask {
+export function ownTask(client: MessageClient, early: EarlySlot | undefined): MessageTask {
   const { req, res, stop, releases, progress } = client;
+  if (early) releases.push(early.drop);
   return {
     ...ownerOf(client),
     url: req.url,
@@ -146,6 +148,7 @@ export function ownTask(client: MessageClient): MessageTask {
     stop,
     releases,
     progress,
+    early,
     setHeader: (name, value) => void res.setHeader(name, value),
     onRefused() {},
     async mayLeave() {},

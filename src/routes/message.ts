@@ -20,7 +20,9 @@ import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
-import { enterRun } from './enter-run.ts';
+import { askedPlace, refusedAfter } from './admission.ts';
+import { askEarly, enterRun } from './enter-run.ts';
+import { findSession } from './find-session.ts';
 import { answerInStream } from './message-failure.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -44,28 +46,26 @@ import { SENT_AGAIN } from './sent-again.ts';
 export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
   return (shape) =>
     async function message(req, res) {
-      await route.limitByAddress(req, res);
-      route.checkOrigin(req.headers);
-      const found = await route.sessions.require(req);
-      const userId = found.user.id;
-      res.locals.userId = userId;
       const stop = abortWhenLeft(res);
       const stream: CarriedStream = { bytes: 0 };
-      const releases = [route.open.add(stop, found.key)];
+      const releases: (() => void)[] = [];
       try {
-        stop.signal.throwIfAborted();
-        await route.limitBySession(req, res, found.key);
-        const session = await route.sessions.use(found);
-        releases.push(route.watch.follow({ session, bytes: () => stream.bytes }));
+        const misses = route.watch.misses();
+        const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
+        const userId = found.user.id;
         const bot = route.allowedBot(req.params);
         res.locals.bot = botName(bot);
         route.requireGroup('message', bot);
         const holders = route.holdersOf(userId, clientAddress(req));
-        const place = await route.takePlace(holders);
+        const used = route.sessions.use(found).then(route.watch.extended);
+        const place = askedPlace(used, route.takePlace(holders));
+        releases.push(route.watch.follow({ session: found, misses, bytes: () => stream.bytes }));
         const progress: Progress = { hasLeft: false, mayHaveStarted: false };
-        const who = { req, res, session, userId, bot, shape, holders, place };
+        const who = { req, res, session: found, userId, bot, shape, holders, place };
         const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };
         releases.push(() => client.run || place.release());
+        // A body that is here already is read meanwhile.
+        if (!req.complete) await place.granted;
         const way = await answerTo(route, client);
         if (way && 'seat' in way) await readRun(way, route, client);
         else if (way) await carryHere(route, way, client);
@@ -121,7 +121,7 @@ export async function carry(
  */
 async function answerTo(route: MessageRoute, client: MessageClient): Promise<Way | undefined> {
   try {
-    const way = await sendOrJoin(route, client);
+    const way = await refusedAfter(client.place, sendOrJoin(route, client));
     return 'task' in way ? way : { ...way, head: await headOf(way.run, way.seat, client) };
   } catch (error) {
     const isStopped = error instanceof Problem && error.code === 'stopped';
@@ -136,7 +136,7 @@ async function sendOrJoin(route: MessageRoute, client: MessageClient): Promise<C
   const message = await readMessage(route, client);
   const seated = await enterRun(route, client, { message, sending: { sendMessage, carry } });
   if (seated) return seated;
-  const task = ownTask(client);
+  const task = ownTask(client, askEarly(route, client));
   return { task, answered: await sendMessage(route, task, message) };
 }
 

@@ -55,7 +55,7 @@ export function finishSignIn(routes: OidcRoutes): Steps {
   const { provider, flows, previous, sessions, store, page } = routes;
   return async function finishSignIn(req, res) {
     await routes.limitByAddress(req, res);
-    const startedAt = Date.now();
+    const startedAt = await store.now();
     const query = queryOf(req);
     const flow = await flows.take(req, res, new URLSearchParams(query).get('state') ?? '');
     if (!flow) throw NO_SUCH_SIGN_IN;

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import type { Request, Response } from 'express';
 import type { SessionWatch } from '../authenticate/sessions/session-watch.ts';
 import type { Sessions } from '../authenticate/sessions/sessions.ts';
@@ -13,7 +12,6 @@ import { type Holders, holdersApart } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { TakePlace } from '../pace/places.ts';
 import type { UnsentMessages } from '../pace/unsent-messages.ts';
-import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { OperationAnswer } from '../relay/operations/judge-operation.ts';
 import { asOperationLost } from '../relay/operations/operation-lost.ts';
 import { endpointOf, type Operation, SUSPEND } from '../relay/operations/operation-table.ts';
@@ -21,6 +19,8 @@ import { type PipeFileOptions, pipeFile } from '../relay/operations/pipe-file.ts
 import { sendBody } from '../relay/operations/send-body.ts';
 import type { SpoolUpload } from '../relay/operations/spool-upload.ts';
 import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
+import { withPlace } from './asked.ts';
+import { findSession, type SessionFinding } from './find-session.ts';
 import type { ForgetRuns } from './joining.ts';
 import { operationForm } from './operation-form.ts';
 import type { RequireGroup } from './operation-group.ts';
@@ -38,13 +38,9 @@ import type { Steps } from './route.ts';
 const ANSWER_TIMES = { stallMs: 30_000, wholeMs: 120_000 };
 
 /** What the steps of an operation need; each part is built once, and refuses by a thrown Problem. */
-export interface OperationRoute extends SendingParts, OwnSandboxes {
-  readonly limitByAddress: (req: Request, res: Response) => Promise<void>;
-  readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
-  readonly sessions: Pick<Sessions, 'require'>;
-  readonly open: Pick<OpenMessages, 'add'>;
+export interface OperationRoute extends SessionFinding, SendingParts, OwnSandboxes {
+  readonly sessions: SessionFinding['sessions'] & Pick<Sessions, 'confirm'>;
   readonly watch: SessionWatch;
-  readonly limitBySession: (req: Request, res: Response, key: string) => Promise<void>;
   readonly allowedBot: (parameters: Request['params']) => Bot;
   readonly requireGroup: RequireGroup;
   readonly takePlace: TakePlace;
@@ -65,25 +61,24 @@ export interface OperationRoute extends SendingParts, OwnSandboxes {
 export function operationRoute(route: OperationRoute): (operation: Operation, shape: PathShape) => Steps {
   return (operation, shape) =>
     async function operate(req: Request, res: Response): Promise<void> {
-      await route.limitByAddress(req, res);
-      route.checkOrigin(req.headers);
-      const { key, user } = await route.sessions.require(req);
-      const userId = user.id;
-      res.locals.userId = userId;
       const stop = abortWhenLeft(res);
-      const releases = [route.open.add(stop, key, 'operation')];
+      const releases: (() => void)[] = [];
       try {
-        await route.limitBySession(req, res, key);
-        // Once more: a logout that came before `open.add` has not ended this request.
-        const session = await route.sessions.require(req);
-        releases.push(route.watch.follow({ session, bytes: () => 0 }));
+        const misses = route.watch.misses();
+        const session = await findSession(route, { req, res, stop, releases, kind: 'operation' });
+        const userId = session.user.id;
         const bot = route.allowedBot(req.params);
         res.locals.bot = botName(bot);
         route.requireGroup(operation.group, bot);
         const holders = route.holdersOf(userId, clientAddress(req));
         // A suspend has places of its own: it must work while others hang.
         const kind = operation === SUSPEND ? 'suspend' : 'operation';
-        releases.push(await route.takePlace(holdersApart(kind, holders)));
+        const [, release] = await withPlace(
+          route.sessions.confirm(session),
+          route.takePlace(holdersApart(kind, holders)),
+          (giveBack) => giveBack(),
+        );
+        releases.push(release, route.watch.follow({ session, misses, bytes: () => 0 }));
         const input = await route.readOperation(operation, req, { userId, bot: botName(bot) });
         const { requestId } = res.locals;
         const { signal } = stop;

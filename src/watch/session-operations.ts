@@ -3,6 +3,7 @@ import type { Metrics } from './metrics.ts';
 /** The methods of a store, and the operation that each counts as. */
 const OPERATIONS = {
   get: 'get',
+  hasEnded: 'get',
   state: 'get',
   removedSince: 'get',
   set: 'set',

@@ -37,13 +37,14 @@ describe('a sign-in at the identity provider', () => {
     expect((await oidc.relay.send(browser.jar.header())).status).toBe(502);
   });
 
-  test('stores a session with the user, the provider’s session and the limits, and nothing else', async () => {
+  test('stores a session with the user, the provider’s session, its beginning and the limits, and nothing else', async () => {
     const browser = await start({ limits: { idleMs: 60_000, absoluteMs: 120_000 } });
     const before = Date.now();
     await browser.signIn();
     const held = await sessionHeld(browser.sessionId());
     expect(held).toEqual({
       user: { id: 'ada', name: 'Ada' },
+      startedAt: expect.any(Number),
       providerSession: expect.stringMatching(/^[\w-]{10,}$/),
       idleExpiresAt: expect.any(Number),
       absoluteExpiresAt: expect.any(Number),

@@ -50,6 +50,7 @@ describe('signing out with a provider that', () => {
     expect(Object.keys((await stored(relay.sessions, idOf(cookie))) ?? {}).sort()).toEqual([
       'absoluteExpiresAt',
       'idleExpiresAt',
+      'startedAt',
       'user',
     ]);
     const answer = await logout(relay, cookie);

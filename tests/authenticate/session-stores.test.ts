@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { redisSessionStore } from '../../src/authenticate/sessions/redis-session-store.ts';
 import { sealer } from '../../src/authenticate/sessions/seal.ts';
-import { type Session, startSession } from '../../src/authenticate/sessions/session.ts';
+import { type LiveSession, type Session, startSession } from '../../src/authenticate/sessions/session.ts';
 import { sessionCodec } from '../../src/authenticate/sessions/session-codec.ts';
 import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
@@ -21,6 +21,9 @@ let sessions = 0;
 const newKey = () => sessionKey(`id-${++sessions}`.padEnd(32, 'x'));
 const session = (userId = 'ada', limits = LIMITS): Session =>
   startSession({ id: userId, name: userId }, limits, Date.now());
+/** What a caller of the store has read of the session that was set with this key. */
+const known = new Map<string, Session>();
+const live = (key: string): LiveSession => ({ ...(known.get(key) ?? session()), key });
 
 /** The tests for every store of sessions. */
 function storeContract(open: () => SessionStore, { inMemory = false } = {}): void {
@@ -31,13 +34,16 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
   afterEach(() => store.close());
 
   async function storedSession(userId?: string, limits?: typeof LIMITS, more: Partial<Session> = {}) {
-    const [key, data] = [newKey(), { ...session(userId, limits), ...more }];
+    const startedAt = await store.now();
+    const [key, data] = [newKey(), { ...session(userId, limits), startedAt, ...more }];
+    known.set(key, data);
     await store.set(key, data);
     return { key, data };
   }
   const begunAt = (providerSession: string, userId?: string) =>
     storedSession(userId, LIMITS, { providerSession });
-  const states = (...sessions: { key: string }[]) => Promise.all(sessions.map(({ key }) => store.state(key)));
+  const states = (...sessions: { key: string }[]) =>
+    Promise.all(sessions.map(({ key }) => store.state(live(key))));
   /** The keys that the store reports as removed from now on. */
   async function listen(): Promise<string[]> {
     const heard: string[] = [];
@@ -52,15 +58,15 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
   test('returns a session that was set, and undefined for an unknown key', async () => {
     const { key, data } = await storedSession('ada', LIMITS, { providerSession: 'one', idToken: 'two' });
     expect(await store.get(key)).toEqual(data);
-    expect(await store.state(key)).toBe(data.idleExpiresAt);
+    expect(await store.state(live(key))).toBe(data.idleExpiresAt);
     expect(await store.get(newKey())).toBeUndefined();
-    expect(await store.state(newKey())).toBe('missing');
+    expect(await store.state(live(newKey()))).toBe('missing');
   });
 
   test('keeps the other fields of a session when it is extended', async () => {
     const user = { id: 'ada', name: '\u2028"idleExpiresAt":1' };
     const { key, data } = await storedSession('ada', LIMITS, { user });
-    await store.extend(key, data.idleExpiresAt + 1);
+    await store.extend(live(key), data.idleExpiresAt + 1);
     expect(await store.get(key)).toEqual({ ...data, idleExpiresAt: data.idleExpiresAt + 1 });
   });
 
@@ -75,48 +81,48 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
   test('never extends a session to an earlier time', async () => {
     const { key, data } = await storedSession();
     const later = data.idleExpiresAt + MINUTE;
-    expect(await store.extend(key, later)).toBe(later);
-    expect(await store.extend(key, later - 1)).toBe(later);
+    expect(await store.extend(live(key), later)).toBe(later);
+    expect(await store.extend(live(key), later - 1)).toBe(later);
     expect(await store.get(key)).toEqual({ ...data, idleExpiresAt: later });
   });
 
   test('never restores a removed session, neither by extend nor by set', async () => {
     const { key, data } = await storedSession();
     await store.remove(key);
-    expect(await store.state(key)).toBe('removed');
-    expect(await store.extend(key, data.idleExpiresAt + 1)).toBe('removed');
+    expect(await store.state(live(key))).toBe('removed');
+    expect(await store.extend(live(key), data.idleExpiresAt + 1)).toBe('removed');
     await store.set(key, data);
     expect(await store.get(key)).toBeUndefined();
     await store.remove(key);
-    expect(await store.state(key)).toBe('removed');
+    expect(await store.state(live(key))).toBe('removed');
   });
 
   test('never restores a session that has expired', async () => {
     const { key, data } = await storedSession('ada', { idleMs: 30, absoluteMs: MINUTE });
     await sleep(50);
-    expect(await store.extend(key, data.idleExpiresAt + MINUTE)).toBe('missing');
+    expect(await store.extend(live(key), data.idleExpiresAt + MINUTE)).toBe('missing');
     expect((await store.get(key))?.idleExpiresAt ?? data.idleExpiresAt).toBe(data.idleExpiresAt);
   });
 
   test('answers missing if there is no session to extend', async () => {
     const key = newKey();
-    expect(await store.extend(key, Date.now() + MINUTE)).toBe('missing');
+    expect(await store.extend(live(key), Date.now() + MINUTE)).toBe('missing');
     expect(await store.get(key)).toBeUndefined();
   });
 
   test('removes all sessions of a user, also extended ones, and no others', async () => {
     const [one, other, bobs] = [await storedSession(), await storedSession(), await storedSession('bob')];
-    await store.extend(one.key, one.data.idleExpiresAt + MINUTE);
+    await store.extend(live(one.key), one.data.idleExpiresAt + MINUTE);
     expect(await store.removeUser('ada')).toBe(2);
     expect(await store.removeUser('ada')).toBe(0);
-    expect(await Promise.all([one, other, bobs].map(({ key }) => store.state(key)))).toEqual([
+    expect(await Promise.all([one, other, bobs].map(({ key }) => store.state(live(key))))).toEqual([
       'removed',
       'removed',
       bobs.data.idleExpiresAt,
     ]);
     const again = await storedSession();
     await store.removeUser('bob');
-    expect(await store.state(again.key)).toBe(again.data.idleExpiresAt);
+    expect(await store.state(live(again.key))).toBe(again.data.idleExpiresAt);
   });
 
   test('removes only the session of the key, permanently', async () => {
@@ -124,7 +130,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
     await store.remove(one.key);
     await store.remove(newKey());
     expect(await states(one, other)).toEqual(['removed', other.data.idleExpiresAt]);
-    expect(await store.extend(one.key, one.data.idleExpiresAt + 1)).toBe('removed');
+    expect(await store.extend(live(one.key), one.data.idleExpiresAt + 1)).toBe('removed');
     await store.set(one.key, one.data);
     expect(await store.get(one.key)).toBeUndefined();
   });
@@ -132,18 +138,18 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
   test('removes all sessions that began in a session of the provider, also extended ones, permanently', async () => {
     const [one, extended] = [await begunAt('sid 1'), await begunAt('sid 1', 'bob')];
     const others = [await begunAt('sid 2'), await storedSession(), await storedSession('sid 1')];
-    await store.extend(extended.key, extended.data.idleExpiresAt + MINUTE);
+    await store.extend(live(extended.key), extended.data.idleExpiresAt + MINUTE);
     expect(await store.removeProviderSession('sid 1')).toBe(2);
     expect(await store.removeProviderSession('sid 1')).toBe(0);
     expect(await states(one, extended)).toEqual(['removed', 'removed']);
     expect(await states(...others)).toEqual(others.map(({ data }) => data.idleExpiresAt));
     await store.set(one.key, one.data);
-    expect(await store.extend(extended.key, extended.data.idleExpiresAt + 2 * MINUTE)).toBe('removed');
+    expect(await store.extend(live(extended.key), extended.data.idleExpiresAt + 2 * MINUTE)).toBe('removed');
     expect(await states(one, extended)).toEqual(['removed', 'removed']);
     const later = await begunAt('sid 1');
     await store.removeProviderSession('sid 3');
     await store.removeUser('sid 1');
-    expect(await store.state(later.key)).toBe(later.data.idleExpiresAt);
+    expect(await store.state(live(later.key))).toBe(later.data.idleExpiresAt);
   });
 
   test('removes a session of the provider by its user, too, and with others of its user by the provider’s session', async () => {
@@ -180,7 +186,7 @@ function storeContract(open: () => SessionStore, { inMemory = false } = {}): voi
       await store.removeUser('ada');
       expect([odd, await states(one, other)]).toEqual([odd, ['removed', other.data.idleExpiresAt]]);
       await store.removeProviderSession(odd);
-      expect([odd, await store.state(other.key)]).toEqual([odd, 'removed']);
+      expect([odd, await store.state(live(other.key))]).toEqual([odd, 'removed']);
     }
   });
 
@@ -232,6 +238,8 @@ const codec = sessionCodec(sealer(SECRETS, 'sessions'));
 const lines: string[] = [];
 const logger = createLogger('info', { write: (line: string) => void lines.push(line) });
 
+const options = { logger, codec, absoluteMs: LIMITS.absoluteMs };
+
 describeWithRedis('the sessions in Redis', () => {
   let server: RedisServer;
   let redis: Redis;
@@ -242,7 +250,7 @@ describeWithRedis('the sessions in Redis', () => {
     while (!(await redis.answers())) await sleep(5);
   });
   beforeEach(async () => {
-    store = redisSessionStore({ redis, logger, codec });
+    store = redisSessionStore({ ...options, redis });
     await server.command('FLUSHALL');
     lines.length = 0;
   });
@@ -251,9 +259,12 @@ describeWithRedis('the sessions in Redis', () => {
     stopRedis();
   });
 
-  storeContract(() => redisSessionStore({ redis, logger, codec }));
+  storeContract(() => redisSessionStore({ ...options, redis }));
 
-  const set = (key: string, data = session()) => store.set(key, data);
+  const set = (key: string, data = session()) => {
+    known.set(key, data);
+    return store.set(key, data);
+  };
   const names = async () => ((await server.command('KEYS', '*')) as string[]).sort();
   const ttlOf = async (name: string) => Number(await server.command('PTTL', name));
 
@@ -299,7 +310,7 @@ describeWithRedis('the sessions in Redis', () => {
   test('can be read with each of the secrets, and not without the one that encrypted them', async () => {
     const key = newKey();
     const storeWith = (...secrets: typeof SECRETS) =>
-      redisSessionStore({ redis, logger, codec: sessionCodec(sealer(secrets, 'sessions')) });
+      redisSessionStore({ ...options, redis, codec: sessionCodec(sealer(secrets, 'sessions')) });
     const [first, second] = SECRETS as [Secret, Secret];
     await storeWith(second).set(key, session());
     expect(await storeWith(first, second).get(key)).toBeDefined();
@@ -312,10 +323,11 @@ describeWithRedis('the sessions in Redis', () => {
     const old = JSON.stringify({ v: 1, idleExpiresAt, ...data });
     await server.command('SET', `bot-relay:session:${key}`, old, 'PX', String(30 * MINUTE));
     expect(await store.get(key)).toEqual({ ...data, idleExpiresAt });
-    expect(await store.extend(key, idleExpiresAt + MINUTE)).toBe(idleExpiresAt + MINUTE);
+    known.set(key, { ...data, idleExpiresAt });
+    expect(await store.extend(live(key), idleExpiresAt + MINUTE)).toBe(idleExpiresAt + MINUTE);
     expect(JSON.parse(await textOf(key))).toEqual({ v: 1, ...data, idleExpiresAt: idleExpiresAt + MINUTE });
     expect(await store.removeProviderSession('one')).toBe(1);
-    expect(await store.state(key)).toBe('removed');
+    expect(await store.state(live(key))).toBe('removed');
   });
 
   test('expire in Redis together with the set of their user', async () => {
@@ -324,7 +336,7 @@ describeWithRedis('the sessions in Redis', () => {
     const name = `bot-relay:session:${key}`;
     expect(await ttlOf(name)).toBeGreaterThan(29 * MINUTE);
     expect(await ttlOf(name)).toBeLessThanOrEqual(30 * MINUTE);
-    await store.extend(key, Date.now() + 40 * MINUTE);
+    await store.extend(live(key), Date.now() + 40 * MINUTE);
     expect(await ttlOf(name)).toBeGreaterThan(39 * MINUTE);
     expect(await ttlOf(name)).toBeLessThanOrEqual(40 * MINUTE);
     // Somewhat longer than the last session, since the clocks of the instances differ.
@@ -341,6 +353,8 @@ describeWithRedis('the sessions in Redis', () => {
     const marks = [
       'bot-relay:emptied:bot-relay:provider-sessions:one',
       'bot-relay:emptied:bot-relay:user-sessions:ada',
+      'bot-relay:provider-sessions:one',
+      'bot-relay:user-sessions:ada',
     ];
     expect((await names()).sort()).toEqual(marks);
     for (const mark of marks) {
@@ -366,7 +380,7 @@ describeWithRedis('the sessions in Redis', () => {
     const [first, second, third] = [newKey(), newKey(), newKey()];
     for (const key of [first, second, third]) await set(key, { ...session(), providerSession: 'one' });
     expect(await listed()).toEqual([[first, second, third].sort(), [first, second, third].sort()]);
-    await store.extend(first, Date.now() + 40 * MINUTE);
+    await store.extend(live(first), Date.now() + 40 * MINUTE);
     for (const name of sets) {
       expect(await ttlOf(name)).toBeGreaterThan(40 * MINUTE);
       expect(await ttlOf(name)).toBeLessThanOrEqual(42 * MINUTE);
@@ -374,7 +388,9 @@ describeWithRedis('the sessions in Redis', () => {
     await store.remove(second);
     expect(await listed()).toEqual([[first, third].sort(), [first, third].sort()]);
     await store.removeProviderSession('one');
-    expect((await names()).filter((name) => sets.includes(name))).toEqual([]);
+    // The mark that all were removed.
+    expect(await listed()).toEqual([['ended'], []]);
+    for (const name of sets) expect(await ttlOf(name)).toBeLessThanOrEqual(MINUTE);
   });
 
   test('leave the set of the provider’s session when they have expired', async () => {
@@ -400,7 +416,7 @@ describeWithRedis('the sessions in Redis', () => {
     const [one, other] = [newKey(), newKey()];
     for (const key of [one, other]) await server.command('SET', `bot-relay:session:${key}`, text);
     expect([await store.get(one), await store.get(other)]).toEqual([undefined, undefined]);
-    expect(await store.state(one)).toBe('missing');
+    expect(await store.state(live(one))).toBe('missing');
     expect(lines.map((line) => JSON.parse(line))).toEqual([
       { level: 'warn', time: expect.any(String), msg: expect.stringMatching(/cannot read a stored session/) },
     ]);
@@ -422,7 +438,7 @@ describeWithRedis('the sessions in Redis', () => {
     await server.command('ACL', 'SETUSER', 'mute', 'on', 'nopass', '~*', '+@all', 'resetchannels');
     const mute = openRedis({ url: secret(server.url.replace('://', '://mute:any@')), logger });
     while (!(await mute.answers())) await sleep(5);
-    const removal = redisSessionStore({ redis: mute, logger, codec }).remove(key);
+    const removal = redisSessionStore({ ...options, redis: mute }).remove(key);
     await expect(removal).rejects.toMatchObject({ code: 'session_store_unavailable' });
     mute.close();
     expect(await store.get(key)).toBeDefined();
@@ -431,12 +447,12 @@ describeWithRedis('the sessions in Redis', () => {
   test('reject with session_store_unavailable while Redis is out of reach', async () => {
     const key = newKey();
     const lost = openRedis({ url: secret('redis://127.0.0.1:9'), logger });
-    const without = redisSessionStore({ redis: lost, logger, codec });
+    const without = redisSessionStore({ ...options, redis: lost });
     const PROBLEM = { code: 'session_store_unavailable' };
     await expect(without.get(key)).rejects.toMatchObject(PROBLEM);
     await expect(without.set(key, session())).rejects.toMatchObject(PROBLEM);
-    await expect(without.extend(key, Date.now())).rejects.toMatchObject(PROBLEM);
-    await expect(without.state(key)).rejects.toMatchObject(PROBLEM);
+    await expect(without.extend(live(key), Date.now())).rejects.toMatchObject(PROBLEM);
+    await expect(without.state(live(key))).rejects.toMatchObject(PROBLEM);
     await expect(without.removeUser('ada')).rejects.toMatchObject(PROBLEM);
     await expect(without.remove(key)).rejects.toMatchObject(PROBLEM);
     await expect(without.removeProviderSession('one')).rejects.toMatchObject(PROBLEM);

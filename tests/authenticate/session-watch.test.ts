@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { startSession } from '../../src/authenticate/sessions/session.ts';
+import type { RemovalListener } from '../../src/authenticate/sessions/session-store.ts';
 import { watchSessions } from '../../src/authenticate/sessions/session-watch.ts';
 
 const LIMITS = { idleMs: 4_000, absoluteMs: 60_000 };
@@ -40,4 +41,27 @@ test('a stream that does not use its session ends with it', async () => {
   expect(endMessages).not.toHaveBeenCalled();
   await passed(1_200);
   expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
+});
+
+test('a message whose session was read before removals may have been missed has it asked for again', async () => {
+  const { sessions, session, endMessages } = await start();
+  const listen = jest.fn<(listener: RemovalListener) => void>();
+  const listened = { ...sessions, listen };
+  const watch = watchSessions({ sessions: listened, limits: LIMITS, endMessages });
+  const misses = watch.misses();
+  await sessions.remove(session.key);
+  listen.mock.calls[0]?.[0].missed();
+  watch.follow({ session, misses, bytes: () => 0 });
+  await passed(600);
+  expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
+});
+
+test('a session that was extended is asked for later', async () => {
+  const { sessions, session, endMessages, watch } = await start();
+  const state = jest.spyOn(sessions, 'state');
+  watch.follow({ session, bytes: () => 0 });
+  watch.extended({ ...session, idleExpiresAt: session.idleExpiresAt + 5_000 });
+  await passed(LIMITS.idleMs + 4_000);
+  expect(state).not.toHaveBeenCalled();
+  expect(endMessages).not.toHaveBeenCalled();
 });

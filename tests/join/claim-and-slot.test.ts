@@ -2,7 +2,7 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import { call } from '../support/call.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../support/join-instances.ts';
 import { bodyOf, EVENTS, INIT, messageBody, problemOf, statusOf, WHOLE } from '../support/joining.ts';
-import type { RawClient } from '../support/raw-client.ts';
+import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
 import { chunk, LAST_CHUNK, wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import type { RedisProxy, Sent } from '../support/redis-proxy.ts';
@@ -119,11 +119,34 @@ describeWithRedis('a message that nobody has sent', () => {
     expect(all.upstream.requests).toHaveLength(3);
   });
 
-  test('asks for no slot if it may have no place for its stream', async () => {
+  test('gives its slot back and frees its name if it has no place for its stream', async () => {
     await start({ ...BUDGET, MAX_STREAMS_PER_USER: '1' }, 1);
     await begin();
     const sent = wireAt(0).record();
     expect(await problemOf(all.say(0, idOf(1)))).toMatchObject({ code: 'too_many_streams' });
+    expect(sent.some(claims)).toBe(true);
+    expect(sent.findIndex(reserves)).toBe(sent.findIndex(claims));
+    await until(() => sent.some(cancels));
+    expect(await all.redis.command('ZCARD', 'bot-relay:{budget:acme/helper}:slots')).toBe(1);
+    await runsEnded(all.redis, 1);
+    expect(all.upstream.requests).toHaveLength(1);
+  });
+
+  test('asks for no slot if it may have no place for its stream, and its body comes later', async () => {
+    await start({ ...BUDGET, MAX_STREAMS_PER_USER: '1' }, 1);
+    await begin();
+    const sent = wireAt(0).record();
+    const text = rawMessage({
+      cookie: all.cookie,
+      body: messageBody(idOf(1)),
+      headers: ['Connection: close'],
+    });
+    const [head = '', body = ''] = text.split(/(?<=\r\n\r\n)/);
+    const client = rawClient(relayAt(0).port, head);
+    await until(() => sent.some(({ text }) => text.includes('bot-relay:streams:')));
+    expect(sent.some(claims)).toBe(false);
+    client.socket.write(body);
+    expect(await problemOf(client)).toMatchObject({ code: 'too_many_streams' });
     expect(sent.some(claims)).toBe(true);
     expect(sent.some(reserves)).toBe(false);
   });

@@ -10,18 +10,22 @@ const metrics = createMetrics([]);
 const count = async (operation: string, outcome: string) =>
   total(await metrics.registry.metrics(), 'bot_relay_session_operations_total', { operation, outcome });
 
-const SESSION = startSession({ id: 'ada', name: 'ada' }, { idleMs: 1000, absoluteMs: 1000 }, Date.now());
+const NOW = Date.now();
+const SESSION = startSession({ id: 'ada', name: 'ada' }, { idleMs: 1000, absoluteMs: 1000 }, NOW);
+
+const LIVE = { ...SESSION, key: 'key' };
 
 /** The calls of a store, and the operation that each counts as. */
 const CALLS = {
   get: ['get', (store: SessionStore) => store.get('key')],
-  state: ['get', (store: SessionStore) => store.state('key')],
+  hasEnded: ['get', (store: SessionStore) => store.hasEnded(LIVE)],
+  state: ['get', (store: SessionStore) => store.state(LIVE)],
   removedSince: [
     'get',
     (store: SessionStore) => store.removedSince({ userId: 'ada', providerSession: undefined }, 0),
   ],
   set: ['set', (store: SessionStore) => store.set('key', SESSION)],
-  extend: ['touch', (store: SessionStore) => store.extend('key', 1)],
+  extend: ['touch', (store: SessionStore) => store.extend(LIVE, 1)],
   remove: ['destroy', (store: SessionStore) => store.remove('key')],
   removeProviderSession: ['destroy', (store: SessionStore) => store.removeProviderSession('one')],
   removeUser: ['destroy', (store: SessionStore) => store.removeUser('ada')],
@@ -31,7 +35,7 @@ type Name = keyof typeof CALLS;
 let inner: SessionStore;
 beforeEach(() => {
   metrics.sessionOperations.reset();
-  inner = memorySessionStore();
+  inner = memorySessionStore(() => NOW);
 });
 afterEach(() => inner.close());
 

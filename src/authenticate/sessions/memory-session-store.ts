@@ -38,16 +38,19 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
   const { entries } = memory;
   const sweep = setInterval(() => deleteExpired(memory), SWEEP_MS).unref();
   return {
+    now: async () => now(),
     async get(key) {
       const { session, idleExpiresAt = 0 } = entries.get(key) ?? {};
       return session && { ...session, idleExpiresAt };
     },
+    // All sessions of a user are removed in one step, so that none is left to ask for.
+    hasEnded: async () => false,
     async set(key, session) {
       const isRemoved = entries.has(key) && entries.get(key)?.session === undefined;
       if (!isRemoved) entries.set(key, { session: { ...session }, idleExpiresAt: session.idleExpiresAt });
     },
-    extend: async (key, idleExpiresAt) => extend(memory, key, idleExpiresAt),
-    async state(key) {
+    extend: async ({ key }, idleExpiresAt) => extend(memory, key, idleExpiresAt),
+    async state({ key }) {
       const entry = entries.get(key);
       if (entry === undefined) return 'missing';
       return entry.session === undefined ? 'removed' : entry.idleExpiresAt;

@@ -1,5 +1,7 @@
 import type { Logger } from '../../logger.ts';
 import type { Redis } from '../../storage/redis.ts';
+import { type ListedSession, redisSessionLists, type SessionLists } from './redis-session-lists.ts';
+import type { LiveSession } from './session.ts';
 import type { SessionCodec } from './session-codec.ts';
 import {
   CHANNEL,
@@ -9,64 +11,124 @@ import {
   SESSION_SCRIPT,
   USER_PREFIX,
 } from './session-script.ts';
+import { setsOf } from './session-sets.ts';
 import type { SessionState, SessionStore } from './session-store.ts';
 
 export interface RedisSessionStoreOptions {
   readonly redis: Redis;
   readonly logger: Logger;
   readonly codec: SessionCodec;
+  /** How long a session lives at most, in ms. */
+  readonly absoluteMs: number;
+}
+
+/** How many sessions are removed at once: other commands come between. */
+const BATCH = 500;
+
+/** What the calls of the store have in common. */
+interface Parts extends RedisSessionStoreOptions {
+  /** Runs the script of the session with this key: an operation with its arguments. */
+  readonly run: (key: string, op: string, ...args: string[]) => Promise<unknown>;
+  readonly textOf: (key: string) => Promise<string | null>;
+  readonly lists: SessionLists;
+  /** The session in its sets. One of version 0.2, which does not say when it began, has begun after all marks. */
+  readonly listed: (session: LiveSession) => ListedSession;
 }
 
 /**
- * Sessions in Redis, shared by all instances. Each call is one round trip. A session is removed and its removal is
- * published in one step, so that neither happens alone.
+ * Sessions in Redis, shared by all instances. No script has keys of two owners: that of a session changes it alone, and
+ * that of a set (`redis-session-lists.ts`) knows the sessions of a user, or of the provider's session. A session is
+ * removed and its removal is published in one step, so that neither happens alone; so is the mark that ends all of a set.
  */
-export function redisSessionStore({ redis, logger, codec }: RedisSessionStoreOptions): SessionStore {
-  const run = redis.script(SESSION_SCRIPT);
-  const nameOf = (key: string) => SESSION_PREFIX + key;
-  const now = () => String(Date.now());
-  const removeAll = (set: string) => run([set], ['remove-all', now()]) as Promise<number>;
-  const textOf = (key: string) => redis.run((client) => client.get(nameOf(key)));
-  let hasWarned = false;
+export function redisSessionStore(options: RedisSessionStoreOptions): SessionStore {
+  const { redis, codec } = options;
+  const parts = partsOf(options);
+  const { run, textOf, lists, listed } = parts;
+  const decode = decoder(options);
+  return {
+    now: lists.now,
+    async get(key) {
+      const text = await textOf(key);
+      return text === null || text === REMOVED ? undefined : decode(key, text);
+    },
+    hasEnded: (session) => lists.haveEnded(listed(session)),
+    async set(key, session) {
+      const ttl = session.idleExpiresAt - Date.now();
+      if (ttl <= 0) return;
+      const stored = run(key, 'set', codec.encode(key, session), String(ttl));
+      await Promise.all([stored, lists.keep(listed({ ...session, key }), session.idleExpiresAt)]);
+    },
+    extend: (session, idleExpiresAt) => extend(parts, listed(session), idleExpiresAt),
+    async state(session) {
+      const [text, hasEnded] = await Promise.all([textOf(session.key), lists.haveEnded(listed(session))]);
+      if (text === REMOVED || hasEnded) return 'removed';
+      return (text !== null && codec.decode(session.key, text)?.idleExpiresAt) || 'missing';
+    },
+    async remove(key) {
+      const text = (await run(key, 'remove', key)) as string | null;
+      if (text !== null) await lists.forget([{ key, sets: codec.setsOf(text) }]);
+    },
+    removeProviderSession: (providerSession) => removeAll(parts, PROVIDER_PREFIX + providerSession),
+    removeUser: (userId) => removeAll(parts, USER_PREFIX + userId),
+    removedSince: (owner, since) => lists.endedSince(setsOf(owner), since),
+    listen({ removed, missed }) {
+      void redis.subscribe(CHANNEL, (keys) => removed(keys.split(' ')), missed);
+    },
+    close() {},
+  };
+}
 
-  function decode(key: string, text: string) {
+function partsOf(options: RedisSessionStoreOptions): Parts {
+  const { redis, absoluteMs } = options;
+  const script = redis.script(SESSION_SCRIPT);
+  return {
+    ...options,
+    run: (key, op, ...args) => script([SESSION_PREFIX + key], [op, String(Date.now()), ...args]),
+    textOf: (key) => redis.run((client) => client.get(SESSION_PREFIX + key)),
+    lists: redisSessionLists(redis, absoluteMs),
+    listed({ key, user, providerSession, startedAt = Number.MAX_SAFE_INTEGER }) {
+      return { key, sets: setsOf({ userId: user.id, providerSession }), startedAt };
+    },
+  };
+}
+
+/** Reads the text of a session; the first one that it cannot read is logged. */
+function decoder({ codec, logger }: RedisSessionStoreOptions): SessionCodec['decode'] {
+  let hasWarned = false;
+  return (key, text) => {
     const session = codec.decode(key, text);
     if (session === undefined && !hasWarned) {
       hasWarned = true;
       logger.warn('this relay cannot read a stored session; it counts as none');
     }
     return session;
-  }
-
-  return {
-    async get(key) {
-      const text = await textOf(key);
-      return text === null || text === REMOVED ? undefined : decode(key, text);
-    },
-    async set(key, session) {
-      const ttl = session.idleExpiresAt - Date.now();
-      if (ttl > 0) await run([nameOf(key)], ['set', now(), codec.encode(key, session), String(ttl)]);
-    },
-    extend: (key, idleExpiresAt) =>
-      run([nameOf(key)], ['extend', now(), String(idleExpiresAt)]) as Promise<SessionState>,
-    async state(key) {
-      const text = await textOf(key);
-      if (text === REMOVED) return 'removed';
-      return (text !== null && codec.decode(key, text)?.idleExpiresAt) || 'missing';
-    },
-    async remove(key) {
-      await run([nameOf(key)], ['remove', now()]);
-    },
-    removeProviderSession: (providerSession) => removeAll(PROVIDER_PREFIX + providerSession),
-    removeUser: (userId) => removeAll(USER_PREFIX + userId),
-    async removedSince({ userId, providerSession }, since) {
-      const sets = [USER_PREFIX + userId];
-      if (providerSession !== undefined) sets.push(PROVIDER_PREFIX + providerSession);
-      return (await run(sets, ['removed-since', now(), String(since)])) === 1;
-    },
-    listen({ removed, missed }) {
-      void redis.subscribe(CHANNEL, (keys) => removed(keys.split(' ')), missed);
-    },
-    close() {},
   };
+}
+
+/** Extends a session and asks whether it has ended with all of a set, in one round trip. */
+async function extend(
+  { run, lists }: Parts,
+  session: ListedSession,
+  idleExpiresAt: number,
+): Promise<SessionState> {
+  const extended = run(session.key, 'extend', String(idleExpiresAt));
+  const [state, isKept] = await Promise.all([extended, lists.keep(session, idleExpiresAt)]);
+  if (typeof state !== 'number') await lists.forget([session]);
+  if (isKept) return state as SessionState;
+  // It was extended all the same, and must not outlive the mark.
+  await run(session.key, 'remove');
+  return 'removed';
+}
+
+async function removeAll({ run, lists, codec }: Parts, set: string): Promise<number> {
+  const keys = await lists.end(set);
+  let count = 0;
+  for (let from = 0; from < keys.length; from += BATCH) {
+    const batch = keys.slice(from, from + BATCH);
+    const texts = (await Promise.all(batch.map((key) => run(key, 'remove')))) as (string | null)[];
+    const sets = texts.map((text) => (text === null ? [set] : [set, ...codec.setsOf(text)]));
+    await lists.forget(batch.map((key, n) => ({ key, sets: sets[n] ?? [set] })));
+    count += texts.filter((text) => text !== null).length;
+  }
+  return count;
 }

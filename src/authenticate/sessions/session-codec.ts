@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import type { Sealer } from './seal.ts';
 import type { Session } from './session.ts';
-import { PROVIDER_PREFIX, USER_PREFIX } from './session-script.ts';
+import { setsOf } from './session-sets.ts';
 
 const user = z.object({ id: z.string(), name: z.string() });
 const fields = {
   user,
+  startedAt: z.number().optional(),
   absoluteExpiresAt: z.number(),
   providerSession: z.string().optional(),
   idToken: z.string().optional(),
@@ -14,6 +15,8 @@ const fields = {
 const sealedPart = z.object(fields);
 /** The idle limit is not encrypted, since the scripts in Redis read and move it. */
 const sealedSession = z.object({ v: z.literal(2), idleExpiresAt: z.number(), sealed: z.string() });
+/** Nor are the names of its sets, which it leaves when it is removed. */
+const listedSession = z.object({ sets: z.array(z.string()) });
 /** The format of relay 0.1; it is read until version 0.3. */
 const openSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), ...fields });
 
@@ -23,6 +26,8 @@ export interface SessionCodec {
   encode(key: string, session: Session): string;
   /** The session of a text that is stored under this key; undefined if it cannot be read, or was written for another key. */
   decode(key: string, text: string): Session | undefined;
+  /** The names of the sets in which the session of a text is; none if it cannot be read. */
+  setsOf(text: string): string[];
 }
 
 /** Makes the codec; `sealer` encrypts and decrypts for it. */
@@ -37,8 +42,7 @@ export function sessionCodec(sealer: Sealer): SessionCodec {
   return {
     encode(key, { idleExpiresAt, ...session }) {
       const { user, providerSession } = session;
-      const sets = [USER_PREFIX + user.id];
-      if (providerSession !== undefined) sets.push(PROVIDER_PREFIX + providerSession);
+      const sets = setsOf({ userId: user.id, providerSession });
       const sealed = sealer.seal(JSON.stringify(session, wellFormed), key);
       return JSON.stringify({ v: 2, idleExpiresAt, sets, sealed }, wellFormed);
     },
@@ -48,6 +52,13 @@ export function sessionCodec(sealer: Sealer): SessionCodec {
       if (opened) return opened;
       const { v: _, ...session } = openSession.safeParse(stored).data ?? { v: 0 };
       return 'user' in session ? session : undefined;
+    },
+    setsOf(text) {
+      const stored = parse(text);
+      const listed = listedSession.safeParse(stored).data;
+      if (listed) return listed.sets;
+      const open = openSession.safeParse(stored).data;
+      return open ? setsOf({ userId: open.user.id, providerSession: open.providerSession }) : [];
     },
   };
 }

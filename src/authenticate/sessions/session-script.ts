@@ -1,31 +1,25 @@
-import { REMOVAL_MEMORY_MS } from './session-store.ts';
-
 /** With a session's key: the session's text, or `REMOVED`, until its idle limit. */
 export const SESSION_PREFIX = 'bot-relay:session:';
-/** With a user's id: a sorted set of the keys of the user's sessions, by their idle limits. */
+/** With a user's id: a sorted set of the keys of the user's sessions, by their idle limits, and of `ENDED`. */
 export const USER_PREFIX = 'bot-relay:user-sessions:';
-/** With a session of the identity provider: a sorted set of the keys of the sessions that began in it. */
+/** With a session of the identity provider: such a set of the sessions that began in it. */
 export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
-/** With the name of one of these sets: when all of its sessions were last removed, in ms; kept for a minute. */
-const EMPTIED_PREFIX = 'bot-relay:emptied:';
 /** The channel where the keys of removed sessions are published, separated by spaces. */
 export const CHANNEL = 'bot-relay:removed-sessions';
 /** The value in place of a removed session: nothing can restore it, and an instance that missed the end can ask. */
 export const REMOVED = 'removed';
+/** The member of a set that is the mark of when all of its sessions were last ended; its score is `MARK_MS` more. */
+export const ENDED = 'ended';
+/** So much later than any idle limit, in ms, that instances of version 0.2 do not drop the mark: two years. */
+export const MARK_MS = 63_072_000_000;
 
 /**
- * The script that changes sessions in Redis. KEYS: the session; for `remove-all` the set of sessions to remove; for
- * `removed-since` several such sets. ARGV: the operation, the instance's time in ms, and the operation's own arguments.
- * Times are whole ms, which a Lua number holds exactly.
+ * The script that changes one session in Redis. KEYS: the session. ARGV: the operation, the instance's time in ms, and
+ * the operation's own arguments. Times are whole ms, which a Lua number holds exactly.
  */
 export const SESSION_SCRIPT = `
 local name, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local SESSION, CHANNEL, REMOVED = '${SESSION_PREFIX}', '${CHANNEL}', '${REMOVED}'
-local USER, PROVIDER, EMPTIED = '${USER_PREFIX}', '${PROVIDER_PREFIX}', '${EMPTIED_PREFIX}'
--- Clocks of instances differ: a session leaves its sets only when it has expired for all instances.
-local SKEW = 60000
-
-local function key_of(session) return string.sub(session, #SESSION + 1) end
+local REMOVED = '${REMOVED}'
 
 -- The beginning of a session's text; see session-codec.ts. Relay 0.1 wrote version 1.
 local START = '^({"v":[12],"idleExpiresAt":)(%d+)'
@@ -38,85 +32,85 @@ local function with_idle_limit(text, limit)
   return start .. limit .. string.sub(text, #start + #old + 1)
 end
 
-local function sets_of(text)
-  local sets = {}
-  local ok, data = pcall(cjson.decode, text)
-  if not ok or type(data) ~= 'table' then return sets end
-  if type(data.sets) == 'table' then return data.sets end
-  local id = type(data.user) == 'table' and data.user.id
-  if type(id) == 'string' then sets[1] = USER .. id end
-  if type(data.providerSession) == 'string' then sets[#sets + 1] = PROVIDER .. data.providerSession end
-  return sets
-end
-
-local function store(text, ttl)
-  redis.call('SET', name, text, 'PX', ttl)
-  for _, set in ipairs(sets_of(text)) do
-    redis.call('ZADD', set, idle_limit(text) or now, key_of(name))
-    redis.call('ZREMRANGEBYSCORE', set, '-inf', now - SKEW)
-    local last = redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]
-    if last then redis.call('PEXPIRE', set, math.max(1, tonumber(last) - now) + SKEW) end
-  end
-end
-
-local function text_of(session)
-  local text = redis.call('GET', session)
-  return text and text ~= REMOVED and text
-end
-
--- Removes and publishes, or does neither: the first write fails where Redis is read-only, and is undone where
--- publishing is not allowed.
-local function remove(sessions)
-  local keys, texts = {}, {}
-  for _, session in ipairs(sessions) do
-    local text = text_of(session)
-    if text then keys[#keys + 1], texts[#texts + 1] = key_of(session), text end
-  end
-  if #keys == 0 then return 0 end
-  for _, key in ipairs(keys) do redis.call('SET', SESSION .. key, REMOVED, 'KEEPTTL') end
-  local told = redis.pcall('PUBLISH', CHANNEL, table.concat(keys, ' '))
-  if type(told) == 'table' and told.err then
-    for i, key in ipairs(keys) do redis.call('SET', SESSION .. key, texts[i], 'KEEPTTL') end
-    return told
-  end
-  for i, key in ipairs(keys) do
-    for _, set in ipairs(sets_of(texts[i])) do redis.call('ZREM', set, key) end
-  end
-  return #keys
-end
+local text = redis.call('GET', name)
 
 if op == 'set' then
-  if redis.call('GET', name) ~= REMOVED then store(ARGV[3], ARGV[4]) end
+  if text ~= REMOVED then redis.call('SET', name, ARGV[3], 'PX', ARGV[4]) end
   return 0
 end
 
 if op == 'extend' then
-  local text = redis.call('GET', name)
   if text == REMOVED then return REMOVED end
   local old, new = text and idle_limit(text), tonumber(ARGV[3])
   if not old or old <= now then return 'missing' end
   if new <= old then return old end
-  store(with_idle_limit(text, ARGV[3]), new - now)
+  redis.call('SET', name, with_idle_limit(text, ARGV[3]), 'PX', new - now)
   return new
 end
 
+-- Removes and publishes, or does neither: the first write fails where Redis is read-only, and is undone where
+-- publishing is not allowed. With the whole set of a user, the removal was published before.
 if op == 'remove' then
-  return remove({ name })
-end
-
-if op == 'removed-since' then
-  for _, set in ipairs(KEYS) do
-    local at = tonumber(redis.call('GET', EMPTIED .. set) or '')
-    if at and at >= tonumber(ARGV[3]) then return 1 end
+  if not text or text == REMOVED then return false end
+  redis.call('SET', name, REMOVED, 'KEEPTTL')
+  if ARGV[3] then
+    local told = redis.pcall('PUBLISH', '${CHANNEL}', ARGV[3])
+    if type(told) == 'table' and told.err then
+      redis.call('SET', name, text, 'KEEPTTL')
+      return told
+    end
   end
-  return 0
+  return text
+end
+`;
+
+/**
+ * The script for the sessions of a user, or of the provider's session. KEYS: the set. ARGV: the operation, and its own
+ * arguments. Times are whole ms.
+ */
+export const LIST_SCRIPT = `
+local set, op = KEYS[1], ARGV[1]
+local clock = redis.call('TIME')
+
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+if op == 'now' then return now end
+
+-- Clocks of instances differ: a session leaves its sets only when it has expired for all instances.
+local SKEW = 60000
+local function live_for(ms)
+  if redis.call('PTTL', set) < ms + SKEW then redis.call('PEXPIRE', set, ms + SKEW) end
 end
 
-if op == 'remove-all' then
-  -- A sign-in that is under way has no session in the set yet; it asks for this time when it finishes.
-  redis.call('SET', EMPTIED .. name, ARGV[2], 'PX', ${REMOVAL_MEMORY_MS})
-  local sessions = {}
-  for i, key in ipairs(redis.call('ZRANGE', name, 0, -1)) do sessions[i] = SESSION .. key end
-  return remove(sessions)
+-- Keeps a session in the set, unless it began before the mark: then it has ended. One that began in the ms of the mark
+-- may have begun after it.
+if op == 'keep' then
+  local key, limit, began = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+  local mark = redis.call('ZSCORE', set, '${ENDED}')
+  if mark and tonumber(mark) - ${MARK_MS} > began then return 0 end
+  redis.call('ZADD', set, ARGV[3], key)
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', now - SKEW)
+  live_for(math.max(1, limit - now))
+  return 1
 end
+
+-- Marks all sessions that began until now as ended, and publishes those in the set, or does neither.
+if op == 'end' then
+  local keys = redis.call('ZRANGE', set, 0, -1)
+  if keys[#keys] == '${ENDED}' then keys[#keys] = nil end
+  local before = redis.call('ZSCORE', set, '${ENDED}')
+  redis.call('ZADD', set, string.format('%.0f', tonumber(ARGV[2]) + ${MARK_MS}), '${ENDED}')
+  local told = #keys > 0 and redis.pcall('PUBLISH', '${CHANNEL}', table.concat(keys, ' '))
+  if type(told) == 'table' and told.err then
+    if before then redis.call('ZADD', set, before, '${ENDED}') else redis.call('ZREM', set, '${ENDED}') end
+    return told
+  end
+  -- Without a session, only a sign-in that is under way may ask for the mark.
+  live_for(#keys > 0 and tonumber(ARGV[3]) or 0)
+  return keys
+end
+
+-- Takes removed sessions out. If no other is left, the mark lasts as long as without one.
+for i = 2, #ARGV do redis.call('ZREM', set, ARGV[i]) end
+if redis.call('ZRANGE', set, 0, 0)[1] == '${ENDED}' then redis.call('PEXPIRE', set, SKEW) end
+return 0
 `;

@@ -1,4 +1,4 @@
-import type { Session } from './session.ts';
+import type { LiveSession, Session } from './session.ts';
 
 /**
  * What a store knows of a session: its idle limit (ms since the epoch); `removed`; or `missing`, since it has expired,
@@ -28,13 +28,17 @@ export interface RemovalListener {
  * methods reject with Problem `session_store_unavailable` if the store is out of reach.
  */
 export interface SessionStore {
-  /** The session; undefined if there is none. The session may have expired. */
+  /** The time by the clock that says when a session began, and when all sessions of a user were removed; in ms. */
+  now(): Promise<number>;
+  /** The session; undefined if there is none. It may have expired, and may have ended with others: ask `hasEnded`. */
   get(key: string): Promise<Session | undefined>;
+  /** Whether the session has ended with all those of its user, or of the provider's session. */
+  hasEnded(session: LiveSession): Promise<boolean>;
   /** Stores the session until its idle limit. */
   set(key: string, session: Session): Promise<void>;
   /** Moves the idle limit of a session that has not expired to `idleExpiresAt`, but never to an earlier time. */
-  extend(key: string, idleExpiresAt: number): Promise<SessionState>;
-  state(key: string): Promise<SessionState>;
+  extend(session: LiveSession, idleExpiresAt: number): Promise<SessionState>;
+  state(session: LiveSession): Promise<SessionState>;
   /** Removes a session; does nothing if there is none. */
   remove(key: string): Promise<void>;
   /** Removes all sessions that began in one session of the identity provider; returns how many. */
@@ -42,8 +46,8 @@ export interface SessionStore {
   /** Removes all sessions of a user; returns how many. */
   removeUser(userId: string): Promise<number>;
   /**
-   * Whether all sessions of the user, or of the provider's session, were removed at `since` (ms since the epoch) or later.
-   * Known for `REMOVAL_MEMORY_MS`.
+   * Whether all sessions of the user, or of the provider's session, were removed at `since` (by `now`) or later. Known for
+   * `REMOVAL_MEMORY_MS`.
    */
   removedSince(owner: SessionOwner, since: number): Promise<boolean>;
   listen(listener: RemovalListener): void;

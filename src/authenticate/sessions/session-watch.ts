@@ -15,11 +15,17 @@ export interface WatchedMessage {
   readonly session: LiveSession;
   /** How many bytes of its answer have been carried so far. */
   readonly bytes: () => number;
+  /** What `misses` returned before its session was read; by default what it returns now. */
+  readonly misses?: number;
 }
 
 export interface SessionWatch {
   /** Watches a message until the returned function is called. */
   follow(message: WatchedMessage): () => void;
+  /** A session was extended: what is watched of it lasts as long. */
+  extended(session: LiveSession): void;
+  /** How often removals may have been missed so far. */
+  misses(): number;
 }
 
 export interface SessionWatchOptions {
@@ -31,9 +37,10 @@ export interface SessionWatchOptions {
 
 /** A session with open messages. */
 interface WatchedSession {
+  /** As it was when its first message began. */
+  readonly session: LiveSession;
   /** The messages, each with its number of carried bytes at the last tick. */
   readonly messages: Map<WatchedMessage, number>;
-  readonly absoluteExpiresAt: number;
   idleExpiresAt: number;
   extendedAt: number;
   /** Whether bytes were carried since then. */
@@ -51,40 +58,30 @@ interface WatchedSession {
  * lost a session, its open messages go on until its idle limit.
  */
 export function watchSessions(options: SessionWatchOptions): SessionWatch {
-  const { sessions, limits, endMessages } = options;
+  const { sessions, endMessages } = options;
   const watched = new Map<string, WatchedSession>();
-  const extendEveryMs = Math.min(EXTEND_MS, limits.idleMs / 4);
   let timer: NodeJS.Timeout | undefined;
+  let misses = 0;
 
   sessions.listen({
     removed(keys) {
       for (const key of keys) endMessages(key, SIGNED_OUT);
     },
     missed() {
+      misses++;
       for (const session of watched.values()) session.mayBeRemoved = true;
     },
   });
-
-  function tick(): void {
-    const now = Date.now();
-    for (const [key, session] of watched) {
-      noteActivity(session);
-      if (now >= session.absoluteExpiresAt) endMessages(key, EXPIRED);
-      else if (now >= session.askAt && mustAsk(session, now, extendEveryMs)) void ask(key, session, options);
-    }
-  }
 
   return {
     follow(message) {
       const { key, idleExpiresAt } = message.session;
       const session = watched.get(key) ?? startWatching(message.session);
       watched.set(key, session);
-      // What does not use the session has not extended it.
-      if (idleExpiresAt > session.idleExpiresAt) {
-        Object.assign(session, { idleExpiresAt, extendedAt: Date.now() });
-      }
+      lengthen(session, idleExpiresAt);
+      if ((message.misses ?? misses) < misses) session.mayBeRemoved = true;
       session.messages.set(message, 0);
-      timer ??= setInterval(tick, TICK_MS).unref();
+      timer ??= setInterval(() => tick(watched, options), TICK_MS).unref();
       return () => {
         session.messages.delete(message);
         if (session.messages.size === 0) watched.delete(key);
@@ -93,22 +90,45 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
         timer = undefined;
       };
     },
+    extended({ key, idleExpiresAt }) {
+      const session = watched.get(key);
+      if (session) lengthen(session, idleExpiresAt);
+    },
+    misses: () => misses,
   };
 }
 
 const SIGNED_OUT = new Problem('session_ended', 'Signed out.');
 const EXPIRED = new Problem('session_ended', 'The session has expired.');
 
-function startWatching({ idleExpiresAt, absoluteExpiresAt }: LiveSession): WatchedSession {
+function startWatching(session: LiveSession): WatchedSession {
   return {
+    session,
     messages: new Map(),
-    absoluteExpiresAt,
-    idleExpiresAt,
+    idleExpiresAt: session.idleExpiresAt,
     extendedAt: Date.now(),
     active: false,
     mayBeRemoved: false,
     askAt: 0,
   };
+}
+
+/** Ends the messages of sessions that are over, and asks the store where that is not certain. */
+function tick(watched: ReadonlyMap<string, WatchedSession>, options: SessionWatchOptions): void {
+  const { limits, endMessages } = options;
+  const extendEveryMs = Math.min(EXTEND_MS, limits.idleMs / 4);
+  const now = Date.now();
+  for (const [key, session] of watched) {
+    noteActivity(session);
+    if (now >= session.session.absoluteExpiresAt) endMessages(key, EXPIRED);
+    else if (now >= session.askAt && mustAsk(session, now, extendEveryMs)) void ask(key, session, options);
+  }
+}
+
+/** What does not use a session has not extended it. */
+function lengthen(session: WatchedSession, idleExpiresAt: number): void {
+  if (idleExpiresAt > session.idleExpiresAt)
+    Object.assign(session, { idleExpiresAt, extendedAt: Date.now() });
 }
 
 function noteActivity(session: WatchedSession): void {
@@ -135,8 +155,8 @@ async function ask(key: string, session: WatchedSession, options: SessionWatchOp
   let state: SessionState;
   try {
     state = active
-      ? await sessions.extend(key, extendedIdleLimit(session, limits, Date.now()))
-      : await sessions.state(key);
+      ? await sessions.extend(session.session, extendedIdleLimit(session.session, limits, Date.now()))
+      : await sessions.state(session.session);
   } catch {
     // The call has failed, so its reasons remain.
     session.active ||= active;

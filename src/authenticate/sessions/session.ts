@@ -15,6 +15,8 @@ export interface ProviderSession {
 /** A user's session. Times are in ms since the epoch. */
 export interface Session extends ProviderSession {
   readonly user: User;
+  /** When the session began, by the clock of its store; undefined for sessions of version 0.2 and before. */
+  readonly startedAt?: number | undefined;
   /** When the session expires if it is not used before. */
   readonly idleExpiresAt: number;
   /** When the session expires even if it is used. Never changes. */

@@ -25,6 +25,10 @@ const MAX_REMEMBERED = 10_000;
  * the store is out of reach.
  */
 export interface Sessions {
+  /** The key of the session that the request's cookie names, of which nothing is known; undefined if it names none. */
+  keyOf(req: Request): string | undefined;
+  /** The session with this key. @throws Problem `unauthenticated` if there is none or it has expired */
+  read(key: string): Promise<LiveSession>;
   /** The session of the request's cookie; undefined if there is none or it has expired. */
   find(req: Request): Promise<LiveSession | undefined>;
   /**
@@ -33,6 +37,8 @@ export interface Sessions {
    * @throws Problem `unauthenticated`
    */
   require(req: Request): Promise<LiveSession>;
+  /** Refuses a session that has ended with all those of its user. @throws Problem `unauthenticated` */
+  confirm(session: LiveSession): Promise<void>;
   /** Extends a session, since it is used now. @throws Problem `unauthenticated` if it has ended meanwhile */
   use(session: LiveSession): Promise<LiveSession>;
   /**
@@ -62,11 +68,13 @@ export interface SessionsOptions {
 /** Makes the sessions whose state is in `store`. */
 export function openSessions({ store, cookie, limits }: SessionsOptions): Sessions {
   const keyIn = keyReader(cookie);
-  async function find(req: Request): Promise<LiveSession | undefined> {
-    const key = keyIn(req.headers.cookie);
-    if (key === undefined) return undefined;
+  async function stored(key: string): Promise<LiveSession | undefined> {
     const session = await store.get(key);
     return session && isLive(session, Date.now()) ? { ...session, key } : undefined;
+  }
+  async function find(req: Request): Promise<LiveSession | undefined> {
+    const key = keyIn(req.headers.cookie);
+    return key === undefined ? undefined : stored(key);
   }
   async function end({ key }: LiveSession, res: Response): Promise<void> {
     await store.remove(key);
@@ -74,33 +82,24 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
   }
 
   return {
+    keyOf: (req) => keyIn(req.headers.cookie),
+    async read(key) {
+      return (await stored(key)) ?? refuse();
+    },
     find,
     async require(req) {
-      const session = await find(req);
-      if (!session) throw noSession();
-      return session;
+      return (await find(req)) ?? refuse();
+    },
+    async confirm(session) {
+      if (await store.hasEnded(session)) throw noSession();
     },
     async use(session) {
       const wanted = extendedIdleLimit(session, limits, Date.now());
-      const idleExpiresAt = await store.extend(session.key, wanted);
+      const idleExpiresAt = await store.extend(session, wanted);
       if (typeof idleExpiresAt !== 'number') throw noSession();
       return { ...session, idleExpiresAt };
     },
-    async begin(req, res, { user, confirm = async () => {}, ...provider }) {
-      const old = cookie.read(req.headers.cookie);
-      if (old !== undefined) await store.remove(sessionKey(old));
-      const id = randomBytes(ID_BYTES).toString('base64url');
-      const session: Session = { ...startSession(user, limits, Date.now()), ...provider };
-      const key = sessionKey(id);
-      await store.set(key, session);
-      await confirm().catch(async (error) => {
-        // If this fails, the session stays, but no client has its id.
-        await store.remove(key).catch(() => {});
-        throw error;
-      });
-      res.append('Set-Cookie', cookie.set(id));
-      return { ...session, key };
-    },
+    begin: (req, res, who) => begin({ store, cookie, limits }, { req, res, who }),
     end,
     async endAll(session, res) {
       await store.removeUser(session.user.id);
@@ -108,6 +107,28 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
       await end(session, res);
     },
   };
+}
+
+/** Begins a session; see `Sessions`. */
+async function begin(
+  { store, cookie, limits }: SessionsOptions,
+  { req, res, who }: { readonly req: Request; readonly res: Response; readonly who: SignedIn },
+): Promise<LiveSession> {
+  const { user, confirm = async () => {}, ...provider } = who;
+  const old = cookie.read(req.headers.cookie);
+  if (old !== undefined) await store.remove(sessionKey(old));
+  const id = randomBytes(ID_BYTES).toString('base64url');
+  const startedAt = await store.now();
+  const session: Session = { ...startSession(user, limits, Date.now()), startedAt, ...provider };
+  const key = sessionKey(id);
+  await store.set(key, session);
+  await confirm().catch(async (error) => {
+    // If this fails, the session stays, but no client has its id.
+    await store.remove(key).catch(() => {});
+    throw error;
+  });
+  res.append('Set-Cookie', cookie.set(id));
+  return { ...session, key };
 }
 
 /**
@@ -130,7 +151,12 @@ function keyReader(cookie: SessionCookie): (header: string | undefined) => strin
   };
 }
 
-function noSession(): Problem {
+function refuse(): never {
+  throw noSession();
+}
+
+/** The refusal of a request without a session. */
+export function noSession(): Problem {
   return new Problem('unauthenticated', 'You are not signed in. Sign in and try again.');
 }
 

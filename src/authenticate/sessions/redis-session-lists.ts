@@ -1,0 +1,81 @@
+import type { Redis } from '../../storage/redis.ts';
+import { ENDED, LIST_SCRIPT, MARK_MS, USER_PREFIX } from './session-script.ts';
+import { REMOVAL_MEMORY_MS } from './session-store.ts';
+
+/** A session in its sets. */
+export interface ListedSession {
+  readonly key: string;
+  readonly sets: readonly string[];
+  /** When it began, by `now`. */
+  readonly startedAt: number;
+}
+
+/** The sets of the sessions of a user, and of the provider's session. Each call is one round trip. */
+export interface SessionLists {
+  /** The time by the clock that marks and beginnings of sessions have in common, in whole ms. */
+  now(): Promise<number>;
+  /** Keeps a session in its sets until its idle limit; returns whether it has not ended with all of a set. */
+  keep(session: ListedSession, idleExpiresAt: number): Promise<boolean>;
+  haveEnded(session: ListedSession): Promise<boolean>;
+  /** Whether all sessions of one of the sets were ended at `since` or later. */
+  endedSince(sets: readonly string[], since: number): Promise<boolean>;
+  /** Marks all sessions of a set as ended, and publishes those that are in it; returns their keys. */
+  end(set: string): Promise<string[]>;
+  /** Takes removed sessions out of their sets. If that fails, they leave later. */
+  forget(sessions: readonly Omit<ListedSession, 'startedAt'>[]): Promise<void>;
+}
+
+/**
+ * With the name of a set: when instances of version 0.2 have removed all of its sessions, in ms of their own clock. They
+ * know no mark, and ask for this only. It is written and read until version 0.4.
+ */
+const EMPTIED_PREFIX = 'bot-relay:emptied:';
+
+/** The sets in Redis. The mark of one lasts until all of its sessions are removed, and as long as one can live. */
+export function redisSessionLists(redis: Redis, absoluteMs: number): SessionLists {
+  const run = redis.script(LIST_SCRIPT);
+  const emptied = (set: string) => EMPTIED_PREFIX + set;
+  // With one key for all, one node of a cluster tells the time.
+  const now = () => run([USER_PREFIX], ['now']) as Promise<number>;
+  async function endedAt(set: string): Promise<number> {
+    const score = await redis.run((client) => client.zScore(set, ENDED));
+    return score === null ? Number.NEGATIVE_INFINITY : score - MARK_MS;
+  }
+  const emptiedAt = (set: string) => redis.run((client) => client.get(emptied(set)));
+
+  return {
+    now,
+    async keep({ key, sets, startedAt }, idleExpiresAt) {
+      const values = ['keep', key, String(idleExpiresAt), String(startedAt)];
+      const kept = await Promise.all(sets.map((set) => run([set], values)));
+      return !kept.includes(0);
+    },
+    async haveEnded({ sets, startedAt }) {
+      const ends = await Promise.all(sets.map(endedAt));
+      return ends.some((at) => at > startedAt);
+    },
+    async endedSince(sets, since) {
+      const [ends, before] = await Promise.all([
+        Promise.all(sets.map(endedAt)),
+        Promise.all(sets.map(emptiedAt)),
+      ]);
+      return [...ends, ...before.map((at) => Number(at ?? Number.NaN))].some((at) => at >= since);
+    },
+    async end(set) {
+      const time = String(await now());
+      const expiration = { type: 'PX', value: REMOVAL_MEMORY_MS } as const;
+      const [keys] = await Promise.all([
+        run([set], ['end', time, String(absoluteMs)]),
+        redis.run((client) => client.set(emptied(set), String(Date.now()), { expiration })),
+      ]);
+      return keys as string[];
+    },
+    async forget(sessions) {
+      const gone = new Map<string, string[]>();
+      for (const { key, sets } of sessions)
+        for (const set of new Set(sets)) gone.set(set, [...(gone.get(set) ?? []), key]);
+      const calls = [...gone].map(([set, keys]) => run([set], ['forget', ...keys]));
+      await Promise.allSettled(calls);
+    },
+  };
+}

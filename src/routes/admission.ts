@@ -1,0 +1,51 @@
+import type { MessagePlace } from '../pace/message-places.ts';
+import { asked, withPlace } from './asked.ts';
+
+/** The place of a message that was asked for together with its session. Until both are there, it counts as kept. */
+export interface AskedPlace extends MessagePlace {
+  /** Resolves when the session may go on and the place is there. @throws what has refused one of them */
+  readonly granted: Promise<void>;
+  /** Whether neither a refusal nor the place is there yet. */
+  isAsked(): boolean;
+  /** As of `MessagePlace`, after `granted`. */
+  keep(): Promise<void>;
+}
+
+/** The place that `taking` resolves with, if `session` lets the message go on. */
+export function askedPlace(session: Promise<unknown>, taking: Promise<MessagePlace>): AskedPlace {
+  let place: MessagePlace | undefined;
+  let isReleased = false;
+  let isAsked = true;
+  async function judge(): Promise<void> {
+    try {
+      [, place] = await withPlace(session, taking, ({ release }) => release());
+    } finally {
+      isAsked = false;
+    }
+    if (isReleased) place.release();
+  }
+  const granted = asked(judge());
+  return {
+    granted,
+    isAsked: () => isAsked,
+    async keep() {
+      await granted;
+      await place?.keep();
+    },
+    isKept: () => place?.isKept() ?? true,
+    release() {
+      isReleased = true;
+      place?.release();
+    },
+  };
+}
+
+/** What `work` resolves with. If it fails, what was asked for before it refuses before it. */
+export async function refusedAfter<T>({ granted }: AskedPlace, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    await granted;
+    throw error;
+  }
+}

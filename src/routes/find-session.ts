@@ -1,0 +1,61 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Request, Response } from 'express';
+import type { LiveSession } from '../authenticate/sessions/session.ts';
+import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
+import { Problem } from '../errors.ts';
+import type { LimitByAddress } from '../pace/client-limits.ts';
+import type { RequestLimit } from '../pace/request-limits.ts';
+import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
+import { asked } from './asked.ts';
+
+/** What the first steps of every route of a bot need. */
+export interface SessionFinding {
+  readonly limitByAddress: LimitByAddress;
+  readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
+  readonly sessions: Pick<Sessions, 'keyOf' | 'read'>;
+  readonly limitBySession: RequestLimit;
+  readonly open: Pick<OpenMessages, 'add'>;
+}
+
+/** A request that has just come. */
+export interface Arrival {
+  readonly req: Request;
+  readonly res: Response;
+  /** Aborted when the client leaves, and from here on by a shutdown, and by the end of the session. */
+  readonly stop: AbortController;
+  /** Called when the request is over. */
+  readonly releases: (() => void)[];
+  readonly kind: OpenKind;
+}
+
+/**
+ * Finds the session of a request, within its limits. They are asked together in one round trip, and judged in this
+ * order: the limit by address, the origin, the session, the limit by session. A page of another origin is not counted
+ * for the session. The request is open before its session is read: it is told of every end that the answer does not show.
+ * @throws Problem `too_many_attempts`, `cross_origin` or `unauthenticated`; what has aborted the request
+ */
+export async function findSession(route: SessionFinding, arrival: Arrival): Promise<LiveSession> {
+  const { req, res, stop } = arrival;
+  const session = asked(sessionOf(route, arrival));
+  await route.limitByAddress(req, res);
+  const found = await session;
+  const { reason } = stop.signal;
+  if (reason instanceof Problem && reason.code === 'session_ended') throw noSession();
+  stop.signal.throwIfAborted();
+  res.locals.userId = found.user.id;
+  return found;
+}
+
+async function sessionOf(
+  route: SessionFinding,
+  { req, res, stop, releases, kind }: Arrival,
+): Promise<LiveSession> {
+  route.checkOrigin(req.headers);
+  const key = route.sessions.keyOf(req);
+  if (key === undefined) throw noSession();
+  releases.push(route.open.add(stop, key, kind));
+  const limit = asked(route.limitBySession(req, res, key));
+  const session = await route.sessions.read(key);
+  await limit;
+  return session;
+}

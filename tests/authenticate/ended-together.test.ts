@@ -1,0 +1,217 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { redisSessionStore } from '../../src/authenticate/sessions/redis-session-store.ts';
+import { sealer } from '../../src/authenticate/sessions/seal.ts';
+import { type LiveSession, startSession } from '../../src/authenticate/sessions/session.ts';
+import { sessionCodec } from '../../src/authenticate/sessions/session-codec.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { SESSION_SCRIPT } from '../../src/authenticate/sessions/session-script.ts';
+import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
+import { createLogger } from '../../src/logger.ts';
+import { secret } from '../../src/secret.ts';
+import type { Redis, RedisScript } from '../../src/storage/redis.ts';
+import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { sleep } from '../support/sleep.ts';
+import { ROOT } from '../support/sources.ts';
+import { until } from '../support/until.ts';
+
+const MINUTE = 60_000;
+const LIMITS = { idleMs: 30 * MINUTE, absoluteMs: 480 * MINUTE };
+const MARK = { userId: 'ada', providerSession: 'one' };
+
+const codec = sessionCodec(sealer([secret('the secret of the sessions’ test')], 'sessions'));
+const options = { codec, logger: createLogger('silent'), absoluteMs: LIMITS.absoluteMs };
+
+let server: RedisServer;
+let redis: Redis;
+let store: SessionStore;
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connected(server.url);
+});
+beforeEach(async () => {
+  await server.command('FLUSHALL');
+  store = redisSessionStore({ ...options, redis });
+});
+afterAll(async () => {
+  redis.close();
+  await server.stop();
+});
+
+let ids = 0;
+const newKey = () => sessionKey(`id-${++ids}`);
+
+/** A session that begins now, before it is stored. */
+async function begun(userId = 'ada', providerSession = 'one'): Promise<LiveSession> {
+  const session = startSession({ id: userId, name: userId }, LIMITS, Date.now());
+  return { ...session, startedAt: await store.now(), providerSession, key: newKey() };
+}
+
+async function stored(userId?: string, providerSession?: string): Promise<LiveSession> {
+  const session = await begun(userId, providerSession);
+  const { key, ...data } = session;
+  await store.set(key, data);
+  // What begins in the ms of a mark may have begun after it.
+  await sleep(2);
+  return session;
+}
+
+const later = (session: LiveSession) => session.idleExpiresAt + MINUTE;
+const ttlOf = async (name: string) => Number(await server.command('PTTL', name));
+const removals = [
+  ['a user', (from: SessionStore) => from.removeUser('ada'), 'bot-relay:user-sessions:ada'],
+  [
+    'a session of the provider',
+    (from: SessionStore) => from.removeProviderSession('one'),
+    'bot-relay:provider-sessions:one',
+  ],
+] as [string, (from: SessionStore) => Promise<number>, string][];
+
+/** A store whose instance is lost after it has ended the sessions of a set, and before it removes them. */
+function dyingStore(): SessionStore {
+  const script = (lua: string): RedisScript => {
+    const run = redis.script(lua);
+    if (lua !== SESSION_SCRIPT) return run;
+    return (keys, args) => (args[0] === 'remove' ? new Promise(() => {}) : run(keys, args));
+  };
+  return redisSessionStore({ ...options, redis: { ...redis, script } });
+}
+
+describeWithRedis('if an instance is lost while it removes the sessions', () => {
+  test.each(removals)('of %s, all have ended that began before', async (_of, remove, set) => {
+    const heard: string[] = [];
+    await new Promise<void>((missed) => {
+      store.listen({ removed: (keys) => heard.push(...keys), missed });
+    });
+    const [first, second] = [await stored(), await stored()];
+    const underWay = await begun();
+    await sleep(2);
+    void remove(dyingStore());
+    await until(() => heard.length > 0);
+    expect(heard.sort()).toEqual([first.key, second.key].sort());
+    expect(await store.get(first.key)).toBeDefined();
+    expect(await store.hasEnded(first)).toBe(true);
+    expect(await store.state(first)).toBe('removed');
+    expect(await store.extend(second, later(second))).toBe('removed');
+    expect(await store.get(second.key)).toBeUndefined();
+    const { key, ...data } = underWay;
+    await store.set(key, data);
+    expect(await store.hasEnded(underWay)).toBe(true);
+    expect(await ttlOf(set)).toBeGreaterThan(LIMITS.absoluteMs);
+    expect(await store.removedSince(MARK, first.startedAt ?? 0)).toBe(true);
+  });
+
+  test.each(removals)(
+    'of %s, those that begin later live, and so do those of others',
+    async (_of, remove) => {
+      const [before, others] = [await stored(), await stored('bob', 'two')];
+      void remove(dyingStore());
+      await until(() => store.hasEnded(before));
+      const after = await stored();
+      for (const session of [after, others]) {
+        expect(await store.hasEnded(session)).toBe(false);
+        expect(await store.extend(session, later(session))).toBe(later(session));
+        expect(await store.state(session)).toBe(later(session));
+      }
+      expect(await store.hasEnded(before)).toBe(true);
+    },
+  );
+
+  test.each(removals)('of %s, the next removal finishes it', async (_of, remove) => {
+    const session = await stored();
+    void remove(dyingStore());
+    await until(() => store.hasEnded(session));
+    expect(await remove(store)).toBe(1);
+    expect(await store.get(session.key)).toBeUndefined();
+  });
+});
+
+describeWithRedis('the mark of sessions that were removed together', () => {
+  test.each(removals)('of %s lasts a minute if no session is left', async (_of, remove, set) => {
+    await stored();
+    expect(await remove(store)).toBe(1);
+    expect(await ttlOf(set)).toBeGreaterThan(MINUTE / 2);
+    expect(await ttlOf(set)).toBeLessThanOrEqual(MINUTE);
+    expect(await server.command('ZRANGE', set, '0', '-1')).toEqual(['ended']);
+  });
+
+  test('is not set if the removal cannot be published', async () => {
+    const session = await stored();
+    await server.command('ACL', 'SETUSER', 'mute', 'on', 'nopass', '~*', '+@all', 'resetchannels');
+    const mute = await connected(server.url.replace('://', '://mute:any@'));
+    const removal = redisSessionStore({ ...options, redis: mute }).removeUser('ada');
+    await expect(removal).rejects.toMatchObject({ code: 'session_store_unavailable' });
+    mute.close();
+    expect(await store.hasEnded(session)).toBe(false);
+    expect(await store.extend(session, later(session))).toBe(later(session));
+  });
+});
+
+/** The script of version 0.2, which knows no mark, and changes a session and its sets in one step. */
+const PREVIOUS = readFileSync(`${ROOT}/tests/support/previous-session-script.lua`, 'utf8');
+
+describeWithRedis('beside an instance of version 0.2', () => {
+  const nameOf = ({ key }: LiveSession) => `bot-relay:session:${key}`;
+  const previous = (name: string, op: string, ...args: string[]) =>
+    server.command('EVAL', PREVIOUS, '1', name, op, String(Date.now()), ...args);
+  /** A session that began there: nothing says when. */
+  async function previouslyStored(): Promise<LiveSession> {
+    const { startedAt: _, ...session } = await begun();
+    const { key, ...data } = session;
+    await previous(nameOf(session), 'set', codec.encode(key, data), String(LIMITS.idleMs));
+    return session;
+  }
+
+  test.each(removals)('all sessions of %s are removed from either side', async (_of, remove, set) => {
+    for (const removeAll of [() => remove(store), () => previous(set, 'remove-all')]) {
+      const all = [await stored(), await previouslyStored()];
+      const extended = await stored();
+      expect(await previous(nameOf(extended), 'extend', String(later(extended)))).toBe(later(extended));
+      const mine = await previouslyStored();
+      expect(await store.extend(mine, later(mine))).toBe(later(mine));
+      for (const session of [...all, extended, mine]) expect(await store.hasEnded(session)).toBe(false);
+      expect(await removeAll()).toBe(4);
+      for (const session of [...all, extended, mine]) {
+        expect(await server.command('GET', nameOf(session))).toBe('removed');
+        expect(await store.state(session)).toBe('removed');
+        expect(await previous(nameOf(session), 'extend', String(later(session)))).toBe('removed');
+      }
+      // A mark does not keep it from beginning a session.
+      const next = await stored();
+      expect(await previous(nameOf(next), 'extend', String(later(next)))).toBe(later(next));
+      expect(await store.hasEnded(next)).toBe(false);
+      await server.command('FLUSHALL');
+    }
+  });
+
+  test('one session is removed from either side', async () => {
+    const [mine, theirs] = [await stored(), await previouslyStored()];
+    await store.remove(theirs.key);
+    await previous(nameOf(mine), 'remove');
+    for (const session of [mine, theirs]) {
+      expect(await store.state(session)).toBe('removed');
+      expect(await previous(nameOf(session), 'extend', String(later(session)))).toBe('removed');
+    }
+    expect(await server.command('KEYS', '*-sessions:*')).toEqual([]);
+  });
+
+  test.each(removals)('a sign-in knows that all of %s were removed meanwhile', async (_of, remove, set) => {
+    const since = await store.now();
+    await previous(set, 'remove-all');
+    expect(await store.removedSince(MARK, since)).toBe(true);
+    await server.command('FLUSHALL');
+    await remove(store);
+    expect(await previous(set, 'removed-since', String(since))).toBe(1);
+  });
+
+  test('a session that was removed there stays so here, and the set is as long-lived as its sessions', async () => {
+    const session = await stored();
+    const set = 'bot-relay:user-sessions:ada';
+    await store.removeUser('ada');
+    const next = await stored();
+    await previous(nameOf(next), 'extend', String(later(next)));
+    expect(await ttlOf(set)).toBeGreaterThan(LIMITS.idleMs);
+    expect(await store.hasEnded(session)).toBe(true);
+    expect(await server.command('ZRANGE', set, '0', '-1')).toEqual([next.key, 'ended']);
+  });
+});
