@@ -44,6 +44,8 @@ interface State {
   backAt: number | undefined;
   isLost: boolean;
   isClosed: boolean;
+  /** Ends the wait for the next attempt. */
+  readonly closing: AbortController;
 }
 
 /**
@@ -55,6 +57,7 @@ export function keepConnected(open: OpenLink, logger: Logger): Connection {
   const state: State = {
     ...{ open, logger, subscriptions: [], firstReady, link: undefined, end: () => {} },
     ...{ lastCause: 'CONNECTING', backAt: undefined, isLost: false, isClosed: false },
+    closing: new AbortController(),
   };
   void connect(state);
   return {
@@ -75,18 +78,20 @@ export function keepConnected(open: OpenLink, logger: Logger): Connection {
     drop: (error) => state.end(error),
     close() {
       state.isClosed = true;
+      state.closing.abort();
       state.end(errorWith('CLOSED', 'The connection was closed'));
     },
   };
 }
 
 async function connect(state: State): Promise<void> {
+  const { signal } = state.closing;
   for (let failures = 0; !state.isClosed; failures += 1) {
     const startedAt = performance.now();
     await holdLink(state);
     if (performance.now() - startedAt > SHORT_MS) failures = 0;
     const delay = failures === 0 ? 0 : FIRST_DELAY_MS * 2 ** (failures - 1);
-    if (!state.isClosed) await sleep(Math.min(delay, MAX_DELAY_MS));
+    await sleep(Math.min(delay, MAX_DELAY_MS), undefined, { signal }).catch(() => {});
   }
 }
 

@@ -23,6 +23,8 @@ export type RedisScript = (keys: string[], args: string[]) => Promise<unknown>;
 
 /** The one connection of this process to Redis: to one server, to a cluster, or to the master that Sentinel names. */
 export interface Redis {
+  /** Whether keys are on several servers. */
+  readonly isCluster: boolean;
   /**
    * Runs commands, which must finish within half a second. Without a connection they fail at once. Each needs a key,
    * by which a cluster finds the server.
@@ -66,6 +68,7 @@ export function openRedis({ logger, observe = () => {}, ...settings }: RedisOpti
   const run = runOn(connection, observe);
   const onEach: Redis['onEach'] = (commands) => run((link) => Promise.all(link.servers().map(commands)));
   return {
+    isCluster: settings.isCluster ?? false,
     run: (commands) => run(({ client }) => commands(client)),
     onEach,
     script: (lua) => scriptOn(run, lua),

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient } from '@redis/client';
+import { freePort } from './free-port.ts';
 
 /** A server of a group, on a port of its own. */
 export interface RedisProcess {
@@ -22,8 +23,19 @@ export interface RedisProcess {
 const children: ChildProcess[] = [];
 const folders: string[] = [];
 
-/** Starts `redis-server` with these arguments on a port, in a folder of its own. */
-export async function startProcess(port: number, args: readonly string[]): Promise<RedisProcess> {
+const MOST_PORTS = 5;
+
+/** Starts `redis-server` with these arguments on a free port, in a folder of its own. */
+export async function startProcess(...args: string[]): Promise<RedisProcess> {
+  // Another test may get the same port while nothing listens on it yet; then this server is over at once.
+  for (let left = MOST_PORTS; left > 0; left -= 1) {
+    const started = await tryPort(await freePort(), args);
+    if (started) return started;
+  }
+  throw new Error('redis-server did not start');
+}
+
+async function tryPort(port: number, args: readonly string[]): Promise<RedisProcess | undefined> {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-redis-'));
   folders.push(folder);
   const child = spawn('redis-server', [...args, '--port', String(port), '--bind', '127.0.0.1'], {
@@ -52,8 +64,9 @@ export async function startProcess(port: number, args: readonly string[]): Promi
       await gone;
     },
   };
-  await eventually(() => command('PING'));
-  return one;
+  const isOver = () => child.exitCode !== null;
+  await eventually(async () => isOver() || (await command('PING')));
+  return isOver() ? undefined : one;
 }
 
 /** Repeats `attempt` until it succeeds. */

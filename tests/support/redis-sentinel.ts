@@ -1,7 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from './free-port.ts';
 import { eventually, type RedisProcess, startProcess } from './redis-process.ts';
 
 /** A master with a replica, and three sentinels that watch it. */
@@ -21,9 +21,9 @@ const DOWN_MS = 1_000;
 /** Starts the servers and the sentinels. `more` are lines of the sentinels' configuration. */
 export async function startSentinels(...more: string[]): Promise<SentinelGroup> {
   const options = ['--save', '', '--appendonly', 'no', '--repl-diskless-sync-delay', '0'];
-  const first = await startProcess(await freePort(), options);
+  const first = await startProcess(...options);
   const replicaOf = ['--replicaof', `127.0.0.1 ${first.port}`];
-  const servers = [first, await startProcess(await freePort(), [...options, ...replicaOf])];
+  const servers = [first, await startProcess(...options, ...replicaOf)];
   await eventually(async () => {
     if (!String(await first.command('INFO', 'replication')).includes('state=online'))
       throw new Error('not yet');
@@ -49,8 +49,7 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
 }
 
 async function startSentinel(masterPort: number, more: readonly string[]): Promise<RedisProcess> {
-  const port = await freePort();
-  const file = join(tmpdir(), `bot-relay-sentinel-${process.pid}-${port}.conf`);
+  const file = join(tmpdir(), `bot-relay-sentinel-${randomUUID()}.conf`);
   const lines = [
     `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
     `sentinel down-after-milliseconds ${MASTER_NAME} ${DOWN_MS}`,
@@ -58,5 +57,5 @@ async function startSentinel(masterPort: number, more: readonly string[]): Promi
     ...more,
   ];
   writeFileSync(file, `${lines.join('\n')}\n`);
-  return startProcess(port, [file, '--sentinel']);
+  return startProcess(file, '--sentinel');
 }
