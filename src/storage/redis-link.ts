@@ -21,6 +21,7 @@ export type RedisClient = Pick<
   | 'set'
   | 'zmScore'
   | 'zRem'
+  | 'zScore'
 >;
 
 /** Redis from a connection to its loss: one server, or all masters of a cluster. */

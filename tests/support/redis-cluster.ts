@@ -27,7 +27,7 @@ export async function startCluster(): Promise<RedisGroup> {
   }
   const hosts = servers.map(({ host }) => host);
   const create = ['--cluster', 'create', ...hosts, '--cluster-replicas', '1', '--cluster-yes'];
-  const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8' });
+  const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8', timeout: 20_000 });
   if (status !== 0) throw new Error(stdout);
   for (const server of servers) await isWhole(server);
   const masterOf = (key: string) => ownerOf(servers, key);
@@ -36,20 +36,15 @@ export async function startCluster(): Promise<RedisGroup> {
     ...{ servers, masterOf },
     async moveSlot(key) {
       const from = await masterOf(key);
-      const others = (await mastersOf(from)).filter((port) => port !== from.port);
-      const to = servers.find(({ port }) => port === others[0]) as RedisProcess;
-      await move({ slot: String(await from.command('CLUSTER', 'KEYSLOT', key)), from, to });
-      for (const port of await mastersOf(from)) {
-        const other = servers.find((server) => server.port === port) as RedisProcess;
-        const id = String(await to.command('CLUSTER', 'MYID'));
-        await other.command(
-          'CLUSTER',
-          'SETSLOT',
-          String(await from.command('CLUSTER', 'KEYSLOT', key)),
-          'NODE',
-          id,
-        );
-      }
+      const ports = await mastersOf(from);
+      const masters = servers.filter(({ port }) => ports.includes(port));
+      const to = masters.find((master) => master !== from) as RedisProcess;
+      const slot = String(await from.command('CLUSTER', 'KEYSLOT', key));
+      await moveKeys({ slot, from, to });
+      const id = String(await to.command('CLUSTER', 'MYID'));
+      // The new owner first: nobody must be sent to and fro.
+      for (const one of new Set([to, from, ...masters]))
+        await one.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
     },
   };
 }
@@ -61,14 +56,14 @@ interface Move {
 }
 
 /** https://redis.io/docs/latest/commands/cluster-setslot/: the keys go one by one, so that both have some of them. */
-async function move({ slot, from, to }: Move): Promise<void> {
+async function moveKeys({ slot, from, to }: Move): Promise<void> {
   const [source, target] = await Promise.all([from, to].map((one) => one.command('CLUSTER', 'MYID')));
   await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(source));
   await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(target));
   for (;;) {
     const keys = (await from.command('CLUSTER', 'GETKEYSINSLOT', slot, '1')) as string[];
     if (keys.length === 0) return;
-    for (const key of keys) await from.command('MIGRATE', '127.0.0.1', String(to.port), key, '0', '1000');
+    for (const key of keys) await from.command('MIGRATE', '127.0.0.1', String(to.port), key, '0', '5000');
   }
 }
 
