@@ -1,11 +1,18 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { redisChannelOwners } from '../../src/guard/redis-channel-owners.ts';
+import { redisGivenBlobs } from '../../src/guard/redis-given-blobs.ts';
 import { createLogger } from '../../src/logger.ts';
+import { redisAttempts } from '../../src/pace/redis-attempts.ts';
 import { redisBudgets } from '../../src/pace/redis-budgets.ts';
+import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
+import { redisUnsent } from '../../src/pace/redis-unsent.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { keyReporter, readKeyReports } from '../../src/watch/key-reports.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { type RedisGroup, startCluster } from '../support/redis-cluster.ts';
 import { eventually, stopProcessesOfRedis } from '../support/redis-process.ts';
+import { sleep } from '../support/sleep.ts';
 import { until } from '../support/until.ts';
 
 jest.setTimeout(60_000);
@@ -64,6 +71,42 @@ describeWithRedis('a cluster', () => {
     expect(heard.sort()).toEqual([...KEYS, ...KEYS].sort());
   });
 
+  test('has what the stores write, one by one, on every master', async () => {
+    const redis = open(cluster.url);
+    await redis.ready(5_000);
+    const users = Array.from({ length: 12 }, (_, n) => `user-${n}`);
+    const leases = redisStreamLeases(redis, { leaseMs: 900, renewMs: 200 });
+    const held = await Promise.all(users.map((user) => leases.acquire(user, 1)));
+    const attempts = redisAttempts(redis)({ name: 'test', maxFailures: 1, windowMs: 60_000 });
+    const unsent = redisUnsent(redis, 60_000);
+    const stopped: string[] = [];
+    unsent.listen((conversation) => stopped.push(conversation));
+    const [owners, blobs] = [redisChannelOwners(redis), redisGivenBlobs(redis)];
+    const report = keyReporter(redis);
+    for (const user of users) {
+      const begun = await attempts.begin(user);
+      if (begun.state === 'begun') await begun.attempt.failed();
+      expect(await attempts.failures(user)).toMatchObject({ count: 1 });
+      await owners.claim(user, { owner: user, place: 'p' });
+      expect(await owners.find(user, ['p'])).toEqual({ owner: user, isPlaced: true });
+      await blobs.remember(user, ['a', 'b']);
+      expect(await blobs.areGiven(user, ['a', 'b'])).toBe(true);
+      await unsent.enter(user, 'ticket');
+      expect(await unsent.stop(user)).toBe(1);
+      report({ ring: 'acme', fingerprint: user, outcome: 'worked' });
+    }
+    await until(() => stopped.length === users.length);
+    await until(async () => (await readKeyReports(redis)).length === users.length);
+    // Without renewals, the leases would be over by now.
+    await sleep(1_500);
+    expect(await Promise.all(users.map((user) => leases.acquire(user, 1)))).toEqual(
+      users.map(() => undefined),
+    );
+    for (const lease of held) lease?.release();
+    await until(async () => (await leases.acquire('user-0', 1)) !== undefined);
+    await leases.close();
+  });
+
   test('keeps a budget exact, and fails no call, while its slot moves to another master', async () => {
     const lines: string[] = [];
     const redis = open(cluster.url, lines);
@@ -84,13 +127,13 @@ describeWithRedis('a cluster', () => {
         } catch (error) {
           failures.push(error);
         }
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        await sleep(5);
       }
     });
     await until(() => granted.length >= 5);
     for (let moves = 0; moves < 3; moves += 1) {
       await cluster.moveSlot(key);
-      await new Promise((resolve) => setTimeout(resolve, 700));
+      await sleep(700);
     }
     isOver = true;
     await Promise.all(asking);
