@@ -69,6 +69,8 @@ describeWithRedis('Sentinel', () => {
     await group.sentinels[0]?.command('SENTINEL', 'FAILOVER', MASTER_NAME);
     await until(() => messages(lines).length >= 3, 20);
     expect(messages(lines)).toEqual(['redis ready', 'redis lost', 'redis ready']);
+    // The old one ends its connections only seconds later.
+    expect(JSON.parse(lines[1] as string)).toMatchObject({ cause: 'MOVED' });
     await eventually(() => redis.run((client) => client.set('name', 'three')));
     expect((await group.master()).port).not.toBe(before.port);
     expect(await (await group.master()).command('GET', 'name')).toBe('three');
