@@ -6,11 +6,12 @@
 import { aborts } from './figures/aborts.ts';
 import { type EventFigures, eventFigures } from './figures/events.ts';
 import { memoryPerStream, stalledPeak } from './figures/memory.ts';
-import { cpuPerMessage, firstEvents, warmUp } from './figures/messages.ts';
+import { cpuPerMessage, firstEvents, sendMany } from './figures/messages.ts';
+import { profile } from './figures/profile.ts';
 import { throughput } from './figures/throughput.ts';
 import type { Results } from './report/results.ts';
-import { consoleTable } from './report/table.ts';
-import { saveReport, writeReport } from './report/write.ts';
+import { consoleTable, profileTable } from './report/table.ts';
+import { saveReport, writeProfile, writeReport } from './report/write.ts';
 import { collectFigures, type FigureCollector } from './support/collect-figures.ts';
 import { machine } from './support/machine.ts';
 import { API_KEY } from './support/message.ts';
@@ -36,7 +37,7 @@ const SIZES = [1_000, 5_000, 9_000] as const;
 const FILES_PER_STREAM = 2.2;
 
 const names = PEERS.map(({ name }) => name);
-const { rounds, scale, only, out } = settingsFrom(process.argv.slice(2), names);
+const { rounds, scale, only, out, profile: isProfile } = settingsFrom(process.argv.slice(2), names);
 const scaled = (count: number) => Math.ceil(count * scale);
 /** Has a lower limit, so that even a short trial measures something. */
 const scaledMs = (ms: number) => Math.max(scaled(ms), Math.min(ms, MIN_MS));
@@ -56,15 +57,28 @@ for (const { peer, figures } of contestants)
   if (peer.version() === undefined) figures.note('is not installed');
 const present = contestants.filter(({ peer }) => peer.version() !== undefined);
 try {
-  await measureSpeed();
-  await measureMemory();
+  if (isProfile) await profileRelay();
+  else await compare();
 } finally {
   await upstream.close();
 }
-const found = results();
-console.log(consoleTable(found));
-if (out === undefined) writeReport(found);
-else saveReport(found, out);
+
+async function compare(): Promise<void> {
+  await measureSpeed();
+  await measureMemory();
+  const found = results();
+  console.log(consoleTable(found));
+  if (out === undefined) writeReport(found);
+  else saveReport(found, out);
+}
+
+async function profileRelay(): Promise<void> {
+  const folder = out ?? 'bench-results';
+  const [warmUp, messages] = [scaled(WARM_UP_MESSAGES), scaled(MESSAGES)];
+  const table = profileTable(await profile({ upstreamPort: upstream.port, folder, warmUp, messages }));
+  console.log(table);
+  if (out === undefined) writeProfile(table);
+}
 
 /** All peers run at the same time, and only the one that is measured is busy. */
 async function measureSpeed(): Promise<void> {
@@ -74,7 +88,7 @@ async function measureSpeed(): Promise<void> {
       await figures.try('start', async () => {
         const started = await peer.start(upstream.port);
         running.push({ peer: started, figures });
-        await warmUp(started, scaled(WARM_UP_MESSAGES));
+        await sendMany(started, scaled(WARM_UP_MESSAGES));
       });
     }
     for (let round = 0; round < rounds; round++) {
@@ -139,7 +153,7 @@ async function onFresh<T>(peer: Peer, use: (peer: RunningPeer) => Promise<T>): P
   const fresh = await peer.start(upstream.port);
   try {
     // Warmed up first, so that only the memory of the streams is counted.
-    await warmUp(fresh, scaled(MEMORY_WARM_UP_MESSAGES));
+    await sendMany(fresh, scaled(MEMORY_WARM_UP_MESSAGES));
     return await use(fresh);
   } finally {
     await fresh.close();

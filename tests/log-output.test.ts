@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { createLogger, type Logger } from '../src/logger.ts';
 import { type LogOutput, logOutput } from '../src/process/log-output.ts';
+import { COMPILE_CACHE } from './support/process.ts';
 import { type Kind, readableOutput, removeOutputs } from './support/readable-output.ts';
 import { until } from './support/relay-and-upstream.ts';
 import { testSideBySide } from './support/side-by-side.ts';
@@ -88,7 +89,10 @@ test.each([
   const code = `${LOGGING}
     for (const msg of ['a', 'b', 'c']) logger.info(msg);
     ${end}`;
-  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', code], { encoding: 'utf8' });
+  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', code], {
+    encoding: 'utf8',
+    env: COMPILE_CACHE,
+  });
   const messages = stdout
     .trim()
     .split('\n')
@@ -111,7 +115,7 @@ test('processes that share a pipe do not break lines of each other, however slow
   const both = '("$NODE" --input-type=module -e "$WRITER" & "$NODE" --input-type=module -e "$WRITER" & wait)';
   const { stdout } = spawnSync('sh', ['-c', `${both} | "$NODE" --input-type=module -e "$READER"`], {
     encoding: 'utf8',
-    env: { NODE: process.execPath, WRITER: writer, READER: reader },
+    env: { ...COMPILE_CACHE, NODE: process.execPath, WRITER: writer, READER: reader },
     maxBuffer: 1e8,
   });
   const next = new Map<number, number>();
@@ -128,6 +132,7 @@ function runUnread(kind: Kind, code: string) {
   const output = readableOutput(kind);
   const child = spawn(process.execPath, ['--input-type=module', '-e', LOGGING + code], {
     stdio: ['ignore', output.stdio, 'pipe', 'ipc'],
+    env: COMPILE_CACHE,
     // A process that blocks can only be killed.
     timeout: 60_000,
     killSignal: 'SIGKILL',

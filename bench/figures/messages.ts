@@ -5,8 +5,8 @@ import { quantile } from '../support/statistics.ts';
 
 const CONNECTIONS = 4;
 
-/** Sends messages so that code is compiled and upstream connections are open. */
-export async function warmUp({ port, headers }: RunningPeer, count: number): Promise<void> {
+/** Sends `count` messages over four connections: also as a warm-up, so that code is compiled. */
+export async function sendMany({ port, headers }: RunningPeer, count: number): Promise<void> {
   await withConnections(port, headers, (connections) => sendMessages(connections, count));
 }
 

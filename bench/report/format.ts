@@ -1,3 +1,4 @@
+import { figureOf } from '../support/statistics.ts';
 import { FIGURES, type Figure, type FigureName } from './results.ts';
 
 /** Shown if there is no figure. */
@@ -28,6 +29,19 @@ export function ratioText(figure: Figure | undefined, reference: Figure | undefi
   const ratio = figure.median / reference.median;
   if (ratio > 0 && ratio < 0.005) return '<0.01';
   return numberText(ratio, ratio < 9.995 ? 2 : ratio < 99.95 ? 1 : 0);
+}
+
+/**
+ * The ratio of two figures in each round, as `median (min–max)`: both were taken one after the other there, so that other
+ * load of the machine is in both. There is none if a round of one of them is missing or is noise around zero.
+ */
+export function pairedText(figure: Figure | undefined, other: Figure | undefined): string {
+  if (!figure || !other || figure.rounds.length !== other.rounds.length) return MISSING;
+  if (figure.rounds.some((value) => value < 0) || other.rounds.some((value) => value <= 0)) return MISSING;
+  return spreadText(
+    figureOf(figure.rounds.map((value, round) => value / (other.rounds[round] as number))),
+    2,
+  );
 }
 
 /** A column's heading: what the figure is, its unit unless it stands for ratios, and which way is better. */

@@ -1,5 +1,5 @@
-import { headingOf, isOwn, MISSING, numberText, ratioText, spreadText } from './format.ts';
-import { FIGURES, type FigureName, type PeerResults, REFERENCES, type Results } from './results.ts';
+import { headingOf, isOwn, MISSING, numberText, pairedText, ratioText, spreadText } from './format.ts';
+import { AIMS, FIGURES, type FigureName, type PeerResults, REFERENCES, type Results } from './results.ts';
 
 /** A table before it is formatted, with a row per peer. */
 export interface Grid {
@@ -57,6 +57,20 @@ export function ratioGrids(results: Results, figures?: readonly FigureName[]): G
         columns.map((name) => ratioText(peer.figures[name], other.figures[name])),
       ),
     }));
+  });
+}
+
+/** What each peer of this project aims at, and what it has reached, of the pairs of peers that were measured. */
+export function aimGrids(results: Results): Grid[] {
+  return Object.entries(AIMS).flatMap(([peer, aims]) => {
+    const own = peerNamed(results, peer);
+    const rows = aims.flatMap(({ figure, other, atMost }) => {
+      const its = peerNamed(results, other);
+      if (!own || !its) return [];
+      const cells = [pairedText(own.figures[figure], its.figures[figure]), String(atMost)];
+      return [{ name: `${FIGURES[figure].title} / ${other}`, own: false, cells }];
+    });
+    return rows.length > 0 ? [{ title: `Aims of ${peer}`, headings: ['ratio', 'at most'], rows }] : [];
   });
 }
 

@@ -1,5 +1,5 @@
 import { spreadText } from './format.ts';
-import { peerNamed } from './grids.ts';
+import { aimGrids, peerNamed } from './grids.ts';
 import { FIGURES, type FigureName, REFERENCES, type Results } from './results.ts';
 
 /** How to read the tables of all figures, one paragraph each. */
@@ -8,6 +8,9 @@ export function legend(results: Results): string[] {
     `Figures are median (min–max) of ${results.rounds} rounds. ↓: lower is better, ↑: higher is better.`,
     ...(REFERENCES.some((name) => peerNamed(results, name))
       ? ['A ratio is the median of the peer divided by that of the reference, whichever way is better.']
+      : []),
+    ...(aimGrids(results).length > 0
+      ? ['Under Aims, the ratio is of the two figures of each round: median (min–max).']
       : []),
     ...absentReferences(results),
   ];

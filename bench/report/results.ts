@@ -55,3 +55,31 @@ export interface Results {
 
 /** The peers that every figure is compared to, by name. */
 export const REFERENCES = ['http-proxy-middleware 4', 'nginx'] as const;
+
+/** What a peer of this project may cost: a figure as a multiple of the same figure of another peer. */
+export interface Aim {
+  readonly figure: FigureName;
+  readonly other: string;
+  readonly atMost: number;
+}
+
+/** By the names of the peers of this project. */
+export const AIMS: Readonly<Record<string, readonly Aim[]>> = {
+  'bot-relay': [
+    { figure: 'cpuPerMessage', other: 'bot-relay, JOIN=off', atMost: 1.1 },
+    { figure: 'addedFirstEventP50', other: 'naive stack', atMost: 0.7 },
+    { figure: 'cpuPerEvent', other: 'http-proxy-middleware 4', atMost: 0.95 },
+    { figure: 'addedDelayP99', other: 'http-proxy-middleware 4', atMost: 1 },
+    { figure: 'memory1000', other: 'node:http pipe', atMost: 1 },
+    { figure: 'memory5000', other: 'node:http pipe', atMost: 1 },
+    { figure: 'memory9000', other: 'node:http pipe', atMost: 1 },
+  ],
+  'bot-relay, JOIN=off': [{ figure: 'cpuPerMessage', other: 'naive stack', atMost: 0.45 }],
+  'bot-relay with Redis': [
+    { figure: 'cpuPerMessage', other: 'bot-relay with Redis, JOIN=off', atMost: 1.25 },
+    { figure: 'addedFirstEventP50', other: 'naive stack with Redis', atMost: 0.75 },
+  ],
+  'bot-relay with Redis, JOIN=off': [
+    { figure: 'cpuPerMessage', other: 'naive stack with Redis', atMost: 0.6 },
+  ],
+};

@@ -1,5 +1,6 @@
-import { MISSING } from './format.ts';
-import { type Grid, ratioGrids, SUMMARY, spreadGrids, summaryGrid } from './grids.ts';
+import type { PartCost } from '../figures/profile.ts';
+import { MISSING, numberText } from './format.ts';
+import { aimGrids, type Grid, ratioGrids, SUMMARY, spreadGrids, summaryGrid } from './grids.ts';
 import { absentReferences, circumstances, fewerRounds, legend, notes } from './remarks.ts';
 import { type FigureName, REFERENCES, type Results } from './results.ts';
 import { wrap } from './wrap.ts';
@@ -10,11 +11,14 @@ const COLUMN_GAP = '  ';
 
 /**
  * Tables in Markdown with a row per peer: `median (min–max)` of each figure, then the ratios of the medians to
- * each reference, how to read them, and why figures are missing. Of `figures` alone if they are given;
+ * each reference, what this project aims at, how to read them, and why figures are missing. Of `figures` alone if they are given;
  * else of all, by theme, with where and when they were taken.
  */
 export function markdownTable(results: Results, figures?: readonly FigureName[]): string {
-  const grids = [...spreadGrids(results, figures), ...ratioGrids(results, figures)].map(markdownGrid);
+  const aims = figures ? [] : aimGrids(results);
+  const grids = [...spreadGrids(results, figures), ...ratioGrids(results, figures), ...aims].map(
+    markdownGrid,
+  );
   const all = figures ? [] : [...fewerRounds(results), ...circumstances(results)];
   const remarks = [...legend(results), ...all].map(escapeMarkdown);
   return [...grids, ...remarks, ...markdownNotes(notes(results, figures))].join('\n\n');
@@ -33,9 +37,27 @@ export function summaryTable(results: Results): string {
   );
 }
 
+/** What each part of the code costs for one message, in Markdown; parts under a hundredth of the whole are added up. */
+export function profileTable(costs: readonly PartCost[]): string {
+  const sum = (of: readonly PartCost[]) => ({
+    us: of.reduce((all, { us }) => all + us, 0),
+    kib: of.reduce((all, { kib }) => all + kib, 0),
+  });
+  const whole = sum(costs);
+  const isSmall = ({ us, kib }: PartCost) => us < whole.us / 100 && kib < whole.kib / 100;
+  const rows = [
+    ...costs.filter((cost) => !isSmall(cost)),
+    { part: 'all others', ...sum(costs.filter(isSmall)) },
+    { part: '**a message**', ...whole },
+  ].map(({ part, us, kib }) => `| ${part} | ${numberText(us, 0)} | ${numberText(kib, 1)} |`);
+  return ['| part | CPU per message, µs | allocated per message, KiB |', '|---|---:|---:|', ...rows].join(
+    '\n',
+  );
+}
+
 /** The content of `markdownTable` with all figures, for a terminal of 100 columns. */
 export function consoleTable(results: Results): string {
-  const grids = [...spreadGrids(results), ...ratioGrids(results)].map(consoleGrid);
+  const grids = [...spreadGrids(results), ...ratioGrids(results), ...aimGrids(results)].map(consoleGrid);
   const remarks = [...legend(results), ...fewerRounds(results), ...circumstances(results)];
   const why = notes(results).map((note) => `${MISSING} ${note}`);
   return [...grids, [...remarks, ...why].flatMap((remark) => wrap(remark, TERMINAL)).join('\n')].join('\n\n');

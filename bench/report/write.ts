@@ -38,6 +38,12 @@ export function saveReport(results: Results, folder: string): void {
   writeFileSync(join(folder, 'results.svg'), chart(results));
 }
 
+/** Keeps the table of a profile in docs/performance.md of the project at `root`. */
+export function writeProfile(table: string, root = PROJECT): void {
+  const file = join(root, 'docs/performance.md');
+  writeFileSync(file, withSection(readFileSync(file, 'utf8'), 'profile', table));
+}
+
 /** The stored results of the project at `root`, or undefined if there are none. */
 export function readResults(root = PROJECT): Results | undefined {
   const path = join(root, RESULTS);

@@ -62,10 +62,16 @@ export const PEERS: readonly Peer[] = [
     start: (port) => withRedis((url) => naive(port, url)),
   },
   { name: 'bot-relay', version: () => '', start: (port) => relay(port, {}) },
+  { name: 'bot-relay, JOIN=off', version: () => '', start: (port) => relay(port, { JOIN: 'off' }) },
   {
     name: 'bot-relay with Redis',
     version: programVersion('redis-server', '--version'),
     start: (port) => withRedis((url) => relay(port, { REDIS_URL: url })),
+  },
+  {
+    name: 'bot-relay with Redis, JOIN=off',
+    version: programVersion('redis-server', '--version'),
+    start: (port) => withRedis((url) => relay(port, { REDIS_URL: url, JOIN: 'off' })),
   },
 ];
 

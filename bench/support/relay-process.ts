@@ -46,20 +46,21 @@ export interface RelayProcess {
 
 /**
  * Starts the built relay in front of the bot service at `upstreamPort`, with its log in a file, and signs a user in. It
- * does not get the environment of this process or a `.env` file. `environment` adds to its variables;
- * RELAY_NODE_OPTIONS of this process holds flags for its Node.js.
+ * does not get the environment of this process or a `.env` file. `environment` adds to its variables.
+ * `nodeOptions`, and RELAY_NODE_OPTIONS of this process, are flags for its Node.js.
  * @throws Error if it has not been built or does not start
  */
 export async function startRelay(
   upstreamPort: number,
   environment: Readonly<Record<string, string>> = {},
+  nodeOptions: readonly string[] = [],
 ): Promise<RelayProcess> {
   if (!existsSync(MAIN)) throw new Error('the relay is not built: npm run build');
   const directory = mkdtempSync(join(tmpdir(), 'bot-relay-bench-'));
   await saveUser(join(directory, 'users.json'), USER.username, USER.password);
   const log = join(directory, 'relay.log');
-  const nodeOptions = process.env.RELAY_NODE_OPTIONS?.split(' ') ?? [];
-  const child = startChild(process.execPath, [...nodeOptions, MAIN], {
+  const own = process.env.RELAY_NODE_OPTIONS?.split(' ') ?? [];
+  const child = startChild(process.execPath, [...own, ...nodeOptions, MAIN], {
     cwd: directory,
     env: {
       ...ENVIRONMENT,

@@ -6,6 +6,8 @@ const USAGE = `Usage: npm run bench -- [--rounds N] [--scale X] [--only NAME,NAM
   --only    the peers to compare, by their names in the table, comma separated (all)
   --out     the folder for results.json and results.svg (bench-results)
   --record  keeps the results in the project instead, with its chart and the tables of its documents
+  --profile shows where the relay spends its time and what it allocates, instead of the comparison; writes both profiles
+            into the folder; with --record it keeps the table in docs/performance.md
 `;
 const EX_USAGE = 64;
 
@@ -16,6 +18,8 @@ export interface Settings {
   readonly only: readonly string[] | undefined;
   /** A folder; if undefined, the results and documents of the project are updated. */
   readonly out: string | undefined;
+  /** Whether to profile the relay instead of a comparison. */
+  readonly profile: boolean;
 }
 
 /** Reads the command line. If it is wrong, prints the usage and ends the process. `names` are the names of the peers. */
@@ -29,16 +33,17 @@ export function settingsFrom(args: readonly string[], names: readonly string[]):
         only: { type: 'string' },
         out: { type: 'string' },
         record: { type: 'boolean', default: false },
+        profile: { type: 'boolean', default: false },
       },
     });
-    const { only, out = 'bench-results', record } = values;
+    const { only, out = 'bench-results', record, profile } = values;
     const [rounds, scale] = [Number(values.rounds), Number(values.scale)];
     if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds takes a whole number from 1 on');
     if (!(scale > 0 && scale < 100)) throw new Error('--scale takes a number above 0');
     const wanted = only?.split(',').map((name) => name.trim());
     const unknown = wanted?.find((name) => !names.includes(name));
     if (unknown !== undefined) throw new Error(`--only: ${unknown} is none of: ${names.join(', ')}`);
-    return { rounds, scale, only: wanted, out: record ? undefined : out };
+    return { rounds, scale, only: wanted, out: record ? undefined : out, profile };
   } catch (error) {
     process.stderr.write(`${(error as Error).message}\n${USAGE}`);
     process.exit(EX_USAGE);

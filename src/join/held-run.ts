@@ -21,7 +21,8 @@ export interface HeldRun extends Claim, FirstIdRun {
   /** The batch whose answer has not come: it is sent again unchanged. */
   sending: Batch | undefined;
   head: StoredHead | undefined;
-  hold: unknown;
+  /** Makes what another instance needs to go on with it. */
+  hold: (() => unknown) | undefined;
   end: { readonly how: StoredEnd; readonly state: Batch['state'] } | undefined;
   /** Whether other instances shall take it. */
   isGiven: boolean;
@@ -35,6 +36,8 @@ export interface HeldRun extends Claim, FirstIdRun {
   isInside: boolean;
   /** Redis has lost it: nothing of it is stored, and no other instance knows it. */
   isAlone: boolean;
+  /** Whether clients of other instances read it, as far as is known here. */
+  isFollowed: boolean;
   /** Whether Redis is asked how far readers elsewhere have come, though there is nothing to store. */
   isAsking: boolean;
   /** Whether what carries it is ahead of what was noted: part of that waits. */
@@ -45,6 +48,8 @@ export interface HeldRun extends Claim, FirstIdRun {
 const BATCH_BYTES = 65_536;
 /** How much more than what is kept of a run may wait to be stored, in bytes. */
 const WAITING_BYTES = 1 << 20;
+/** What nobody waits for is stored when the lease is extended, unless it is as much as this, in bytes. */
+const UNREAD_BYTES = 16_384;
 /** How often a lease is extended, in ms. */
 const RENEW_MS = 1_000;
 
@@ -59,7 +64,8 @@ export function heldRun(
     ...{ sent: [], pending: [], pendingBytes: 0, budget: from.budget, countedBytes: 0, sending: undefined },
     ...{ head: undefined, hold: undefined, end: undefined, isGiven: false, log: 'open', source: undefined },
     ...{ hasBegun: false, isInside: false, waiting: undefined },
-    ...{ isAlone: false, isAsking: false, isDoubted: false },
+    // What was taken over may have more readers than those here.
+    ...{ isAlone: false, isFollowed: from.offset > 0, isAsking: false, isDoubted: false },
   };
 }
 
@@ -101,12 +107,21 @@ function release(held: HeldRun, bytes: number): void {
   held.countedBytes -= bytes;
 }
 
-/** Whether there is something to store, or the lease must be extended. */
+/** Whether there is something to store. */
+export function hasNews({ sending, head, hold, pending }: HeldRun): boolean {
+  return sending !== undefined || head !== undefined || hold !== undefined || pending.length > 0;
+}
+
+/** Whether what comes is stored soon: somebody waits for it, or it is much. */
+export function isAwaited({ isFollowed, waiting, pendingBytes }: HeldRun): boolean {
+  return isFollowed || waiting !== undefined || pendingBytes >= UNREAD_BYTES;
+}
+
+/** Whether something must be stored now, or the lease extended. */
 export function isDue(held: HeldRun, now: number): boolean {
-  const { sending, head, hold, end, isGiven, isAsking, log, pending, confirmedAt } = held;
-  if (isAsking || sending || head || hold || end || isGiven || log === 'closing' || pending.length > 0)
-    return true;
-  return now - confirmedAt >= RENEW_MS;
+  const { sending, end, isGiven, isAsking, log, confirmedAt } = held;
+  if (isAsking || sending || end || isGiven || log === 'closing') return true;
+  return now - confirmedAt >= RENEW_MS || (isAwaited(held) && hasNews(held));
 }
 
 /** What is to be stored now of a run of which `maxBytes` are kept. */
@@ -130,7 +145,7 @@ function newBatch(held: HeldRun, codec: RunCodec, batchBytes: number): Batch {
     data: bytes.length > 0 ? codec.sealBytes(bytes, id, offset) : '',
     head: head ? codec.seal(head, id, 'head') : '',
     // Nobody takes over what is over.
-    hold: hold === undefined || end ? '' : codec.seal(hold, id, 'hold'),
+    hold: hold === undefined || end ? '' : codec.seal(hold(), id, 'hold'),
     cursor: cursor ? codec.seal({ at: offset + bytes.length, cursor }, id, 'cursor') : '',
     end: end && isLast ? codec.sealEnd(end.how, id) : '',
     state: isLast ? (end?.state ?? (isGiven ? 'given' : '')) : '',

@@ -57,6 +57,7 @@ export function onAnswer(state: SharedState, held: HeldRun, [status, followed, s
   else if (status === 'lost') lose(state, held);
   else if (one?.held) {
     const { others } = one.held;
+    held.isFollowed = followed > 0;
     others.update(followed, seen);
     held.isAsking = others.areBehind();
     if (held.isAsking) state.flush.soon();

@@ -1,6 +1,6 @@
 import { asProblem, Problem } from '../errors.ts';
 import { holdBack, releaseWaiting, waitingOutlet } from './first-id.ts';
-import { type HeldRun, note } from './held-run.ts';
+import { type HeldRun, isAwaited, note } from './held-run.ts';
 import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
 import { type Batch, LEASE_MS } from './run-calls.ts';
 import type { RunFlush } from './run-flush.ts';
@@ -53,11 +53,11 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
     begin(head) {
       held.head = { head: [...head], headers: [...run.headers] };
       held.hasBegun = true;
-      flush.soon();
+      if (isAwaited(held)) flush.soon();
       run.begin(head);
     },
     keep(hold) {
-      held.hold = hold();
+      held.hold = hold;
     },
     mayLeave: () => mayLeave(state),
     isSure: () => !state.isDetached && isSure(state),
@@ -98,7 +98,7 @@ function outletOf(state: State): Outlet {
 function storeSoon(state: State): boolean {
   const { held, flush } = state;
   if (state.isResumable || !held.source?.resumeState?.()) {
-    flush.soon();
+    if (isAwaited(held)) flush.soon();
     return false;
   }
   state.isResumable = true;

@@ -22,7 +22,7 @@ export function redisRuns(redis: Redis, sealerOf: (run: string) => RunSealer): R
       const codec = runCodec(sealerOf);
       const calls = callsOn({ redis, parts }, options, codec);
       opened = sharedRuns({ ...options, calls, codec });
-      void redis.subscribe(NEWS, opened.onNews);
+      void redis.subscribe(NEWS, opened.onNews, opened.onListening);
       return opened.runs;
     },
     async storedBytes() {

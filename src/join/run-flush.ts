@@ -1,13 +1,13 @@
 import { releaseWaiting } from './first-id.ts';
-import { answered, batchOf, closeLog, type HeldRun, isDue, letGo } from './held-run.ts';
+import { answered, batchOf, closeLog, type HeldRun, hasNews, isDue, letGo } from './held-run.ts';
 import type { Batch, BatchAnswer, RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
 import type { RunName } from './run-name.ts';
 
 /** How often what has come is stored, at most, in ms. */
 const FLUSH_MS = 50;
-/** How often leases are looked at, in ms. */
-const LOOK_MS = 500;
+/** How often leases are looked at, and what nobody waits for, in ms. */
+const LOOK_MS = 250;
 /** A run that has ended, and whose end could not be stored for so long, is given up, in ms. */
 const END_MS = 60_000;
 /** How many runs, and about how many bytes of them, are stored by one call of a script: Redis does nothing else meanwhile. */
@@ -21,7 +21,7 @@ export interface RunFlush {
   remove(held: HeldRun): void;
   /** The newest run of this name of which something may be stored. */
   find(name: RunName): HeldRun | undefined;
-  /** There is something to store. */
+  /** There is something that must be stored. */
   soon(): void;
   /** Stores what has come of this run, and what still comes in this turn of the event loop. */
   atOnce(held: HeldRun): void;
@@ -65,7 +65,7 @@ export function runFlush(options: RunFlushOptions): RunFlush {
     add(held) {
       state.held.set(held, Number.POSITIVE_INFINITY);
       state.named.set(held.name.key, held);
-      state.looks ??= setInterval(() => void flushNow(state), LOOK_MS);
+      state.looks ??= setInterval(() => void flushNow(state, isDue), LOOK_MS);
     },
     remove,
     find: ({ key }) => state.named.get(key),
@@ -75,7 +75,7 @@ export function runFlush(options: RunFlushOptions): RunFlush {
       state.urgent.add(held);
       state.immediate ??= setImmediate(() => {
         state.immediate = undefined;
-        void flushNow(state, state.urgent);
+        void flushNow(state, hasNewsOrIsDue, state.urgent);
       });
     },
     now: () => flushNow(state),
@@ -104,21 +104,28 @@ function removeFrom(state: State, held: HeldRun): void {
 function flushSoon(state: State, ms: number): void {
   state.timer ??= setTimeout(() => {
     state.timer = undefined;
-    void flushNow(state);
+    void flushNow(state, isDue);
   }, ms);
 }
 
+type IsWanted = typeof isDue;
+const hasNewsOrIsDue: IsWanted = (held, now) => hasNews(held) || isDue(held, now);
+
 /** One flight at a time, so that batches arrive in their order. Calls during a flight wait for the next one. */
-async function flushNow(state: State, all: Iterable<HeldRun> = state.held.keys()): Promise<boolean> {
+async function flushNow(
+  state: State,
+  isWanted: IsWanted = hasNewsOrIsDue,
+  all: Iterable<HeldRun> = state.held.keys(),
+): Promise<boolean> {
   while (state.flight) await state.flight;
-  state.flight = flush(state, [...all]);
+  state.flight = flush(state, isWanted, [...all]);
   return state.flight;
 }
 
-async function flush(state: State, all: readonly HeldRun[]): Promise<boolean> {
+async function flush(state: State, isWanted: IsWanted, all: readonly HeldRun[]): Promise<boolean> {
   try {
     const sentAt = performance.now();
-    const due = all.filter((held) => isDue(held, sentAt));
+    const due = all.filter((held) => isWanted(held, sentAt));
     for (const held of all) state.urgent.delete(held);
     const parts = partsOf(due.map((held) => ({ held, batch: batchOf(held, state.codec, state.maxBytes) })));
     // What comes during the flight has its own time.

@@ -17,6 +17,8 @@ export interface SharedRuns {
   readonly runs: JoinableRuns;
   /** Something has come of these runs, whose ids have a space between. */
   onNews(ids: string): void;
+  /** Redis is there again: it may have lost its data, and news may be lost. Asks about each run at once. */
+  onListening(): void;
   /** Whether clients of other instances read a run that this one carries. Call it when it has no more of its own. */
   areReadElsewhere(): boolean;
   handOver(): Promise<void>;
@@ -58,6 +60,10 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
       if (ids.startsWith('?')) askAbout(state, ids.slice(1));
       else if (ids.startsWith('!')) state.local.get(ids.slice(1))?.held?.others.endUnread(SESSION_OVER);
       else for (const id of ids.split(' ')) lookAt(state, state.local.get(id));
+    },
+    onListening() {
+      for (const { held } of state.local.values()) if (held) held.held.isAsking = true;
+      void state.flush.now();
     },
     areReadElsewhere: () =>
       [...state.local.values()].some(({ held, run }) => held && !run.isOver() && run.clients() > 0),

@@ -8,14 +8,14 @@ afterEach(() => {
 describe('the settings of the comparison', () => {
   test('are five whole rounds of all peers, whose results go into a folder of their own', () => {
     expect(settingsFrom([], ['nginx'])).toEqual({
-      ...{ rounds: 5, scale: 1, only: undefined, out: 'bench-results' },
+      ...{ rounds: 5, scale: 1, only: undefined, out: 'bench-results', profile: false },
     });
   });
 
   test('can be smaller, of some peers, and kept in the project', () => {
     const args = ['--rounds', '1', '--scale', '0.5', '--only', 'nginx, fastify', '--record'];
     expect(settingsFrom(args, ['nginx', 'fastify', 'hono'])).toEqual({
-      ...{ rounds: 1, scale: 0.5, only: ['nginx', 'fastify'], out: undefined },
+      ...{ rounds: 1, scale: 0.5, only: ['nginx', 'fastify'], out: undefined, profile: false },
     });
   });
 

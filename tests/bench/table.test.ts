@@ -55,7 +55,9 @@ describe('the tables in Markdown', () => {
 
   test('have every figure once with its unit and direction, and once per reference as a ratio', () => {
     expect(THEMES.flatMap(({ figures }) => figures).sort()).toEqual(Object.keys(FIGURES).sort());
-    const headings = headingsOf(markdown).flat();
+    const headings = headingsOf(markdown)
+      .flat()
+      .filter((heading) => heading !== 'ratio' && heading !== 'at most');
     expect(headings).toHaveLength(3 * Object.keys(FIGURES).length);
     for (const { title, unit, better } of Object.values(FIGURES)) {
       const arrow = better === 'lower' ? '↓' : '↑';
@@ -66,9 +68,9 @@ describe('the tables in Markdown', () => {
 
   test('have a row per peer in each, as wide as the headings', () => {
     const widths = headingsOf(markdown).map(({ length }) => length);
-    expect(widths).toEqual([3, 2, 2, 3, 2, 7, 5, 7, 5]);
+    expect(widths).toEqual([3, 2, 2, 3, 2, 7, 5, 7, 5, 2]);
     for (const name of ['nginx', '@fastify/http-proxy', '**bot-relay**', '**bot-relay with Redis**'])
-      expect(cellsOf(markdown, name).map(({ length }) => length)).toEqual(widths);
+      expect(cellsOf(markdown, name).map(({ length }) => length)).toEqual(widths.slice(0, -1));
   });
 
   test('have median (min–max) in a cell, with the digits of the figure', () => {
@@ -101,6 +103,22 @@ describe('the tables in Markdown', () => {
     expect(markdown).toContain('Node 24.21.0.');
     expect(markdown).toContain('Versions: nginx (1.26.3), HAProxy (3.0.11), http-proxy-middleware 4 (4.2.1)');
     expect(markdown).toContain('delay of an event 0.110 (0.105–0.121) ms at p50');
+  });
+
+  test('have what the project aims at, with the ratios of the two figures of each round', () => {
+    const off = {
+      ...samplePeer('bot-relay, JOIN=off', {}),
+      figures: { cpuPerMessage: figureOf([200, 240, 300]) },
+    };
+    const naive = { ...samplePeer('naive stack', {}), figures: { cpuPerMessage: figureOf([400, 400, 600]) } };
+    const on = { ...samplePeer('bot-relay', {}), figures: { cpuPerMessage: figureOf([220, 240]) } };
+    const made = markdownTable(sampleResults([off, naive, on]));
+    expect(made).toContain('**Aims of bot-relay, JOIN=off**');
+    expect(cellsOf(made, 'CPU per message / naive stack')).toEqual([['0.50 (0.50–0.60)', '0.45']]);
+    // A round of one of the two is missing.
+    expect(cellsOf(made, 'CPU per message / bot-relay, JOIN=off')).toEqual([['–', '1.1']]);
+    expect(made).toContain('Under Aims, the ratio is of the two figures of each round');
+    expect(markdownTable(sampleResults([off]))).not.toContain('Aims');
   });
 
   test('have only the figures that were asked for, and the notes of peers that lack one of them', () => {

@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect } from '@jest/globals';
 import { type Authority, type Issued, makeAuthority, removeAuthorities } from '../support/authority.ts';
 import { checkEnvironment, runCheck } from '../support/check.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
 import { describeWithRedis, stopRedis } from '../support/redis.ts';
 import { startTlsRedis, type TlsRedis } from '../support/redis-tls.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
 
 const ADDRESS = 'IP:127.0.0.1';
 const shown = ({ cert, key }: Issued) => ({ REDIS_TLS_CERT: cert, REDIS_TLS_KEY: key });
@@ -36,15 +37,12 @@ describeWithRedis('Redis with TLS', () => {
       ...more,
     });
 
-  test('that answers is ok, also if it asks for a certificate', async () => {
-    const client = authority.issue('DNS:relay.test');
-    for (const environment of [environmentOf(open, {}), environmentOf(asking, shown(client))]) {
-      const { of } = await runCheck(['--no-messages'], environment);
-      expect(of('Redis')).toEqual([expect.stringMatching(/^ok answers in [\d.]+ ms, over TLS$/)]);
-    }
-  });
-
-  test.each<[string, RegExp, RegExp, () => [TlsRedis, Record<string, string>]]>([
+  const PROBLEMS: readonly (readonly [
+    what: string,
+    cause: RegExp,
+    advice: RegExp,
+    given: () => [TlsRedis, Record<string, string>],
+  ])[] = [
     [
       'a CA that is not trusted',
       /^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/,
@@ -75,19 +73,49 @@ describeWithRedis('Redis with TLS', () => {
       /whether TLS is spoken at that port/,
       () => [open, { REDIS_URL: open.server.url.replace('redis:', 'rediss:') }],
     ],
-  ])('is a problem with %s, and the advice is about Redis', async (_what, cause, advice, given) => {
+  ];
+
+  async function expectProblem([, cause, advice, given]: (typeof PROBLEMS)[number]): Promise<void> {
     const { rows } = await runCheck(['--no-messages'], environmentOf(...given()));
     const row = rows.find(({ check }) => check === 'Redis');
     expect(row?.state).toBe('problem');
     expect(/^cannot be used \((\w+)\)$/.exec(row?.says ?? '')?.[1]).toMatch(cause);
     expect(row?.advice).toMatch(advice);
     expect(row?.advice).not.toMatch(/NODE_/);
-  });
+  }
 
-  test('is a problem with an unknown CA even if Node.js is told to check no certificate', async () => {
-    const environment = { ...environmentOf(open, { REDIS_TLS_CA: '' }), NODE_TLS_REJECT_UNAUTHORIZED: '0' };
-    const ran = startProcess({ args: ['check', '--no-messages'], environment });
-    expect((await ran.exited).code).toBe(1);
-    expect(ran.stdout()).toMatch(/^problem +Redis .*cannot be used \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\)$/m);
-  });
+  // Each check waits until connections have failed.
+  testSideBySide(
+    [
+      [
+        'that answers is ok, also if it asks for a certificate',
+        async () => {
+          const client = authority.issue('DNS:relay.test');
+          for (const environment of [environmentOf(open, {}), environmentOf(asking, shown(client))]) {
+            const { of } = await runCheck(['--no-messages'], environment);
+            expect(of('Redis')).toEqual([expect.stringMatching(/^ok answers in [\d.]+ ms, over TLS$/)]);
+          }
+        },
+      ],
+      ...PROBLEMS.map(
+        (row) =>
+          [`is a problem with ${row[0]}, and the advice is about Redis`, () => expectProblem(row)] as const,
+      ),
+      [
+        'is a problem with an unknown CA even if Node.js is told to check no certificate',
+        async () => {
+          const environment = {
+            ...environmentOf(open, { REDIS_TLS_CA: '' }),
+            NODE_TLS_REJECT_UNAUTHORIZED: '0',
+          };
+          const ran = startProcess({ args: ['check', '--no-messages'], environment });
+          expect((await ran.exited).code).toBe(1);
+          expect(ran.stdout()).toMatch(
+            /^problem +Redis .*cannot be used \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\)$/m,
+          );
+        },
+      ],
+    ],
+    3,
+  );
 });

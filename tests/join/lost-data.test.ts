@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import type { JoinableOptions, JoinableRuns, RunStore, TakenRun } from '../../src/join/joinable-runs.ts';
 import { redisRuns } from '../../src/join/redis-runs.ts';
 import type { Run } from '../../src/join/run.ts';
+import { FLUSH } from '../../src/join/run-lua.ts';
 import type { RunName } from '../../src/join/run-name.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import type { Redis } from '../../src/storage/redis.ts';
@@ -120,6 +121,36 @@ describeWithRedis('a run of which Redis has lost everything', () => {
     run.stream.outlet.open(SOURCE);
     await server.command('FLUSHALL');
     expect(await enter(runs)).toMatchObject({ isNew: false });
+    end(run);
+  });
+
+  test('is asked about as soon as Redis is there again', async () => {
+    const redis = await connected(server.url);
+    let flushes = 0;
+    let onListening = () => {};
+    const observed: Redis = {
+      ...redis,
+      script(lua) {
+        const call = redis.script(lua);
+        return (keys, args) => {
+          if (lua === FLUSH) flushes++;
+          return call(keys, args);
+        };
+      },
+      subscribe: async (channel, listener, onReady = () => {}) => {
+        onListening = onReady;
+        await redis.subscribe(channel, listener);
+      },
+    };
+    const store = redisRuns(observed, runSealer);
+    opened.push({ redis, store });
+    const run = await begin(store.open(OPTIONS));
+    await server.command('FLUSHALL');
+    flushes = 0;
+    onListening();
+    expect(flushes).toBe(1);
+    const other = await instance();
+    while ((await enter(other.runs)) !== 'run_not_kept') await sleep(20);
     end(run);
   });
 

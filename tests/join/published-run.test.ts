@@ -47,3 +47,36 @@ test('a place to resume from is stored only with all that was written before it'
   expect(second.length).toBe(2);
   expect(codec.open(second.cursor, 'run', 'cursor')).toEqual({ at: 3, cursor: 3 });
 });
+
+test('what comes is stored soon only if somebody waits for it, or if it is much', () => {
+  const progress = { hasLeft: true, mayHaveStarted: true };
+  const unused = { onLeft() {}, onChange() {}, graceMs: () => 0 };
+  const budget = heldBytes(1 << 20);
+  const run = newRun({ ...unused, log: runLog(budget), maxBytes: MAX_BYTES, requestId: 'r', progress });
+  const claim = { id: 'run', token: 't', requestId: 'r' };
+  const name = { conversation: 'c', message: 'm', key: 'k', isKept: true };
+  const held = heldRun(claim, run, { name, budget, offset: 0, sentAt: Number.POSITIVE_INFINITY });
+  let calls = 0;
+  const flush = {
+    ...{ add() {}, remove() {}, find: () => undefined, soon: () => void calls++, atOnce() {} },
+    ...{ now: async () => true, close: async () => {} },
+  };
+  const published = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run;
+  const { outlet } = published.stream;
+  const callsFor = (work: () => void) => {
+    const before = calls;
+    work();
+    return calls - before;
+  };
+  outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
+  expect(callsFor(() => published.begin(new Map()))).toBe(0);
+  expect(callsFor(() => outlet.write(Buffer.from('a')))).toBe(0);
+  held.isFollowed = true;
+  expect(callsFor(() => outlet.write(Buffer.from('b')))).toBe(1);
+  expect(callsFor(() => published.begin(new Map()))).toBe(1);
+  held.isFollowed = false;
+  expect(callsFor(() => outlet.write(Buffer.from('c')))).toBe(0);
+  expect(callsFor(() => outlet.write(Buffer.alloc(20_000)))).toBe(1);
+  // Its end is always stored soon.
+  expect(callsFor(() => published.over())).toBe(1);
+});

@@ -97,7 +97,7 @@ test('without memory for what waits, nothing more of the stream is stored', asyn
 test('an answer that comes at once is stored by one batch with its end, without the message', async () => {
   start();
   const held = hold(0);
-  held.hold = 'the message';
+  held.hold = () => 'the message';
   note(held, { bytes: PART, isInside: false }, MAX_BYTES);
   flush.atOnce(held);
   const progress = { hasLeft: true, mayHaveStarted: true };
@@ -123,6 +123,33 @@ test('a run that was removed during a flight is not stored again if that fails',
   expect(await flight).toBe(false);
   await flush.now();
   expect(flights).toHaveLength(1);
+});
+
+test('what nobody waits for is stored with the next extension of the lease', async () => {
+  start();
+  const [held, other] = [hold(0), hold(1)];
+  held.head = { head: [], headers: [] };
+  held.hold = () => 'the message';
+  note(held, { bytes: Buffer.from('x'), isInside: false }, MAX_BYTES);
+  // The timer that looks at all stores only what somebody waits for.
+  note(other, { bytes: Buffer.from('y'), isInside: false }, MAX_BYTES);
+  other.isFollowed = true;
+  flush.soon();
+  await until(() => flights.length > 0);
+  expect(flights.flat().map(({ id }) => id)).toEqual(['r1']);
+  held.confirmedAt -= 1_000;
+  await until(() => flights.length > 1);
+  expect(flights.flat().slice(1)).toMatchObject([{ id: 'r0', length: 1, hold: '"the message"' }]);
+});
+
+test('what is much is stored soon, though nobody waits for it', async () => {
+  start();
+  const [held, other] = [hold(0), hold(1)];
+  note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  note(other, { bytes: Buffer.from('y'), isInside: false }, MAX_BYTES);
+  flush.soon();
+  await until(() => flights.length > 0);
+  expect(flights.flat().map(({ id }) => id)).toEqual(['r0']);
 });
 
 test('what comes during a flight waits for its own time, what was too much for one does not', async () => {

@@ -1,4 +1,4 @@
-import { afterEach, expect, jest, test } from '@jest/globals';
+import { afterAll, expect, jest, test } from '@jest/globals';
 import { call } from '../support/call.ts';
 import { endOf, type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
 import { EVENTS, INIT, KEPT } from '../support/joining.ts';
@@ -9,31 +9,44 @@ import { until } from '../support/until.ts';
 
 jest.setTimeout(40_000);
 
-let all: JoinInstances;
-afterEach(() => all.close());
+const opened: JoinInstances[] = [];
+afterAll(() => Promise.all(opened.map((all) => all.close())));
 
 /** Longer than a test may take. */
 const environment = { JOIN_GRACE_MS: '60000' };
 /** Longer than a run counts as read elsewhere after the last look at it. */
 const UNREAD_MS = 6_000;
 
-const at = (n: number) => all.relays[n] as TestRelay;
-
-async function signOut(n: number, cookie = all.cookie) {
-  const answer = await call(at(n).port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
-  expect(answer.status).toBe(204);
+/** Two instances of a case of its own, since each waits for seconds. */
+async function start(first: Parameters<typeof startJoinInstances>[2]) {
+  const all = await startJoinInstances(2, environment, first);
+  opened.push(all);
+  return {
+    all,
+    at: (n: number) => all.relays[n] as TestRelay,
+    async signOut(n: number, cookie = all.cookie) {
+      const { port } = all.relays[n] as TestRelay;
+      const answer = await call(port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
+      expect(answer.status).toBe(204);
+    },
+    isEnded: () => all.streams[0]?.destroyed === true,
+  };
 }
 
-/** A run that the first instance carries, with a client there and one at the second instance. */
-async function readAtBoth(second?: () => Promise<string>) {
-  all = await startJoinInstances(2, environment, () => [INIT, KEPT]);
+/**
+ * A run that the first instance carries, with a client there and one at the second instance; `isApart` says whether
+ * that one has another session.
+ */
+async function readAtBoth({ isApart = false } = {}) {
+  const started = await start(() => [INIT, KEPT]);
+  const { all, at } = started;
   const own = all.say(0);
   await own.waitFor('message.complete');
-  const cookie = (await second?.()) ?? all.cookie;
+  const cookie = isApart ? await at(1).signIn() : all.cookie;
   const other = all.sayAs(cookie, 1);
   await other.waitFor('message.complete');
   return {
-    ...{ own, other, cookie },
+    ...{ ...started, own, other, cookie },
     /** The client of the first instance closes its page, and that instance keeps the run for the other one. */
     async leaveOwn() {
       own.socket.destroy();
@@ -44,32 +57,30 @@ async function readAtBoth(second?: () => Promise<string>) {
   };
 }
 
-const isEnded = () => all.streams[0]?.destroyed === true;
-
 describeWithRedis('the end of a session ends a run', () => {
-  test('that only its pages at two instances read', async () => {
-    const { own, other } = await readAtBoth();
+  test.concurrent('that only its pages at two instances read', async () => {
+    const { own, other, signOut, isEnded } = await readAtBoth();
     await signOut(0);
     for (const client of [own, other]) expect(await endOf(client)).toMatchObject({ code: 'session_ended' });
     await until(isEnded);
   });
 
-  test('that its page has read at another instance than the one that carries it', async () => {
-    const { leaveOwn } = await readAtBoth();
+  test.concurrent('that its page has read at another instance than the one that carries it', async () => {
+    const { leaveOwn, signOut, isEnded } = await readAtBoth();
     await leaveOwn();
     await signOut(1);
     await until(isEnded);
   });
 
-  test('whose last page was at another instance, though another session has read it before', async () => {
-    const { leaveOwn, cookie } = await readAtBoth(() => at(1).signIn());
+  test.concurrent('whose last page was at another instance, though another session has read it before', async () => {
+    const { leaveOwn, cookie, signOut, isEnded } = await readAtBoth({ isApart: true });
     await leaveOwn();
     await signOut(1, cookie);
     await until(isEnded);
   });
 
-  test('whose page at another instance was closed just before', async () => {
-    const { own, other } = await readAtBoth();
+  test.concurrent('whose page at another instance was closed just before', async () => {
+    const { own, other, at, signOut, isEnded } = await readAtBoth();
     other.socket.destroy();
     await until(() => at(1).open.count() === 0);
     await signOut(0);
@@ -79,8 +90,8 @@ describeWithRedis('the end of a session ends a run', () => {
 });
 
 describeWithRedis('the end of a session does not end a run', () => {
-  test('that another session of the user has left at another instance after that', async () => {
-    const { own, other, cookie } = await readAtBoth(() => at(1).signIn());
+  test.concurrent('that another session of the user has left at another instance after that', async () => {
+    const { all, own, other, cookie, signOut, isEnded } = await readAtBoth({ isApart: true });
     await signOut(0);
     await own.closed;
     await sleep(2_500);
@@ -92,8 +103,8 @@ describeWithRedis('the end of a session does not end a run', () => {
     expect(all.upstream.requests).toHaveLength(1);
   });
 
-  test('that another session of the user reads at a third instance', async () => {
-    const { own, other } = await readAtBoth();
+  test.concurrent('that another session of the user reads at a third instance', async () => {
+    const { all, own, other, at, signOut, isEnded } = await readAtBoth();
     own.socket.destroy();
     const cookie = await at(0).signIn();
     const third = all.sayAs(cookie, 0);
@@ -108,8 +119,8 @@ describeWithRedis('the end of a session does not end a run', () => {
 });
 
 describeWithRedis('a run that was taken over while somebody looked for an event', () => {
-  test('is given up if nobody reads it', async () => {
-    all = await startJoinInstances(2, environment, (request) =>
+  test.concurrent('is given up if nobody reads it', async () => {
+    const { all, at } = await start((request) =>
       request.all('last-event-id').length > 0 ? [EVENTS[3] as string] : [INIT, KEPT],
     );
     const own = all.say(0);

@@ -54,6 +54,23 @@ describeWithRedis('the log of a run', () => {
     expect(all.upstream.requests).toHaveLength(1);
   });
 
+  test.concurrent(
+    'has what comes much sooner than a lease is extended, once somebody reads it elsewhere',
+    whileAwake(async () => {
+      const all = await start();
+      await all.say(0).waitFor('run.init');
+      const second = all.say(1);
+      await second.waitFor('run.init');
+      const before = performance.now();
+      for (let n = 1; n <= 8; n++) {
+        all.emit(DELTA.replace('data: {', `data: {"n":${n},`));
+        await second.waitFor(`"n":${n},`);
+      }
+      // A lease is extended each second.
+      expect(performance.now() - before).toBeLessThan(4_000);
+    }),
+  );
+
   test.concurrent('goes on after each of ten reconnections, in turn at two instances', async () => {
     const all = await start();
     let client = all.say(0);

@@ -1,11 +1,9 @@
 import { afterAll, describe, expect, jest } from '@jest/globals';
 import { call } from '../support/call.ts';
-import { describeWithRedis } from '../support/redis.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
 import { PATIENCE_MS, startUnread, stopUnread } from '../support/unread-log.ts';
 import { readAgain, unreadRelay } from '../support/unread-relay.ts';
-import { unreadWorkers } from '../support/unread-workers.ts';
 
 jest.setTimeout(120_000);
 afterAll(stopUnread);
@@ -22,13 +20,9 @@ async function startDemo() {
   );
 }
 
+// `npm run prove` does the same with a socket, and with workers; `log-output.test.ts` has a socket, too.
 describe('a relay whose log goes to a pipe that nobody reads', () => {
   testSideBySide(Object.entries(unreadRelay('pipe')));
-});
-
-// `npm run prove` does the same with a socket, and all of it with workers; `log-output.test.ts` has a socket, too.
-describeWithRedis('workers whose log goes to a pipe that nobody reads', () => {
-  testSideBySide(Object.entries(unreadWorkers('pipe')).slice(0, 1));
 });
 
 describe('a relay', () => {

@@ -17,6 +17,8 @@ export interface RedisServer {
 }
 
 const servers: ChildProcess[] = [];
+/** Is never connected. Its copies are of its class; each call of `createClient` makes a class with all commands anew. */
+const template = createClient();
 
 const READY = 'Ready to accept connections';
 const MOST_PORTS = 5;
@@ -65,7 +67,7 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
       await gone;
     },
     async command(...words) {
-      const client = createClient({ url });
+      const client = template.duplicate({ url });
       await client.connect();
       try {
         return await client.sendCommand(words);

@@ -1,0 +1,96 @@
+/**
+ * Instances that ask Redis what relays ask, and carry nothing: for each message they count it twice, read and extend its
+ * session, take a place for its stream, reserve a slot, and give the place back. Prints what they have seen as JSON.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Session } from '../../src/authenticate/sessions/session.ts';
+import { createLogger } from '../../src/logger.ts';
+import { redisStores } from '../../src/process/redis-stores.ts';
+import { secret } from '../../src/secret.ts';
+import { openRedis } from '../../src/storage/redis.ts';
+import { sleep } from '../support/wait.ts';
+import type { Load, Seen } from './load.ts';
+
+const TICK_MS = 5;
+const SESSION_MS = 3_600_000;
+const MAX_STREAMS = 1_000_000;
+const RATE = { limit: 5, windowMs: 1_000, maxWaitMs: 2_000 };
+
+const load = JSON.parse(process.argv[2] ?? '{}') as Load;
+const seen = { messages: 0, granted: 0, failed: 0, reservationsMs: [] as number[] };
+
+type Instance = Awaited<ReturnType<typeof openInstance>>;
+
+const all = await Promise.all(Array.from({ length: load.instances }, openInstance));
+const sessions = await beginSessions(all[0] as Instance);
+// Whoever measures waits for this line.
+console.log('ready');
+await sendAll();
+console.log(JSON.stringify(seen satisfies Seen));
+process.exit();
+
+async function openInstance() {
+  const logger = createLogger('silent');
+  const redis = openRedis({ url: secret(load.redisUrl), logger });
+  await redis.ready(5_000);
+  const options = { logger, rate: RATE, session: { secrets: [secret('scale-session-secret-51d2')] } };
+  const { sessions, budgets, streams, counts } = redisStores(redis, options);
+  const [byAddress, bySession] = [counts('address'), counts('session')];
+  for (const count of [byAddress, bySession]) count.init?.({ windowMs: 60_000 } as never);
+  return { sessions, budgets, streams, byAddress, bySession };
+}
+
+/** Stores one session for each user; returns their keys. */
+async function beginSessions({ sessions }: Instance): Promise<string[]> {
+  const keys = Array.from({ length: load.users }, () => randomBytes(32).toString('base64url'));
+  const until = Date.now() + SESSION_MS;
+  const sessionOf = (n: number): Session => ({
+    user: { id: userOf(n), name: userOf(n) },
+    idleExpiresAt: until,
+    absoluteExpiresAt: until + SESSION_MS,
+  });
+  await Promise.all(keys.map((key, n) => sessions.set(key, sessionOf(n))));
+  return keys;
+}
+
+function userOf(n: number): string {
+  return `user-${process.pid}-${n % load.users}`;
+}
+
+/** Sends at even times, however long the answers take. */
+async function sendAll(): Promise<void> {
+  const startedAt = performance.now();
+  const under: Promise<void>[] = [];
+  for (let ms = 0; ms < load.durationMs; ms = performance.now() - startedAt) {
+    const due = Math.floor((ms / 1000) * load.messagesPerSecond);
+    while (under.length < due) under.push(send(under.length).catch(() => void seen.failed++));
+    await sleep(TICK_MS);
+  }
+  await Promise.all(under);
+}
+
+/** One message of one of the users to one of the bots, at one of the instances. */
+async function send(n: number): Promise<void> {
+  const { sessions: store, budgets, streams, byAddress, bySession } = all[n % all.length] as Instance;
+  const [user, key] = [userOf(n), sessions[n % sessions.length] as string];
+  await byAddress.increment(`10.0.${(n >> 8) % 256}.${n % 256}`);
+  await store.get(key);
+  await bySession.increment(key);
+  await store.extend(key, Date.now() + SESSION_MS);
+  const place = await streams.acquire(user, MAX_STREAMS);
+  const endpoint = `scale/bot-${Math.floor(Math.random() * load.bots)}`;
+  const askedAt = performance.now();
+  const { state, waitMs, ticket } = await budgets.reserve({
+    endpoint,
+    holders: [user],
+    maxWaitMs: RATE.maxWaitMs,
+  });
+  seen.reservationsMs.push(performance.now() - askedAt);
+  seen.messages++;
+  if (state === 'granted') seen.granted++;
+  if (state === 'granted' && waitMs > 0) {
+    await sleep(waitMs);
+    await budgets.start(endpoint, ticket);
+  }
+  place?.release();
+}
