@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { redisChannelOwners } from '../../src/guard/redis-channel-owners.ts';
 import { redisGivenBlobs } from '../../src/guard/redis-given-blobs.ts';
@@ -13,6 +14,7 @@ import { describeWithRedis } from '../support/redis.ts';
 import { type RedisGroup, startCluster } from '../support/redis-cluster.ts';
 import { eventually, stopProcessesOfRedis } from '../support/redis-process.ts';
 import { sleep } from '../support/sleep.ts';
+import { ROOT } from '../support/sources.ts';
 import { until } from '../support/until.ts';
 
 jest.setTimeout(60_000);
@@ -105,6 +107,34 @@ describeWithRedis('a cluster', () => {
     for (const lease of held) lease?.release();
     await until(async () => (await leases.acquire('user-0', 1)) !== undefined);
     await leases.close();
+  });
+
+  test('lets a user with the documented rights do all of this, also while a slot moves', async () => {
+    const text = readFileSync(`${ROOT}/docs/deploy.md`, 'utf8');
+    const [, rights = ''] = /^user bot-relay on >PASSWORD (.*)$/m.exec(text) ?? [];
+    const [, more = ''] = /The user of a cluster also needs `([^`]+)`/.exec(text) ?? [];
+    for (const server of cluster.servers) {
+      const words = ['on', '>word', ...rights.split(' '), ...more.split(' ')];
+      await server.command('ACL', 'SETUSER', 'bot-relay', ...words);
+      await server.command('ACL', 'LOG', 'RESET');
+    }
+    const redis = open(cluster.url.replace('://', '://bot-relay:word@'));
+    await redis.ready(5_000);
+    await redis.subscribe('bot-relay:news', () => {});
+    const key = 'bot-relay:test:{moving}:';
+    const set = redis.script("return redis.call('SET', KEYS[1], ARGV[1])");
+    let isOver = false;
+    const setting = (async () => {
+      for (let n = 0; !isOver; n += 1) {
+        expect(await set([key + (n % 1_000)], ['1'])).toBe('OK');
+        if (n % 100 === 0) await sleep(1);
+      }
+    })();
+    await sleep(300);
+    await cluster.moveSlot(key);
+    isOver = true;
+    await setting;
+    for (const server of cluster.servers) expect(await server.command('ACL', 'LOG')).toEqual([]);
   });
 
   test('keeps a budget exact, and fails no call, while its slot moves to another master', async () => {
