@@ -1,4 +1,4 @@
-import { createCluster } from '@redis/client';
+import { createCluster, RootNodesUnavailableError } from '@redis/client';
 import { redisAddress } from './redis-address.ts';
 import { errorWith } from './redis-errors.ts';
 import type { OpenLink, RedisLink, ServerClient } from './redis-link.ts';
@@ -16,13 +16,25 @@ const MAX_REDIRECTIONS = 4;
 export function clusterOf(settings: RedisSettings): OpenLink {
   return async (over) => {
     const cluster = clusterClient(settings);
-    cluster.on('error', over).on('node-error', over);
-    cluster.on('node-disconnect', () => over(errorWith('MOVED', 'A master of the cluster was replaced')));
+    let isOpen = false;
+    let failure: unknown;
+    // Until it is open, the library goes on with the next server of the URL.
+    const fail = (error: unknown) => {
+      failure = error;
+      if (isOpen) over(error);
+    };
+    cluster.on('error', fail).on('node-error', fail);
+    cluster.on('node-disconnect', () => fail(errorWith('MOVED', 'A master of the cluster was replaced')));
+    const opening = open(cluster);
     try {
-      return await inTime(open(cluster));
+      const link = await inTime(opening);
+      isOpen = true;
+      return link;
     } catch (error) {
+      // What was still on its way may connect after that.
+      void opening.catch(() => {}).then(() => cluster.destroy());
       cluster.destroy();
-      throw error;
+      throw error instanceof RootNodesUnavailableError ? failure : error;
     }
   };
 }
@@ -32,6 +44,8 @@ type Cluster = ReturnType<typeof clusterClient>;
 async function open(cluster: Cluster): Promise<RedisLink> {
   await cluster.connect();
   const servers = () => cluster.masters.flatMap(({ client }) => client ?? []);
+  // The library counts as connected without a master that it could not reach.
+  if (cluster.masters.some(({ client }) => !client?.isReady)) throw new RootNodesUnavailableError();
   await Promise.all(servers().map(requireCluster));
   return { client: cluster, servers, wrongServer: 'CLUSTERDOWN', close: () => cluster.destroy() };
 }

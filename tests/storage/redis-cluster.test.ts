@@ -10,6 +10,7 @@ import { redisUnsent } from '../../src/pace/redis-unsent.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { keyReporter, readKeyReports } from '../../src/watch/key-reports.ts';
+import { freePort } from '../support/free-port.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { type RedisGroup, startCluster } from '../support/redis-cluster.ts';
 import { eventually, stopProcessesOfRedis } from '../support/redis-process.ts';
@@ -61,6 +62,23 @@ describeWithRedis('a cluster', () => {
       for (const key of page.keys) found.add(String(key));
     } while (cursor !== '0');
     expect([...found].sort()).toEqual([...KEYS].sort());
+  });
+
+  test('is found while servers of the URL are down, without a word in the log', async () => {
+    const [dead, more] = [await freePort(), await freePort()];
+    const url = `redis://127.0.0.1:${dead},127.0.0.1:${more},${cluster.servers[2]?.host}`;
+    const lines: string[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      const redis = open(url, lines);
+      await redis.ready(5_000);
+      expect(redis.backAt()).toBeUndefined();
+      redis.close();
+    }
+    expect(messages(lines)).toEqual(Array.from({ length: 5 }, () => 'redis ready'));
+    const nowhere = open(`redis://127.0.0.1:${dead},127.0.0.1:${more}`, lines);
+    await until(() => lines.length > 5);
+    expect(JSON.parse(lines[5] as string)).toMatchObject({ msg: 'redis lost', cause: 'ECONNREFUSED' });
+    nowhere.close();
   });
 
   test('brings a message that a script publishes on any master to every subscriber', async () => {
