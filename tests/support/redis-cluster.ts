@@ -70,6 +70,9 @@ async function moveKeys({ slot, from, to }: Move): Promise<void> {
 async function isWhole(server: RedisProcess): Promise<void> {
   await eventually(async () => {
     const info = String(await server.command('CLUSTER', 'INFO'));
+    const replication = String(await server.command('INFO', 'replication'));
+    // A replica that has nothing yet cannot take over.
+    if (!/state=online|master_link_status:up/.test(replication)) throw new Error(replication);
     if (!info.includes('cluster_state:ok') || !info.includes(`cluster_slots_ok:${SLOTS}`))
       throw new Error(info);
   });
