@@ -82,8 +82,9 @@ const SECRETS_OPENED = {
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
+  'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
+  'storage/redis-settings.ts': 'REDIS_URL, for Redis',
   'storage/redis-tls.ts': 'REDIS_TLS_KEY, for Redis, and to see that its certificate is of this key',
-  'storage/redis.ts': 'REDIS_URL, for Redis',
   'watch/probe-tokens.ts': 'SESSION_SECRETS, for the probes of a check',
 };
 

@@ -121,6 +121,7 @@ describe('a variable that is not set', () => {
       UPLOADS: 'stream',
       RATE_LIMIT: '5',
       RATE_WINDOW_MS: '1000',
+      REDIS_MODE: 'single',
       RATE_MAX_WAIT_MS: '2000',
       MAX_STREAMS_PER_USER: '8',
       MAX_STREAMS_PER_ADDRESS: '64',
@@ -471,7 +472,11 @@ describe('an invalid value is refused with the name of the variable and without 
       'redis://canary/db',
       'redis://canary?db=1',
       'redis://:canary%@host',
+      'redis://canary,',
+      'redis://canary:1,redis://canary:2',
+      'redis://canary:1,other:port',
     ],
+    REDIS_MODE: ['canary', 'Cluster', 'cluster,sentinel'],
     AUTH_MODE: ['canary', 'none'],
     OIDC_ISSUER: [
       'canary.example.com',
@@ -515,8 +520,10 @@ describe('an invalid value is refused with the name of the variable and without 
   test('every variable with its own format is in this table', () => {
     const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM'];
     const names = Object.keys(VARIABLES).filter((name) => !free.includes(name));
-    // tests/redis-settings.test.ts has those of TLS.
-    expect(names.filter((name) => !name.startsWith('REDIS_TLS_')).sort()).toEqual(Object.keys(wrong).sort());
+    // tests/redis-settings.test.ts has those of TLS and Sentinel.
+    expect(names.filter((name) => !/^REDIS_(TLS|SENTINEL)_/.test(name)).sort()).toEqual(
+      Object.keys(wrong).sort(),
+    );
   });
 
   test('a limit of "five" is refused and does not become the default', () => {
@@ -852,6 +859,7 @@ describe('secrets', () => {
       'CHANNEL_SECRET',
       'SESSION_SECRETS',
       'REDIS_URL',
+      'REDIS_SENTINEL_PASSWORD',
       'REDIS_TLS_CA',
       'REDIS_TLS_CERT',
       'REDIS_TLS_KEY',

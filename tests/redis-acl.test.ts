@@ -38,10 +38,10 @@ describe('the rights of the user of Redis in the documentation', () => {
       [...text.matchAll(/redis\.p?call\(["']([A-Z]+)["']/g)].map(([, name = '']) => name.toLowerCase()),
     );
     const ofClient = sources
-      .filter((text) => /@redis\/client|storage\/redis\.ts/.test(text))
-      .flatMap((text) => [...text.matchAll(/\bclient\.([a-zA-Z]+)\(/g)])
+      .filter((text) => /@redis\/client|storage\/redis\.ts|redis-link\.ts/.test(text))
+      .flatMap((text) => [...text.matchAll(/\b(?:client|server)\??\.([a-zA-Z]+)\(/g)])
       .map(([, name = '']) => name.toLowerCase())
-      .filter((name) => !['connect', 'destroy', 'on', 'once', 'sendcommand'].includes(name));
+      .filter((name) => !['close', 'connect', 'destroy', 'on', 'once', 'sendcommand'].includes(name));
     // The store of the library sends these by name.
     const sent = new Set([...ofScripts, ...ofClient, 'decr', 'del']);
     const rights = LINE.split(' ').filter((word) => /^[+-]/.test(word));
@@ -142,9 +142,9 @@ describeWithRedis('the user of Redis in the documentation', () => {
 
   test('need not send more to connect, not even what this version of Redis does not know', async () => {
     const admin = await connected(redis.server.url);
-    await admin.run((client) => client.configResetStat());
+    await admin.onEach((server) => server.configResetStat());
     const user = await connected(redis.server.url.replace('://', `://bot-relay:${PASSWORD}@`));
-    expect(await admin.run((client) => client.info('errorstats'))).not.toContain('errorstat_');
+    expect((await admin.onEach((server) => server.info('errorstats'))).join()).not.toContain('errorstat_');
     for (const one of [admin, user]) one.close();
   });
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
 import { risksOf } from '../src/config/risks.ts';
+import { redisAddress } from '../src/storage/redis-address.ts';
 import { makeAuthority, removeAuthorities } from './support/authority.ts';
 import { CANARY } from './support/relay.ts';
 
@@ -59,6 +60,31 @@ describe('the settings of Redis', () => {
       expect(tls?.key?.open().trim()).toBe(key.trim());
       expect(tls?.servername).toBe('cache.test');
     }
+  });
+
+  test('have several servers of a cluster or of Sentinel, which has a user of its own', () => {
+    const [REDIS_URL, one] = ['rediss://relay:canary,word@a.test,b.test:7000', { ...BASE }];
+    const address = { REDIS_URL, ...one };
+    expect(load({ ...address, REDIS_MODE: 'cluster' })).toMatchObject({
+      isCluster: true,
+      sentinel: undefined,
+    });
+    const own = {
+      REDIS_SENTINEL_MASTER: 'relays',
+      REDIS_SENTINEL_USER: 'ada',
+      REDIS_SENTINEL_PASSWORD: 'word',
+    };
+    const sentinel = load({ ...address, ...own, REDIS_MODE: 'sentinel' }) as NonNullable<Config['redis']>;
+    expect(sentinel).toMatchObject({ isCluster: false, sentinel: { master: 'relays', user: 'ada' } });
+    expect(sentinel.sentinel?.password?.open()).toBe('word');
+    expect(redisAddress(sentinel.url)).toEqual({
+      host: 'a.test,b.test:7000',
+      nodes: [
+        { host: 'a.test', hostname: 'a.test', port: 6379 },
+        { host: 'b.test:7000', hostname: 'b.test', port: 7000 },
+      ],
+      ...{ tls: true, hasPassword: true, database: 0 },
+    });
   });
 
   test('may have a certificate with its chain, and several CAs', () => {
@@ -164,6 +190,46 @@ describe('a start is refused', () => {
       'the server name is an address',
       { ...TLS, REDIS_TLS_SERVERNAME: '10.0.0.1' },
       ['REDIS_TLS_SERVERNAME must be a host name'],
+    ],
+    [
+      'there are several servers, and nothing says of what kind',
+      { ...BASE, REDIS_URL: 'redis://a:1,b:2' },
+      ['REDIS_URL has several servers, but REDIS_MODE is single: set it to cluster or sentinel'],
+    ],
+    [
+      'a cluster has a database',
+      { ...BASE, REDIS_URL: 'redis://a:1,b:2/3', REDIS_MODE: 'cluster' },
+      ['REDIS_URL has a database, but REDIS_MODE is cluster: a cluster has only the database 0'],
+    ],
+    [
+      'a mode has no URL',
+      { ...BASE, REDIS_MODE: 'cluster' },
+      ['REDIS_URL must be set with REDIS_MODE=cluster'],
+    ],
+    [
+      'Sentinel has no name of a master',
+      { ...BASE, REDIS_URL: 'redis://a', REDIS_MODE: 'sentinel' },
+      ['REDIS_SENTINEL_MASTER must be set with REDIS_MODE=sentinel'],
+    ],
+    [
+      'settings of Sentinel are set without it',
+      { ...BASE, REDIS_URL: 'redis://a', REDIS_SENTINEL_MASTER: 'm', REDIS_SENTINEL_PASSWORD: 'canary-word' },
+      [
+        'REDIS_SENTINEL_MASTER is set, but REDIS_MODE is not sentinel',
+        'REDIS_SENTINEL_PASSWORD is set, but REDIS_MODE is not sentinel',
+      ],
+    ],
+    [
+      'the user at the sentinels has no password, and the names are none',
+      {
+        ...{ ...BASE, REDIS_URL: 'redis://a', REDIS_MODE: 'sentinel' },
+        ...{ REDIS_SENTINEL_MASTER: 'can ary', REDIS_SENTINEL_USER: 'can ary' },
+      },
+      [
+        'REDIS_SENTINEL_MASTER must be the name of a master',
+        'REDIS_SENTINEL_USER must be the name of a user',
+        'REDIS_SENTINEL_PASSWORD must be set with REDIS_SENTINEL_USER',
+      ],
     ],
     [
       'the password is not percent-encoded',

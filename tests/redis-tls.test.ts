@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { loadConfig } from '../src/config/config.ts';
 import { createLogger } from '../src/logger.ts';
-import { openRedis, type Redis, type RedisSettings } from '../src/storage/redis.ts';
+import { openRedis, type Redis } from '../src/storage/redis.ts';
+import type { RedisSettings } from '../src/storage/redis-settings.ts';
 import { type Authority, type Issued, makeAuthority, removeAuthorities } from './support/authority.ts';
 import { answering, describeWithRedis, stopRedis } from './support/redis.ts';
 import { startTlsRedis, type TlsRedis } from './support/redis-tls.ts';
@@ -40,7 +41,7 @@ async function refusal(environment: Record<string, string>): Promise<string> {
   await until(() => lines.length > 0, 20);
   const line = JSON.parse(lines[0] as string);
   expect(line.msg).toBe('redis lost');
-  await expect(redis.run((client) => client.ping())).rejects.toMatchObject({
+  await expect(redis.onEach((server) => server.ping())).rejects.toMatchObject({
     code: 'session_store_unavailable',
   });
   redis.close();
@@ -111,7 +112,7 @@ describeWithRedis('the certificate of Redis', () => {
     await cut(stranger.issue(HERE));
     await until(() => lines.length >= 4, 20);
     await until(async () => {
-      const error = await one.run((client) => client.ping()).catch((error) => error);
+      const error = await one.onEach((server) => server.ping()).catch((error) => error);
       return error.cause === 'UNABLE_TO_VERIFY_LEAF_SIGNATURE';
     }, 20);
   });
@@ -157,14 +158,14 @@ describeWithRedis('a user of Redis', () => {
     const { redis: one } = open({ REDIS_URL: admin });
     await answering(one);
     const rights = ['on', `>${PASSWORD}`, '~own:*', '-@all', '+ping', '+hello', '+get', '+acl|whoami'];
-    await one.run((client) => client.sendCommand(['ACL', 'SETUSER', 'relay', ...rights]));
+    await one.onEach((server) => server.aclSetUser('relay', rights));
   });
   const as = (text: string) => ({ REDIS_URL: redis.url(text), REDIS_TLS_CA: authority.cert });
 
   test('is the one of the URL, whose password may have every character if it is percent-encoded', async () => {
     const { redis: one, lines } = open(as(user(PASSWORD)));
     await answering(one);
-    expect(await one.run((client) => client.aclWhoAmI())).toBe('relay');
+    expect(await one.onEach((server) => server.aclWhoAmI())).toEqual(['relay']);
     expect(await one.run((client) => client.get('own:a'))).toBeNull();
     const NOPERM = { code: 'session_store_unavailable', cause: 'NOPERM' };
     await expect(one.run((client) => client.get('other'))).rejects.toMatchObject(NOPERM);
@@ -179,7 +180,7 @@ describeWithRedis('a user of Redis', () => {
     const { redis: one, lines } = open(as(text()));
     await until(() => lines.length > 0, 20);
     expect(JSON.parse(lines[0] as string)).toMatchObject({ msg: 'redis lost', cause });
-    await expect(one.run((client) => client.ping())).rejects.toMatchObject({ cause });
+    await expect(one.onEach((server) => server.ping())).rejects.toMatchObject({ cause });
     expect(lines.join('')).not.toContain('canary');
   });
 });

@@ -46,7 +46,7 @@ const errorWithin = (ms: number, attempt: Promise<unknown>): Promise<unknown> =>
   );
 /** Less than a command waits for its answer. */
 const AT_ONCE_MS = 250;
-const ping = (redis: Redis) => redis.run((client) => client.ping());
+const ping = async (redis: Redis) => (await redis.onEach((server) => server.ping()))[0];
 const messages = (lines: readonly string[]) => lines.map((line) => JSON.parse(line).msg);
 
 afterAll(() => {
@@ -182,14 +182,14 @@ describeWithRedis('the connection to Redis', () => {
   test('takes an answer that has come while this process was too busy to read it', async () => {
     const redis = open((await startRedis()).url);
     await eventually(() => ping(redis));
-    const answer = redis.run((client) => client.blPop('none', 0.1));
+    const answer = redis.onEach((server) => server.blPop('none', 0.1));
     await sleep(30);
     // Behind this, timers come before what has arrived.
     await new Promise(setImmediate);
     // Longer than a command may take.
     const busyUntil = performance.now() + 700;
     while (performance.now() < busyUntil);
-    expect(await answer).toBeNull();
+    expect(await answer).toEqual([null]);
   });
 
   test('waits for an answer after a pause of the whole machine', async () => {
@@ -232,7 +232,7 @@ describeWithRedis('the connection to Redis', () => {
     await eventually(() => ping(redis));
     seen.length = 0;
     await ping(redis);
-    await expect(redis.run((client) => client.sendCommand(['NO-SUCH-COMMAND']))).rejects.toMatchObject(
+    await expect(redis.onEach((server) => server.sendCommand(['NO-SUCH-COMMAND']))).rejects.toMatchObject(
       UNAVAILABLE,
     );
     expect(seen).toEqual([
@@ -289,7 +289,7 @@ describeWithRedis('the connection to Redis', () => {
     const redis = open(server.url);
     const heard: string[] = [];
     await redis.subscribe('news', (message) => heard.push(message));
-    await redis.run((client) => client.publish('news', 'one'));
+    await redis.onEach((server) => server.publish('news', 'one'));
     await until(() => heard.length >= 1);
     await server.stop();
     await server.start();

@@ -140,7 +140,7 @@ async function workOf(work: () => Promise<unknown>): Promise<Work> {
 }
 
 async function workSoFar(from: Redis): Promise<Work> {
-  const text = await from.run((client) => client.info());
+  const [text = ''] = await from.onEach((server) => server.info());
   const field = (name: string) => Number(new RegExp(`^${name}:(.*)\r?$`, 'm').exec(text)?.[1]);
   return {
     commands: field('total_commands_processed'),

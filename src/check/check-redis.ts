@@ -4,6 +4,7 @@ import { createLogger } from '../logger.ts';
 import { whenConnected } from '../storage/connected-redis.ts';
 import { openRedis, type Redis } from '../storage/redis.ts';
 import { type RedisAddress, redisAddress } from '../storage/redis-address.ts';
+import type { RedisSettings } from '../storage/redis-settings.ts';
 import { checkRedisKeeping } from './check-redis-keeping.ts';
 import type { Report } from './findings.ts';
 import { redisAdviceFor } from './redis-advice.ts';
@@ -41,8 +42,10 @@ export async function checkRedis(
     await whenConnected(redis);
     const ms = await medianPing(redis);
     await redis.run((client) => client.set(TEST_KEY, '1', { expiration: { type: 'PX', value: 1000 } }));
-    reportReachable(address, ms, report);
-    await checkRedisKeeping(redis, channels, { report, about: host });
+    const masters = await redis.onEach(async () => 1);
+    const kind = kindOf(settings, masters.length);
+    reportReachable({ ...address, kind }, ms, report);
+    await checkRedisKeeping(redis, channels, { report, about: host, needsReplicas: kind !== '' });
     return redis;
   } catch (error) {
     redis.close();
@@ -57,16 +60,26 @@ async function medianPing(redis: Redis): Promise<number> {
   const times: number[] = [];
   for (let i = 0; i < PINGS; i++) {
     const startedAt = performance.now();
-    await redis.run((client) => client.ping());
+    await redis.onEach((server) => server.ping());
     times.push(performance.now() - startedAt);
   }
   return times.sort((a, b) => a - b)[Math.floor(PINGS / 2)] as number;
 }
 
-function reportReachable({ host, hostname, tls }: RedisAddress, ms: number, report: Report): void {
-  const says = `answers in ${ms.toFixed(1)} ms, ${tls ? 'over TLS' : 'not encrypted'}`;
+/** What Redis is, if it is more than one server. */
+function kindOf({ isCluster, sentinel }: RedisSettings, masters: number): string {
+  if (isCluster) return `, a cluster of ${masters} masters`;
+  return sentinel ? ', the master that Sentinel names' : '';
+}
+
+function reportReachable(
+  { host, nodes, tls, kind }: RedisAddress & { readonly kind: string },
+  ms: number,
+  report: Report,
+): void {
+  const says = `answers in ${ms.toFixed(1)} ms, ${tls ? 'over TLS' : 'not encrypted'}${kind}`;
   const advice = adviceOn({
-    clear: !tls && !isLoopback(hostname),
+    clear: !tls && !nodes.every(({ hostname }) => isLoopback(hostname)),
     slow: ms > SLOW_MS,
   });
   report({

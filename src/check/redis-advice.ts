@@ -1,6 +1,6 @@
 import { adviceFor } from './failure-advice.ts';
 
-/** What the operator can do about errors of TLS that are another matter with Redis than with a web server, by code. */
+/** What the operator can do about errors of Redis, and of TLS where it is another matter than with a web server, by code. */
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_\w+)$/,
@@ -22,6 +22,10 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
     /^ERR_SSL_\w*ALERT_\w*(UNKNOWN_CA|CERTIFICATE\w*)$/,
     'It does not take the certificate of REDIS_TLS_CERT: look at its CA, and when it runs out.',
   ],
+  [/^MOVED$/, 'It is a cluster: set REDIS_MODE to cluster.'],
+  [/^CLUSTERDOWN$/, 'Look with redis-cli --cluster check at which slots have no master.'],
+  [/^NOMASTER$/, 'Sentinel watches no master of this name: look at REDIS_SENTINEL_MASTER.'],
+  [/^ERR$/, 'Look at REDIS_MODE: at that address may be another kind of Redis.'],
 ];
 
 /** What to do about an error with this code, if it is one of Redis. */

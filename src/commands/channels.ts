@@ -7,7 +7,8 @@ import { type OwnedChannels, ownedChannels } from '../guard/owned-channels.ts';
 import { redisChannelOwners } from '../guard/redis-channel-owners.ts';
 import { createLogger } from '../logger.ts';
 import { whenConnected } from '../storage/connected-redis.ts';
-import { openRedis, type RedisSettings } from '../storage/redis.ts';
+import { openRedis } from '../storage/redis.ts';
+import type { RedisSettings } from '../storage/redis-settings.ts';
 
 export const USAGE = `Usage: npm run channels -- own USER ID   make a conversation that of a user, with CHANNELS=owned
        npm run channels -- release ID    take a conversation away from its user

@@ -26,9 +26,9 @@ function redisRisks({ production, redis }: Config): string[] {
       ? ['REDIS_URL is not set: sessions and budgets are in the memory of this process; run only one']
       : [];
   }
-  const { hostname, tls, hasPassword } = redisAddress(redis.url);
+  const { nodes, tls, hasPassword } = redisAddress(redis.url);
   const risks: string[] = [];
-  if (isLoopback(hostname)) return risks;
+  if (nodes.every(({ hostname }) => isLoopback(hostname))) return risks;
   // With a client certificate, not everybody gets so far.
   if (!hasPassword && !redis.tls?.cert) {
     risks.push(

@@ -13,13 +13,14 @@ const REQUIRED_IN_PRODUCTION = [
 /** Workers share nothing but Redis. */
 const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
 const REDIS_TLS = ['REDIS_TLS_CA', 'REDIS_TLS_CERT', 'REDIS_TLS_KEY', 'REDIS_TLS_SERVERNAME'] as const;
+const REDIS_SENTINEL = ['REDIS_SENTINEL_MASTER', 'REDIS_SENTINEL_USER', 'REDIS_SENTINEL_PASSWORD'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
 
 /** Problems of variables that contradict each other, so that one has no effect or does not protect. */
 export function contradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
   const { COOKIE_SAME_SITE, PUBLIC_URL, METRICS_PORT, PORT, AUTH_MODE } = values;
-  const problems = redisTlsProblems(values, isSet);
+  const problems = [...redisTlsProblems(values, isSet), ...redisModeProblems(values, isSet)];
   if (COOKIE_SAME_SITE === 'none' && PUBLIC_URL?.protocol !== 'https:') {
     problems.push('COOKIE_SAME_SITE=none needs an https PUBLIC_URL');
   }
@@ -55,6 +56,21 @@ function redisTlsProblems(values: Values, isSet: (name: VariableName) => boolean
   return problems;
 }
 
+function redisModeProblems(values: Values, isSet: (name: VariableName) => boolean): string[] {
+  const { REDIS_URL, REDIS_MODE } = values;
+  const problems =
+    REDIS_MODE === undefined || REDIS_MODE === 'sentinel'
+      ? []
+      : REDIS_SENTINEL.filter(isSet).map((name) => `${name} is set, but REDIS_MODE is not sentinel`);
+  if (!REDIS_URL) return problems;
+  const { nodes, database } = redisAddress(REDIS_URL);
+  if (REDIS_MODE === 'single' && nodes.length > 1)
+    problems.push('REDIS_URL has several servers, but REDIS_MODE is single: set it to cluster or sentinel');
+  if (REDIS_MODE === 'cluster' && database !== 0)
+    problems.push('REDIS_URL has a database, but REDIS_MODE is cluster: a cluster has only the database 0');
+  return problems;
+}
+
 /** Tells whether a variable is set, to a valid value or not. */
 function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: VariableName) => boolean {
   return (name) => values[name] !== undefined || faulty.has(name);
@@ -63,7 +79,7 @@ function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: Vari
 /** Problems of variables that must be set and are not, with the reason. */
 export function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
-  const { WORKERS, NODE_ENV, AUTH_MODE, CHANNELS } = values;
+  const { WORKERS, NODE_ENV, AUTH_MODE, CHANNELS, REDIS_MODE } = values;
   const missing = new Map<VariableName, string>();
   const require = (names: readonly VariableName[], why: string) => {
     for (const name of names) if (!isSet(name) && !missing.has(name)) missing.set(name, why);
@@ -76,6 +92,10 @@ export function missingVariables(values: Values, faulty: ReadonlySet<VariableNam
   for (const name of REDIS_TLS) if (isSet(name)) require(['REDIS_URL'], `with ${name}`);
   if (isSet('REDIS_TLS_CERT')) require(['REDIS_TLS_KEY'], 'with REDIS_TLS_CERT');
   if (isSet('REDIS_TLS_KEY')) require(['REDIS_TLS_CERT'], 'with REDIS_TLS_KEY');
+  if (REDIS_MODE === 'cluster' || REDIS_MODE === 'sentinel')
+    require(['REDIS_URL'], `with REDIS_MODE=${REDIS_MODE}`);
+  if (REDIS_MODE === 'sentinel') require(['REDIS_SENTINEL_MASTER'], 'with REDIS_MODE=sentinel');
+  if (isSet('REDIS_SENTINEL_USER')) require(['REDIS_SENTINEL_PASSWORD'], 'with REDIS_SENTINEL_USER');
   // All instances must be able to open the same sessions.
   if (isSet('REDIS_URL')) require(['SESSION_SECRETS'], 'with REDIS_URL');
   // Also if `auto` means one worker here: the same configuration must start on a machine with more cores.

@@ -3,8 +3,8 @@ import { availableParallelism } from 'node:os';
 import type { BotSettings } from '../bots/bot-settings.ts';
 import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
-import type { RedisSettings } from '../storage/redis.ts';
 import { redisAddress } from '../storage/redis-address.ts';
+import type { RedisSettings, SentinelSettings } from '../storage/redis-settings.ts';
 import type { Values } from './variables.ts';
 
 /** Enough for a load balancer that probes every second to see two failed probes, in ms. */
@@ -176,7 +176,18 @@ function redisOf(values: Values): RedisSettings | undefined {
   const { REDIS_URL: url, REDIS_TLS_CA: ca, REDIS_TLS_CERT: cert } = values;
   const { REDIS_TLS_KEY: key, REDIS_TLS_SERVERNAME: servername } = values;
   if (!url) return undefined;
-  return { url, tls: redisAddress(url).tls ? { ca, cert, key, servername } : undefined };
+  return {
+    url,
+    tls: redisAddress(url).tls ? { ca, cert, key, servername } : undefined,
+    isCluster: values.REDIS_MODE === 'cluster',
+    sentinel: sentinelOf(values),
+  };
+}
+
+function sentinelOf(values: Values): SentinelSettings | undefined {
+  const { REDIS_SENTINEL_MASTER: master, REDIS_SENTINEL_USER: user } = values;
+  if (values.REDIS_MODE !== 'sentinel' || master === undefined) return undefined;
+  return { master, user, password: values.REDIS_SENTINEL_PASSWORD };
 }
 
 function oidcOf(values: Values) {

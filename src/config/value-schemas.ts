@@ -2,6 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { hostNamed, isAddress } from '../http/hosts.ts';
 import { secret } from '../secret.ts';
+import { redisUrls } from '../storage/redis-address.ts';
 
 /** `claim:value`, split at the last colon, since the name of a claim may contain colons. */
 export const requiredClaim = z
@@ -15,10 +16,11 @@ export const requiredClaim = z
 /** A secret, since it may contain a password. */
 export const redisUrl = z
   .string()
-  .refine((text) => URL.canParse(text) && /^rediss?:\/\/[^/?#]+(\/\d{1,3})?$/.test(text), {
-    message: 'must be a URL such as redis://user:password@host:6379/0, or rediss:// for TLS',
+  .refine((text) => redisUrls(text).length > 0, {
+    message:
+      'must be a URL such as redis://user:password@host:6379/0, or rediss:// for TLS; several servers with a comma between',
   })
-  .refine((text) => !URL.canParse(text) || isDecodable(new URL(text)), {
+  .refine((text) => redisUrls(text).every(isDecodable), {
     message: 'holds a % in its user or password that must be written as %25',
   })
   .transform(secret);

@@ -154,6 +154,10 @@ export const VARIABLES = {
   SESSION_ABSOLUTE_HOURS: variable(whole(1, 8_760), '8'),
   COOKIE_SAME_SITE: variable(oneOf('strict', 'lax', 'none'), 'strict'),
   REDIS_URL: secretVariable(redisUrl),
+  REDIS_MODE: variable(oneOf('single', 'cluster', 'sentinel'), 'single'),
+  REDIS_SENTINEL_MASTER: optional(z.string().regex(/^[\w.-]{1,256}$/, 'must be the name of a master')),
+  REDIS_SENTINEL_USER: optional(z.string().regex(/^[\x21-\x7e]{1,256}$/, 'must be the name of a user')),
+  REDIS_SENTINEL_PASSWORD: secretVariable(headerSecret),
   // Certificates are no secrets, but come in files like them.
   REDIS_TLS_CA: secretVariable(certificates),
   REDIS_TLS_CERT: secretVariable(certificates),

@@ -1,5 +1,5 @@
 import type { Progress, Run } from './run.ts';
-import type { RunName } from './run-name.ts';
+import type { MessageName, RunName } from './run-name.ts';
 import type { FoundRun, RunsOptions } from './runs.ts';
 
 /** A message that joins its run, or begins it. */
@@ -30,7 +30,7 @@ export interface JoinableRuns {
    */
   enter<T>(name: RunName, entry: RunEntry<T>): Promise<T | undefined>;
   /** Joins the newest run of a message id. @throws Problem `run_over`, `run_not_kept` */
-  newest<T>(message: string, entry: JoinEntry<T>): Promise<T>;
+  newest<T>(name: MessageName, entry: JoinEntry<T>): Promise<T>;
   /** Forgets the names of a conversation; runs go on for those who read them. */
   forget(conversation: string, except?: RunName): Promise<void>;
   /** Lets this instance go on with runs of others whose instance is lost. */

@@ -12,7 +12,7 @@ export function memoryRuns(): RunStore {
           if (found) return join(found);
           return lastEventId === undefined ? begin(runs.claim(name, { requestId, progress })) : undefined;
         },
-        newest: async (message, { lastEventId, join }) => join(runs.findNewest(message, lastEventId)),
+        newest: async ({ message }, { lastEventId, join }) => join(runs.findNewest(message, lastEventId)),
         forget: async (conversation, except) => runs.forget(conversation, except),
         whenTaken() {},
       };

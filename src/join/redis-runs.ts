@@ -3,7 +3,8 @@ import type { JoinableOptions, RunStore } from './joinable-runs.ts';
 import { type RunCalls, runCalls } from './run-calls.ts';
 import { type RunCodec, type RunSealer, runCodec } from './run-codec.ts';
 import { ENTER, FLUSH, FORGET, NEWEST, READ, SESSION_ENDED, TAKE_OVER } from './run-lua.ts';
-import { NEWS, SIZES } from './run-lua-common.ts';
+import { ALL, NEWS, sizesOf } from './run-lua-common.ts';
+import { type RunParts, runParts } from './run-parts.ts';
 import { type SharedRuns, sharedRuns } from './shared-runs.ts';
 
 const MAX_NAMES = 1_000_000;
@@ -14,17 +15,22 @@ const LIFE_MARGIN_MS = 600_000;
 
 /** Runs and their names in Redis, for all instances. */
 export function redisRuns(redis: Redis, sealerOf: (run: string) => RunSealer): RunStore {
+  const parts = runParts(redis.isCluster);
   let opened: SharedRuns | undefined;
   return {
     open(options) {
       const codec = runCodec(sealerOf);
-      const calls = callsOn(redis, options, codec);
+      const calls = callsOn({ redis, parts }, options, codec);
       opened = sharedRuns({ ...options, calls, codec });
       void redis.subscribe(NEWS, opened.onNews, opened.onListening);
       return opened.runs;
     },
     async storedBytes() {
-      return opened ? Number(await redis.run((client) => client.hGet(SIZES, 'all'))) : 0;
+      if (!opened) return 0;
+      const sizes = await redis.run((client) =>
+        Promise.all(parts.keys.map((key) => client.hGet(sizesOf(key), ALL))),
+      );
+      return sizes.reduce((sum, size) => sum + Number(size), 0);
     },
     areReadElsewhere: () => opened?.areReadElsewhere() ?? false,
     handOver: async () => opened?.handOver(),
@@ -32,7 +38,11 @@ export function redisRuns(redis: Redis, sealerOf: (run: string) => RunSealer): R
   };
 }
 
-function callsOn(redis: Redis, options: JoinableOptions, codec: RunCodec): RunCalls {
+function callsOn(
+  { redis, parts }: { readonly redis: Redis; readonly parts: RunParts },
+  options: JoinableOptions,
+  codec: RunCodec,
+): RunCalls {
   const { maxBytes, maxNames, maxExecutionMs, maxStoredBytes } = options;
   const { keepMs, rememberMs } = options.times;
   const scripts = {
@@ -46,8 +56,9 @@ function callsOn(redis: Redis, options: JoinableOptions, codec: RunCodec): RunCa
   };
   const lifeMs = maxExecutionMs + keepMs + LIFE_MARGIN_MS;
   const bounds = {
-    ...{ keepMs, rememberMs, lifeMs, maxBytes, maxBytesInAll: maxStoredBytes ?? MAX_BYTES },
-    maxNames: maxNames ?? MAX_NAMES,
+    ...{ keepMs, rememberMs, lifeMs, maxBytes, parts },
+    maxBytesInAll: Math.floor((maxStoredBytes ?? MAX_BYTES) / parts.keys.length),
+    maxNames: Math.floor((maxNames ?? MAX_NAMES) / parts.keys.length),
   };
   return runCalls(scripts, bounds, codec);
 }

@@ -1,6 +1,7 @@
 import type { RedisScript } from '../storage/redis.ts';
 import type { RunCodec } from './run-codec.ts';
-import type { RunName } from './run-name.ts';
+import type { MessageName, RunName } from './run-name.ts';
+import type { RunParts } from './run-parts.ts';
 
 /** How long an instance has the right to a run after its last sign of life, in ms. */
 export const LEASE_MS = 5_000;
@@ -20,7 +21,7 @@ export interface RunScripts {
   readonly takeOver: RedisScript;
 }
 
-/** Times and bounds of what is stored, in ms and bytes. */
+/** Times and bounds of what is stored in each part, in ms and bytes. */
 export interface RunBounds {
   readonly keepMs: number;
   readonly rememberMs: number;
@@ -102,8 +103,10 @@ export interface TakenAnswer {
 
 /** Calls of the scripts. Each rejects with Problem `session_store_unavailable`. */
 export interface RunCalls {
+  /** A new id for a run of this conversation. */
+  newId(conversation: string): string;
   enter(name: RunName, claim: Claim | undefined): Promise<ToldRun>;
-  newest(message: string): Promise<ToldRun>;
+  newest(name: MessageName): Promise<ToldRun>;
   forget(conversation: string, exceptName: string): Promise<void>;
   flush(batches: readonly Batch[]): Promise<readonly BatchAnswer[]>;
   read(id: string, place: ReadPlace): Promise<ReadAnswer>;
@@ -115,42 +118,41 @@ export interface RunCalls {
 /** Makes the calls. */
 export function runCalls(
   scripts: RunScripts,
-  bounds: RunBounds,
+  bounds: RunBounds & { readonly parts: RunParts },
   codec: Pick<RunCodec, 'seal' | 'open'>,
 ): RunCalls {
-  const { keepMs, rememberMs, lifeMs, maxBytes, maxBytesInAll, maxNames } = bounds;
+  const { keepMs, rememberMs, lifeMs, maxBytes, maxBytesInAll, maxNames, parts } = bounds;
+  const ofConversation = (conversation: string) => [parts.ofConversation(conversation)];
+  const ofRun = (id: string) => [parts.ofRun(id)];
   const fixed = [LEASE_MS, maxBytes, maxBytesInAll, lifeMs, keepMs, rememberMs].map(String);
   const nameBounds = [LEASE_MS, lifeMs, maxNames, lifeMs + rememberMs, rememberMs].map(String);
   return {
+    newId: parts.newId,
     async enter({ conversation, message, key, isKept }, claim) {
       const { id, token } = claim ?? { id: '', token: '' };
       // Clients choose it.
       const request = claim ? codec.seal(claim.requestId, id, 'request') : '';
       const name = [claim ? 'claims' : '', conversation, message, key, isKept ? 'kept' : ''];
-      return toldOf(await scripts.enter(KEYS, [...name, id, token, request, ...nameBounds]), codec);
+      const args = [...name, id, token, request, ...nameBounds];
+      return toldOf(await scripts.enter(ofConversation(conversation), args), codec);
     },
-    newest: async (message) => toldOf(await scripts.newest(KEYS, [message]), codec),
+    newest: async ({ conversation, message }) =>
+      toldOf(await scripts.newest(ofConversation(conversation), [message]), codec),
     async forget(conversation, exceptName) {
-      await scripts.forget(KEYS, [conversation, exceptName]);
+      await scripts.forget(ofConversation(conversation), [conversation, exceptName]);
     },
-    flush: (batches) => scripts.flush(KEYS, [...fixed, ...batches.map(batchText)]) as Promise<BatchAnswer[]>,
-    async read(id, { after, at, wantsHead, isFull = false }) {
-      const place = [
-        after,
-        String(isFull ? 0 : ENTRIES),
-        String(at),
-        String(FOLLOWED_MS),
-        wantsHead ? 'head' : 'no head',
-      ];
-      const answer = (await scripts.read(KEYS, [id, ...place])) as ReadReply;
+    flush: (batches) =>
+      inParts(batches, parts, (key, some) => scripts.flush([key], [...fixed, ...some.map(batchText)])),
+    async read(id, place) {
+      const answer = (await scripts.read(ofRun(id), [id, ...placeTexts(place)])) as ReadReply;
       const [state, leaseMs = 0, end = 0, first = 0, head = '', entries] = answer;
       return { state, leaseMs, end, first, head, entries: entries ?? [] };
     },
     async sessionEnded(id) {
-      await scripts.sessionEnded(KEYS, [id]);
+      await scripts.sessionEnded(ofRun(id), [id]);
     },
     async takeOver(id, token) {
-      const answer = (await scripts.takeOver(KEYS, [id, token, String(LEASE_MS)])) as TakeReply;
+      const answer = (await scripts.takeOver(ofRun(id), [id, token, String(LEASE_MS)])) as TakeReply;
       const [state, end, hold = '', cursor = '', sinceMs = 0, ...names] = answer;
       const [conversation = '', message = '', key = '', kept] = names;
       const name = { conversation, message, key, isKept: kept !== '' };
@@ -159,8 +161,29 @@ export function runCalls(
   };
 }
 
-/** All keys have one hash tag. */
-const KEYS = ['bot-relay:{runs}:names'];
+function placeTexts({ after, at, wantsHead, isFull = false }: ReadPlace): string[] {
+  const count = isFull ? 0 : ENTRIES;
+  return [after, String(count), String(at), String(FOLLOWED_MS), wantsHead ? 'head' : 'no head'];
+}
+
+/** Flushes each part by itself, all in one flight; the answers are in the order of the batches. */
+async function inParts(
+  batches: readonly Batch[],
+  { keys, ofRun }: RunParts,
+  flush: (key: string, batches: readonly Batch[]) => Promise<unknown>,
+): Promise<readonly BatchAnswer[]> {
+  const [only = ''] = keys;
+  if (keys.length === 1) return (await flush(only, batches)) as BatchAnswer[];
+  const answers = new Map<Batch, BatchAnswer>();
+  const byPart = Map.groupBy(batches, ({ id }) => ofRun(id));
+  await Promise.all(
+    [...byPart].map(async ([key, some]) => {
+      const given = (await flush(key, some)) as BatchAnswer[];
+      for (const [n, batch] of some.entries()) answers.set(batch, given[n] as BatchAnswer);
+    }),
+  );
+  return batches.map((batch) => answers.get(batch) as BatchAnswer);
+}
 
 type ReadReply = [
   state: string,

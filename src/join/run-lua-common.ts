@@ -1,16 +1,22 @@
 /** The channel for the ids of runs of which something has come; with a `?`, of one that somebody begins to follow. */
 export const NEWS = 'bot-relay:{runs}:news';
-/** The hash of how many bytes each log takes; `all` is their sum. */
-export const SIZES = 'bot-relay:{runs}:sizes';
+/** The field of their sum, in the hash of how many bytes each log of a part takes. */
+export const ALL = 'all';
+
+/** The key of that hash. */
+export function sizesOf(part: string): string {
+  return part.replace(/names$/, 'sizes');
+}
 
 /**
- * What all scripts of runs have in common. Of all runs together, since their bounds are of all: names by when they are
+ * What all scripts of runs have in common. KEYS[1] is that of the names of a part. Of all runs of the part together,
+ * since their bounds are of all: names by when they are
  * forgotten, logs by when they expire, and the bytes of each; and names that were forgotten, and are not dropped yet. Of
  * a conversation: a hash of names, each with when it is forgotten and its run, if that is kept. Of a message id: its
  * newest run. Of a run: its fields and its log. Times are ms of Redis's own clock.
  */
 export const COMMON = `
-local P = 'bot-relay:{runs}:'
+local P = string.match(KEYS[1], '^.-}:')
 local R, L, C, M = P .. 'run:', P .. 'log:', P .. 'conversation:', P .. 'message:'
 local NAMES, LOGS, SIZES = P .. 'names', P .. 'logs', P .. 'sizes'
 local FORGOTTEN, F = P .. 'forgotten', P .. 'forgotten:'
@@ -28,7 +34,7 @@ end
 local function resize(id, bytes, known)
   local before = known or tonumber(redis.call('HGET', SIZES, id) or '0')
   if bytes > 0 then redis.call('HSET', SIZES, id, bytes) else redis.call('HDEL', SIZES, id) end
-  local all = redis.call('HINCRBY', SIZES, 'all', bytes - before)
+  local all = redis.call('HINCRBY', SIZES, '${ALL}', bytes - before)
   if all <= 0 then redis.call('DEL', SIZES) end
   return all
 end

@@ -1,4 +1,4 @@
-import { COMMON } from './run-lua-common.ts';
+import { COMMON, NEWS } from './run-lua-common.ts';
 
 /** How a run ends. Its log stays for a moment for those who read it. */
 const FINISH = `
@@ -192,7 +192,7 @@ for n = 7, #ARGV do
     answers[#answers + 1] = { run.closed and 'closed' or 'written', math.max(0, followed), tonumber(run.seen or '0') }
   end
 end
-if #news > 0 then redis.call('PUBLISH', P .. 'news', table.concat(news, ' ')) end
+if #news > 0 then redis.call('PUBLISH', '${NEWS}', table.concat(news, ' ')) end
 return answers
 `;
 
@@ -203,7 +203,7 @@ local run = redis.call('HMGET', R .. id, 'state', 'lease', 'end', 'first', ARGV[
 if not run[1] then return { 'gone' } end
 if run[1] == 'live' then
   redis.call('HSET', R .. id, 'followed', text(now + follow), 'seen', math.max(seen, tonumber(run[7] or '0')))
-  if tonumber(run[6] or '0') <= now then redis.call('PUBLISH', P .. 'news', '?' .. id) end
+  if tonumber(run[6] or '0') <= now then redis.call('PUBLISH', '${NEWS}', '?' .. id) end
 end
 local entries = redis.call('XRANGE', L .. id, after == '' and '-' or ('(' .. after), '+', 'COUNT', count)
 return { run[1], tonumber(run[2]) - now, tonumber(run[3]), tonumber(run[4]), run[5] or '', entries }
@@ -211,7 +211,7 @@ return { run[1], tonumber(run[2]) - now, tonumber(run[3]), tonumber(run[4]), run
 
 /** Tells the one who carries a run that a reader's session has ended. */
 export const SESSION_ENDED = `${COMMON}
-redis.call('PUBLISH', P .. 'news', '!' .. ARGV[1])
+redis.call('PUBLISH', '${NEWS}', '!' .. ARGV[1])
 `;
 
 /** Takes a run over whose lease has ended. */

@@ -14,6 +14,9 @@ export interface RunName {
   readonly isKept: boolean;
 }
 
+/** What all messages with one id have in common. */
+export type MessageName = Pick<RunName, 'conversation' | 'message'>;
+
 /** What is known of a conversation at the bot service. */
 export interface RunPlace {
   /** `namespace/bot`. */
@@ -45,11 +48,10 @@ export function runName(message: NamedMessage): RunName | undefined {
   const body = membersOf(value);
   const id = idIn(body.customMessageId) ?? idIn(headers['idempotency-key']);
   if (id === undefined) return undefined;
-  const ofMessage = messageKey(message, id);
+  const name = messageName(message, id);
   return {
-    conversation: conversationKey(message),
-    message: ofMessage,
-    key: keyPart(`${ofMessage} ${message.hash ?? hash('sha256', bytes, 'base64url')} ${message.query}`),
+    ...name,
+    key: keyPart(`${name.message} ${message.hash ?? hash('sha256', bytes, 'base64url')} ${message.query}`),
     isKept: id.length >= MIN_KEPT_ID_LENGTH && saysSomething(body),
   };
 }
@@ -64,12 +66,13 @@ export function conversationKey({ bot, channel = '' }: RunPlace): string {
   return keyPart(JSON.stringify([bot, channel]));
 }
 
-/** What all messages with one id have in common. */
-export function messageKey(
-  { bot, channel = '', userId }: RunPlace & { readonly userId: string },
-  id: string,
-): string {
-  return keyPart(JSON.stringify([bot, channel, userId, id]));
+/** The parts of a name that all messages with one id have in common. */
+export function messageName(place: RunPlace & { readonly userId: string }, id: string): MessageName {
+  const { bot, channel = '', userId } = place;
+  return {
+    conversation: conversationKey(place),
+    message: keyPart(JSON.stringify([bot, channel, userId, id])),
+  };
 }
 
 function membersOf(value: unknown): Record<string, unknown> {

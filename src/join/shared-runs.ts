@@ -7,7 +7,7 @@ import { lostClaims } from './lost-claims.ts';
 import { SESSION_OVER } from './remote-readers.ts';
 import type { ToldRun } from './run-calls.ts';
 import { runFlush } from './run-flush.ts';
-import type { RunName } from './run-name.ts';
+import type { MessageName, RunName } from './run-name.ts';
 import { notKept, over } from './runs.ts';
 import { askElsewhere, type SharedOptions, type SharedState } from './shared-state.ts';
 import { takeOver } from './take-over.ts';
@@ -50,7 +50,7 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
   return {
     runs: {
       enter: (name, entry) => enter(state, name, entry),
-      newest: (message, entry) => newest(state, message, entry),
+      newest: (name, entry) => newest(state, name, entry),
       forget: (conversation, except) => calls.forget(conversation, except?.key ?? ''),
       whenTaken(handler) {
         goOn = handler;
@@ -83,7 +83,7 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
   if (lastEventId !== undefined) return joinTold(state, await calls.enter(name, undefined), entry);
   const known = await toldOfHeld(state, name);
   if (known) return joinTold(state, known, entry);
-  const claim = { id: randomUUID(), token: randomUUID(), requestId };
+  const claim = { id: calls.newId(name.conversation), token: randomUUID(), requestId };
   const claimed = Promise.withResolvers<void>();
   const sentAt = performance.now();
   claims.set(claim.id, claimed.promise);
@@ -118,8 +118,8 @@ function askAbout(state: SharedState, id: string): void {
   if (one) void askElsewhere(state, one);
 }
 
-async function newest<T>(state: SharedState, message: string, entry: JoinEntry<T>): Promise<T> {
-  const told = await state.calls.newest(message);
+async function newest<T>(state: SharedState, name: MessageName, entry: JoinEntry<T>): Promise<T> {
+  const told = await state.calls.newest(name);
   const joined = await joinTold(state, told, entry);
   if (joined === undefined) throw told.state === 'over' ? over() : notKept();
   return joined;

@@ -13,18 +13,17 @@ export interface LeaseScripts {
   forget(leases: readonly Lease[]): Promise<unknown>;
 }
 
-/** How many leases one run of a script changes: Redis does nothing else while a script runs. */
+/** How many leases are changed at once. */
 const BATCH = 500;
 
 /** The scripts for leases that end `leaseMs` after they were added or renewed, by Redis's own clock. */
 export function leaseScripts(redis: Redis, leaseMs: number): LeaseScripts {
   const add = redis.script(ADD);
   const renew = redis.script(RENEW);
-  const forget = redis.script(FORGET);
   return {
     add: async ([id, key], max) => (await add([key], [String(leaseMs), id, String(max)])) === 1,
-    renew: (leases) => renew(keysOf(leases), [String(leaseMs), ...idsOf(leases)]),
-    forget: (leases) => forget(keysOf(leases), idsOf(leases)),
+    renew: (leases) => forEachKey(leases, (key, ids) => renew([key], [String(leaseMs), ...ids])),
+    forget: (leases) => forEachKey(leases, (key, ids) => redis.run((client) => client.zRem(key, ids))),
   };
 }
 
@@ -36,8 +35,21 @@ export function batches(leases: ReadonlyMap<string, string>): Lease[][] {
   );
 }
 
-const idsOf = (leases: readonly Lease[]) => leases.map(([id]) => id);
-const keysOf = (leases: readonly Lease[]) => leases.map(([, key]) => key);
+/** One command for each key, all in one flight: in a cluster, the keys are on several servers. */
+function forEachKey(
+  leases: readonly Lease[],
+  change: (key: string, ids: string[]) => Promise<unknown>,
+): Promise<unknown> {
+  const byKey = Map.groupBy(leases, ([, key]) => key);
+  return Promise.all(
+    [...byKey].map(([key, same]) =>
+      change(
+        key,
+        same.map(([id]) => id),
+      ),
+    ),
+  );
+}
 
 const NOW = `
 local clock = redis.call('TIME')
@@ -53,15 +65,8 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return 1
 `;
 
-/** Extends each lease ARGV[i + 1] of KEYS[i]; a lease that Redis has lost is added again. */
+/** Extends each lease ARGV[i], from the second on; a lease that Redis has lost is added again. */
 const RENEW = `${NOW}
-for i, key in ipairs(KEYS) do
-  redis.call('ZADD', key, now + ARGV[1], ARGV[i + 1])
-  redis.call('PEXPIRE', key, ARGV[1])
-end
-`;
-
-/** Removes each lease ARGV[i] from KEYS[i]. */
-const FORGET = `
-for i, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[i]) end
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[i]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `;

@@ -29,6 +29,6 @@ function commandsOver(redis: Redis): SendCommandFn {
     }
     const script = command === 'EVALSHA' && scripts.get(first);
     if (script) return (await script(rest.slice(0, Number(second)), rest.slice(Number(second)))) as Reply;
-    return redis.run((client) => client.sendCommand([command, ...args])) as Promise<Reply>;
+    return redis.run((client) => (command === 'DECR' ? client.decr(first) : client.del(first)));
   };
 }

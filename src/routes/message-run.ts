@@ -7,7 +7,7 @@ import { abortWhenLeft } from '../http/client-left.ts';
 import { readQuery } from '../http/read-query.ts';
 import { refuseBody } from '../http/refuse-body.ts';
 import type { JoinableRuns } from '../join/joinable-runs.ts';
-import { messageKey } from '../join/run-name.ts';
+import { messageName } from '../join/run-name.ts';
 import { lastEventIdOf } from '../relay/message/message-deadline.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import { findSession } from './find-session.ts';
@@ -47,7 +47,7 @@ export function runRoute(route: RunRoute): (operation: Operation) => Steps {
         const userId = session.user.id;
         const { upstream: channel } = await route.conversations.ofQuery({ url, userId, bot: botName(bot) });
         const id = readQuery(url, query).get('custom_message_id') ?? '';
-        const message = messageKey({ bot: botName(bot), channel, userId }, id);
+        const message = messageName({ bot: botName(bot), channel, userId }, id);
         stop.signal.throwIfAborted();
         const client = { res, bot, session, stop, stream, releases };
         const { run, at, seat } = await runsOf(route).newest(message, {

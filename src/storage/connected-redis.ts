@@ -13,7 +13,7 @@ export async function whenConnected(redis: Redis): Promise<void> {
   const deadline = performance.now() + CONNECT_MS;
   for (;;) {
     try {
-      await redis.run((client) => client.ping());
+      await redis.onEach((server) => server.ping());
       return;
     } catch (error) {
       if (performance.now() > deadline) throw error;

@@ -92,7 +92,7 @@ describeWithRedis('stream leases in Redis', () => {
   beforeAll(async () => {
     shared = (await setUp()).redis;
   });
-  afterEach(() => shared.run((client) => client.flushAll()));
+  afterEach(() => shared.onEach((server) => server.flushAll()));
   afterAll(() => {
     for (const connection of open) connection.close();
     stopRedis();
@@ -145,7 +145,7 @@ describeWithRedis('stream leases in Redis', () => {
     expect((await Promise.all(asked)).filter(Boolean)).toHaveLength(MAX);
   });
 
-  test.concurrent('are all renewed in one command of one timer', async () => {
+  test.concurrent('are all renewed by one timer, with one command for each holder', async () => {
     const { server, redis } = await setUp();
     const renewMs = 300;
     const leases = redisStreamLeases(redis, { leaseMs: 30_000, renewMs });
@@ -161,7 +161,7 @@ describeWithRedis('stream leases in Redis', () => {
     await sleep(3 * renewMs + 50);
     const stats = await commands();
     const took = performance.now() - from;
-    const calls = Number(/cmdstat_evalsha:calls=(\d+),/.exec(stats)?.[1]);
+    const calls = Number(/cmdstat_evalsha:calls=(\d+),/.exec(stats)?.[1]) / 2;
     expect(calls).toBeGreaterThanOrEqual(2);
     expect(calls).toBeLessThanOrEqual(took / renewMs + 1);
     expect(stats).toContain(`cmdstat_zadd:calls=${2 * MAX * calls},`);

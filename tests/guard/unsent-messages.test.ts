@@ -168,7 +168,7 @@ describeWithRedis('an unsent message with Redis', () => {
       const place = { ...PLACE, channel: `c${round}` };
       const message = here.messages.add(place, new AbortController());
       await entered(here.store, round + 1);
-      await here.redis.run((client) => client.ping());
+      await here.redis.onEach((server) => server.ping());
       server.pause();
       const calls = [() => message.leave().catch(codeOf), () => there.messages.stop(place).catch(codeOf)];
       const both = (round % 2 === 0 ? calls : calls.reverse()).map((call) => call());

@@ -99,7 +99,7 @@ describeWithRedis('unsent messages in Redis', () => {
     server = await startRedis();
     shared = await connect();
   });
-  afterEach(() => shared.run((client) => client.flushAll()));
+  afterEach(() => shared.onEach((server) => server.flushAll()));
   afterAll(() => {
     for (const redis of open) redis.close();
     stopRedis();
@@ -144,7 +144,7 @@ describeWithRedis('unsent messages in Redis', () => {
   test('may leave if Redis has lost its data', async () => {
     const store = redisUnsent(shared, KEPT_MS);
     await store.enter('a', '1');
-    await shared.run((client) => client.flushAll());
+    await shared.onEach((server) => server.flushAll());
     expect(await store.leave('a', '1')).toBe(true);
   });
 

@@ -3,6 +3,7 @@ import { type Batch, type RunBounds, type RunCalls, runCalls } from '../../src/j
 import { runCodec } from '../../src/join/run-codec.ts';
 import { ENTER, FLUSH, FORGET, NEWEST, READ, SESSION_ENDED, TAKE_OVER } from '../../src/join/run-lua.ts';
 import type { RunName } from '../../src/join/run-name.ts';
+import { type RunParts, runParts } from '../../src/join/run-parts.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
 import { runSealer } from '../support/run-sealer.ts';
@@ -20,7 +21,8 @@ afterEach(async () => {
   await server.stop();
 });
 
-const BOUNDS: RunBounds = {
+const BOUNDS: RunBounds & { readonly parts: RunParts } = {
+  parts: runParts(false),
   ...{ keepMs: 20_000, rememberMs: 80_000_000, lifeMs: 600_000 },
   ...{ maxBytes: 1 << 20, maxBytesInAll: 10_000, maxNames: 100_000 },
 };
@@ -40,6 +42,7 @@ const nameOf = (n: number, changes: Partial<RunName> = {}): RunName => ({
   ...{ conversation: 'c', message: `m${n}`, key: `k${n}`, isKept: true },
   ...changes,
 });
+const messageOf = (message: string) => ({ conversation: 'c', message });
 const claimOf = (n: number) => ({ id: `r${n}`, token: `t${n}`, requestId: `request-of-${n}` });
 const batch = (n: number, changes: Partial<Batch> = {}): Batch => ({
   ...{ id: `r${n}`, token: `t${n}`, offset: 0, length: 0, isInside: false, data: '' },
@@ -93,7 +96,7 @@ describeWithRedis('what is stored of a run', () => {
     await server.command('HSET', key('run:r1'), 'lease', `${Number(seconds) - 61}000`);
     expect(await flush([batch(3, stored(6_000))])).toEqual([['written', 0, 0]]);
     // Nobody looks for the rest of it.
-    expect(await newest('m1')).toMatchObject({ state: 'live', first: -1 });
+    expect(await newest(messageOf('m1'))).toMatchObject({ state: 'live', first: -1 });
     expect(await server.command('HMGET', key('run:r1'), 'hold', 'cursor')).toEqual([null, null]);
   });
 
@@ -102,7 +105,7 @@ describeWithRedis('what is stored of a run', () => {
     for (const n of [1, 2]) await enter(nameOf(n, { message: 'm' }), claimOf(n));
     await flush([ended(1)]);
     expect(await ttl('message:m')).toBeGreaterThan(BOUNDS.rememberMs);
-    expect(await newest('m')).toMatchObject({ id: 'r2', state: 'live' });
+    expect(await newest(messageOf('m'))).toMatchObject({ id: 'r2', state: 'live' });
   });
 });
 
@@ -111,7 +114,7 @@ describeWithRedis('the id of the request that has begun a run', () => {
     const { enter, newest } = calls();
     await enter(nameOf(1), claimOf(1));
     expect(JSON.stringify(await server.command('HGETALL', key('run:r1')))).not.toContain('request-of');
-    for (const told of [await enter(nameOf(1), undefined), await newest('m1')]) {
+    for (const told of [await enter(nameOf(1), undefined), await newest(messageOf('m1'))]) {
       expect(told).toMatchObject({ id: 'r1', requestId: 'request-of-1' });
     }
   });
@@ -154,7 +157,7 @@ describeWithRedis('a run whose log is closed, and whose instance was lost', () =
     expect(await all.enter(nameOf(1), claimOf(2))).toMatchObject({ state: 'over' });
     expect(await ttl('conversation:c')).toBeGreaterThan(BOUNDS.rememberMs - 10_000);
     expect(await ttl('conversation:c')).toBeLessThanOrEqual(BOUNDS.rememberMs);
-    expect(await all.newest('m1')).toMatchObject({ state: 'over' });
+    expect(await all.newest(messageOf('m1'))).toMatchObject({ state: 'over' });
     expect(await all.flush([batch(1, { offset: 10 })])).toEqual([['lost', 0, 0]]);
   });
 
@@ -190,14 +193,14 @@ describeWithRedis('a conversation with many names', () => {
     expect(await names()).toBeGreaterThan(count - 150);
     expect(await enter(nameOf(1), undefined)).toMatchObject({ state: 'kept' });
     for (const n of [0, 2, 200, count - 1]) {
-      expect(await newest(`m${n}`)).toMatchObject({ state: 'over' });
+      expect(await newest(messageOf(`m${n}`))).toMatchObject({ state: 'over' });
       expect(await enter(nameOf(n), undefined)).toMatchObject({ state: 'unknown' });
     }
     // Such a name may have its next run.
     expect(await enter(nameOf(2), claimOf(1_000))).toMatchObject({ state: 'claimed' });
     while ((await names()) > 2) await flush([]);
     expect(await enter(nameOf(2), undefined)).toMatchObject({ state: 'live', id: 'r1000' });
-    expect(await newest('m2')).toMatchObject({ id: 'r1000' });
+    expect(await newest(messageOf('m2'))).toMatchObject({ id: 'r1000' });
     // The first one goes on.
     const runs = (await server.command('KEYS', key('run:*'))) as string[];
     expect(runs.sort()).toEqual([key('run:r0'), key('run:r1'), key('run:r1000')]);

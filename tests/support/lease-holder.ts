@@ -8,7 +8,7 @@ import { sleep } from './sleep.ts';
 
 const [url = '', holder = ''] = process.argv.slice(2);
 const redis = openRedis({ url: secret(url), logger: createLogger('silent') });
-while (!(await redis.run((client) => client.ping()).catch(() => false))) {
+while (!(await redis.onEach((server) => server.ping()).catch(() => false))) {
   await sleep(10);
 }
 const leases = redisStreamLeases(redis, { leaseMs: 900, renewMs: 200 });

@@ -22,7 +22,7 @@ export const describeWithRedis = installed ? describe : describe.skip;
 export async function answering(redis: Redis): Promise<Redis> {
   for (;;) {
     try {
-      await redis.run((client) => client.ping());
+      await redis.onEach((server) => server.ping());
       return redis;
     } catch {
       await sleep(10);

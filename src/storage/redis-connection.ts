@@ -1,0 +1,156 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from '../logger.ts';
+import { causeOf, errorWith } from './redis-errors.ts';
+import type { OpenLink, RedisLink } from './redis-link.ts';
+
+const FIRST_DELAY_MS = 50;
+const MAX_DELAY_MS = 500;
+/** A link that lasted for less counts as one more failure, in ms. */
+const SHORT_MS = 1_000;
+
+/** A channel, and who listens to it. */
+export interface Subscription {
+  readonly channel: string;
+  readonly listener: (message: string) => void;
+  /** Called each time the subscription begins. */
+  readonly onListening: () => void;
+}
+
+/** The links to Redis, one after the other. */
+export interface Connection {
+  /** Undefined while there is none. */
+  readonly link: RedisLink | undefined;
+  /** Why the last link was lost or not made. A command without a link cannot know this. */
+  readonly lastCause: string;
+  /** When Redis last came back, by `performance.now()` in ms. */
+  readonly backAt: number | undefined;
+  /** Resolves when there is a first link. */
+  readonly ready: Promise<void>;
+  subscribe(subscription: Subscription): void;
+  /** The present link is of no use; makes a new one. */
+  drop(error: unknown): void;
+  close(): void;
+}
+
+interface State {
+  readonly open: OpenLink;
+  readonly logger: Logger;
+  readonly subscriptions: Subscription[];
+  readonly firstReady: PromiseWithResolvers<void>;
+  link: RedisLink | undefined;
+  /** Ends the present link, or the attempt to make one. */
+  end: (error: unknown) => void;
+  lastCause: string;
+  backAt: number | undefined;
+  isLost: boolean;
+  isClosed: boolean;
+  /** Ends the wait for the next attempt. */
+  readonly closing: AbortController;
+}
+
+/**
+ * Connects in the background, and again whenever the link is lost, until `close`. Logs one line when Redis is lost and
+ * one when it is back, and none for the attempts in between.
+ */
+export function keepConnected(open: OpenLink, logger: Logger): Connection {
+  const firstReady = Promise.withResolvers<void>();
+  const state: State = {
+    ...{ open, logger, subscriptions: [], firstReady, link: undefined, end: () => {} },
+    ...{ lastCause: 'CONNECTING', backAt: undefined, isLost: false, isClosed: false },
+    closing: new AbortController(),
+  };
+  void connect(state);
+  return {
+    get link() {
+      return state.link;
+    },
+    get lastCause() {
+      return state.lastCause;
+    },
+    get backAt() {
+      return state.backAt;
+    },
+    ready: firstReady.promise,
+    subscribe(subscription) {
+      state.subscriptions.push(subscription);
+      if (state.link) void listenNow(state.link, subscription);
+    },
+    drop: (error) => state.end(error),
+    close() {
+      state.isClosed = true;
+      state.closing.abort();
+      state.end(errorWith('CLOSED', 'The connection was closed'));
+    },
+  };
+}
+
+async function connect(state: State): Promise<void> {
+  const { signal } = state.closing;
+  for (let failures = 0; !state.isClosed; failures += 1) {
+    const startedAt = performance.now();
+    await holdLink(state);
+    if (performance.now() - startedAt > SHORT_MS) failures = 0;
+    const delay = failures === 0 ? 0 : FIRST_DELAY_MS * 2 ** (failures - 1);
+    await sleep(Math.min(delay, MAX_DELAY_MS), undefined, { signal }).catch(() => {});
+  }
+}
+
+/** Makes a link. Resolves when it is lost, or could not be made. */
+async function holdLink(state: State): Promise<void> {
+  const over = Promise.withResolvers<void>();
+  let opened: RedisLink | undefined;
+  let isOver = false;
+  state.end = (error) => {
+    if (isOver) return;
+    isOver = true;
+    state.link = undefined;
+    noteLoss(state, error);
+    // At once: what is under way must not reach Redis by another way.
+    opened?.close();
+    over.resolve();
+  };
+  try {
+    opened = await state.open(state.end);
+    // Subscriptions begin before Redis counts as ready, so that no message is lost after that.
+    const begun = await Promise.all(state.subscriptions.map((one) => listen(opened as RedisLink, one)));
+    if (isOver) opened.close();
+    else begin(state, opened, begun);
+  } catch (error) {
+    state.end(error);
+  }
+  await over.promise;
+}
+
+function noteLoss(state: State, error: unknown): void {
+  state.lastCause = causeOf(error);
+  if (!state.isLost && !state.isClosed) state.logger.error({ cause: state.lastCause }, 'redis lost');
+  state.isLost = true;
+}
+
+function begin(state: State, link: RedisLink, begun: readonly boolean[]): void {
+  state.link = link;
+  state.logger.info('redis ready');
+  if (state.isLost) state.backAt = performance.now();
+  state.isLost = false;
+  state.firstReady.resolve();
+  for (const [n, subscription] of state.subscriptions.entries()) {
+    if (begun[n]) subscription.onListening();
+    // It came while the others began.
+    else if (n >= begun.length) void listenNow(link, subscription);
+  }
+}
+
+async function listenNow(link: RedisLink, subscription: Subscription): Promise<void> {
+  if (await listen(link, subscription)) subscription.onListening();
+}
+
+/** Whether the subscription has begun; if not, it does with the next link. */
+async function listen(link: RedisLink, { channel, listener }: Subscription): Promise<boolean> {
+  try {
+    const [server] = link.servers();
+    await server?.subscribe(channel, listener);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,84 @@
+import { createClient } from '@redis/client';
+import { type RedisNode, redisAddress } from './redis-address.ts';
+import { connectionOptions, type RedisSettings, userOf } from './redis-settings.ts';
+
+/** A connection to one server. */
+export type ServerClient = ReturnType<typeof clientFor>;
+
+/** Commands with a key, which a cluster sends to the master that has it; and SCAN, which goes through all masters. */
+export type RedisClient = Pick<
+  ServerClient,
+  | 'decr'
+  | 'del'
+  | 'eval'
+  | 'evalSha'
+  | 'get'
+  | 'hDel'
+  | 'hGet'
+  | 'hGetAll'
+  | 'hmGet'
+  | 'scan'
+  | 'set'
+  | 'zmScore'
+  | 'zRem'
+  | 'zScore'
+>;
+
+/** Redis from a connection to its loss: one server, or all masters of a cluster. */
+export interface RedisLink {
+  readonly client: RedisClient;
+  /** A connection to each server that has keys of its own. Subscriptions are on the first one. */
+  servers(): readonly ServerClient[];
+  /** An error of Redis that says that the link is to the wrong server, in its first word. */
+  readonly wrongServer?: string;
+  close(): void;
+}
+
+/**
+ * Connects; rejects if that fails. `over` is called when the link is lost, and maybe also before and after that; it
+ * closes the link.
+ */
+export type OpenLink = (over: (error: unknown) => void) => Promise<RedisLink>;
+
+/** Connects to the one server of the URL. */
+export function singleServer(settings: RedisSettings): OpenLink {
+  const { nodes, database } = redisAddress(settings.url);
+  return (over) => openServer({ ...settings, node: nodes[0] as RedisNode, database }, over);
+}
+
+export interface ServerOptions extends RedisSettings {
+  readonly node: RedisNode;
+  readonly database: number;
+}
+
+/** Connects to one server. */
+export async function openServer(options: ServerOptions, over: (error: unknown) => void): Promise<RedisLink> {
+  const { node, tls, database, url } = options;
+  const client = clientFor({ node, tls, user: { ...userOf(url), database } });
+  client.on('error', over);
+  await client.connect();
+  return {
+    client,
+    servers: () => [client],
+    close: () => client.destroy(),
+  };
+}
+
+export interface ClientOptions {
+  readonly node: RedisNode;
+  readonly tls: RedisSettings['tls'];
+  readonly user: { readonly username?: string; readonly password?: string; readonly database?: number };
+}
+
+/** Makes the client of one server, which does not connect yet. */
+export function clientFor({ node, tls, user }: ClientOptions) {
+  const { socket, ...options } = connectionOptions({ tls });
+  return createClient({
+    ...options,
+    ...user,
+    // Subscriptions and commands share one connection.
+    RESP: 3,
+    commandOptions: { timeout: 0 },
+    socket: { ...socket, host: node.hostname, port: node.port },
+  });
+}

@@ -1,0 +1,58 @@
+import type { Secret } from '../secret.ts';
+import { redisUrls } from './redis-address.ts';
+import { type RedisTls, tlsSocket } from './redis-tls.ts';
+
+/** Where Redis is, and how it is reached. */
+export interface RedisSettings {
+  /**
+   * `redis://` or `rediss://`, with user and password if Redis wants them; of a cluster or of Sentinel, with several
+   * servers and a comma between.
+   */
+  readonly url: Secret;
+  /** Only with `rediss://`, where it may be left out. */
+  readonly tls?: RedisTls | undefined;
+  /** The servers of `url` are of a cluster. */
+  readonly isCluster?: boolean;
+  /** The servers of `url` are sentinels. User and password of `url` are for Redis itself. */
+  readonly sentinel?: SentinelSettings | undefined;
+}
+
+/** How Sentinel is asked for the master. */
+export interface SentinelSettings {
+  /** The name under which Sentinel watches the master. */
+  readonly master: string;
+  /** Whom the sentinels take the relay for, if they ask. */
+  readonly user: string | undefined;
+  readonly password: Secret | undefined;
+}
+
+const CONNECT_TIMEOUT_MS = 2_000;
+/** A silent connection is dropped after this time, in ms. It is long, since a pause of the machine counts as silence. */
+const SILENT_MS = 5_000;
+const PING_MS = 1_000;
+
+/** User and password of a URL, as the library takes them; both are left out if the URL has none. */
+export function userOf(url: Secret): { readonly username?: string; readonly password?: string } {
+  const [{ username, password } = new URL('redis://none')] = redisUrls(url.open());
+  return {
+    ...(username !== '' && { username: decodeURIComponent(username) }),
+    ...(password !== '' && { password: decodeURIComponent(password) }),
+  };
+}
+
+/** The options of a connection to one server, without its address. It ends when it is lost, and is not made anew. */
+export function connectionOptions({ tls }: Pick<RedisSettings, 'tls'>) {
+  return {
+    disableOfflineQueue: true,
+    pingInterval: PING_MS,
+    // Commands that a user of Redis with few rights may not send, and that the relay does not need.
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
+    socket: {
+      ...(tls && tlsSocket(tls)),
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      socketTimeout: SILENT_MS,
+      reconnectStrategy: false,
+    },
+  } as const;
+}

@@ -1,0 +1,68 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { type FailoverReport, LIMIT, underLoad, WINDOW_MS } from '../support/failover-load.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import { startCluster } from '../support/redis-cluster.ts';
+import { stopProcessesOfRedis } from '../support/redis-process.ts';
+import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
+import { sleep } from '../support/sleep.ts';
+
+/** A key of the bot's budget. */
+const BUDGET = 'bot-relay:{budget:acme/helper}:slots';
+
+jest.setTimeout(120_000);
+
+afterEach(stopProcessesOfRedis);
+
+function expectHeld(report: FailoverReport): void {
+  process.stdout.write(`${JSON.stringify(report)}\n`);
+  expect(report.doubled).toEqual([]);
+  expect(report.others).toEqual([]);
+  expect(report.mostElsewhere).toBeLessThanOrEqual(LIMIT);
+  expect(report.mostInAWindow).toBeLessThanOrEqual(2 * LIMIT);
+  expect(report.unavailable).toBeGreaterThan(0);
+  expect(report.slowestMs).toBeLessThan(1_000);
+}
+
+describeWithRedis('two relays with a cluster', () => {
+  test('keep the budget and run no message twice when a master of it is killed', async () => {
+    const cluster = await startCluster();
+    const environment = { REDIS_URL: cluster.url, REDIS_MODE: 'cluster' };
+    const report = await underLoad(environment, async () => (await cluster.masterOf(BUDGET)).stop());
+    expectHeld(report);
+  });
+
+  test('keep them, and fail no message, while the slot of the budget moves', async () => {
+    const cluster = await startCluster();
+    const report = await underLoad({ REDIS_URL: cluster.url, REDIS_MODE: 'cluster' }, async () => {
+      for (let moves = 0; moves < 4; moves += 1) {
+        await cluster.moveSlot(BUDGET);
+        await sleep(WINDOW_MS);
+      }
+    });
+    expect(report).toMatchObject({ doubled: [], others: [], unavailable: 0 });
+    expect(report.mostInAWindow).toBeLessThanOrEqual(LIMIT);
+  });
+});
+
+describeWithRedis('two relays whose Redis Sentinel watches', () => {
+  const environment = (url: string) => ({
+    ...{ REDIS_URL: url, REDIS_MODE: 'sentinel', REDIS_SENTINEL_MASTER: MASTER_NAME },
+  });
+
+  test('keep the budget and run no message twice when the master is killed', async () => {
+    const group = await startSentinels();
+    const report = await underLoad(environment(group.url), async () => (await group.master()).stop());
+    expectHeld(report);
+  });
+
+  test('keep them when the master hangs, and comes back after another has taken its place', async () => {
+    const group = await startSentinels();
+    const report = await underLoad(environment(group.url), async () => {
+      const master = await group.master();
+      master.pause();
+      while ((await group.master()).port === master.port) await sleep(50);
+      master.resume();
+    });
+    expectHeld(report);
+  });
+});

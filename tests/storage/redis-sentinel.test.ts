@@ -1,0 +1,111 @@
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { createLogger } from '../../src/logger.ts';
+import { secret } from '../../src/secret.ts';
+import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import { eventually, type RedisProcess, stopProcessesOfRedis } from '../support/redis-process.ts';
+import { MASTER_NAME, type SentinelGroup, startSentinels } from '../support/redis-sentinel.ts';
+import { until } from '../support/until.ts';
+
+jest.setTimeout(60_000);
+
+const PASSWORD = 'canary-sentinel-word';
+const opened: Redis[] = [];
+/** Its log goes to `lines`. */
+function open(lines: string[] = [], changes: { readonly master?: string; readonly password?: string } = {}) {
+  const { master = MASTER_NAME, password = PASSWORD } = changes;
+  const logger = createLogger('info', { write: (line: string) => void lines.push(line) });
+  const sentinel = { master, user: 'relay', password: secret(password) };
+  const redis = openRedis({ url: secret(group.url), sentinel, logger });
+  opened.push(redis);
+  return redis;
+}
+const messages = (lines: readonly string[]) => lines.map((line) => JSON.parse(line).msg);
+const name = (redis: Redis) => redis.run((client) => client.get('name'));
+
+let group: SentinelGroup;
+beforeAll(async () => {
+  group = await startSentinels();
+  for (const sentinel of group.sentinels) {
+    const rights = ['on', `>${PASSWORD}`, '-@all', '+sentinel|get-master-addr-by-name'];
+    await sentinel.command('ACL', 'SETUSER', 'relay', ...rights);
+  }
+});
+afterAll(() => {
+  for (const redis of opened.splice(0)) redis.close();
+  stopProcessesOfRedis();
+});
+
+describeWithRedis('Sentinel', () => {
+  test('names the master, also if the first of the sentinels do not answer', async () => {
+    const [first] = group.sentinels as [RedisProcess];
+    first.pause();
+    const redis = open();
+    await redis.ready(5_000);
+    await redis.run((client) => client.set('name', 'one'));
+    expect(await name(redis)).toBe('one');
+    first.resume();
+  });
+
+  test.each([
+    ['a name that it does not know', 'NOMASTER', { master: 'others' }],
+    ['a wrong password', 'WRONGPASS', { password: 'canary-wrong' }],
+  ])('is asked in vain with %s: %s', async (_how, cause, changes) => {
+    const lines: string[] = [];
+    const redis = open(lines, changes);
+    await until(() => lines.length > 0);
+    expect(JSON.parse(lines[0] as string)).toMatchObject({ msg: 'redis lost', cause });
+    await expect(name(redis)).rejects.toMatchObject({ cause });
+    expect(lines.join('')).not.toContain('canary');
+  });
+
+  test('is followed to another master while the old one still answers', async () => {
+    const lines: string[] = [];
+    const redis = open(lines);
+    await redis.ready(5_000);
+    const before = await group.master();
+    await redis.run((client) => client.set('name', 'two'));
+    await before.command('WAIT', '1', '1000');
+    await group.sentinels[0]?.command('SENTINEL', 'FAILOVER', MASTER_NAME);
+    await until(() => messages(lines).length >= 3, 20);
+    expect(messages(lines)).toEqual(['redis ready', 'redis lost', 'redis ready']);
+    // The old one ends its connections only seconds later.
+    expect(JSON.parse(lines[1] as string)).toMatchObject({ cause: 'MOVED' });
+    await eventually(() => redis.run((client) => client.set('name', 'three')));
+    expect((await group.master()).port).not.toBe(before.port);
+    expect(await (await group.master()).command('GET', 'name')).toBe('three');
+  });
+
+  test('names a new master when the old one is lost; until then each command fails at once', async () => {
+    // The failover before is over: both servers are known as what they are.
+    const before = await group.master();
+    await eventually(async () => {
+      const info = String(await before.command('INFO', 'replication'));
+      if (!info.includes('state=online')) throw new Error('not yet');
+    });
+    const lines: string[] = [];
+    const redis = open(lines);
+    let listening = 0;
+    const heard: string[] = [];
+    await redis.subscribe(
+      'news',
+      (text) => heard.push(text),
+      () => {
+        listening += 1;
+      },
+    );
+    await redis.run((client) => client.set('name', 'four'));
+    await before.command('WAIT', '1', '1000');
+    await before.stop();
+    await until(() => messages(lines).includes('redis lost'));
+    const lostAt = performance.now();
+    await expect(name(redis)).rejects.toMatchObject({ code: 'session_store_unavailable' });
+    expect(performance.now() - lostAt).toBeLessThan(250);
+    expect(await eventually(() => name(redis))).toBe('four');
+    expect(redis.backAt()).toBeGreaterThan(lostAt);
+    expect(messages(lines)).toEqual(['redis ready', 'redis lost', 'redis ready']);
+    await until(() => listening === 2);
+    await (await group.master()).command('PUBLISH', 'news', 'after');
+    await until(() => heard.includes('after'));
+  });
+});

@@ -1,0 +1,87 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createClient } from '@redis/client';
+import { freePort } from './free-port.ts';
+
+/** A server of a group, on a port of its own. */
+export interface RedisProcess {
+  readonly port: number;
+  readonly host: string;
+  readonly url: string;
+  /** SIGSTOP: connections stay open and nothing answers. */
+  pause(): void;
+  resume(): void;
+  /** SIGKILL, if it runs. */
+  stop(): Promise<void>;
+  /** Runs one command over a connection of its own; returns the reply. */
+  command(...words: string[]): Promise<unknown>;
+}
+
+const children: ChildProcess[] = [];
+const folders: string[] = [];
+
+const MOST_PORTS = 5;
+
+/** Starts `redis-server` with these arguments on a free port, in a folder of its own. */
+export async function startProcess(...args: string[]): Promise<RedisProcess> {
+  // Another test may get the same port while nothing listens on it yet; then this server is over at once.
+  for (let left = MOST_PORTS; left > 0; left -= 1) {
+    const started = await tryPort(await freePort(), args);
+    if (started) return started;
+  }
+  throw new Error('redis-server did not start');
+}
+
+async function tryPort(port: number, args: readonly string[]): Promise<RedisProcess | undefined> {
+  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-redis-'));
+  folders.push(folder);
+  const child = spawn('redis-server', [...args, '--port', String(port), '--bind', '127.0.0.1'], {
+    ...{ stdio: ['ignore', 'ignore', 'ignore'], cwd: folder },
+  });
+  children.push(child);
+  const url = `redis://127.0.0.1:${port}`;
+  const command = async (...words: string[]) => {
+    const client = createClient({ url, socket: { reconnectStrategy: false } });
+    client.on('error', () => {});
+    await client.connect();
+    try {
+      return await client.sendCommand(words);
+    } finally {
+      client.destroy();
+    }
+  };
+  const one: RedisProcess = {
+    ...{ port, url, command, host: `127.0.0.1:${port}` },
+    pause: () => void child.kill('SIGSTOP'),
+    resume: () => void child.kill('SIGCONT'),
+    async stop() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const gone = once(child, 'exit');
+      child.kill('SIGKILL');
+      await gone;
+    },
+  };
+  const isOver = () => child.exitCode !== null;
+  await eventually(async () => isOver() || (await command('PING')));
+  return isOver() ? undefined : one;
+}
+
+/** Repeats `attempt` until it succeeds. */
+export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+/** Kills all servers of groups; for `afterAll`. */
+export function stopProcessesOfRedis(): void {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+}
