@@ -2,6 +2,7 @@ import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { ALL_BUT_INTERVALS } from '../support/intervals.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
 import { CANARY } from '../support/relay.ts';
 import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
@@ -14,12 +15,7 @@ let pair: RelayAndUpstream;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'bot-relay-half-'));
   // The test says when the relay looks at its files, so that no pause can come between a part and the next look.
-  jest.useFakeTimers({
-    doNotFake: [
-      ...(['Date', 'hrtime', 'nextTick', 'performance', 'queueMicrotask'] as const),
-      ...(['setImmediate', 'clearImmediate', 'setTimeout', 'clearTimeout'] as const),
-    ],
-  });
+  jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
 });
 afterEach(async () => {
   jest.useRealTimers();
