@@ -37,7 +37,7 @@ const look = () => void jest.advanceTimersByTime(POLL_MS);
 test('a file of keys that changes is not used while it is half written', async () => {
   const path = join(folder, 'keys');
   writeFileSync(path, CANARY.key);
-  const valid = new Set([CANARY.key, CANARY.secondKey]);
+  const valid = new Set<string>([CANARY.key, CANARY.secondKey]);
   pair = await startRelayAndUpstream(
     (socket, { all }) =>
       void socket.write(
