@@ -11,8 +11,9 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type FileChanges, fileChanges } from '../../src/bots/file-changes.ts';
+import { ALL_BUT_INTERVALS } from '../support/intervals.ts';
 import { until } from '../support/relay-and-upstream.ts';
 import { sleep } from '../support/sleep.ts';
 
@@ -30,6 +31,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   changes.close();
+  jest.useRealTimers();
   rmSync(folder, { recursive: true });
 });
 
@@ -42,13 +44,17 @@ function content(): string {
   }
 }
 
-/** Watches the file, and resolves once it has been read for the first time. */
-async function watch(): Promise<void> {
+function begin(): void {
   changes = fileChanges({
     files: () => [path],
     onChange: () => void seen.push(content()),
     pollEveryMs: POLL_MS,
   });
+}
+
+/** Watches the file, and resolves once it has been read for the first time. */
+async function watch(): Promise<void> {
+  begin();
   await until(() => seen.length === 1);
   seen = [];
 }
@@ -102,11 +108,7 @@ describe('a file is read again', () => {
   });
 
   test('when it was changed before the first poll', async () => {
-    changes = fileChanges({
-      files: () => [path],
-      onChange: () => void seen.push(content()),
-      pollEveryMs: POLL_MS,
-    });
+    begin();
     writeFileSync(path, 'new');
     await until(() => seen.length > 0);
     expect(seen).toEqual(['new']);
@@ -139,16 +141,21 @@ describe('a file is read again', () => {
 });
 
 describe('a file is not read', () => {
-  test('while it is being written', async () => {
-    await watch();
+  test('while it is being written', () => {
+    // The test says when the files are looked at, so that no pause can come between a part and the next poll.
+    jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
+    begin();
+    jest.advanceTimersByTime(2 * POLL_MS);
+    expect(seen).toEqual(['old']);
     writeFileSync(path, '');
-    // Writes slowly, but changes the file between any two polls.
     for (const part of 'half-written'.split('')) {
+      jest.advanceTimersByTime(POLL_MS);
       appendFileSync(path, part);
-      await sleep(POLL_MS / 3);
     }
-    await until(() => seen.length > 0);
-    expect(seen).toEqual(['half-written']);
+    jest.advanceTimersByTime(POLL_MS);
+    expect(seen).toEqual(['old']);
+    jest.advanceTimersByTime(POLL_MS);
+    expect(seen).toEqual(['old', 'half-written']);
   });
 
   test('when nothing has changed', async () => {

@@ -1,13 +1,4 @@
-import {
-  appendFileSync,
-  mkdirSync,
-  mkdtempSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
@@ -133,31 +124,6 @@ describe('a file of keys that changes', () => {
     expect(logged('reloaded')).toMatchObject([{ level: 'info', settings: { keys, own: {} } }]);
     await sleep(300);
     expect(logged('reloaded')).toHaveLength(1);
-  });
-
-  test('is not used while it is half written', async () => {
-    await startWithKeys(CANARY.key);
-    const path = put('keys', '');
-    const parts = `${CANARY.secondKey}\n${CANARY.key}`.match(/.{1,6}|\n/g) ?? [];
-    let isWhole = false;
-    const early: (string | number)[] = [];
-    const messages: Promise<string | number>[] = [];
-    for (const [at, part] of parts.entries()) {
-      appendFileSync(path, part);
-      isWhole = at === parts.length - 1;
-      const message = keyOf();
-      message.then((key) => isWhole || early.push(key));
-      messages.push(message);
-      await sleep(15);
-    }
-    // The last message may be slower than the poll that sees the complete file.
-    const keys = new Set(await Promise.all(messages));
-    expect([CANARY.key, CANARY.secondKey]).toEqual(expect.arrayContaining([...keys]));
-    expect(new Set(early)).toEqual(new Set([CANARY.key]));
-    await reloaded();
-    expect(await keyOf()).toBe(CANARY.secondKey);
-    expect(logged('upstream key rejected')).toEqual([]);
-    expect(logged('reload failed')).toEqual([]);
   });
 });
 

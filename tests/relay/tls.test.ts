@@ -10,6 +10,7 @@ import { startRelay, type TestRelay } from '../support/relay.ts';
 import { until } from '../support/relay-and-upstream.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 let identity: Identity;
 let trustedBefore: readonly string[];
@@ -198,7 +199,7 @@ describe('a bot service behind TLS that is reached late', () => {
   testSideBySide([
     [
       'gets messages that are counted from when they were sent, not from when they began to connect',
-      () =>
+      whileAwake(() =>
         withOwnService(async (service, opened) => {
           const [WINDOW, DELAY] = [2000, 1600];
           const proxy = await startDelayingProxy(new URL(service.url).port, DELAY);
@@ -216,12 +217,14 @@ describe('a bot service behind TLS that is reached late', () => {
           // If the first counted from its start, the gap to the second would be only WINDOW - DELAY.
           expect(second - first).toBeGreaterThan(WINDOW - DELAY / 2);
         }),
+      ),
     ],
     [
       'gets no more than fit into a window if delayed messages could all be sent at once',
-      () =>
+      whileAwake(() =>
         withOwnService(async (service, opened) => {
-          const WINDOW = 400;
+          // A quarter of it is as long as the longest pause that voids nothing.
+          const WINDOW = 800;
           const proxy = await startBlockedProxy(new URL(service.url).port);
           opened.push(proxy);
           const paced = await startRelay(proxy.url, {
@@ -241,10 +244,11 @@ describe('a bot service behind TLS that is reached late', () => {
           ]);
           expect(mostInWindow(service.answeredAt, WINDOW)).toBe(2);
         }),
+      ),
     ],
     [
       'gets no delayed message that may not wait for the next slot',
-      () =>
+      whileAwake(() =>
         withOwnService(async (service, opened) => {
           const WINDOW = 2500;
           const proxy = await startBlockedProxy(new URL(service.url).port);
@@ -266,6 +270,7 @@ describe('a bot service behind TLS that is reached late', () => {
           expect(await answers[0]?.json()).toMatchObject({ code: 'rate_limited' });
           expect([...service.answered].sort()).toEqual(['{"n":2}', '{"n":3}']);
         }),
+      ),
     ],
   ]);
 });
