@@ -36,6 +36,8 @@ export interface HeldRun extends Claim, FirstIdRun {
   isInside: boolean;
   /** Redis has lost it: nothing of it is stored, and no other instance knows it. */
   isAlone: boolean;
+  /** Whether another instance could go on with what is stored: its stream has had an id. */
+  isResumable: boolean;
   /** Whether clients of other instances read it, as far as is known here. */
   isFollowed: boolean;
   /** Whether Redis is asked how far readers elsewhere have come, though there is nothing to store. */
@@ -65,7 +67,8 @@ export function heldRun(
     ...{ head: undefined, hold: undefined, end: undefined, isGiven: false, log: 'open', source: undefined },
     ...{ hasBegun: false, isInside: false, waiting: undefined },
     // What was taken over may have more readers than those here.
-    ...{ isAlone: false, isFollowed: from.offset > 0, isAsking: false, isDoubted: false },
+    ...{ isAlone: false, isFollowed: from.offset > 0, isAsking: false },
+    ...{ isResumable: false, isDoubted: false },
   };
 }
 
@@ -112,9 +115,12 @@ export function hasNews({ sending, head, hold, pending }: HeldRun): boolean {
   return sending !== undefined || head !== undefined || hold !== undefined || pending.length > 0;
 }
 
-/** Whether what comes is stored soon: somebody waits for it, or it is much. */
-export function isAwaited({ isFollowed, waiting, pendingBytes }: HeldRun): boolean {
-  return isFollowed || waiting !== undefined || pendingBytes >= UNREAD_BYTES;
+/**
+ * Whether what comes is stored soon: somebody reads it elsewhere, or it is much, or another instance could go on with
+ * it. Clients count the events since their last id, so what the log lacks then is what they may miss.
+ */
+export function isAwaited({ isFollowed, isResumable, pendingBytes }: HeldRun): boolean {
+  return isFollowed || isResumable || pendingBytes >= UNREAD_BYTES;
 }
 
 /** Whether something must be stored now, or the lease extended. */

@@ -32,8 +32,6 @@ interface State extends PublishOptions {
   /** What waits until it is known whether the lease is lost; undefined if it is not in doubt. */
   doubted: (() => void)[] | undefined;
   isDetached: boolean;
-  /** Whether another instance could go on with what is stored. */
-  isResumable: boolean;
   /** Whether another instance had stored an id before this one took the run. */
   hasStoredId: boolean;
 }
@@ -42,7 +40,7 @@ interface State extends PublishOptions {
 export function publishedRun(held: HeldRun, options: PublishOptions): PublishedRun {
   const state: State = {
     ...{ ...options, held, stop: new AbortController() },
-    ...{ doubted: undefined, isDetached: false, isResumable: false, hasStoredId: false },
+    ...{ doubted: undefined, isDetached: false, hasStoredId: false },
   };
   const { run } = held;
   const { flush } = state;
@@ -98,11 +96,11 @@ function outletOf(state: State): Outlet {
 /** From the first id on, the run need not end with this instance. Returns whether that must be stored first. */
 function storeSoon(state: State): boolean {
   const { held, flush } = state;
-  if (state.isResumable || !held.source?.resumeState?.()) {
+  if (held.isResumable || !held.source?.resumeState?.()) {
     if (isAwaited(held)) flush.soon();
     return false;
   }
-  state.isResumable = true;
+  held.isResumable = true;
   flush.atOnce(held);
   return held.log === 'open' && !state.hasStoredId;
 }

@@ -37,8 +37,8 @@ export interface RunFlushOptions {
   readonly maxBytes: number;
   /** Called with each answer other than of a run that is over. */
   readonly onAnswer: (held: HeldRun, answer: BatchAnswer) => void;
-  /** A run that was given is with the others. */
-  readonly onGiven: (held: HeldRun) => void;
+  /** Others can go on with a run that was given; `lost` if one of them has taken it before. */
+  readonly onGiven: (held: HeldRun, outcome: 'handed_over' | 'lost') => void;
 }
 
 interface State extends RunFlushOptions {
@@ -191,13 +191,12 @@ function take(
     held.confirmedAt = sentAt;
     if (answered(held, batch, answer)) {
       removeFrom(state, held);
-      if (batch.state === 'given') state.onGiven(held);
+      if (batch.state === 'given') state.onGiven(held, 'handed_over');
       return;
     }
   } else if (batch.state !== '' && (status !== 'gone' || batch.state === 'free' || batch.state === 'given')) {
     removeFrom(state, held);
-    // Another instance has it already.
-    if (batch.state === 'given' && status === 'lost') state.onGiven(held);
+    if (batch.state === 'given' && status === 'lost') state.onGiven(held, 'lost');
     return;
   }
   state.onAnswer(held, answer);

@@ -40,8 +40,8 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
     flush: runFlush({
       ...{ calls, codec, maxBytes: options.maxBytes },
       onAnswer: (held, answer) => onAnswer(state, held, answer),
-      onGiven(held) {
-        options.onMoved(held.run, 'handed_over');
+      onGiven(held, outcome) {
+        options.onMoved(held.run, outcome);
         held.run.endAll(SAME_MESSAGE);
       },
     }),

@@ -77,6 +77,10 @@ test('what comes is stored soon only if somebody waits for it, or if it is much'
   held.isFollowed = false;
   expect(callsFor(() => outlet.write(Buffer.from('c')))).toBe(0);
   expect(callsFor(() => outlet.write(Buffer.alloc(20_000)))).toBe(1);
+  // Another instance could go on with it.
+  held.isResumable = true;
+  held.pendingBytes = 0;
+  expect(callsFor(() => outlet.write(Buffer.from('d')))).toBe(1);
   // Its end is always stored soon.
   expect(callsFor(() => published.over())).toBe(1);
 });

@@ -14,7 +14,7 @@ const PART = Buffer.alloc(60_000, 'x');
 let flights: (readonly Batch[])[] = [];
 let fails = false;
 let status: BatchAnswer[0] = 'written';
-let given: HeldRun[] = [];
+let given: [HeldRun, outcome: string][] = [];
 let flush: RunFlush;
 const budget = heldBytes(4_000_000);
 const codec = runCodec(() => ({
@@ -37,7 +37,7 @@ function start(): void {
     },
     ...{ codec, maxBytes: MAX_BYTES },
     onAnswer() {},
-    onGiven: (held) => void given.push(held),
+    onGiven: (...call) => void given.push(call),
   });
 }
 afterEach(() => flush.close());
@@ -134,11 +134,11 @@ test('the readers of a given run are sent on, also if another instance has taken
   const [held, taken] = [hold(0), hold(1)];
   held.isGiven = true;
   await flush.now();
-  expect(given).toEqual([held]);
+  expect(given).toEqual([[held, 'handed_over']]);
   taken.isGiven = true;
   status = 'lost';
   await flush.now();
-  expect(given).toEqual([held, taken]);
+  expect(given.slice(1)).toEqual([[taken, 'lost']]);
   expect(flush.find(taken.name)).toBeUndefined();
 });
 
@@ -157,6 +157,25 @@ test('what nobody waits for is stored with the next extension of the lease', asy
   held.confirmedAt -= 1_000;
   await until(() => flights.length > 1);
   expect(flights.flat().slice(1)).toMatchObject([{ id: 'r0', length: 1, hold: '"the message"' }]);
+});
+
+test('of a stream that can be resumed, what was too much for one batch follows at once, with its place', async () => {
+  start();
+  const held = hold(0);
+  held.isResumable = true;
+  const unused = { mayBeat: () => true, full() {}, drained() {}, closed() {} };
+  held.source = { ...unused, resumeState: () => 'the place' };
+  note(held, { bytes: Buffer.alloc(70_000, 'x'), isInside: false }, MAX_BYTES);
+  note(held, { bytes: Buffer.from('data: small\n\n'), isInside: false }, MAX_BYTES);
+  flush.soon();
+  const before = held.confirmedAt;
+  await until(() => flights.length > 1);
+  expect(flights.flat().map(({ length, cursor }) => [length, cursor !== ''])).toEqual([
+    [70_000, false],
+    [13, true],
+  ]);
+  // Long before the lease is extended.
+  expect(held.confirmedAt - before).toBeLessThan(500);
 });
 
 test('what is much is stored soon, though nobody waits for it', async () => {
