@@ -53,7 +53,7 @@ const WAITING_BYTES = 1 << 20;
 /** What nobody waits for is stored when the lease is extended, unless it is as much as this, in bytes. */
 const UNREAD_BYTES = 16_384;
 /** How often a lease is extended, in ms. */
-const RENEW_MS = 1_000;
+const RENEW_MS = 1_500;
 
 /** A run that was claimed, or taken over, before `sentAt`. */
 export function heldRun(

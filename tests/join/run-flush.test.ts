@@ -154,7 +154,7 @@ test('what nobody waits for is stored with the next extension of the lease', asy
   flush.soon();
   await until(() => flights.length > 0);
   expect(flights.flat().map(({ id }) => id)).toEqual(['r1']);
-  held.confirmedAt -= 1_000;
+  held.confirmedAt -= 1_500;
   await until(() => flights.length > 1);
   expect(flights.flat().slice(1)).toMatchObject([{ id: 'r0', length: 1, hold: '"the message"' }]);
 });
