@@ -122,9 +122,11 @@ export async function talk(): Promise<string> {
 
 /** A component that uses everything of `bot-relay-client/react`. */
 export const COMPONENT = `
-import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay-client/react';
+import { type Bot, type ChatMessage, type Read, RelayError, type Said, useBot, type UseBotOptions } from 'bot-relay-client/react';
 
 const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
+const READ: readonly Said[] = [{}, { add: 'a' }, { text: 'a', part: 'm' }];
+export const read: Read = ({ known }) => (known ? undefined : READ[0]);
 function Row({ message }: { message: ChatMessage }) {
   const { id, from, text, state, error, requestId } = message;
   return <li id={String(id)} className={from} data-state={state} title={error?.message ?? requestId}>{text}</li>;
@@ -168,4 +170,5 @@ export const MISTAKES = [
   'useBot(options).session.user',
   "useBot(options).messages.push({ id: 1, from: 'user', text: '', state: 'done' })",
   "useBot({ ...options, read: () => 'text' })",
+  "useBot({ ...options, read: () => ({ add: 'piece', text: 'text' }) })",
 ];
