@@ -57,9 +57,7 @@ export function baseOf({ baseUrl }: CallsOptions): string {
 }
 
 function wrongBase(): TypeError {
-  return new TypeError(
-    'baseUrl must be a URL such as https://chat.example.com, or in a page also a path that begins with /, or empty.',
-  );
+  return new TypeError('baseUrl must be a URL (https://...), or in a page a path or empty.');
 }
 
 /** The JSON body of an answer; undefined for 204. @throws RelayError */

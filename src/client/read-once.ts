@@ -3,7 +3,7 @@ export function readOnce<T>(events: AsyncIterator<T>): AsyncIterable<T> {
   let isRead = false;
   return {
     [Symbol.asyncIterator]() {
-      if (isRead) throw new Error('An answer can be read once: keep its events to use them again.');
+      if (isRead) throw new Error('An answer can be read once.');
       isRead = true;
       return events;
     },

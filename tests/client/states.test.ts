@@ -57,7 +57,7 @@ describe('a message', () => {
   test('is not sent a second time by a second loop over its answer, which throws', async () => {
     pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
     const { client } = pair;
-    const once = new Error('An answer can be read once: keep its events to use them again.');
+    const once = new Error('An answer can be read once.');
     for (const stream of [client.send('hi'), client.conversation('a').history()]) {
       expect(await readAll(stream)).toMatchObject({ events: { length: 2 }, error: undefined });
       expect(await readAll(stream)).toEqual({ events: [], error: once });

@@ -77,10 +77,12 @@ export async function talk(): Promise<string> {
       // @ts-expect-error: what the data are is the bot's business
       const text: string = event.raw;
       // @ts-expect-error: it may be an event of another kind, or of another shape
-      const fact = event.fact;
+      const fact: Facts[keyof Facts] = event.fact;
       // @ts-expect-error: the type alone says nothing of the shape
       if (event.eventType === 'asgard.message.delta') states.push(event.fact.messageDelta);
       states.push(stream.state);
+      const { known, eventType: type, fact: content } = event;
+      if (known && type === 'asgard.message.user') states.push(content.messageUser.text === '' ? 'done' : 'waiting');
       void [kind, id, runId, text, fact, said(event)];
     }
     for await (const event of client.send({ text: 'Hello', customChannelId: 'c' })) void (event satisfies BotEvent);
