@@ -1,4 +1,4 @@
-import { answerText } from './answer-text.ts';
+import { answerText, readFact } from './answer-text.ts';
 import { asRelayError } from './as-relay-error.ts';
 import type { ChatMessage } from './chat-state.ts';
 import { type AnswerView, type FollowedHistory, followHistory } from './follow-history.ts';
@@ -41,6 +41,7 @@ export function historyActions({ current, state, textOf }: ShownConversation) {
         onAnswer: answerBy(state.addPast),
         onError,
         resumed,
+        readsUnknown: textOf !== readFact,
       });
     },
     isRunning: () => resumed?.isRunning() === true || history?.isRunning() === true,
