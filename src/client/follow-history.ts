@@ -131,11 +131,11 @@ function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView)
         const { text, blobIds } = (event.known && event.fact.messageUser) || {};
         // Where runs have no ids, an answer ends with the next question.
         answers.delete(undefined);
-        return onQuestion(text ?? '', blobIds ?? []);
+        onQuestion(text ?? '', blobIds ?? []);
+        return;
       }
-      const isDone = eventType === 'asgard.run.done';
-      if (isDone) end(run);
-      if (isDone || resumed?.shows(run)) return;
+      if (eventType === 'asgard.run.done') return void end(run);
+      if (resumed?.shows(run)) return;
       const answer = answers.get(run) ?? ((readsUnknown || isOfAnswer(event)) && onAnswer());
       if (!answer) return;
       answers.set(run, answer);
