@@ -79,11 +79,15 @@ export function redisSessionLists(redis: Redis, absoluteMs: number): SessionList
       return keys as string[];
     },
     async forget(sessions) {
-      const gone = new Map<string, string[]>();
-      for (const { key, sets } of sessions)
-        for (const set of new Set(sets)) gone.set(set, [...(gone.get(set) ?? []), key]);
-      const calls = [...gone].map(([set, keys]) => run(set, 'forget', ...keys));
+      const calls = [...keysBySet(sessions)].map(([set, keys]) => run(set, 'forget', ...keys));
       await Promise.allSettled(calls);
     },
   };
+}
+
+function keysBySet(sessions: Parameters<SessionLists['forget']>[0]): Map<string, string[]> {
+  const keysOf = new Map<string, string[]>();
+  for (const { key, sets } of sessions)
+    for (const set of new Set(sets)) keysOf.set(set, [...(keysOf.get(set) ?? []), key]);
+  return keysOf;
 }
