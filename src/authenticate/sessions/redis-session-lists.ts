@@ -45,7 +45,8 @@ export function redisSessionLists(redis: Redis, absoluteMs: number): SessionList
     const score = await redis.run((client) => client.zScore(set, ENDED));
     return score === null ? Number.NEGATIVE_INFINITY : score - MARK_MS;
   }
-  const emptiedAt = (set: string) => redis.run((client) => client.get(emptied(set)));
+  const emptiedAt = async (set: string) =>
+    Number((await redis.run((client) => client.get(emptied(set)))) ?? Number.NaN);
 
   return {
     now,
@@ -63,11 +64,8 @@ export function redisSessionLists(redis: Redis, absoluteMs: number): SessionList
       return ends.some((at) => at >= startedAt);
     },
     async endedSince(sets, since) {
-      const [ends, before] = await Promise.all([
-        Promise.all(sets.map(endedAt)),
-        Promise.all(sets.map(emptiedAt)),
-      ]);
-      return [...ends, ...before.map((at) => Number(at ?? Number.NaN))].some((at) => at >= since);
+      const ends = await Promise.all([...sets.map(endedAt), ...sets.map(emptiedAt)]);
+      return ends.some((at) => at >= since);
     },
     async end(set) {
       const time = String(await now());
