@@ -3,14 +3,17 @@ import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
+import type { Read } from '../src/client/answer-text.ts';
 import {
   type BotClient,
   type BotClientOptions,
   createBotClient,
   RelayError,
 } from '../src/client/bot-client.ts';
+import type { Guards } from '../src/client/bot-event.ts';
+import { conversation } from '../src/client/conversation.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
-import { eventOf } from './support/bot-runs.ts';
+import { eventOf, startBotRuns } from './support/bot-runs.ts';
 import { startClientPair } from './support/client-pair.ts';
 import { memoryStore } from './support/cutting-front.ts';
 import { openStream } from './support/live.ts';
@@ -322,6 +325,62 @@ describe('the snippet for a project of Vite', () => {
     await run(create, prompt, { body: { append: (text: string) => shown.push(text) } });
     expect(asked).toEqual(['User', 'Password']);
     expect(shown.join('')).toBe('You said: Hello');
+  });
+});
+
+describe('the snippet with the option read', () => {
+  const OWN = /<!-- snippet: own-event -->\n```json\n(.*)\n```/.exec(documents)?.[1] ?? '';
+  const guards = { 'acme.chart': (fact: unknown) => Array.isArray((fact as { points?: unknown }).points) };
+
+  /** The answers in a conversation with an id, in a new page. */
+  async function visit(url: string, customChannelId: string) {
+    const ids: string[] = [];
+    const read = (await new AsyncFunction('showButtons', `${codeOf('read')} return read;`)((id: string) =>
+      ids.push(id),
+    )) as Read;
+    const client = createBotClient({
+      ...{ baseUrl: url, namespace: 'demo', botProviderName: 'echo', guards: guards as Guards },
+    });
+    const talk = conversation(client, { customChannelId, read });
+    const leave = talk.subscribe(() => {});
+    await talk.actions.signIn(USER.name, USER.password);
+    await until(() => talk.snapshot().session?.user.name === USER.name);
+    const texts = () => talk.snapshot().messages.map(({ text, state }) => `${state}: ${text}`);
+    return { ...talk.actions, leave, texts, ids };
+  }
+
+  test('shows an answer and its id, also after a reload', async () => {
+    await relay.close();
+    relay = await startRelay(botService.url, { BOTS: 'demo/echo', OPERATIONS: 'message,chat' });
+    const shown = ['done: Hello', 'done: You said: Hello'];
+    const first = await visit(relay.url, 'read');
+    await first.send('Hello');
+    await until(() => first.texts().at(-1) === shown[1]);
+    const second = await visit(relay.url, 'read');
+    await until(() => second.texts().length === 2);
+    expect([first.texts(), second.texts()]).toEqual([shown, shown]);
+    expect(first.ids).toEqual([expect.any(String)]);
+    expect(second.ids).toEqual(first.ids);
+    for (const page of [first, second]) page.leave();
+  });
+
+  test('shows the event of its own that the document has', async () => {
+    const bot = await startBotRuns();
+    const front = await startRelay(bot.upstream.url, { BOTS: 'demo/echo' });
+    try {
+      const page = await visit(front.url, 'own');
+      const sent = page.send('Hello');
+      const run = await bot.run('Hello');
+      run.begin();
+      run.write(`data: ${OWN}\n\n`);
+      run.finish();
+      await sent;
+      await until(() => page.texts().at(-1) === 'done: Points: 1, 2, 3');
+      page.leave();
+    } finally {
+      await front.close();
+      await bot.upstream.close();
+    }
   });
 });
 

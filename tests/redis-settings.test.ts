@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
 import { risksOf } from '../src/config/risks.ts';
+import { isLoopback } from '../src/http/loopback.ts';
 import { redisAddress } from '../src/storage/redis-address.ts';
 import { makeAuthority, removeAuthorities } from './support/authority.ts';
 import { CANARY } from './support/relay.ts';
@@ -63,7 +64,7 @@ describe('the settings of Redis', () => {
   });
 
   test('have several servers of a cluster or of Sentinel, which has a user of its own', () => {
-    const [REDIS_URL, one] = ['rediss://relay:canary,word@a.test,b.test:7000', { ...BASE }];
+    const [REDIS_URL, one] = ['rediss://relay:canary%2C%40word@a.test,b.test:7000', { ...BASE }];
     const address = { REDIS_URL, ...one };
     expect(load({ ...address, REDIS_MODE: 'cluster' })).toMatchObject({
       isCluster: true,
@@ -85,6 +86,20 @@ describe('the settings of Redis', () => {
       ],
       ...{ tls: true, hasPassword: true, database: 0 },
     });
+  });
+
+  test.each(['canary,word', 'canary@word'])('refuse the password %s that is not encoded', (password) => {
+    const REDIS_URL = `redis://relay:${password}@a.test,b.test`;
+    expect(load({ ...BASE, REDIS_URL, REDIS_MODE: 'cluster' })).toEqual([
+      expect.stringMatching(/^REDIS_URL must be a URL such as/),
+    ]);
+  });
+
+  test('have IPv6 addresses as a socket takes them, which may be of the machine itself', () => {
+    const { url } = load({ ...BASE, REDIS_URL: 'redis://[::1]:7000' }) as NonNullable<Config['redis']>;
+    const [node] = redisAddress(url).nodes;
+    expect(node).toEqual({ host: '[::1]:7000', hostname: '::1', port: 7000 });
+    expect(isLoopback(String(node?.hostname))).toBe(true);
   });
 
   test('may have a certificate with its chain, and several CAs', () => {

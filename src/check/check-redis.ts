@@ -30,14 +30,7 @@ export async function checkRedis(
   }
   const address = redisAddress(settings.url);
   const { host } = address;
-  let connectionCause: string | undefined;
-  // The log line says why there is no connection; a command only knows that there is none.
-  const logger = createLogger('error', {
-    write(line) {
-      connectionCause = (JSON.parse(line) as { cause?: string }).cause;
-    },
-  });
-  const redis = openRedis({ ...settings, logger });
+  const redis = openRedis({ ...settings, logger: createLogger('silent') });
   try {
     await whenConnected(redis);
     const ms = await medianPing(redis);
@@ -49,7 +42,7 @@ export async function checkRedis(
     return redis;
   } catch (error) {
     redis.close();
-    const code = connectionCause ?? String((error as Error).cause);
+    const code = String((error as Error).cause);
     const says = `cannot be used (${code})`;
     report({ state: 'problem', check: CHECK, about: host, says, advice: redisAdviceFor(code) });
     return undefined;

@@ -23,6 +23,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
     'It does not take the certificate of REDIS_TLS_CERT: look at its CA, and when it runs out.',
   ],
   [/^MOVED$/, 'It is a cluster: set REDIS_MODE to cluster.'],
+  [/^NEWMASTER$/, 'Another master takes over at this moment: try again.'],
   [/^CLUSTERDOWN$/, 'Look with redis-cli --cluster check at which slots have no master.'],
   [/^NOMASTER$/, 'Sentinel watches no master of this name: look at REDIS_SENTINEL_MASTER.'],
   [/^ERR$/, 'Look at REDIS_MODE: at that address may be another kind of Redis.'],

@@ -50,7 +50,10 @@ export interface BotClient extends EventTarget {
   signOut(): Promise<{ readonly logoutUrl: string | null }>;
 }
 
-/** A client of one bot, for browsers and Node.js. In Node.js it keeps the session cookie itself. */
+/**
+ * A client of one bot, for browsers and Node.js. In Node.js it keeps the session cookie itself.
+ * @throws TypeError if `baseUrl` is no address
+ */
 export function createBotClient(options: BotClientOptions): BotClient {
   const call = caller(options);
   const client = new EventTarget();

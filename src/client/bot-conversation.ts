@@ -4,6 +4,7 @@ import { baseOf, type CallsOptions } from './calls.ts';
 import { isObject } from './is-object.ts';
 import type { MessageStream, OnState } from './message-stream.ts';
 import { randomId } from './random-id.ts';
+import { readOnce } from './read-once.ts';
 import { RelayError } from './relay-error.ts';
 import { nameOf } from './unfinished.ts';
 
@@ -93,13 +94,8 @@ export function botConversation(
       post({ action: 'RESPONSE_TOOL_CALL_CONSENT', toolCallConsents }, sendOptions),
     resume: (resumeOptions) => resumed(calls, resumeOptions, customChannelId),
     metadata: async () => metadataOf(await ask(here('channel/metadata')).catch(ifMissing)),
-    async *history({ signal } = {}) {
-      try {
-        yield* stream(here('message/sse'), {}, { signal, isLive: true });
-      } catch (error) {
-        ifMissing(error);
-      }
-    },
+    history: ({ signal } = {}) =>
+      readOnce(unlessMissing(stream(here('message/sse'), {}, { signal, isLive: true }))),
     stop: () => wasThere(ask(here('message/suspend'), POST)),
     async upload(file, { signal } = {}) {
       const body = new FormData();
@@ -128,6 +124,15 @@ export function resumed(
 /** Returns undefined for a 404 of the bot service. @throws all other errors */
 function ifMissing(error: unknown): undefined {
   if (!(error instanceof RelayError) || error.code !== 'missing') throw error;
+}
+
+/** The events; none if the bot service answers 404. */
+async function* unlessMissing(events: AsyncIterable<BotEvent>): AsyncGenerator<BotEvent> {
+  try {
+    yield* events;
+  } catch (error) {
+    ifMissing(error);
+  }
 }
 
 /** False if the bot service answers 404. */

@@ -85,6 +85,8 @@ export interface UnknownEvent extends EventHead {
   readonly known: false;
   /** Its member `eventType`; without one, its name in the stream, which is `message` if it has none. */
   readonly eventType: string;
+  /** What it says is in `raw`. */
+  readonly fact?: undefined;
 }
 
 /** One event of an answer: `known` says whether its `fact` can be used. */

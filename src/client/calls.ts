@@ -18,7 +18,7 @@ export interface Call {
 /** Calls a path below `baseUrl`. @throws RelayError `unreachable`, or the signal's reason */
 export type Caller = (path: string, call?: Call) => Promise<Response>;
 
-/** Makes the function that calls paths below `baseUrl` with the session's cookie. */
+/** Makes the function that calls paths below `baseUrl` with the session's cookie. @throws TypeError for a wrong one */
 export function caller(options: CallsOptions): Caller {
   const base = baseOf(options);
   // Needed outside of browsers only: browsers keep cookies themselves and do not show them to scripts.
@@ -30,6 +30,8 @@ export function caller(options: CallsOptions): Caller {
     if (lastEventId) headers.set('Last-Event-ID', asByteString(lastEventId));
     if (cookies.size) headers.set('Cookie', [...cookies.values()].join('; '));
     signal?.throwIfAborted();
+    // Not said before, since a server may render the page.
+    if (!options.fetch && typeof location === 'undefined' && !/^h/i.test(base)) throw wrongBase();
     const response = await (options.fetch ?? fetch)(base + path, {
       ...init,
       signal,
@@ -48,9 +50,14 @@ export function caller(options: CallsOptions): Caller {
   };
 }
 
-/** `baseUrl` without a slash at its end. */
+/** `baseUrl` without a slash at its end. @throws TypeError if it is none */
 export function baseOf({ baseUrl }: CallsOptions): string {
+  if (typeof baseUrl !== 'string' || !/^(https?:\/\/[^\s/]\S*|\/\S*)?$/i.test(baseUrl)) throw wrongBase();
   return baseUrl.replace(/\/+$/, '');
+}
+
+function wrongBase(): TypeError {
+  return new TypeError('baseUrl must be a URL (https://...), or in a page a path or empty.');
 }
 
 /** The JSON body of an answer; undefined for 204. @throws RelayError */

@@ -1,4 +1,4 @@
-import { type Read, readFact } from './answer-text.ts';
+import { type Read, reader, readFact } from './answer-text.ts';
 import type { BotClient } from './bot-client.ts';
 import { chatState, type Snapshot } from './chat-state.ts';
 import { conversationActions } from './conversation-actions.ts';
@@ -7,7 +7,7 @@ import { sessionActions } from './session-actions.ts';
 export interface ConversationOptions {
   /** The conversation to show, with what was said before. Without it, each page and each session begins a new one. */
   readonly customChannelId?: string | undefined;
-  /** Reads the text of an event; by default of the bot service's events. */
+  /** Reads the text of an event where the usual way is not enough. */
   readonly read?: Read | undefined;
 }
 
@@ -42,10 +42,13 @@ export interface Conversation {
 
 /** Makes a conversation for a page; it does not depend on a view library. */
 export function conversation(client: BotClient, options: ConversationOptions = {}): Conversation {
-  const { customChannelId, read = readFact } = options;
+  const { customChannelId, read } = options;
   const state = chatState();
   const current = () => client.conversation(customChannelId);
-  const talk = conversationActions({ current, state, read }, customChannelId !== undefined);
+  const talk = conversationActions(
+    { current, state, textOf: read ? reader(read) : readFact },
+    customChannelId !== undefined,
+  );
   const session = sessionActions(client, state, talk);
   const signedOut = () => state.change({ session: null });
   let isRunning = false;

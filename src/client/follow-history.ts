@@ -21,6 +21,8 @@ export interface HistoryView {
   readonly onError: (error: unknown) => void;
   /** Answers that the page shows in another way: their runs are left out. */
   readonly resumed?: ShownElsewhere | undefined;
+  /** Whether an event that is not known can begin an answer, since the page may find a text in it. */
+  readonly readsUnknown?: boolean;
 }
 
 /** Runs that a page shows in another way. */
@@ -109,7 +111,7 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
 }
 
 /** The runs of a history. */
-function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
+function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView) {
   const answers = new Map<unknown, AnswerView>();
   const running = new Set<unknown>();
   function end(run: unknown, error?: unknown): void {
@@ -125,17 +127,17 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
     take(event: BotEvent, isFinishing: boolean): void {
       const { eventType, runId: run } = event;
       if (eventType === 'asgard.message.feedback' || (isFinishing && !running.has(run))) return;
-      if (event.known && event.eventType === 'asgard.message.user') {
-        const { text, blobIds } = event.fact.messageUser;
+      if (eventType === 'asgard.message.user') {
+        const { text, blobIds } = (event.known && event.fact.messageUser) || {};
         // Where runs have no ids, an answer ends with the next question.
         answers.delete(undefined);
         onQuestion(text ?? '', blobIds ?? []);
         return;
       }
-      const isDone = eventType === 'asgard.run.done';
-      if (isDone) end(run);
-      if (isDone || resumed?.shows(run)) return;
-      const answer = answers.get(run) ?? onAnswer();
+      if (eventType === 'asgard.run.done') return void end(run);
+      if (resumed?.shows(run)) return;
+      const answer = answers.get(run) ?? ((readsUnknown || isOfAnswer(event)) && onAnswer());
+      if (!answer) return;
       answers.set(run, answer);
       // Only what is kept has an id; all else is said now.
       if (event.id === undefined && !running.has(run)) {
@@ -157,6 +159,11 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
       running.clear();
     },
   };
+}
+
+/** Whether an event belongs to an answer for sure. */
+function isOfAnswer({ known, eventType }: BotEvent): boolean {
+  return known || eventType === 'asgard.run.error';
 }
 
 function after(ms: number): Promise<void> {

@@ -1,4 +1,4 @@
-import { answerText } from './answer-text.ts';
+import { answerText, readFact } from './answer-text.ts';
 import { asRelayError } from './as-relay-error.ts';
 import type { ChatMessage } from './chat-state.ts';
 import { type AnswerView, type FollowedHistory, followHistory } from './follow-history.ts';
@@ -6,7 +6,7 @@ import { questionOf, type ShownConversation } from './message-actions.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
 
 /** The part of a conversation that shows what was said before, and answers that had not ended when the page was left. */
-export function historyActions({ current, state, read }: ShownConversation) {
+export function historyActions({ current, state, textOf }: ShownConversation) {
   let history: FollowedHistory | undefined;
   let resumed: ResumedAnswers | undefined;
   const onError = (thrown: unknown) => state.change({ error: asRelayError(thrown) });
@@ -21,7 +21,7 @@ export function historyActions({ current, state, read }: ShownConversation) {
     const textAfter = answerText();
     return {
       onEvent(event) {
-        const said = read(event);
+        const said = textOf(event);
         if (said) change({ text: textAfter(said) });
       },
       onState: (now) => change({ state: now }),
@@ -41,6 +41,7 @@ export function historyActions({ current, state, read }: ShownConversation) {
         onAnswer: answerBy(state.addPast),
         onError,
         resumed,
+        readsUnknown: textOf !== readFact,
       });
     },
     isRunning: () => resumed?.isRunning() === true || history?.isRunning() === true,

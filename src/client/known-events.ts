@@ -3,59 +3,83 @@ import { isObject } from './is-object.ts';
 
 type Guard = (value: unknown) => boolean;
 
-/** A guard for each member of a type, but for those of any type. */
-type Shape<T> = T extends string | number | readonly unknown[] | null | undefined
+/** What a value must be: a guard says it, or each item has one shape, or each member has its own. */
+type Shape<T> = T extends string | number
   ? Guard
-  : { readonly [K in keyof T as unknown extends T[K] ? never : K]-?: Shape<T[K]> };
+  : T extends readonly (infer Item)[]
+    ? readonly [Shape<Item>]
+    : { readonly [K in keyof T as unknown extends T[K] ? never : NameIn<T, K>]-?: Shape<NonNullable<T[K]>> };
+/** The name of a member in a shape: `name?` if the member may be missing. */
+type NameIn<T, K extends keyof T> = undefined extends T[K] ? `${string & K}?` : K;
 
 const isText: Guard = (value) => typeof value === 'string';
-const isMaybe =
-  (shape: unknown): Guard =>
-  (value) =>
-    value == null || fits(value, shape);
-const isListOf =
-  (shape: unknown): Guard =>
-  (value) =>
-    Array.isArray(value) && value.every((one) => fits(one, shape));
 
-const isMaybeText = isMaybe(isText);
-const MESSAGE = { messageId: isMaybeText };
+const MESSAGE = { 'messageId?': isText };
 const TEXT_MESSAGE = { ...MESSAGE, text: isText };
-const TOOL = { toolName: isText, toolsetName: isMaybeText };
+const TOOL = { toolName: isText, 'toolsetName?': isText };
 const CALL = { processId: isText, callSeq: Number.isFinite as Guard, toolCall: TOOL };
 
 /** The shapes of the facts. The compiler sees that nothing of `Facts` is left out. */
 const SHAPES: { readonly [K in keyof Facts]: Shape<Facts[K]> } = {
   'asgard.run.init': { runInit: {} },
   'asgard.run.done': { runDone: {} },
-  'asgard.run.error': { runError: { error: { message: isText, code: isMaybeText } } },
+  'asgard.run.error': { runError: { error: { message: isText, 'code?': isText } } },
   'asgard.message.start': { messageStart: { message: MESSAGE } },
   'asgard.message.delta': { messageDelta: { message: TEXT_MESSAGE } },
   'asgard.message.complete': { messageComplete: { message: TEXT_MESSAGE } },
-  'asgard.message.user': { messageUser: { text: isMaybeText, blobIds: isMaybe(isListOf(isText)) } },
+  'asgard.message.user': { messageUser: { 'text?': isText, 'blobIds?': [isText] } },
   'asgard.message.feedback': { messageFeedback: { targetMessageId: isText, verdict: isText } },
   'asgard.tool_call.start': { toolCallStart: CALL },
   'asgard.tool_call.complete': { toolCallComplete: CALL },
   'asgard.tool_call.consent': {
-    toolCallConsent: { pendingCalls: isListOf({ ...TOOL, toolCallId: isText }) },
+    toolCallConsent: { pendingCalls: [{ ...TOOL, toolCallId: isText }] },
   },
 };
 
-/** Whether a value has a shape: a guard, or an object with a shape for each member. */
-function fits(value: unknown, shape: unknown): boolean {
-  if (typeof shape === 'function') return shape(value);
-  return isObject(value) && Object.entries(shape as object).every(([name, of]) => fits(value[name], of));
+/** A value that does not have its shape. */
+const NONE = Symbol();
+
+/** The value if it has this shape, without members that may be missing and have another; `NONE` if it has not. */
+function fitting(value: unknown, shape: unknown): unknown {
+  if (typeof shape === 'function') return shape(value) ? value : NONE;
+  if (Array.isArray(shape)) {
+    const items = Array.isArray(value) ? value.map((item) => fitting(item, shape[0])) : [NONE];
+    return items.includes(NONE) ? NONE : items;
+  }
+  if (!isObject(value)) return NONE;
+  const fit: Record<string, unknown> = { ...value };
+  for (const [key, of] of Object.entries(shape as object)) {
+    const name = key.replace('?', '');
+    fit[name] = fitting(value[name], of);
+    if (fit[name] !== NONE) continue;
+    if (name === key) return NONE;
+    delete fit[name];
+  }
+  return fit;
+}
+
+/** A guard of the application. If it throws, the event is not known. */
+function careful(guard: Guard): Guard {
+  return (fact) => {
+    try {
+      return guard(fact);
+    } catch {
+      return false;
+    }
+  };
 }
 
 /** Makes the function that finds out what an event is. `guards` are those of the application. */
 export function eventReader(guards: Guards = {}) {
-  const shapes: Readonly<Record<string, unknown>> = { ...SHAPES, ...guards };
+  const shapes: Record<string, unknown> = { ...SHAPES };
+  for (const [type, guard] of Object.entries(guards)) if (guard) shapes[type] = careful(guard);
   return (raw: unknown, name: string, id: string | undefined): BotEvent => {
     const { eventType: type, requestId, fact } = isObject(raw) ? raw : {};
     const eventType = isText(type) ? String(type) : name;
     const runId = isText(requestId) ? requestId : undefined;
-    const known = Object.hasOwn(shapes, eventType) && fits(fact, shapes[eventType]);
+    const fit = Object.hasOwn(shapes, eventType) ? fitting(fact, shapes[eventType]) : NONE;
+    const known = fit !== NONE;
     // The shape has shown what the compiler cannot know.
-    return { known, eventType, runId, id, raw, ...(known && { fact }) } as BotEvent;
+    return { known, eventType, runId, id, raw, ...(known && { fact: fit }) } as BotEvent;
   };
 }

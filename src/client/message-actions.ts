@@ -1,4 +1,4 @@
-import { answerText, type Read } from './answer-text.ts';
+import { answerText, type TextOf } from './answer-text.ts';
 import { asRelayError } from './as-relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { BotEvent } from './bot-event.ts';
@@ -9,14 +9,14 @@ export interface ShownConversation {
   /** The conversation of the current session. */
   readonly current: () => BotConversation;
   readonly state: ChatState;
-  readonly read: Read;
+  readonly textOf: TextOf;
 }
 
 /** Resolves when a message may be sent, or its signal is aborted; never rejects. */
 export type Ready = (signal: AbortSignal) => Promise<void> | undefined;
 
 /** The actions of a conversation that send messages. They are shown at once, and sent when they are `ready`. */
-export function messageActions({ current, state, read }: ShownConversation, ready: Ready) {
+export function messageActions({ current, state, textOf }: ShownConversation, ready: Ready) {
   const running = new Set<AbortController>();
   async function send(text: string, blobIds: readonly string[] = []): Promise<void> {
     const controller = new AbortController();
@@ -37,7 +37,7 @@ export function messageActions({ current, state, read }: ShownConversation, read
       onState: (now) => now !== 'done' && change({ state: now, requestId: stream.requestId }),
     });
     try {
-      for await (const text of textsOf(stream, read)) change({ text });
+      for await (const text of textsOf(stream, textOf)) change({ text });
       change({ state: 'done' });
     } catch (thrown) {
       if (signal.aborted) return change({ state: 'stopped' });
@@ -64,10 +64,10 @@ export function questionOf(id: number, text: string, blobIds: readonly string[])
 }
 
 /** The text of an answer so far, each time that it changes. */
-async function* textsOf(stream: AsyncIterable<BotEvent>, read: Read): AsyncGenerator<string> {
+async function* textsOf(stream: AsyncIterable<BotEvent>, textOf: TextOf): AsyncGenerator<string> {
   const textAfter = answerText();
   for await (const event of stream) {
-    const said = read(event);
+    const said = textOf(event);
     if (said) yield textAfter(said);
   }
 }

@@ -1,5 +1,6 @@
 import type { BotEvent, Guards } from './bot-event.ts';
 import { readEvents } from './read-events.ts';
+import { readOnce } from './read-once.ts';
 import { RelayError } from './relay-error.ts';
 import { type Ways, wayBack } from './way-back.ts';
 
@@ -49,9 +50,7 @@ export function messageStream(options: MessageStreamOptions): MessageStream {
     info.state = state;
     options.onState?.(state, stream);
   };
-  // All readers share one generator: a second loop must not send the message a second time.
-  const events = run(options, info, enter);
-  const stream = Object.assign(info, { [Symbol.asyncIterator]: () => events });
+  const stream = Object.assign(info, readOnce(run(options, info, enter)));
   return stream;
 }
 

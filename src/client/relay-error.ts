@@ -54,8 +54,9 @@ export class RelayError extends Error implements RelayErrorFields {
 
 /** The error of an unexpected answer. It holds the problem (RFC 9457) of `body` if that is one. */
 export function errorOf({ status, headers }: Response, body: unknown): RelayError {
+  const isHtml = /html/i.test(`${headers.get('Content-Type')}`);
   const problem = asProblem(body as MaybeProblem) ?? {
-    detail: `The server answered ${status}.`,
+    detail: `The server answered ${status}${isHtml ? ' with HTML, which is not of the relay' : ''}.`,
     // The relay passes on a 404 of the bot service if it is JSON. Pages of proxies are not.
     code: status === 404 && body ? 'missing' : 'unexpected_response',
   };

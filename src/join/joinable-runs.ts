@@ -11,6 +11,8 @@ export interface RunEntry<T> {
   readonly signal?: AbortSignal | undefined;
   /** Called when Redis is asked for the name, in the same tick: what is asked besides comes in the same flight. */
   readonly onAsked?: (() => void) | undefined;
+  /** What it rejects with refuses the client: nobody joins a run before. */
+  readonly granted?: Promise<void> | undefined;
   /** Takes a seat at a run that goes on or is kept. */
   join(found: FoundRun): T;
   /** Begins the run of a message that nobody has sent, with a seat at it. Only then it may be sent. */

@@ -7,7 +7,8 @@ export function memoryRuns(): RunStore {
     open(options) {
       const runs = openRuns(options);
       return {
-        async enter(name, { lastEventId, requestId, progress, join, begin }) {
+        async enter(name, { lastEventId, requestId, progress, granted, join, begin }) {
+          await granted;
           const found = runs.find(name, lastEventId);
           if (found) return join(found);
           return lastEventId === undefined ? begin(runs.claim(name, { requestId, progress })) : undefined;

@@ -108,6 +108,9 @@ export interface RunCalls {
   enter(name: RunName, claim: Claim | undefined): Promise<ToldRun>;
   newest(name: MessageName): Promise<ToldRun>;
   forget(conversation: string, exceptName: string): Promise<void>;
+  /** The part of Redis that has a run. */
+  partOf(id: string): string;
+  /** Stores what has come of runs of one part. The answers are in the order of the batches. */
   flush(batches: readonly Batch[]): Promise<readonly BatchAnswer[]>;
   read(id: string, place: ReadPlace): Promise<ReadAnswer>;
   /** The session of the last reader here has ended. */
@@ -141,8 +144,11 @@ export function runCalls(
     async forget(conversation, exceptName) {
       await scripts.forget(ofConversation(conversation), [conversation, exceptName]);
     },
-    flush: (batches) =>
-      inParts(batches, parts, (key, some) => scripts.flush([key], [...fixed, ...some.map(batchText)])),
+    partOf: parts.ofRun,
+    async flush(batches) {
+      const keys = [...new Set(batches.map(({ id }) => parts.ofRun(id)))];
+      return (await scripts.flush(keys, [...fixed, ...batches.map(batchText)])) as BatchAnswer[];
+    },
     async read(id, place) {
       const answer = (await scripts.read(ofRun(id), [id, ...placeTexts(place)])) as ReadReply;
       const [state, leaseMs = 0, end = 0, first = 0, head = '', entries] = answer;
@@ -164,25 +170,6 @@ export function runCalls(
 function placeTexts({ after, at, wantsHead, isFull = false }: ReadPlace): string[] {
   const count = isFull ? 0 : ENTRIES;
   return [after, String(count), String(at), String(FOLLOWED_MS), wantsHead ? 'head' : 'no head'];
-}
-
-/** Flushes each part by itself, all in one flight; the answers are in the order of the batches. */
-async function inParts(
-  batches: readonly Batch[],
-  { keys, ofRun }: RunParts,
-  flush: (key: string, batches: readonly Batch[]) => Promise<unknown>,
-): Promise<readonly BatchAnswer[]> {
-  const [only = ''] = keys;
-  if (keys.length === 1) return (await flush(only, batches)) as BatchAnswer[];
-  const answers = new Map<Batch, BatchAnswer>();
-  const byPart = Map.groupBy(batches, ({ id }) => ofRun(id));
-  await Promise.all(
-    [...byPart].map(async ([key, some]) => {
-      const given = (await flush(key, some)) as BatchAnswer[];
-      for (const [n, batch] of some.entries()) answers.set(batch, given[n] as BatchAnswer);
-    }),
-  );
-  return batches.map((batch) => answers.get(batch) as BatchAnswer);
 }
 
 type ReadReply = [

@@ -31,7 +31,7 @@ export interface RunFlush {
 }
 
 export interface RunFlushOptions {
-  readonly calls: Pick<RunCalls, 'flush'>;
+  readonly calls: Pick<RunCalls, 'flush' | 'partOf'>;
   readonly codec: RunCodec;
   /** How many bytes of a run are kept. */
   readonly maxBytes: number;
@@ -127,10 +127,13 @@ async function flush(state: State, isWanted: IsWanted, all: readonly HeldRun[]):
     const sentAt = performance.now();
     const due = all.filter((held) => isWanted(held, sentAt));
     for (const held of all) state.urgent.delete(held);
-    const parts = partsOf(due.map((held) => ({ held, batch: batchOf(held, state.codec, state.maxBytes) })));
+    const news = due.map((held) => ({ held, batch: batchOf(held, state.codec, state.maxBytes) }));
+    // Each part of Redis by itself: one that fails is not in the way of the others.
+    const byPart = Map.groupBy(news, ({ batch }) => state.calls.partOf(batch.id));
+    const calls = [...byPart.values()].flatMap(callsOf);
     // What comes during the flight has its own time.
     const hasMore = due.some(({ pending }) => pending.length > 0);
-    const stored = await Promise.all(parts.map((part) => store(state, part, sentAt)));
+    const stored = await Promise.all(calls.map((some) => store(state, some, sentAt)));
     const isDone = stored.every(Boolean);
     if (isDone && hasMore) flushSoon(state, 1);
     return isDone;
@@ -144,22 +147,22 @@ interface Due {
   readonly batch: Batch;
 }
 
-function partsOf(due: readonly Due[]): Due[][] {
-  const parts: Due[][] = [];
-  let part: Due[] = [];
+function callsOf(due: readonly Due[]): Due[][] {
+  const calls: Due[][] = [];
+  let call: Due[] = [];
   let bytes = 0;
   for (const one of due) {
     const { data, hold } = one.batch;
     const size = data.length + hold.length;
-    if (part.length === 0 || part.length === RUNS_AT_ONCE || bytes + size > BYTES_AT_ONCE) {
-      part = [];
+    if (call.length === 0 || call.length === RUNS_AT_ONCE || bytes + size > BYTES_AT_ONCE) {
+      call = [];
       bytes = 0;
-      parts.push(part);
+      calls.push(call);
     }
-    part.push(one);
+    call.push(one);
     bytes += size;
   }
-  return parts;
+  return calls;
 }
 
 async function store(state: State, due: readonly Due[], sentAt: number): Promise<boolean> {

@@ -9,11 +9,10 @@ export function sizesOf(part: string): string {
 }
 
 /**
- * What all scripts of runs have in common. KEYS[1] is that of the names of a part. Of all runs of the part together,
- * since their bounds are of all: names by when they are
- * forgotten, logs by when they expire, and the bytes of each; and names that were forgotten, and are not dropped yet. Of
- * a conversation: a hash of names, each with when it is forgotten and its run, if that is kept. Of a message id: its
- * newest run. Of a run: its fields and its log. Times are ms of Redis's own clock.
+ * What all scripts of runs have in common. KEYS[1] is the key of the names of a part. For all runs of the part: names by
+ * when they are forgotten, logs by when they expire, the bytes of each log, and names that were forgotten but are not
+ * dropped yet. For a conversation: a hash of names, each with when it is forgotten and its run, if that is kept. For a
+ * message id: its newest run. For a run: its fields and its log. Times are ms of Redis's own clock.
  */
 export const COMMON = `
 local P = string.match(KEYS[1], '^.-}:')

@@ -80,9 +80,9 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
 async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): Promise<T | undefined> {
   const { calls, claims } = state;
   const { lastEventId, requestId, onAsked } = entry;
-  if (lastEventId !== undefined) return joinTold(state, await calls.enter(name, undefined), entry);
+  if (lastEventId !== undefined) return joinGranted(state, await calls.enter(name, undefined), entry);
   const known = await toldOfHeld(state, name);
-  if (known) return joinTold(state, known, entry);
+  if (known) return joinGranted(state, known, entry);
   const claim = { id: calls.newId(name.conversation), token: randomUUID(), requestId };
   const claimed = Promise.withResolvers<void>();
   const sentAt = performance.now();
@@ -92,7 +92,7 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
     onAsked?.();
     const told = await answer;
     if (told.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
-    return await joinTold(state, told, entry);
+    return await joinGranted(state, told, entry);
   } catch (error) {
     if (error instanceof Problem && error.code === 'session_store_unavailable')
       state.lostClaims.add(claim, error);
@@ -101,6 +101,12 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
     claims.delete(claim.id);
     claimed.resolve();
   }
+}
+
+/** What may be refused takes no seat at the run of another. */
+async function joinGranted<T>(state: SharedState, told: ToldRun, entry: RunEntry<T>): Promise<T | undefined> {
+  await entry.granted;
+  return joinTold(state, told, entry);
 }
 
 /** Redis may have lost a run that is here. Undefined if none of this name is, or if its name was forgotten. */

@@ -22,7 +22,7 @@ const DETAIL = 'Too many requests from here; wait and try again.';
 
 type CreateLimit = (options: RequestLimitOptions) => RequestLimit;
 
-/** The limit of each address. It is judged before all else, and nothing of a refused request is decided or written. */
+/** The limit of each address. It is judged before all else; a refused request may have been counted for its session. */
 export function addressLimit(
   limit: CreateLimit,
   { perAddress, windowMs }: Omit<ClientLimits, 'perSession'>,

@@ -54,7 +54,7 @@ export function chatPages({ basePath, authMode, bots, operations, channels }: Pa
     ...(basePath === '' ? [] : [{ path: '', handler: redirect(`${basePath}/`) }]),
     { path: '/', handler: file('index.html', fill(read('index.html'), settings), POLICY) },
     ...readdirSync(folder)
-      .filter((name) => name !== 'index.html')
+      .filter((name) => name !== 'index.html' && !name.startsWith('.') && extname(name) in TYPES)
       .map((name) => ({ path: `/${name}`, handler: file(name, read(name)) })),
   ];
 }
@@ -68,7 +68,7 @@ function fill(html: string, settings: Readonly<Record<string, string>>): string 
 
 function file(name: string, text: string, policy?: string): Page['handler'] {
   const body = Buffer.from(text);
-  const type = TYPES[extname(name)] as string;
+  const type = TYPES[extname(name)] ?? '';
   return function chatFile(_req, res) {
     res.setHeader('Content-Type', type);
     res.setHeader('Content-Length', body.length);

@@ -21,7 +21,7 @@ export function clientPackage(): Page[] {
     {
       path: '/client/bot-relay-client.tgz',
       handler(req, res) {
-        // A cache asks each time, since another version of the relay has another package at the same path.
+        // Another version of the relay has another package at the same path.
         res.setHeader('Cache-Control', 'no-cache');
         res.setHeader('ETag', etag);
         if (req.fresh) {

@@ -1,33 +1,33 @@
 import type { MessagePlace } from '../pace/message-places.ts';
-import { asked, withPlace } from './asked.ts';
+import { judgedLater, withPlace } from './judged-later.ts';
 
 /** The place of a message that was asked for together with its session. Until both are there, it counts as kept. */
-export interface AskedPlace extends MessagePlace {
+export interface PendingPlace extends MessagePlace {
   /** Resolves when the session may go on and the place is there. @throws what has refused one of them */
   readonly granted: Promise<void>;
   /** Whether neither a refusal nor the place is there yet. */
-  isAsked(): boolean;
+  isPending(): boolean;
   /** As of `MessagePlace`, after `granted`. */
   keep(): Promise<void>;
 }
 
 /** The place that `taking` resolves with, if `session` lets the message go on. */
-export function askedPlace(session: Promise<unknown>, taking: Promise<MessagePlace>): AskedPlace {
+export function pendingPlace(session: Promise<unknown>, taking: Promise<MessagePlace>): PendingPlace {
   let place: MessagePlace | undefined;
   let isReleased = false;
-  let isAsked = true;
+  let isPending = true;
   async function judge(): Promise<void> {
     try {
       [, place] = await withPlace(session, taking, ({ release }) => release());
     } finally {
-      isAsked = false;
+      isPending = false;
     }
     if (isReleased) place.release();
   }
-  const granted = asked(judge());
+  const granted = judgedLater(judge());
   return {
     granted,
-    isAsked: () => isAsked,
+    isPending: () => isPending,
     async keep() {
       await granted;
       await place?.keep();
@@ -41,7 +41,7 @@ export function askedPlace(session: Promise<unknown>, taking: Promise<MessagePla
 }
 
 /** What `work` resolves with. If it fails, what was asked for before it refuses before it. */
-export async function refusedAfter<T>({ granted }: AskedPlace, work: Promise<T>): Promise<T> {
+export async function refusedAfter<T>({ granted }: PendingPlace, work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {

@@ -5,7 +5,7 @@ import { RUN_DROPPED } from '../join/run-follower.ts';
 import type { RunName } from '../join/run-name.ts';
 import type { EarlySlot } from '../pace/early-slots.ts';
 import type { StreamSink } from '../relay/message/stream-sink.ts';
-import { type AskedPlace, askedPlace } from './admission.ts';
+import { pendingPlace } from './admission.ts';
 import { conductRun } from './conduct-run.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -46,14 +46,13 @@ export async function enterRun(
 ): Promise<Seated | undefined> {
   const { name } = message;
   if (!name || !route.joining.runs) return undefined;
-  let { place } = message;
   for (let tries = 1; ; tries++) {
     try {
-      return await tryToEnter(route, client, { message: { ...message, name, place }, sending });
+      return await tryToEnter(route, client, { message: { ...message, name }, sending });
     } catch (error) {
       if (error !== RUN_DROPPED || tries === MAX_TRIES) throw error;
       await sleep(POLL_MS);
-      place = await placeAgain(route, client);
+      await placeAgain(route, client);
     }
   }
 }
@@ -64,17 +63,18 @@ async function tryToEnter(
   client: MessageClient,
   { message, sending }: Entering & { readonly message: { readonly name: RunName } },
 ): Promise<Seated | undefined> {
-  const { name, lastEventId, place } = message;
+  const { name, lastEventId } = message;
   // A session may have ended while the body came.
   client.stop.signal.throwIfAborted();
   const { requestId } = client.res.locals;
   let early: EarlySlot | undefined;
   // A message that may have no place for its stream asks for its slot later.
   const onAsked = () => {
-    if (place.isKept()) early = earlyFor(route, client);
+    if (client.place.isKept()) early = earlyFor(route, client);
   };
   const entered = route.joining.runs?.enter<Seated>(name, {
     ...{ lastEventId, requestId, progress: client.progress, signal: client.stop.signal, onAsked },
+    granted: client.place.granted,
     join(found) {
       early?.drop();
       client.place.release();
@@ -85,7 +85,8 @@ async function tryToEnter(
       const seat = sitAt(run, route, client);
       client.run = run;
       const task = runTask(client, run, early);
-      const sent = sending.sendMessage(route, task, message).catch((error) => dropRefused(client, error));
+      const own = { ...message, place: client.place };
+      const sent = sending.sendMessage(route, task, own).catch((error) => dropRefused(client, error));
       conduct(route, { run, task, sent, carry: sending.carry });
       return { run, at: 0, seat };
     },
@@ -94,7 +95,7 @@ async function tryToEnter(
     early?.drop();
     throw error;
   });
-  // Nobody sits at a run whose session or place was refused.
+  // Nobody stays at a run of one's own whose session or place was refused.
   await client.place.granted;
   // All other failures are those of the message, for `headOf`.
   await seated?.seat.begun.catch((error) => {
@@ -105,7 +106,7 @@ async function tryToEnter(
 
 /** Asks for the slot of a message that nobody can join in the flight of its place, if that is not there yet. */
 export function askEarly(route: MessageRoute, client: MessageClient): EarlySlot | undefined {
-  return client.place.isAsked() ? earlyFor(route, client) : undefined;
+  return client.place.isPending() ? earlyFor(route, client) : undefined;
 }
 
 function earlyFor(route: MessageRoute, { bot, holders }: MessageClient): EarlySlot {
@@ -124,14 +125,13 @@ async function dropRefused({ place }: MessageClient, error: unknown): Promise<ne
 }
 
 /** Another has dropped the message, which this client may send now: as at first, it needs a place for that. */
-async function placeAgain(route: MessageRoute, client: MessageClient): Promise<AskedPlace> {
+async function placeAgain(route: MessageRoute, client: MessageClient): Promise<void> {
   client.place.release();
-  const place = askedPlace(Promise.resolve(), route.takePlace(client.holders));
+  const place = pendingPlace(Promise.resolve(), route.takePlace(client.holders));
   client.releases.push(() => client.run || place.release());
   client.place = place;
   await place.granted;
   client.progress = { hasLeft: false, mayHaveStarted: false };
-  return place;
 }
 
 /** A function of its own, so that the body is freed while the stream goes on. */

@@ -6,7 +6,7 @@ import { Problem } from '../errors.ts';
 import type { LimitByAddress } from '../pace/client-limits.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
-import { asked } from './asked.ts';
+import { judgedLater } from './judged-later.ts';
 
 /** What the first steps of every route of a bot need. */
 export interface SessionFinding {
@@ -36,7 +36,7 @@ export interface Arrival {
  */
 export async function findSession(route: SessionFinding, arrival: Arrival): Promise<LiveSession> {
   const { req, res, stop } = arrival;
-  const session = asked(sessionOf(route, arrival));
+  const session = judgedLater(sessionOf(route, arrival));
   await route.limitByAddress(req, res);
   const found = await session;
   const { reason } = stop.signal;
@@ -54,7 +54,7 @@ async function sessionOf(
   const key = route.sessions.keyOf(req);
   if (key === undefined) throw noSession();
   releases.push(route.open.add(stop, key, kind));
-  const limit = asked(route.limitBySession(req, res, key));
+  const limit = judgedLater(route.limitBySession(req, res, key));
   const session = await route.sessions.read(key);
   await limit;
   return session;

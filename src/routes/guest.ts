@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { newGuest } from '../authenticate/guest/guest.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
+import { Problem } from '../errors.ts';
 import type { LimitByAddress } from '../pace/client-limits.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
@@ -26,7 +27,10 @@ export function guestSession(route: GuestRoute): Steps {
     if (known) {
       res.locals.userId = known.user.id;
       await route.limitBySession(req, res, known.key);
-      res.json(describeSession(await sessions.use(known)));
+    }
+    const used = known && (await sessions.use(known).catch(ifEnded));
+    if (used) {
+      res.json(describeSession(used));
       return;
     }
     await route.limitNewGuests(req, res);
@@ -34,4 +38,10 @@ export function guestSession(route: GuestRoute): Steps {
     res.locals.userId = session.user.id;
     res.json(describeSession(session));
   };
+}
+
+/** A session that has ended counts as none. */
+function ifEnded(error: unknown): undefined {
+  if (error instanceof Problem && error.code === 'unauthenticated') return;
+  throw error;
 }

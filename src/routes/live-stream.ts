@@ -22,8 +22,9 @@ import { observedSend } from '../relay/upstream/observed-send.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
-import { withPlace } from './asked.ts';
+import { findBot } from './find-bot.ts';
 import { findSession } from './find-session.ts';
+import { withPlace } from './judged-later.ts';
 import type { MessageRoute } from './message-parts.ts';
 import type { OperationInput, ReadOperation } from './operation-input.ts';
 import type { CheckSandbox } from './own-sandbox.ts';
@@ -60,9 +61,7 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
         const misses = route.watch.misses();
         const session = await findSession(route, { req, res, stop, releases, kind: 'live' });
         const { user } = session;
-        const bot = route.allowedBot(req.params);
-        res.locals.bot = botName(bot);
-        route.requireGroup(operation.group, bot);
+        const bot = await findBot(route, { req, res, session, group: operation.group });
         const holders = route.holdersOf(user.id, clientAddress(req));
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
         const [, release] = await withPlace(

@@ -32,7 +32,7 @@ import type { SuspendLeftRun } from './suspend-on-leave.ts';
 export interface MessageRoute {
   readonly limitByAddress: LimitByAddress;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
-  readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'use'>;
+  readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'use' | 'confirm'>;
   readonly open: OpenMessages;
   readonly limitBySession: RequestLimit;
   readonly watch: SessionWatch;

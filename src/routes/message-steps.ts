@@ -18,7 +18,7 @@ import type { StreamCursor } from '../relay/message/stream-cursor.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
-import type { AskedPlace } from './admission.ts';
+import type { PendingPlace } from './admission.ts';
 import type { KeptMessage } from './message-healing.ts';
 
 /** Whose message it is, and to which bot: what its request and its run have in common. */
@@ -33,7 +33,7 @@ export interface MessageOwner {
 export interface MessageClient extends MessageOwner {
   readonly req: Request;
   readonly res: Response;
-  place: AskedPlace;
+  place: PendingPlace;
   readonly session: LiveSession;
   /** Aborted when the client leaves, or with what ends its request. */
   readonly stop: AbortController;

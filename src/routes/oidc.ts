@@ -7,7 +7,7 @@ import { localPath } from '../authenticate/oidc/return-to.ts';
 import type { SignInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import type { SignInPage } from '../authenticate/oidc/sign-in-page.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
-import type { Sessions } from '../authenticate/sessions/sessions.ts';
+import { type Sessions, SIGNED_OUT_MEANWHILE } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
 import type { BodyOptions } from '../http/read-body.ts';
 import { readForm } from '../http/read-form.ts';
@@ -81,11 +81,6 @@ const NO_SUCH_SIGN_IN = new Problem(
   'sign_in_failed',
   'This sign-in is over already, took too long, or began in another browser.',
   { cause: 'no_such_sign_in' },
-);
-const SIGNED_OUT_MEANWHILE = new Problem(
-  'sign_in_failed',
-  'You were signed out while you signed in. Try again.',
-  { cause: 'signed_out_meanwhile' },
 );
 
 /** The body with which `POST /auth/logout` answers: the address to sign out at the identity provider, or null. */

@@ -1,6 +1,5 @@
 import type { Request, Response } from 'express';
 import type { SessionWatch } from '../authenticate/sessions/session-watch.ts';
-import type { Sessions } from '../authenticate/sessions/sessions.ts';
 import { type Bot, botName } from '../bots/bot.ts';
 import type { PathShape } from '../bots/bot-path.ts';
 import type { ConversationBlobs } from '../guard/conversation-blobs.ts';
@@ -19,11 +18,11 @@ import { type PipeFileOptions, pipeFile } from '../relay/operations/pipe-file.ts
 import { sendBody } from '../relay/operations/send-body.ts';
 import type { SpoolUpload } from '../relay/operations/spool-upload.ts';
 import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
-import { withPlace } from './asked.ts';
+import { type BotFinding, findBot } from './find-bot.ts';
 import { findSession, type SessionFinding } from './find-session.ts';
 import type { ForgetRuns } from './joining.ts';
+import { withPlace } from './judged-later.ts';
 import { operationForm } from './operation-form.ts';
-import type { RequireGroup } from './operation-group.ts';
 import type { OperationInput, ReadOperation } from './operation-input.ts';
 import {
   type Sending,
@@ -38,11 +37,9 @@ import type { Steps } from './route.ts';
 const ANSWER_TIMES = { stallMs: 30_000, wholeMs: 120_000 };
 
 /** What the steps of an operation need; each part is built once, and refuses by a thrown Problem. */
-export interface OperationRoute extends SessionFinding, SendingParts, OwnSandboxes {
-  readonly sessions: SessionFinding['sessions'] & Pick<Sessions, 'confirm'>;
+export interface OperationRoute extends SessionFinding, BotFinding, SendingParts, OwnSandboxes {
+  readonly sessions: SessionFinding['sessions'] & BotFinding['sessions'];
   readonly watch: SessionWatch;
-  readonly allowedBot: (parameters: Request['params']) => Bot;
-  readonly requireGroup: RequireGroup;
   readonly takePlace: TakePlace;
   readonly readOperation: ReadOperation;
   readonly holdersOf: (userId: string, address: string) => Holders;
@@ -67,9 +64,7 @@ export function operationRoute(route: OperationRoute): (operation: Operation, sh
         const misses = route.watch.misses();
         const session = await findSession(route, { req, res, stop, releases, kind: 'operation' });
         const userId = session.user.id;
-        const bot = route.allowedBot(req.params);
-        res.locals.bot = botName(bot);
-        route.requireGroup(operation.group, bot);
+        const bot = await findBot(route, { req, res, session, group: operation.group });
         const holders = route.holdersOf(userId, clientAddress(req));
         // A suspend has places of its own: it must work while others hang.
         const kind = operation === SUSPEND ? 'suspend' : 'operation';

@@ -4,7 +4,7 @@ import { describeSession, type Sessions } from '../authenticate/sessions/session
 import { Problem } from '../errors.ts';
 import type { LimitByAddress } from '../pace/client-limits.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
-import { asked } from './asked.ts';
+import { judgedLater } from './judged-later.ts';
 import type { Steps } from './route.ts';
 
 export interface SessionRoutes {
@@ -23,7 +23,7 @@ export function showSession({ limitByAddress, limitBySession, sessions }: Sessio
     const session = await sessions.find(req);
     if (!session) throw new Problem('unauthenticated', 'You are not signed in.');
     res.locals.userId = session.user.id;
-    const confirmed = asked(sessions.confirm(session));
+    const confirmed = judgedLater(sessions.confirm(session));
     await limitBySession(req, res, session.key);
     await confirmed;
     res.json(describeSession(session));
@@ -56,7 +56,7 @@ export function logoutAll({ limitByAddress, checkOrigin, sessions }: SessionRout
     checkOrigin(req.headers);
     const session = await sessions.require(req);
     res.locals.userId = session.user.id;
-    await sessions.confirm(session);
+    // Even for a session that has ended so: its client finishes a removal that has failed.
     await sessions.endAll(session, res);
     res.status(204).end();
   };

@@ -19,7 +19,7 @@ export interface RedisAddress {
 }
 
 const DEFAULT_PORT = 6379;
-const SERVERS = /^(rediss?:\/\/(?:[^/?#]*@)?)([^@/?#]+)((?:\/\d{1,3})?)$/;
+const SERVERS = /^(rediss?:\/\/(?:[^@,/?#]*@)?)([^@/?#]+)((?:\/\d{1,3})?)$/;
 
 /** One URL for each server of a Redis URL with one or several; empty if it is not such a URL. */
 export function redisUrls(text: string): URL[] {
@@ -34,7 +34,8 @@ export function redisAddress(url: Secret): RedisAddress {
   const { protocol, password, pathname } = urls[0] as URL;
   const nodes = urls.map(({ host, hostname, port }) => ({
     host,
-    hostname,
+    // As sockets take it: only a URL has brackets around an IPv6 address.
+    hostname: hostname.replace(/^\[(.*)\]$/, '$1'),
     port: Number(port || DEFAULT_PORT),
   }));
   return {

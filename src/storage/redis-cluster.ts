@@ -1,7 +1,7 @@
-import { createCluster, RootNodesUnavailableError } from '@redis/client';
-import { redisAddress } from './redis-address.ts';
+import { createCluster, ErrorReply } from '@redis/client';
+import { type RedisNode, redisAddress } from './redis-address.ts';
 import { errorWith } from './redis-errors.ts';
-import type { OpenLink, RedisLink, ServerClient } from './redis-link.ts';
+import { askServer, type OpenLink, type RedisLink, type ServerClient } from './redis-link.ts';
 import { connectionOptions, type RedisSettings, userOf } from './redis-settings.ts';
 
 /** How long connecting to all masters may take, in ms. */
@@ -14,29 +14,36 @@ const MAX_REDIRECTIONS = 4;
  * one master is, or is a master no more: the next link asks the cluster anew, and has all of them.
  */
 export function clusterOf(settings: RedisSettings): OpenLink {
-  return async (over) => {
-    const cluster = clusterClient(settings);
-    let isOpen = false;
-    let failure: unknown;
-    // Until it is open, the library goes on with the next server of the URL.
-    const fail = (error: unknown) => {
-      failure = error;
-      if (isOpen) over(error);
-    };
-    cluster.on('error', fail).on('node-error', fail);
-    cluster.on('node-disconnect', () => fail(errorWith('MOVED', 'A master of the cluster was replaced')));
-    const opening = open(cluster);
+  return async (over, signal) => {
+    const node = await answeringServer(settings, signal);
+    signal.throwIfAborted();
+    const cluster = clusterClient(settings, { node, signal });
+    // Also while it opens: a master that is lost then would not be missed later.
+    cluster.on('error', over).on('node-error', over);
+    cluster.on('node-disconnect', () => over(errorWith('NEWMASTER', 'A master of the cluster was replaced')));
     try {
-      const link = await inTime(opening);
-      isOpen = true;
-      return link;
+      return await inTime(open(cluster));
     } catch (error) {
-      // What was still on its way may connect after that.
-      void opening.catch(() => {}).then(() => cluster.destroy());
       cluster.destroy();
-      throw error instanceof RootNodesUnavailableError ? failure : error;
+      throw error;
     }
   };
+}
+
+/** The server of the URL that is the first to answer as one of a cluster that works. */
+async function answeringServer(settings: RedisSettings, signal: AbortSignal): Promise<RedisNode> {
+  const { tls, url } = settings;
+  const asked = redisAddress(url).nodes.map(async (node) => {
+    await askServer({ node, tls, user: userOf(url), signal }, requireCluster);
+    return node;
+  });
+  try {
+    return await Promise.any(asked);
+  } catch (error) {
+    const { errors } = error as AggregateError;
+    // What a server says tells more than that others are out of reach.
+    throw errors.find((one) => one instanceof ErrorReply) ?? errors[0];
+  }
 }
 
 type Cluster = ReturnType<typeof clusterClient>;
@@ -44,28 +51,29 @@ type Cluster = ReturnType<typeof clusterClient>;
 async function open(cluster: Cluster): Promise<RedisLink> {
   await cluster.connect();
   const servers = () => cluster.masters.flatMap(({ client }) => client ?? []);
-  // The library counts as connected without a master that it could not reach.
-  if (cluster.masters.some(({ client }) => !client?.isReady)) throw new RootNodesUnavailableError();
+  if (servers().length === 0) throw errorWith('CLUSTERDOWN', 'No slot has a master');
   await Promise.all(servers().map(requireCluster));
   return { client: cluster, servers, wrongServer: 'CLUSTERDOWN', close: () => cluster.destroy() };
 }
 
-/** A master that has lost the others does not take commands, nor does one while slots are without a master. */
-async function requireCluster(master: ServerClient): Promise<void> {
-  const info = String(await master.clusterInfo());
-  if (!info.includes('cluster_state:ok')) throw errorWith('CLUSTERDOWN', 'The cluster is down');
+/**
+ * A master that has lost the others does not take commands, nor does one while slots are without a master; a server that
+ * is in no cluster yet has no slots.
+ */
+async function requireCluster(one: ServerClient): Promise<void> {
+  const info = String(await one.clusterInfo());
+  if (!info.includes('cluster_state:ok')) throw new ErrorReply('CLUSTERDOWN The cluster is down');
 }
 
-function clusterClient(settings: RedisSettings) {
-  const rootNodes = redisAddress(settings.url).nodes.map(({ hostname, port }) => ({
-    socket: { host: hostname, port },
-  }));
+function clusterClient(
+  settings: RedisSettings,
+  { node, signal }: { readonly node: RedisNode; readonly signal: AbortSignal },
+) {
+  const { RESP, commandOptions, ...defaults } = connectionOptions(settings, signal);
   return createCluster({
-    rootNodes,
-    defaults: { ...connectionOptions(settings), ...userOf(settings.url) },
-    // Subscriptions and commands share one connection.
-    RESP: 3,
-    commandOptions: { timeout: 0 },
+    rootNodes: [{ socket: { host: node.hostname, port: node.port } }],
+    defaults: { ...defaults, ...userOf(settings.url) },
+    ...{ RESP, commandOptions },
     maxCommandRedirections: MAX_REDIRECTIONS,
   });
 }

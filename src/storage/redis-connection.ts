@@ -22,7 +22,7 @@ export interface Connection {
   readonly link: RedisLink | undefined;
   /** Why the last link was lost or not made. A command without a link cannot know this. */
   readonly lastCause: string;
-  /** When Redis last came back, by `performance.now()` in ms. */
+  /** When all processes have noticed that Redis last came back, by `performance.now()` in ms. */
   readonly backAt: number | undefined;
   /** Resolves when there is a first link. */
   readonly ready: Promise<void>;
@@ -87,18 +87,19 @@ export function keepConnected(open: OpenLink, logger: Logger): Connection {
 async function connect(state: State): Promise<void> {
   const { signal } = state.closing;
   for (let failures = 0; !state.isClosed; failures += 1) {
-    const startedAt = performance.now();
-    await holdLink(state);
-    if (performance.now() - startedAt > SHORT_MS) failures = 0;
+    const beganAt = await holdLink(state);
+    if (performance.now() - beganAt > SHORT_MS) failures = 0;
     const delay = failures === 0 ? 0 : FIRST_DELAY_MS * 2 ** (failures - 1);
     await sleep(Math.min(delay, MAX_DELAY_MS), undefined, { signal }).catch(() => {});
   }
 }
 
-/** Makes a link. Resolves when it is lost, or could not be made. */
-async function holdLink(state: State): Promise<void> {
+/** Makes a link. Resolves when it is lost, with when it began; or when it could not be made. */
+async function holdLink(state: State): Promise<number> {
+  const ending = new AbortController();
   const over = Promise.withResolvers<void>();
   let opened: RedisLink | undefined;
+  let beganAt = Number.POSITIVE_INFINITY;
   let isOver = false;
   state.end = (error) => {
     if (isOver) return;
@@ -107,18 +108,24 @@ async function holdLink(state: State): Promise<void> {
     noteLoss(state, error);
     // At once: what is under way must not reach Redis by another way.
     opened?.close();
+    // Also an attempt that is still under way.
+    ending.abort();
     over.resolve();
   };
   try {
-    opened = await state.open(state.end);
+    opened = await state.open(state.end, ending.signal);
     // Subscriptions begin before Redis counts as ready, so that no message is lost after that.
     const begun = await Promise.all(state.subscriptions.map((one) => listen(opened as RedisLink, one)));
     if (isOver) opened.close();
-    else begin(state, opened, begun);
+    else {
+      begin(state, opened, begun);
+      beganAt = performance.now();
+    }
   } catch (error) {
     state.end(error);
   }
   await over.promise;
+  return beganAt;
 }
 
 function noteLoss(state: State, error: unknown): void {
@@ -130,7 +137,7 @@ function noteLoss(state: State, error: unknown): void {
 function begin(state: State, link: RedisLink, begun: readonly boolean[]): void {
   state.link = link;
   state.logger.info('redis ready');
-  if (state.isLost) state.backAt = performance.now();
+  if (state.isLost) state.backAt = performance.now() + (link.noticedMs ?? 0);
   state.isLost = false;
   state.firstReady.resolve();
   for (const [n, subscription] of state.subscriptions.entries()) {

@@ -3,6 +3,7 @@ import {
   ClientClosedError,
   ClientOfflineError,
   ConnectionTimeoutError,
+  ErrorReply,
   SocketClosedUnexpectedlyError,
   SocketTimeoutError,
 } from '@redis/client';
@@ -48,11 +49,16 @@ export function isOffline(error: unknown): boolean {
   return error instanceof ClientOfflineError || error instanceof ClientClosedError;
 }
 
+/** Whether an error says nothing about the link: Redis has answered, or is slow. */
+export function isOfCommand(error: unknown): boolean {
+  return error instanceof ErrorReply || error === TIMEOUT;
+}
+
 /** The cause of an error in one word: the system's code, the first word of Redis's error, or the error's class. */
 export function causeOf(error: unknown): string {
   if (!isNativeError(error)) return 'unknown';
   if (error instanceof SocketTimeoutError || error instanceof ConnectionTimeoutError) return 'TIMEOUT';
-  if (error instanceof SocketClosedUnexpectedlyError) return 'CLOSED';
+  if (error instanceof SocketClosedUnexpectedlyError || isOffline(error)) return 'CLOSED';
   const { code, message } = error as NodeJS.ErrnoException;
   // The client's own errors all have the name `Error`.
   return code ?? /^[A-Z]{2,}\b/.exec(message)?.[0] ?? error.constructor.name;

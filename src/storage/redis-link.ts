@@ -1,5 +1,6 @@
 import { createClient } from '@redis/client';
 import { type RedisNode, redisAddress } from './redis-address.ts';
+import { withDeadline } from './redis-errors.ts';
 import { connectionOptions, type RedisSettings, userOf } from './redis-settings.ts';
 
 /** A connection to one server. */
@@ -31,30 +32,33 @@ export interface RedisLink {
   servers(): readonly ServerClient[];
   /** An error of Redis that says that the link is to the wrong server, in its first word. */
   readonly wrongServer?: string;
+  /** For so long, other processes may still use the server before this one, in ms. */
+  readonly noticedMs?: number;
   close(): void;
 }
 
 /**
  * Connects; rejects if that fails. `over` is called when the link is lost, and maybe also before and after that; it
- * closes the link.
+ * closes the link. `signal` ends all connections of the link, also those that are under way.
  */
-export type OpenLink = (over: (error: unknown) => void) => Promise<RedisLink>;
+export type OpenLink = (over: (error: unknown) => void, signal: AbortSignal) => Promise<RedisLink>;
 
 /** Connects to the one server of the URL. */
 export function singleServer(settings: RedisSettings): OpenLink {
   const { nodes, database } = redisAddress(settings.url);
-  return (over) => openServer({ ...settings, node: nodes[0] as RedisNode, database }, over);
+  return (over, signal) => openServer({ ...settings, node: nodes[0] as RedisNode, database, signal }, over);
 }
 
 export interface ServerOptions extends RedisSettings {
   readonly node: RedisNode;
   readonly database: number;
+  readonly signal: AbortSignal;
 }
 
 /** Connects to one server. */
 export async function openServer(options: ServerOptions, over: (error: unknown) => void): Promise<RedisLink> {
-  const { node, tls, database, url } = options;
-  const client = clientFor({ node, tls, user: { ...userOf(url), database } });
+  const { node, tls, database, url, signal } = options;
+  const client = clientFor({ node, tls, user: { ...userOf(url), database }, signal });
   client.on('error', over);
   await client.connect();
   return {
@@ -64,21 +68,36 @@ export async function openServer(options: ServerOptions, over: (error: unknown) 
   };
 }
 
+/** Connects to one server, asks it something, and leaves it. Each of the first two may take as long as a command. */
+export async function askServer<T>(
+  options: ClientOptions,
+  ask: (server: ServerClient) => Promise<T>,
+): Promise<T> {
+  options.signal.throwIfAborted();
+  const client = clientFor(options);
+  // The command and the attempt to connect tell the error, too.
+  client.on('error', () => {});
+  try {
+    await withDeadline(client.connect());
+    return await withDeadline(ask(client));
+  } finally {
+    client.destroy();
+  }
+}
+
 export interface ClientOptions {
   readonly node: RedisNode;
   readonly tls: RedisSettings['tls'];
   readonly user: { readonly username?: string; readonly password?: string; readonly database?: number };
+  readonly signal: AbortSignal;
 }
 
 /** Makes the client of one server, which does not connect yet. */
-export function clientFor({ node, tls, user }: ClientOptions) {
-  const { socket, ...options } = connectionOptions({ tls });
+export function clientFor({ node, tls, user, signal }: ClientOptions) {
+  const { socket, ...options } = connectionOptions({ tls }, signal);
   return createClient({
     ...options,
     ...user,
-    // Subscriptions and commands share one connection.
-    RESP: 3,
-    commandOptions: { timeout: 0 },
     socket: { ...socket, host: node.hostname, port: node.port },
   });
 }

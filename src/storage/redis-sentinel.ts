@@ -1,10 +1,11 @@
 import { type RedisNode, redisAddress } from './redis-address.ts';
-import { errorWith, withDeadline } from './redis-errors.ts';
-import { clientFor, type OpenLink, openServer, type ServerClient } from './redis-link.ts';
-import type { RedisSettings, SentinelSettings } from './redis-settings.ts';
+import { COMMAND_TIMEOUT_MS, errorWith } from './redis-errors.ts';
+import { askServer, type OpenLink, openServer } from './redis-link.ts';
+import { type RedisSettings, type SentinelSettings, userOf } from './redis-settings.ts';
 
 /** How often the sentinels are asked whether the master is still the same, in ms. */
 const LOOK_MS = 1_000;
+const MAX_PORT = 65_535;
 
 /**
  * Connects to the master that the sentinels name, as https://redis.io/docs/latest/develop/reference/sentinel-clients/
@@ -13,17 +14,24 @@ const LOOK_MS = 1_000;
  */
 export function sentinelMaster(settings: RedisSettings, sentinel: SentinelSettings): OpenLink {
   const masterNow = askSentinels(settings, sentinel);
-  const { database } = redisAddress(settings.url);
-  return async (over) => {
-    const node = await masterNow();
-    const link = await openServer({ ...settings, node, database }, over);
+  const { tls, url } = settings;
+  const { database } = redisAddress(url);
+  return async (over, signal) => {
+    const node = await masterNow(signal, async (named) => {
+      const answer = await askServer({ node: named, tls, user: userOf(url), signal }, (one) => one.role());
+      if (answer?.role !== 'master')
+        throw errorWith('READONLY', 'The sentinel names a server that is no master');
+    });
+    signal.throwIfAborted();
+    const link = await openServer({ ...settings, node, database, signal }, over);
     const look = setInterval(async () => {
-      const { host } = await masterNow().catch(() => node);
-      if (host !== node.host) over(errorWith('MOVED', 'There is another master'));
+      const { host } = await masterNow(signal).catch(() => node);
+      if (host !== node.host) over(errorWith('NEWMASTER', 'There is another master'));
     }, LOOK_MS);
     return {
       ...link,
       wrongServer: 'READONLY',
+      noticedMs: LOOK_MS + COMMAND_TIMEOUT_MS,
       close() {
         clearInterval(look);
         link.close();
@@ -32,18 +40,25 @@ export function sentinelMaster(settings: RedisSettings, sentinel: SentinelSettin
   };
 }
 
+type MasterNow = (
+  signal: AbortSignal,
+  /** Rejects if the server is not of use: then the next sentinel is asked. */
+  accept?: (named: RedisNode) => Promise<void>,
+) => Promise<RedisNode>;
+
 /** Makes the function that asks one sentinel after the other for the master, first the one that answered last. */
-function askSentinels(settings: RedisSettings, sentinel: SentinelSettings): () => Promise<RedisNode> {
+function askSentinels(settings: RedisSettings, sentinel: SentinelSettings): MasterNow {
   const { nodes } = redisAddress(settings.url);
   let first = 0;
-  return async function masterNow() {
+  return async function masterNow(signal, accept) {
     let failure: unknown;
     for (const n of nodes.keys()) {
       const at = (first + n) % nodes.length;
       try {
-        const master = await masterOf({ ...settings, ...sentinel, node: nodes[at] as RedisNode });
+        const named = await masterOf({ ...settings, ...sentinel, node: nodes[at] as RedisNode, signal });
+        await accept?.(named);
         first = at;
-        return master;
+        return named;
       } catch (error) {
         failure = error;
       }
@@ -52,26 +67,21 @@ function askSentinels(settings: RedisSettings, sentinel: SentinelSettings): () =
   };
 }
 
-async function masterOf({
-  master,
-  node,
-  tls,
-  user,
-  password,
-}: SentinelSettings & Pick<RedisSettings, 'tls'> & { readonly node: RedisNode }): Promise<RedisNode> {
-  const client: ServerClient = clientFor({
-    ...{ node, tls },
-    user: { ...(user !== undefined && { username: user }), ...(password && { password: password.open() }) },
-  });
-  // The command and the attempt to connect tell the error, too.
-  client.on('error', () => {});
-  try {
-    await withDeadline(client.connect());
-    const answer = await withDeadline(client.sendCommand(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]));
-    if (!Array.isArray(answer)) throw errorWith('NOMASTER', `The sentinels know no master ${master}`);
-    const [hostname, port] = answer.map(String);
-    return { host: `${hostname}:${port}`, hostname: String(hostname), port: Number(port) };
-  } finally {
-    client.destroy();
-  }
+interface Asked extends SentinelSettings, Pick<RedisSettings, 'tls'> {
+  readonly node: RedisNode;
+  readonly signal: AbortSignal;
+}
+
+async function masterOf({ master, node, tls, user, password, signal }: Asked): Promise<RedisNode> {
+  const login = {
+    ...(user !== undefined && { username: user }),
+    ...(password && { password: password.open() }),
+  };
+  const answer = await askServer({ node, tls, user: login, signal }, (server) =>
+    server.sendCommand(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]),
+  );
+  const [hostname = '', port] = Array.isArray(answer) ? answer.map(String) : [];
+  const isPort = Number.isInteger(Number(port)) && Number(port) > 0 && Number(port) <= MAX_PORT;
+  if (hostname === '' || !isPort) throw errorWith('NOMASTER', `The sentinels know no master ${master}`);
+  return { host: `${hostname}:${port}`, hostname, port: Number(port) };
 }

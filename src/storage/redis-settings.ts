@@ -40,9 +40,15 @@ export function userOf(url: Secret): { readonly username?: string; readonly pass
   };
 }
 
-/** The options of a connection to one server, without its address. It ends when it is lost, and is not made anew. */
-export function connectionOptions({ tls }: Pick<RedisSettings, 'tls'>) {
+/**
+ * The options of a connection to one server, without its address. It ends when it is lost, or by `signal`, and is not
+ * made anew.
+ */
+export function connectionOptions({ tls }: Pick<RedisSettings, 'tls'>, signal: AbortSignal) {
   return {
+    // Subscriptions and commands share one connection.
+    RESP: 3,
+    commandOptions: { timeout: 0 },
     disableOfflineQueue: true,
     pingInterval: PING_MS,
     // Commands that a user of Redis with few rights may not send, and that the relay does not need.
@@ -50,6 +56,7 @@ export function connectionOptions({ tls }: Pick<RedisSettings, 'tls'>) {
     maintNotifications: 'disabled',
     socket: {
       ...(tls && tlsSocket(tls)),
+      signal,
       connectTimeout: CONNECT_TIMEOUT_MS,
       socketTimeout: SILENT_MS,
       reconnectStrategy: false,

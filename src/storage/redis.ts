@@ -4,7 +4,14 @@ import { ClientOfflineError } from '@redis/client';
 import type { Logger } from '../logger.ts';
 import { clusterOf } from './redis-cluster.ts';
 import { type Connection, keepConnected } from './redis-connection.ts';
-import { COMMAND_TIMEOUT_MS, causeOf, isOffline, unavailable, withDeadline } from './redis-errors.ts';
+import {
+  COMMAND_TIMEOUT_MS,
+  causeOf,
+  isOfCommand,
+  isOffline,
+  unavailable,
+  withDeadline,
+} from './redis-errors.ts';
 import {
   type OpenLink,
   type RedisClient,
@@ -47,7 +54,10 @@ export interface Redis {
    * `onListening` is called each time the subscription begins: at first, and after each reconnect.
    */
   subscribe(channel: string, listener: (message: string) => void, onListening?: () => void): Promise<void>;
-  /** When the last reconnect was, by `performance.now()` in ms. Redis may have lost its data before it. */
+  /**
+   * When all processes have noticed the last reconnect, by `performance.now()` in ms. Redis may have lost its data before
+   * that.
+   */
   backAt(): number | undefined;
   /** Drops the connection. */
   close(): void;
@@ -66,7 +76,12 @@ type Run = <T>(work: (link: RedisLink) => Promise<T>) => Promise<T>;
 export function openRedis({ logger, observe = () => {}, ...settings }: RedisOptions): Redis {
   const connection = keepConnected(openerOf(settings), logger);
   const run = runOn(connection, observe);
-  const onEach: Redis['onEach'] = (commands) => run((link) => Promise.all(link.servers().map(commands)));
+  const onEach: Redis['onEach'] = (commands) =>
+    run((link) => {
+      const servers = link.servers();
+      if (servers.length === 0) throw new ClientOfflineError();
+      return Promise.all(servers.map(commands));
+    });
   return {
     isCluster: settings.isCluster ?? false,
     run: (commands) => run(({ client }) => commands(client)),
@@ -98,17 +113,17 @@ function openerOf(settings: RedisSettings): OpenLink {
 function runOn(connection: Connection, observe: (ms: number, ok: boolean) => void): Run {
   return async (work) => {
     const startedAt = performance.now();
+    const { link } = connection;
     let ok = false;
     try {
-      const { link } = connection;
       if (!link) throw new ClientOfflineError();
       const result = await withDeadline(work(link));
       ok = true;
       return result;
     } catch (error) {
-      const cause = isOffline(error) ? connection.lastCause : causeOf(error);
-      if (cause === connection.link?.wrongServer) connection.drop(error);
-      throw unavailable(cause);
+      const isUseless = !isOfCommand(error) || causeOf(error) === link?.wrongServer;
+      if (link && isUseless && link === connection.link) connection.drop(error);
+      throw unavailable(isOffline(error) ? connection.lastCause : causeOf(error));
     } finally {
       observe(performance.now() - startedAt, ok);
     }

@@ -11,7 +11,6 @@ import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import type { Redis, RedisScript } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
-import { sleep } from '../support/sleep.ts';
 import { ROOT } from '../support/sources.ts';
 import { until } from '../support/until.ts';
 
@@ -44,15 +43,18 @@ const newKey = () => sessionKey(`id-${++ids}`);
 /** A session that begins now, before it is stored. */
 async function begun(userId = 'ada', providerSession = 'one'): Promise<LiveSession> {
   const session = startSession({ id: userId, name: userId }, LIMITS, Date.now());
-  return { ...session, startedAt: await store.now(), providerSession, key: newKey() };
+  return {
+    ...session,
+    startedAt: await store.startTime({ userId, providerSession }),
+    providerSession,
+    key: newKey(),
+  };
 }
 
 async function stored(userId?: string, providerSession?: string): Promise<LiveSession> {
   const session = await begun(userId, providerSession);
   const { key, ...data } = session;
   await store.set(key, data);
-  // What begins in the ms of a mark may have begun after it.
-  await sleep(2);
   return session;
 }
 
@@ -85,7 +87,6 @@ describeWithRedis('if an instance is lost while it removes the sessions', () => 
     });
     const [first, second] = [await stored(), await stored()];
     const underWay = await begun();
-    await sleep(2);
     void remove(dyingStore());
     await until(() => heard.length > 0);
     expect(heard.sort()).toEqual([first.key, second.key].sort());
@@ -95,7 +96,7 @@ describeWithRedis('if an instance is lost while it removes the sessions', () => 
     expect(await store.extend(second, later(second))).toBe('removed');
     expect(await store.get(second.key)).toBeUndefined();
     const { key, ...data } = underWay;
-    await store.set(key, data);
+    expect(await store.set(key, data)).toBe(false);
     expect(await store.hasEnded(underWay)).toBe(true);
     expect(await ttlOf(set)).toBeGreaterThan(LIMITS.absoluteMs);
     expect(await store.removedSince(MARK, first.startedAt ?? 0)).toBe(true);
@@ -126,12 +127,43 @@ describeWithRedis('if an instance is lost while it removes the sessions', () => 
   });
 });
 
+describeWithRedis('while the sessions are removed', () => {
+  test.each(removals)(
+    'of %s, each removal is published: one may have been used after the mark',
+    async (_of, remove) => {
+      const heard: string[] = [];
+      await new Promise<void>((missed) => {
+        store.listen({ removed: (keys) => heard.push(...keys), missed });
+      });
+      // No mark ends a session that does not say when it began.
+      const { startedAt: _, ...session } = await begun();
+      const { key, ...data } = session;
+      await store.set(key, data);
+      const held = Promise.withResolvers<void>();
+      const script = (lua: string): RedisScript => {
+        const run = redis.script(lua);
+        return async (keys, args) => {
+          if (lua === SESSION_SCRIPT) await held.promise;
+          return run(keys, args);
+        };
+      };
+      const removal = remove(redisSessionStore({ ...options, redis: { ...redis, script } }));
+      await until(() => heard.length === 1);
+      expect(await store.extend(session, later(session))).toBe(later(session));
+      held.resolve();
+      expect(await removal).toBe(1);
+      await until(() => heard.length === 2);
+      expect(heard).toEqual([key, key]);
+    },
+  );
+});
+
 describeWithRedis('the mark of sessions that were removed together', () => {
-  test.each(removals)('of %s lasts a minute if no session is left', async (_of, remove, set) => {
+  test.each(removals)('of %s lasts as long as a session, even if none is left', async (_of, remove, set) => {
     await stored();
     expect(await remove(store)).toBe(1);
-    expect(await ttlOf(set)).toBeGreaterThan(MINUTE / 2);
-    expect(await ttlOf(set)).toBeLessThanOrEqual(MINUTE);
+    expect(await ttlOf(set)).toBeGreaterThan(LIMITS.absoluteMs);
+    expect(await ttlOf(set)).toBeLessThanOrEqual(LIMITS.absoluteMs + MINUTE);
     expect(await server.command('ZRANGE', set, '0', '-1')).toEqual(['ended']);
   });
 
@@ -213,5 +245,10 @@ describeWithRedis('beside an instance of version 0.2', () => {
     expect(await ttlOf(set)).toBeGreaterThan(LIMITS.idleMs);
     expect(await store.hasEnded(session)).toBe(true);
     expect(await server.command('ZRANGE', set, '0', '-1')).toEqual([next.key, 'ended']);
+    // That instance takes the mark for a session that lives for two years.
+    expect(await ttlOf(set)).toBeGreaterThan(2 * LIMITS.absoluteMs);
+    await store.extend(next, later(next) + MINUTE);
+    expect(await ttlOf(set)).toBeLessThanOrEqual(LIMITS.absoluteMs + MINUTE);
+    expect(await ttlOf(set)).toBeGreaterThan(LIMITS.absoluteMs);
   });
 });

@@ -79,6 +79,23 @@ describe('a request that is refused', () => {
     for (const write of writes) expect(write).not.toHaveBeenCalled();
   });
 
+  test('because all sessions of its user end during a sign-in stores none, and sets no cookie', async () => {
+    const { sessions } = relay;
+    const { startTime } = sessions;
+    jest.spyOn(sessions, 'startTime').mockImplementationOnce(async (owner) => {
+      const time = await startTime(owner);
+      await sessions.removeUser(owner.userId);
+      return time;
+    });
+    const answer = await post(
+      '/auth/login',
+      JSON.stringify({ username: USER.name, password: USER.password }),
+    );
+    expectProblem(answer, 400, 'sign_in_failed');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(await sessions.removeUser(USER.name)).toBe(0);
+  });
+
   test('because the store fails during a sign-in writes nothing more, and sets no cookie', async () => {
     const set = jest.spyOn(relay.sessions, 'set');
     jest.spyOn(relay.sessions, 'remove').mockRejectedValue(AWAY);

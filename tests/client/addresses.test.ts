@@ -55,6 +55,28 @@ describe('baseUrl may be', () => {
   });
 });
 
+describe('a baseUrl that is wrong', () => {
+  const bot = { namespace: 'acme', botProviderName: 'helper' };
+  const wrong = expect.objectContaining({
+    name: 'TypeError',
+    message: expect.stringMatching(/^baseUrl .*https:/),
+  });
+
+  test.each([
+    ...[undefined, null, 5, new URL('http://localhost:3000')],
+    ...['localhost:3000', 'chat.example.com', 'ws://localhost', 'http://', 'http:///x', 'https://a b', ' '],
+  ])('is refused at once: %p', (baseUrl) => {
+    expect(() => createBotClient({ baseUrl: baseUrl as string, ...bot })).toThrow(wrong);
+  });
+
+  test.each(['', '/chat-api'])('is refused by the first call outside of a page: %p', async (baseUrl) => {
+    // Not before, since a server may render the page.
+    const client = createBotClient({ baseUrl, ...bot });
+    await expect(client.session()).rejects.toEqual(wrong);
+    expect(await readAll(client.send('hi'))).toEqual({ events: [], error: wrong });
+  });
+});
+
 describe('the namespace and the name of the bot', () => {
   test('reach the bot service with any characters', async () => {
     relay = await startRelay(upstream.url, { BOTS: '*/*' });

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Read } from '../../src/client/answer-text.ts';
 import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
 import { type ConversationOptions, conversation } from '../../src/client/conversation.ts';
 import { type BotRuns, deltaOf, startBotRuns } from '../support/bot-runs.ts';
@@ -132,6 +133,29 @@ describe('a conversation with a bot behind a relay', () => {
     expect(answer).toMatchObject({ text: 'You', state: 'failed', error: { message, code, status: 200 } });
     expect(answer?.error?.requestId).toBe(answer?.requestId);
     expect(answer?.requestId).toMatch(/./);
+  });
+
+  test.each<[string, Read]>([
+    ['undefined', () => undefined],
+    ['no text', () => ({})],
+    ['a text', () => ({ text: 'read' })],
+  ])('fails if the run fails, also with an option read that returns %s for it', async (_, read) => {
+    const error = { message: 'Too many steps.', code: 'STEPS' };
+    const answer = await answerOf([deltaOf('You'), { runError: { error } }], { read });
+    expect(answer).toMatchObject({ state: 'failed', error: { ...error, status: 200 } });
+  });
+
+  test.each<[string, Read, string]>([
+    ['as usual if it returns undefined', () => undefined, 'You said\n\nAnd'],
+    ['without text if it returns an empty object', () => ({}), ''],
+    [
+      'in both ways',
+      ({ eventType }) => (eventType === 'asgard.message.delta' ? {} : undefined),
+      'You said\n\nAnd',
+    ],
+  ])('with the option read, reads an event %s', async (_, read, text) => {
+    const facts = [deltaOf('You'), completeOf('You said'), completeOf('And', 'm2'), completeOf('', 'm3')];
+    expect(await answerOf(facts, { read })).toMatchObject({ text, state: 'done' });
   });
 
   test('fails with the error that the option read throws, and closes the connection to the bot service', async () => {

@@ -27,7 +27,10 @@ const FACTS: { readonly [K in keyof Facts]: Required<Facts[K]> } = {
   'asgard.tool_call.consent': { toolCallConsent: { pendingCalls: [{ toolCallId: 'c', ...call.toolCall }] } },
 };
 /** Members that may be missing, or null. */
-const OPTIONAL = ['messageId', 'toolsetName', 'blobIds', 'runError.error.code', 'messageUser.text'];
+const OPTIONAL = [
+  ...['messageId', 'toolsetName', 'blobIds', 'blobIds.0'],
+  ...['runError.error.code', 'messageUser.text'],
+];
 /** Members of any type. */
 const ANY = ['parameter', 'toolCallResult'];
 
@@ -47,7 +50,8 @@ function withOther(fact: object, path: readonly string[], other: unknown): objec
 }
 
 const read = eventReader();
-const isKnown = (eventType: string, fact: unknown) => read({ eventType, fact }, 'message', undefined).known;
+const eventOf = (eventType: string, fact: unknown) => read({ eventType, fact }, 'message', undefined);
+const isKnown = (eventType: string, fact: unknown) => eventOf(eventType, fact).known;
 const isIn = (names: readonly string[], path: readonly string[]) =>
   names.some((name) => path.join('.').endsWith(name));
 
@@ -58,16 +62,25 @@ describe('the event', () => {
       raw: { eventType, fact, requestId: 'run' },
     });
     for (const path of pathsIn(fact)) {
-      const ofAnyType = isIn(ANY, path);
+      const may = isIn([...ANY, ...OPTIONAL], path);
       const isWrong = (other: unknown) => [path.join('.'), isKnown(eventType, withOther(fact, path, other))];
-      expect(isWrong(Symbol.iterator)).toEqual([path.join('.'), ofAnyType]);
-      expect(isWrong(undefined)).toEqual([path.join('.'), ofAnyType || isIn(OPTIONAL, path)]);
-      expect(isWrong(null)).toEqual([path.join('.'), ofAnyType || isIn(OPTIONAL, path)]);
+      for (const other of [undefined, null, 5n, true]) expect(isWrong(other)).toEqual([path.join('.'), may]);
     }
     for (const other of [undefined, null, 'text', 5, [], {}]) expect(isKnown(eventType, other)).toBe(false);
     // Other members do not matter.
     expect(isKnown(eventType, { other: null, ...fact })).toBe(true);
   });
+
+  test.each(Object.entries(FACTS))(
+    '%s is known without its optional members of a wrong type',
+    (eventType, fact) => {
+      for (const path of pathsIn(fact).filter((one) => isIn(OPTIONAL, one))) {
+        const whole = path.at(-1) === '0' ? path.slice(0, -1) : path;
+        const rest = eventOf(eventType, withOther(fact, whole, undefined)).fact;
+        expect(eventOf(eventType, withOther(fact, path, 5n)).fact).toEqual(rest);
+      }
+    },
+  );
 
   test.each(['constructor', '__proto__', 'toString', 'asgard.usage', ''])('%j is not known', (eventType) => {
     expect(read({ eventType, fact: {} }, 'message', undefined)).toMatchObject({ known: false, eventType });
@@ -85,11 +98,18 @@ describe('the event', () => {
   });
 
   test('of a kind of the application is known if its guard says so', () => {
-    const guards = { 'acme.chart': (fact: unknown) => (fact as { chart?: unknown })?.chart === 1 };
+    const guards = {
+      'acme.chart': (fact: unknown) => (fact as { chart: unknown }).chart === 1,
+      'acme.graph': undefined,
+      'acme.ping': (fact: unknown) => fact === undefined,
+    };
     const withGuards = eventReader(guards as Guards);
     const chart = (fact: unknown) => withGuards({ eventType: 'acme.chart', fact }, 'message', undefined);
     expect(chart({ chart: 1 })).toMatchObject({ known: true, fact: { chart: 1 } });
-    expect(chart({ chart: 2 })).toMatchObject({ known: false });
+    // For the second of them, the guard throws.
+    for (const fact of [{ chart: 2 }, undefined]) expect(chart(fact)).toMatchObject({ known: false });
+    expect(withGuards({ eventType: 'acme.ping' }, 'message', undefined).known).toBe(true);
+    expect(withGuards({ eventType: 'acme.graph', fact: {} }, 'message', undefined).known).toBe(false);
     expect(isKnown('acme.chart', { chart: 1 })).toBe(false);
     const done = { eventType: 'asgard.run.done', fact: { runDone: {} } };
     expect(withGuards(done, 'message', undefined).known).toBe(true);
@@ -102,6 +122,7 @@ describe('the event', () => {
       expect(() => failed(fact)).toThrow(
         new RelayError('The run of the bot failed.', { code: '', status: 200 }),
       );
-    expect(() => failed({ runError: { error: { message: 'No.', code: null } } })).toThrow('No.');
+    for (const code of [null, 402])
+      expect(() => failed({ runError: { error: { message: 'No.', code } } })).toThrow('No.');
   });
 });

@@ -139,8 +139,20 @@ describe('a message that a proxy answers is sent once, and fails with the status
   const answers: [string, number, Record<string, string>, string, object][] = [
     ['HTML with 502', 502, { 'Content-Type': 'text/html' }, PAGE, {}],
     ['HTML with 503', 503, { 'Content-Type': 'text/html', 'Retry-After': '7' }, PAGE, { retryAfter: 7 }],
-    ['HTML with 200', 200, { 'Content-Type': 'text/html' }, PAGE, {}],
-    ['JSON with 200', 200, { 'Content-Type': 'application/json' }, '{"code":"x"}', {}],
+    [
+      'HTML with 200',
+      200,
+      { 'Content-Type': 'text/html; charset=utf-8' },
+      PAGE,
+      { message: 'The server answered 200 with HTML, which is not of the relay.' },
+    ],
+    [
+      'JSON with 200',
+      200,
+      { 'Content-Type': 'application/json' },
+      '{"code":"x"}',
+      { message: 'The server answered 200.' },
+    ],
     ['JSON with 500', 500, { 'Content-Type': 'application/json' }, 'null', {}],
     ['nothing with 204', 204, { 'X-Request-Id': 'of-a-proxy' }, '', { requestId: 'of-a-proxy' }],
     ['Retry-After with a date', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', {}],
@@ -173,7 +185,7 @@ describe('a message that a proxy answers is sent once, and fails with the status
     const { events, error } = await readAll(client.send('hi'));
     expect(events).toEqual([]);
     expect(error).toBeInstanceOf(RelayError);
-    expect({ ...(error as RelayError) }).toMatchObject({
+    expect(error).toMatchObject({
       code: 'unexpected_response',
       status,
       retryAfter: undefined,

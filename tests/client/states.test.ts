@@ -54,12 +54,18 @@ describe('a message', () => {
     expect(pair.upstream.requests.map(({ body }) => JSON.parse(String(body)).text)).toEqual(['this']);
   });
 
-  test('is not sent a second time by a second loop over its answer', async () => {
+  test('is not sent a second time by a second loop over its answer, which throws', async () => {
     pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
-    const stream = pair.client.send('hi');
-    expect((await readAll(stream)).events).toHaveLength(2);
-    expect(await readAll(stream)).toEqual({ events: [], error: undefined });
-    expect(pair.upstream.requests).toHaveLength(1);
+    const { client } = pair;
+    const once = new Error('An answer can be read once.');
+    for (const stream of [client.send('hi'), client.conversation('a').history()]) {
+      expect(await readAll(stream)).toMatchObject({ events: { length: 2 }, error: undefined });
+      expect(await readAll(stream)).toEqual({ events: [], error: once });
+    }
+    const left = client.send('hi');
+    for await (const _ of left) break;
+    expect(await readAll(left)).toEqual({ events: [], error: once });
+    expect(pair.upstream.requests).toHaveLength(3);
   });
 
   test('is a text in the form of the bots, or an object of the page', async () => {

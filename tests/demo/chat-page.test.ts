@@ -1,7 +1,10 @@
 import { spawn } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { transform } from 'esbuild';
+import { loadConfig } from '../../src/config/config.ts';
+import { chatPages } from '../../src/page/chat-page.ts';
 import { call, expectProblem } from '../support/call.ts';
 import {
   freshFolder,
@@ -127,6 +130,21 @@ describe('the chat page', () => {
     } finally {
       relay.kill('SIGKILL');
       await new Promise((resolve) => relay.once('close', resolve));
+    }
+  });
+
+  test('serves no hidden files of its folder, and none of another type', () => {
+    const odd = ['.hidden.js', 'notes.txt'].map(
+      (name) => new URL(`../../dist/page/files/${name}`, import.meta.url),
+    );
+    for (const file of odd) writeFileSync(file, '');
+    try {
+      const paths = chatPages(loadConfig({})).map(({ path }) => path);
+      expect(paths).toContain('/chat.css');
+      expect(paths).not.toContain('/.hidden.js');
+      expect(paths).not.toContain('/notes.txt');
+    } finally {
+      for (const file of odd) rmSync(file);
     }
   });
 

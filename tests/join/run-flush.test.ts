@@ -13,6 +13,8 @@ const PART = Buffer.alloc(60_000, 'x');
 
 let flights: (readonly Batch[])[] = [];
 let fails = false;
+/** The part of Redis whose flushes fail. */
+let failing = '';
 let status: BatchAnswer[0] = 'written';
 let given: [HeldRun, outcome: string][] = [];
 let flush: RunFlush;
@@ -22,16 +24,20 @@ const codec = runCodec(() => ({
   openBytes: (text) => Buffer.from(text),
 }));
 
+const partOf = (id: string) => (id.endsWith('0') ? 'other' : 'one');
+
 function start(): void {
   flights = [];
   fails = false;
+  failing = '';
   status = 'written';
   given = [];
   flush = runFlush({
     calls: {
+      partOf,
       async flush(batches) {
         flights.push(batches);
-        if (fails) throw new Error('no answer');
+        if (fails || batches.some(({ id }) => partOf(id) === failing)) throw new Error('no answer');
         return batches.map(() => [status, 0, 0] as const);
       },
     },
@@ -63,6 +69,23 @@ test('no call of the script has more than about a MiB', async () => {
   expect(flights.map(bytesOf).reduce((all, bytes) => all + bytes, 0)).toBe(40 * PART.length);
   for (const flight of flights) expect(bytesOf(flight)).toBeLessThanOrEqual(1 << 20);
   expect(flights.length).toBeLessThanOrEqual(4);
+});
+
+test('a part of Redis that fails does not keep the runs of another one from being stored', async () => {
+  start();
+  const [stored, waiting] = [hold(1), hold(0)];
+  for (const held of [stored, waiting]) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
+  failing = 'other';
+  expect(await flush.now()).toBe(false);
+  failing = '';
+  expect(await flush.now()).toBe(true);
+  const lengths = flights.flat().map(({ id, length }) => [id, length]);
+  const [first, again] = [
+    ['r1', PART.length],
+    ['r0', PART.length],
+  ];
+  expect(lengths.slice(0, 3)).toEqual([first, again, again]);
+  expect(lengths.slice(3)).toEqual([]);
 });
 
 test('what waits to be stored counts as memory of runs, until it is stored', async () => {

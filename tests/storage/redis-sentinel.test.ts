@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
@@ -5,6 +6,7 @@ import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { eventually, type RedisProcess, stopProcessesOfRedis } from '../support/redis-process.ts';
 import { MASTER_NAME, type SentinelGroup, startSentinels } from '../support/redis-sentinel.ts';
+import { ROOT } from '../support/sources.ts';
 import { until } from '../support/until.ts';
 
 jest.setTimeout(60_000);
@@ -12,11 +14,14 @@ jest.setTimeout(60_000);
 const PASSWORD = 'canary-sentinel-word';
 const opened: Redis[] = [];
 /** Its log goes to `lines`. */
-function open(lines: string[] = [], changes: { readonly master?: string; readonly password?: string } = {}) {
-  const { master = MASTER_NAME, password = PASSWORD } = changes;
+function open(
+  lines: string[] = [],
+  changes: { readonly master?: string; readonly password?: string; readonly url?: string } = {},
+) {
+  const { master = MASTER_NAME, password = PASSWORD, url = group.url } = changes;
   const logger = createLogger('info', { write: (line: string) => void lines.push(line) });
   const sentinel = { master, user: 'relay', password: secret(password) };
-  const redis = openRedis({ url: secret(group.url), sentinel, logger });
+  const redis = openRedis({ url: secret(url), sentinel, logger });
   opened.push(redis);
   return redis;
 }
@@ -59,6 +64,18 @@ describeWithRedis('Sentinel', () => {
     expect(lines.join('')).not.toContain('canary');
   });
 
+  test('is used with the documented rights alone', async () => {
+    const text = readFileSync(`${ROOT}/docs/deploy.md`, 'utf8');
+    const [, rights = ''] = /^user bot-relay on >PASSWORD (.*)$/m.exec(text) ?? [];
+    const [, more = ''] = /With Sentinel, the user at Redis also needs `([^`]+)`/.exec(text) ?? [];
+    const words = ['on', '>word', ...rights.split(' '), ...more.split(' ')];
+    for (const server of group.servers) await server.command('ACL', 'SETUSER', 'bot-relay', ...words);
+    const redis = open([], { url: group.url.replace('://', '://bot-relay:word@') });
+    await redis.ready(5_000);
+    expect(await redis.answers()).toBe(true);
+    for (const server of group.servers) expect(await server.command('ACL', 'LOG')).toEqual([]);
+  });
+
   test('is followed to another master while the old one still answers', async () => {
     const lines: string[] = [];
     const redis = open(lines);
@@ -70,7 +87,9 @@ describeWithRedis('Sentinel', () => {
     await until(() => messages(lines).length >= 3, 20);
     expect(messages(lines)).toEqual(['redis ready', 'redis lost', 'redis ready']);
     // The old one ends its connections only seconds later.
-    expect(JSON.parse(lines[1] as string)).toMatchObject({ cause: 'MOVED' });
+    expect(JSON.parse(lines[1] as string)).toMatchObject({ cause: 'NEWMASTER' });
+    // Budgets wait until every instance has looked at the sentinels again.
+    expect(Number(redis.backAt()) - performance.now()).toBeGreaterThan(1_000);
     await eventually(() => redis.run((client) => client.set('name', 'three')));
     expect((await group.master()).port).not.toBe(before.port);
     expect(await (await group.master()).command('GET', 'name')).toBe('three');

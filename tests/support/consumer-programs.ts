@@ -77,10 +77,12 @@ export async function talk(): Promise<string> {
       // @ts-expect-error: what the data are is the bot's business
       const text: string = event.raw;
       // @ts-expect-error: it may be an event of another kind, or of another shape
-      const fact = event.fact;
+      const fact: Facts[keyof Facts] = event.fact;
       // @ts-expect-error: the type alone says nothing of the shape
       if (event.eventType === 'asgard.message.delta') states.push(event.fact.messageDelta);
       states.push(stream.state);
+      const { known, eventType: type, fact: content } = event;
+      if (known && type === 'asgard.message.user') states.push(content.messageUser.text === '' ? 'done' : 'waiting');
       void [kind, id, runId, text, fact, said(event)];
     }
     for await (const event of client.send({ text: 'Hello', customChannelId: 'c' })) void (event satisfies BotEvent);
@@ -122,9 +124,11 @@ export async function talk(): Promise<string> {
 
 /** A component that uses everything of `bot-relay-client/react`. */
 export const COMPONENT = `
-import { type Bot, type ChatMessage, RelayError, useBot, type UseBotOptions } from 'bot-relay-client/react';
+import { type Bot, type ChatMessage, type Read, RelayError, type Said, useBot, type UseBotOptions } from 'bot-relay-client/react';
 
 const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
+const READ: readonly Said[] = [{}, { add: 'a' }, { text: 'a', part: 'm' }];
+export const read: Read = ({ known }) => (known ? undefined : READ[0]);
 function Row({ message }: { message: ChatMessage }) {
   const { id, from, text, state, error, requestId } = message;
   return <li id={String(id)} className={from} data-state={state} title={error?.message ?? requestId}>{text}</li>;
@@ -168,4 +172,5 @@ export const MISTAKES = [
   'useBot(options).session.user',
   "useBot(options).messages.push({ id: 1, from: 'user', text: '', state: 'done' })",
   "useBot({ ...options, read: () => 'text' })",
+  "useBot({ ...options, read: () => ({ add: 'piece', text: 'text' }) })",
 ];

@@ -2,6 +2,7 @@ import type { Session } from './session.ts';
 import {
   REMOVAL_MEMORY_MS,
   type RemovalListener,
+  type SessionOwner,
   type SessionState,
   type SessionStore,
 } from './session-store.ts';
@@ -39,6 +40,7 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
   const sweep = setInterval(() => deleteExpired(memory), SWEEP_MS).unref();
   return {
     now: async () => now(),
+    startTime: async (owner) => Math.max(now(), lastRemoval(memory, owner) + 1),
     async get(key) {
       const { session, idleExpiresAt = 0 } = entries.get(key) ?? {};
       return session && { ...session, idleExpiresAt };
@@ -46,8 +48,11 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
     // All sessions of a user are removed in one step, so that none is left to ask for.
     hasEnded: async () => false,
     async set(key, session) {
-      const isRemoved = entries.has(key) && entries.get(key)?.session === undefined;
+      const { user, providerSession, startedAt = Number.POSITIVE_INFINITY } = session;
+      const hasEnded = lastRemoval(memory, { userId: user.id, providerSession }) >= startedAt;
+      const isRemoved = hasEnded || (entries.has(key) && entries.get(key)?.session === undefined);
       if (!isRemoved) entries.set(key, { session: { ...session }, idleExpiresAt: session.idleExpiresAt });
+      return !isRemoved;
     },
     extend: async ({ key }, idleExpiresAt) => extend(memory, key, idleExpiresAt),
     async state({ key }) {
@@ -66,14 +71,17 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
       removals.users.set(userId, now());
       return removeWhere(memory, ({ user }) => user.id === userId);
     },
-    async removedSince({ userId, providerSession }, since) {
-      const { users, providerSessions } = removals;
-      const removedAt = [users.get(userId), providerSessions.get(providerSession ?? '')];
-      return removedAt.some((at) => at !== undefined && at >= since);
-    },
+    removedSince: async (owner, since) => lastRemoval(memory, owner) >= since,
     listen: (listener) => void memory.listeners.push(listener),
     close: () => clearInterval(sweep),
   };
+}
+
+/** When all sessions of this user, or of the provider's session, were last removed. */
+function lastRemoval({ removals }: Memory, { userId, providerSession = '' }: SessionOwner): number {
+  const { users, providerSessions } = removals;
+  const never = Number.NEGATIVE_INFINITY;
+  return Math.max(users.get(userId) ?? never, providerSessions.get(providerSession) ?? never);
 }
 
 function deleteExpired({ entries, removals, now }: Memory): void {

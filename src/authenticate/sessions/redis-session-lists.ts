@@ -10,12 +10,14 @@ export interface ListedSession {
   readonly startedAt: number;
 }
 
-/** The sets of the sessions of a user, and of the provider's session. Each call is one round trip. */
+/** The sets of the sessions of a user, and of the provider's session. A call is one round trip, and `end` two. */
 export interface SessionLists {
   /** The time by the clock that marks and beginnings of sessions have in common, in whole ms. */
   now(): Promise<number>;
-  /** Keeps a session in its sets until its idle limit; returns whether it has not ended with all of a set. */
-  keep(session: ListedSession, idleExpiresAt: number): Promise<boolean>;
+  /** The same, but later than each of the marks of these sets, even if the clock has gone back. */
+  startTime(sets: readonly string[]): Promise<number>;
+  /** Keeps a session in its sets for `livesMs`; returns whether it has not ended with all of a set. */
+  keep(session: ListedSession, livesMs: number): Promise<boolean>;
   haveEnded(session: ListedSession): Promise<boolean>;
   /** Whether all sessions of one of the sets were ended at `since` or later. */
   endedSince(sets: readonly string[], since: number): Promise<boolean>;
@@ -26,56 +28,64 @@ export interface SessionLists {
 }
 
 /**
- * With the name of a set: when instances of version 0.2 have removed all of its sessions, in ms of their own clock. They
- * know no mark, and ask for this only. It is written and read until version 0.4.
+ * With the name of a set: when instances of version 0.2 have removed all of its sessions, in ms. They know no mark, and
+ * ask for this only. It is written and read until version 0.4.
  */
 const EMPTIED_PREFIX = 'bot-relay:emptied:';
 
-/** The sets in Redis. The mark of one lasts until all of its sessions are removed, and as long as one can live. */
+/** The sets in Redis. The mark of one lasts at least as long as a session can live. */
 export function redisSessionLists(redis: Redis, absoluteMs: number): SessionLists {
-  const run = redis.script(LIST_SCRIPT);
+  const script = redis.script(LIST_SCRIPT);
+  const run = (set: string, op: string, ...args: string[]) =>
+    script([set], [op, String(absoluteMs), ...args]);
   const emptied = (set: string) => EMPTIED_PREFIX + set;
   // With one key for all, one node of a cluster tells the time.
-  const now = () => run([USER_PREFIX], ['now']) as Promise<number>;
+  const now = () => run(USER_PREFIX, 'now') as Promise<number>;
   async function endedAt(set: string): Promise<number> {
     const score = await redis.run((client) => client.zScore(set, ENDED));
     return score === null ? Number.NEGATIVE_INFINITY : score - MARK_MS;
   }
-  const emptiedAt = (set: string) => redis.run((client) => client.get(emptied(set)));
+  const emptiedAt = async (set: string) =>
+    Number((await redis.run((client) => client.get(emptied(set)))) ?? Number.NaN);
 
   return {
     now,
-    async keep({ key, sets, startedAt }, idleExpiresAt) {
-      const values = ['keep', key, String(idleExpiresAt), String(startedAt)];
-      const kept = await Promise.all(sets.map((set) => run([set], values)));
+    async startTime(sets) {
+      const [time, ...ends] = await Promise.all([now(), ...sets.map(endedAt)]);
+      return Math.max(time, ...ends.map((at) => at + 1));
+    },
+    async keep({ key, sets, startedAt }, livesMs) {
+      const values = [key, String(Math.max(1, livesMs)), String(startedAt)];
+      const kept = await Promise.all(sets.map((set) => run(set, 'keep', ...values)));
       return !kept.includes(0);
     },
     async haveEnded({ sets, startedAt }) {
       const ends = await Promise.all(sets.map(endedAt));
-      return ends.some((at) => at > startedAt);
+      return ends.some((at) => at >= startedAt);
     },
     async endedSince(sets, since) {
-      const [ends, before] = await Promise.all([
-        Promise.all(sets.map(endedAt)),
-        Promise.all(sets.map(emptiedAt)),
-      ]);
-      return [...ends, ...before.map((at) => Number(at ?? Number.NaN))].some((at) => at >= since);
+      const ends = await Promise.all([...sets.map(endedAt), ...sets.map(emptiedAt)]);
+      return ends.some((at) => at >= since);
     },
     async end(set) {
       const time = String(await now());
       const expiration = { type: 'PX', value: REMOVAL_MEMORY_MS } as const;
       const [keys] = await Promise.all([
-        run([set], ['end', time, String(absoluteMs)]),
-        redis.run((client) => client.set(emptied(set), String(Date.now()), { expiration })),
+        run(set, 'end', time),
+        redis.run((client) => client.set(emptied(set), time, { expiration })),
       ]);
       return keys as string[];
     },
     async forget(sessions) {
-      const gone = new Map<string, string[]>();
-      for (const { key, sets } of sessions)
-        for (const set of new Set(sets)) gone.set(set, [...(gone.get(set) ?? []), key]);
-      const calls = [...gone].map(([set, keys]) => run([set], ['forget', ...keys]));
+      const calls = [...keysBySet(sessions)].map(([set, keys]) => run(set, 'forget', ...keys));
       await Promise.allSettled(calls);
     },
   };
+}
+
+function keysBySet(sessions: Parameters<SessionLists['forget']>[0]): Map<string, string[]> {
+  const keysOf = new Map<string, string[]>();
+  for (const { key, sets } of sessions)
+    for (const set of new Set(sets)) keysOf.set(set, [...(keysOf.get(set) ?? []), key]);
+  return keysOf;
 }

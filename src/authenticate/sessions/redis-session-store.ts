@@ -47,6 +47,7 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
   const decode = decoder(options);
   return {
     now: lists.now,
+    startTime: (owner) => lists.startTime(setsOf(owner)),
     async get(key) {
       const text = await textOf(key);
       return text === null || text === REMOVED ? undefined : decode(key, text);
@@ -54,9 +55,13 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
     hasEnded: (session) => lists.haveEnded(listed(session)),
     async set(key, session) {
       const ttl = session.idleExpiresAt - Date.now();
-      if (ttl <= 0) return;
+      if (ttl <= 0) return false;
       const stored = run(key, 'set', codec.encode(key, session), String(ttl));
-      await Promise.all([stored, lists.keep(listed({ ...session, key }), session.idleExpiresAt)]);
+      const one = listed({ ...session, key });
+      const [isStored, isKept] = await Promise.all([stored, lists.keep(one, ttl)]);
+      if (isStored === 1 && isKept) return true;
+      await Promise.all([run(key, 'remove', key), lists.forget([one])]);
+      return false;
     },
     extend: (session, idleExpiresAt) => extend(parts, listed(session), idleExpiresAt),
     async state(session) {
@@ -112,11 +117,11 @@ async function extend(
   idleExpiresAt: number,
 ): Promise<SessionState> {
   const extended = run(session.key, 'extend', String(idleExpiresAt));
-  const [state, isKept] = await Promise.all([extended, lists.keep(session, idleExpiresAt)]);
+  const [state, isKept] = await Promise.all([extended, lists.keep(session, idleExpiresAt - Date.now())]);
   if (typeof state !== 'number') await lists.forget([session]);
   if (isKept) return state as SessionState;
   // It was extended all the same, and must not outlive the mark.
-  await run(session.key, 'remove');
+  await run(session.key, 'remove', session.key);
   return 'removed';
 }
 
@@ -125,7 +130,7 @@ async function removeAll({ run, lists, codec }: Parts, set: string): Promise<num
   let count = 0;
   for (let from = 0; from < keys.length; from += BATCH) {
     const batch = keys.slice(from, from + BATCH);
-    const texts = (await Promise.all(batch.map((key) => run(key, 'remove')))) as (string | null)[];
+    const texts = (await Promise.all(batch.map((key) => run(key, 'remove', key)))) as (string | null)[];
     const sets = texts.map((text) => (text === null ? [set] : [set, ...codec.setsOf(text)]));
     await lists.forget(batch.map((key, n) => ({ key, sets: sets[n] ?? [set] })));
     count += texts.filter((text) => text !== null).length;

@@ -17,7 +17,7 @@ export const REMOVAL_MEMORY_MS = 60_000;
 
 /** Called when sessions are removed. */
 export interface RemovalListener {
-  /** Takes the keys of sessions that this or another instance has removed. */
+  /** Takes the keys of sessions that this or another instance has removed; a key may come again. */
   removed(keys: readonly string[]): void;
   /** Removals may have been missed: the listener must ask for the state of each session. */
   missed(): void;
@@ -30,12 +30,14 @@ export interface RemovalListener {
 export interface SessionStore {
   /** The time by the clock that says when a session began, and when all sessions of a user were removed; in ms. */
   now(): Promise<number>;
+  /** The time by `now` for a session of this owner that begins now: later than each removal before it. */
+  startTime(owner: SessionOwner): Promise<number>;
   /** The session; undefined if there is none. It may have expired, and may have ended with others: ask `hasEnded`. */
   get(key: string): Promise<Session | undefined>;
   /** Whether the session has ended with all those of its user, or of the provider's session. */
   hasEnded(session: LiveSession): Promise<boolean>;
-  /** Stores the session until its idle limit. */
-  set(key: string, session: Session): Promise<void>;
+  /** Stores the session until its idle limit; false if it was removed meanwhile, be it with all those of its user. */
+  set(key: string, session: Session): Promise<boolean>;
   /** Moves the idle limit of a session that has not expired to `idleExpiresAt`, but never to an earlier time. */
   extend(session: LiveSession, idleExpiresAt: number): Promise<SessionState>;
   state(session: LiveSession): Promise<SessionState>;

@@ -43,7 +43,7 @@ export interface Sessions {
   use(session: LiveSession): Promise<LiveSession>;
   /**
    * Begins a session with a new id and sets its cookie. The session of the request's cookie is removed.
-   * @throws what `confirm` rejects with
+   * @throws Problem `sign_in_failed` if the user was signed out meanwhile; what `confirm` rejects with
    */
   begin(req: Request, res: Response, who: SignedIn): Promise<LiveSession>;
   /** Ends a session and removes its cookie. */
@@ -118,10 +118,11 @@ async function begin(
   const old = cookie.read(req.headers.cookie);
   if (old !== undefined) await store.remove(sessionKey(old));
   const id = randomBytes(ID_BYTES).toString('base64url');
-  const startedAt = await store.now();
+  const { providerSession } = provider;
+  const startedAt = await store.startTime({ userId: user.id, providerSession });
   const session: Session = { ...startSession(user, limits, Date.now()), startedAt, ...provider };
   const key = sessionKey(id);
-  await store.set(key, session);
+  if (!(await store.set(key, session))) throw SIGNED_OUT_MEANWHILE;
   await confirm().catch(async (error) => {
     // If this fails, the session stays, but no client has its id.
     await store.remove(key).catch(() => {});
@@ -150,6 +151,13 @@ function keyReader(cookie: SessionCookie): (header: string | undefined) => strin
     return key;
   };
 }
+
+/** The refusal of a sign-in whose user was signed out before it was complete. */
+export const SIGNED_OUT_MEANWHILE = new Problem(
+  'sign_in_failed',
+  'You were signed out while you signed in. Try again.',
+  { cause: 'signed_out_meanwhile' },
+);
 
 function refuse(): never {
   throw noSession();

@@ -2,7 +2,7 @@
  * What is asked now and judged later: a failure counts when the promise is awaited, and is forgotten if it never is.
  * Commands that are sent to Redis in one tick of the event loop share one round trip.
  */
-export function asked<T>(answer: Promise<T>): Promise<T> {
+export function judgedLater<T>(answer: Promise<T>): Promise<T> {
   answer.catch(() => {});
   return answer;
 }
@@ -16,7 +16,7 @@ export async function withPlace<Session, Place>(
   place: Promise<Place>,
   giveBack: (place: Place) => void,
 ): Promise<readonly [Session, Place]> {
-  asked(place);
+  judgedLater(place);
   try {
     return [await session, await place];
   } catch (error) {

@@ -1,0 +1,45 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { makeConsumer } from '../support/consumer.ts';
+import { startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
+import { startRelay, USER } from '../support/relay.ts';
+import { ROOT } from '../support/sources.ts';
+
+const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+const [, SNIPPET = ''] = /<!-- snippet: import-map -->\n```html\n([\s\S]*?)```/.exec(document) ?? [];
+/** The page of the document, whose script signs in and shows who that is. */
+const PAGE = `<!doctype html><html lang="en"><title>Page</title>${SNIPPET.replace(
+  /<\/script>\s*$/,
+  `document.title = (await client.signIn('${USER.name}', '${USER.password}')).user.name;</script>`,
+)}`;
+
+describeInChromium('a page without a bundler', () => {
+  const chromium = oneChromium();
+
+  test('loads the files of the package by the import map of the document', async () => {
+    const consumer = makeConsumer([]);
+    const relay = await startRelay('http://127.0.0.1:9');
+    const front = await startFakeLoadBalancer({
+      answer({ url = '' }, res) {
+        const file = join(consumer.folder, 'node_modules', url);
+        const isPage = url === '/';
+        if (!isPage && !(url.endsWith('.js') && existsSync(file))) return false;
+        res.setHeader('Content-Type', isPage ? 'text/html' : 'text/javascript');
+        res.end(isPage ? PAGE : readFileSync(file));
+        return true;
+      },
+    });
+    front.forwardTo(relay.port);
+    try {
+      const { page, complaints } = await chromium.open(`${front.url}/`);
+      await page.waitForFunction(`document.title === '${USER.name}'`);
+      expect(complaints).toEqual([]);
+    } finally {
+      await front.close();
+      await relay.close();
+      consumer.remove();
+    }
+  });
+});

@@ -1,0 +1,86 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { ENDED, MARK_MS } from '../../src/authenticate/sessions/session-script.ts';
+import { call } from '../support/call.ts';
+import { type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
+import { DELTA, INIT, messageBody, problemOf, startJoinPair, statusOf } from '../support/joining.ts';
+import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
+import { describeWithRedis } from '../support/redis.ts';
+import type { TestRelay } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
+
+jest.setTimeout(30_000);
+
+let all: JoinInstances;
+
+const relay = (at: number) => all.relays[at] as TestRelay;
+const hasBegun = (client: RawClient) => until(() => client.text().includes('message.delta'));
+
+const isOver = () => all.streams[0]?.destroyed === true || all.streams[0]?.readableEnded === true;
+
+/** Marks all sessions of the user that have begun until now as ended. */
+async function mark(): Promise<void> {
+  await all.redis.command('ZADD', 'bot-relay:user-sessions:ada', String(Date.now() + MARK_MS), ENDED);
+}
+
+describeWithRedis.each([0, 1])('a message that would join a run at instance %i', (at) => {
+  afterEach(() => all.close());
+
+  test.each(['status', 'stream'])(
+    'is refused by its status if its session has ended, with FAILURES=%s',
+    async (FAILURES) => {
+      all = await startJoinInstances(2, { FAILURES }, () => [INIT, DELTA]);
+      const first = all.say(0);
+      await hasBegun(first);
+      const other = await relay(at).signIn();
+      await mark();
+      const refused = all.sayAs(other, at);
+      expect(await problemOf(refused)).toMatchObject({ code: 'unauthenticated' });
+      expect(statusOf(refused)).toBe(401);
+      expect(all.upstream.requests).toHaveLength(1);
+    },
+  );
+
+  test('and whose session has ended does not take the run over: it ends with the session of who has left it', async () => {
+    all = await startJoinInstances(2, { JOIN_GRACE_MS: '600000' }, () => [INIT, DELTA]);
+    const old = await relay(at).signIn();
+    await mark();
+    const fresh = await relay(0).signIn();
+    const first = all.sayAs(fresh, 0);
+    await hasBegun(first);
+    first.socket.destroy();
+    await relay(0).logLine(({ bot, status }) => bot !== undefined && status === 200);
+    const refused = all.sayAs(old, at);
+    expect(await problemOf(refused)).toMatchObject({ code: 'unauthenticated' });
+    await sleep(200);
+    expect(isOver()).toBe(false);
+    await call(relay(0).port, '/auth/logout', { method: 'POST', headers: { Cookie: fresh } });
+    await until(isOver);
+  });
+
+  test('and whose session has ended does not end the oldest of 64 readers', async () => {
+    all = await startJoinInstances(2, { MAX_STREAMS_PER_USER: '100', CLIENT_LIMIT_PER_SESSION: '0' }, () => [
+      INIT,
+      DELTA,
+    ]);
+    const readers = [all.say(at)];
+    await hasBegun(readers[0] as RawClient);
+    for (let n = 1; n < 64; n++) readers.push(all.say(at));
+    for (const reader of readers) await hasBegun(reader);
+    jest.spyOn(relay(at).sessions, 'extend').mockResolvedValueOnce('removed');
+    const text = rawMessage({ cookie: all.cookie, body: messageBody(), headers: ['Connection: close'] });
+    expect(await problemOf(rawClient(relay(at).port, text))).toMatchObject({ code: 'unauthenticated' });
+    all.emit(DELTA);
+    for (const reader of readers) await until(() => reader.text().split('message.delta').length === 3);
+  });
+});
+
+test('a message that would join a run in memory is refused by its status if its session has ended', async () => {
+  const pair = await startJoinPair({ FAILURES: 'stream' }, () => [INIT, DELTA]);
+  await hasBegun(pair.say());
+  jest.spyOn(pair.relay.sessions, 'extend').mockResolvedValueOnce('removed');
+  const refused = pair.say();
+  expect(await problemOf(refused)).toMatchObject({ code: 'unauthenticated' });
+  expect(statusOf(refused)).toBe(401);
+  await pair.close();
+});
