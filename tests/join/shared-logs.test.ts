@@ -119,7 +119,12 @@ describeWithRedis('the log of a run', () => {
     for (let n = 1; n <= 40; n++) all.emit(large(n));
     await first.waitFor('"n":40,');
     const run = (await keysWhen(all.redis, () => true)).find((key) => key.includes(':run:')) ?? '';
-    for (let offset = 0; offset === 0; ) offset = Number(await all.redis.command('HGET', run, 'first'));
+    const whole = INIT + Array.from({ length: 40 }, (_, n) => large(n + 1)).join('');
+    // All of it is stored, and its beginning is gone.
+    await until(async () => {
+      const [start, end] = (await all.redis.command('HMGET', run, 'first', 'end')) as string[];
+      return Number(start) > 0 && Number(end) === Buffer.byteLength(whole);
+    });
     expect(await problemOf(all.say(1))).toMatchObject({ code: 'run_not_kept', retryable: false });
     expect(await problemOf(all.byName(1))).toMatchObject({ code: 'run_not_kept' });
     const resumed = all.say(1, {}, ['Last-Event-ID: 39']);
