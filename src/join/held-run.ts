@@ -116,11 +116,13 @@ export function hasNews({ sending, head, hold, pending }: HeldRun): boolean {
 }
 
 /**
- * Whether what comes is stored soon: somebody reads it elsewhere, or it is much, or another instance could go on with
- * it. Clients count the events since their last id, so what the log lacks then is what they may miss.
+ * Whether what comes is stored soon: the run has just begun, or somebody reads it elsewhere, or it is much, or another
+ * instance could go on with it. Clients count the events since their last id, so what the log lacks then is what they
+ * may miss.
  */
-export function isAwaited({ isFollowed, isResumable, pendingBytes }: HeldRun): boolean {
-  return isFollowed || isResumable || pendingBytes >= UNREAD_BYTES;
+export function isAwaited({ head, hold, isFollowed, isResumable, pendingBytes }: HeldRun): boolean {
+  const isNew = head !== undefined || hold !== undefined;
+  return isNew || isFollowed || isResumable || pendingBytes >= UNREAD_BYTES;
 }
 
 /** Whether something must be stored now, or the lease extended. */

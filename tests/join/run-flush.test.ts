@@ -168,8 +168,6 @@ test('the readers of a given run are sent on, also if another instance has taken
 test('what nobody waits for is stored with the next extension of the lease', async () => {
   start();
   const [held, other] = [hold(0), hold(1)];
-  held.head = { head: [], headers: [] };
-  held.hold = () => 'the message';
   note(held, { bytes: Buffer.from('x'), isInside: false }, MAX_BYTES);
   // The timer that looks at all stores only what somebody waits for.
   note(other, { bytes: Buffer.from('y'), isInside: false }, MAX_BYTES);
@@ -179,7 +177,7 @@ test('what nobody waits for is stored with the next extension of the lease', asy
   expect(flights.flat().map(({ id }) => id)).toEqual(['r1']);
   held.confirmedAt -= 1_500;
   await until(() => flights.length > 1);
-  expect(flights.flat().slice(1)).toMatchObject([{ id: 'r0', length: 1, hold: '"the message"' }]);
+  expect(flights.flat().slice(1)).toMatchObject([{ id: 'r0', length: 1 }]);
 });
 
 test('of a stream that can be resumed, what was too much for one batch follows at once, with its place', async () => {

@@ -16,11 +16,13 @@ afterEach(stopProcessesOfRedis);
 function expectHeld(report: FailoverReport): void {
   process.stdout.write(`${JSON.stringify(report)}\n`);
   expect(report.doubled).toEqual([]);
-  expect(report.others).toEqual([]);
+  // What an instance has written at the old master may be gone.
+  for (const other of report.others) expect(other).toMatch(/^502 .*"code":"answer_lost"/);
   expect(report.mostElsewhere).toBeLessThanOrEqual(LIMIT);
   expect(report.mostInAWindow).toBeLessThanOrEqual(2 * LIMIT);
   expect(report.unavailable).toBeGreaterThan(0);
-  expect(report.slowestMs).toBeLessThan(1_000);
+  // A message asks in three round trips at most, each of half a second.
+  expect(report.slowestMs).toBeLessThan(1_600);
 }
 
 describeWithRedis('two relays with a cluster', () => {
