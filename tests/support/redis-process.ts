@@ -57,16 +57,19 @@ async function tryPort(port: number, args: readonly string[]): Promise<RedisProc
     ...{ port, url, command, host: `127.0.0.1:${port}` },
     pause: () => void child.kill('SIGSTOP'),
     resume: () => void child.kill('SIGCONT'),
-    async stop() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const gone = once(child, 'exit');
-      child.kill('SIGKILL');
-      await gone;
-    },
+    stop: () => killed(child),
   };
   const isOver = () => child.exitCode !== null;
   await eventually(async () => isOver() || (await command('PING')));
   return isOver() ? undefined : one;
+}
+
+/** Ends a process by SIGKILL, if it runs; resolves when it is over. */
+export async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
 }
 
 /** Repeats `attempt` until it succeeds. */

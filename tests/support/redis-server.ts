@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { createClient } from '@redis/client';
 import { freePort } from './free-port.ts';
+import { killed } from './redis-process.ts';
 
 export interface RedisServer {
   readonly url: string;
@@ -60,12 +60,7 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
     },
     pause: () => void child.kill('SIGSTOP'),
     resume: () => void child.kill('SIGCONT'),
-    async stop() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const gone = once(child, 'exit');
-      child.kill('SIGKILL');
-      await gone;
-    },
+    stop: () => killed(child),
     async command(...words) {
       const client = template.duplicate({ url });
       await client.connect();
