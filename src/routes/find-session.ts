@@ -3,14 +3,14 @@ import type { Request, Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
+import type { AddressLimit } from '../pace/client-limits.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
 import { judgedLater } from './judged-later.ts';
 
 /** What the first steps of every route of a bot need. */
 export interface SessionFinding {
-  readonly limitByAddress: LimitByAddress;
+  readonly limitByAddress: AddressLimit;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Pick<Sessions, 'keyOf' | 'read'>;
   readonly limitBySession: RequestLimit;
@@ -31,13 +31,13 @@ export interface Arrival {
 /**
  * Finds the session of a request, within its limits. They are asked together in one round trip, and judged in this
  * order: the limit by address, the origin, the session, the limit by session. A page of another origin is not counted
- * for the session. The request is open before its session is read: it is told of every end that the answer does not show.
+ * for the session. A message, the most frequent request, is counted directly. The request is open before its session is read: it is told of every end that the answer does not show.
  * @throws Problem `too_many_attempts`, `cross_origin` or `unauthenticated`; what has aborted the request
  */
 export async function findSession(route: SessionFinding, arrival: Arrival): Promise<LiveSession> {
-  const { req, res, stop } = arrival;
+  const { req, res, stop, kind } = arrival;
   const session = judgedLater(sessionOf(route, arrival));
-  await route.limitByAddress(req, res);
+  await (kind === 'message' ? route.limitByAddress.directly(req) : route.limitByAddress(req, res));
   const found = await session;
   const { reason } = stop.signal;
   if (reason instanceof Problem && reason.code === 'session_ended') throw noSession();
@@ -54,7 +54,9 @@ async function sessionOf(
   const key = route.sessions.keyOf(req);
   if (key === undefined) throw noSession();
   releases.push(route.open.add(stop, key, kind));
-  const limit = judgedLater(route.limitBySession(req, res, key));
+  const limit = judgedLater(
+    kind === 'message' ? route.limitBySession.directly(key) : route.limitBySession(req, res, key),
+  );
   const session = await route.sessions.read(key);
   await limit;
   return session;

@@ -55,7 +55,7 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
         const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
         const userId = found.user.id;
         const bot = await findBot(route, { req, res, session: found, group: 'message' });
-        const holders = route.holdersOf(userId, clientAddress(req));
+        const holders = route.holdersOf(userId, () => clientAddress(req));
         const used = route.sessions.use(found).then(route.watch.extended);
         const place = pendingPlace(used, route.takePlace(holders));
         releases.push(route.watch.follow({ session: found, misses, bytes: () => stream.bytes }));
