@@ -1,6 +1,7 @@
-import { Problem, type ProblemCode } from '../errors.ts';
+import { Problem } from '../errors.ts';
+import { type EndedRun, endingRun, isWhole, runOfEnded } from './ended-run.ts';
 import { logPlaceAfter } from './log-place.ts';
-import { type LeftRunOutcome, newRun, type Progress, type Run } from './run.ts';
+import type { LeftRunOutcome, Progress, Run } from './run.ts';
 import { type LogBudget, runLog } from './run-log.ts';
 import type { RunName } from './run-name.ts';
 import { type NamedRun, runNames } from './run-names.ts';
@@ -48,16 +49,10 @@ export interface RunsOptions {
 
 const MAX_NAMES = 1_000_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** After these ends the answer is not there for anybody else, though its run may have gone on. */
-const NOT_KEPT: ReadonlySet<ProblemCode> = new Set([
-  'session_ended',
-  'draining',
-  'too_many_streams',
-] as const);
-
 interface State extends RunsOptions {
   readonly maxNames: number;
   readonly names: ReturnType<typeof runNames>;
+  readonly logs: LogBudget;
   /** Ended runs that are kept, the oldest first; each for the same time. */
   readonly kept: Set<NamedRun>;
   /** Names of runs that are not kept any more, the oldest first. */
@@ -70,18 +65,19 @@ export function openRuns(options: RunsOptions): Runs {
   const state: State = {
     ...{ maxNames: MAX_NAMES, ...options, names: runNames() },
     ...{ kept: new Set(), remembered: new Set(), timer: undefined },
+    logs: { release: options.budget.release, take: (bytes) => takeForLog(state, bytes) },
   };
   const { names, budget } = state;
   return {
     find(name, lastEventId) {
       sweep(state);
-      const named = names.find(name);
+      const named = awake(state, names.find(name));
       if (!named) return undefined;
       return lastEventId === undefined ? wholeRun(named) : restOfRun(named, lastEventId);
     },
     findNewest(message, lastEventId) {
       sweep(state);
-      const run = names.newest(message)?.run;
+      const run = awake(state, names.newest(message))?.run;
       if (!run || run.isGivenUp()) throw over();
       const found = placeIn(run, lastEventId);
       if (!found) throw run.isOver() && lastEventId === undefined ? over() : notKept();
@@ -100,31 +96,34 @@ export function openRuns(options: RunsOptions): Runs {
 function claim(state: State, name: RunName, begins: { requestId: string; progress: Progress }): Run {
   const { names, maxBytes, times, onLeft } = state;
   while (names.count() >= state.maxNames && forgetOldest(state)) {}
-  const log = runLog(budgetOf(state));
-  const run = newRun({
+  const log = runLog(state.logs);
+  const { run, ended } = endingRun({
     ...{ ...begins, log, maxBytes, graceMs: () => times.graceMs },
     onLeft: (outcome) => onLeft(run, outcome),
-    onChange: () => changed(state, named, run),
+    onChange: () => changed(state, named, { run, ended }),
   });
-  const named: NamedRun = { name, run, until: Number.POSITIVE_INFINITY };
+  const named: NamedRun = { name, run, ended: undefined, until: Number.POSITIVE_INFINITY };
   names.add(named);
   return run;
 }
 
+/** A name with its run, made again if only what is kept of that is there. */
+function awake(state: State, named: NamedRun | undefined): NamedRun | undefined {
+  if (!named?.ended || named.run) return named;
+  const onChange = () => changed(state, named, { run });
+  const run = runOfEnded(named.ended, { maxBytes: state.maxBytes, onChange });
+  named.run = run;
+  return named;
+}
+
 /** Ended runs make room for those that live. */
-function budgetOf(state: State): LogBudget {
-  const { budget, kept } = state;
-  return {
-    release: budget.release,
-    take(bytes) {
-      while (!budget.take(bytes)) {
-        const [oldest] = kept;
-        if (!oldest) return false;
-        remember(state, oldest);
-      }
-      return true;
-    },
-  };
+function takeForLog(state: State, bytes: number): boolean {
+  while (!state.budget.take(bytes)) {
+    const [oldest] = state.kept;
+    if (!oldest) return false;
+    remember(state, oldest);
+  }
+  return true;
 }
 
 /** A run from its beginning; undefined if its message was not sent, or may be sent again. */
@@ -150,31 +149,26 @@ export function placeIn(run: Run, lastEventId: string | undefined): FoundRun | u
   return { run, at, state: run.isOver() ? 'ended' : 'live' };
 }
 
-/** The run is over, or its last client has gone after that. */
-function changed(state: State, named: NamedRun, run: Run): void {
+/** The run is over, or its last client has gone after that. Without a client, only what `ended` tells is kept of it. */
+function changed(
+  state: State,
+  named: NamedRun,
+  { run, ended }: { readonly run: Run; readonly ended?: () => EndedRun },
+): void {
   const { name } = named;
   if (!run.isOver()) return;
   if (named.until === Number.POSITIVE_INFINITY && state.names.has(named)) {
     const isKept = name.isKept && run.progress.mayHaveStarted;
     named.until = performance.now() + state.times.keepMs;
+    named.ended = ended?.();
     if (!isKept) state.names.delete(named);
     else if (state.times.keepMs > 0 && isWhole(run)) state.kept.add(named);
     else remember(state, named);
     plan(state);
   }
-  if (!state.kept.has(named) && run.clients() === 0) run.log.close();
-}
-
-/** Whether the run has an end that others may have, too. */
-export function isWhole(run: Run): boolean {
-  const ended = run.stream.ended();
-  if (run.isGivenUp()) return false;
-  if (ended && !ended.problem) return true;
-  // Who came back would get the same cut again.
-  if (ended?.isCut && run.log.end() > 0) return false;
-  // Before its stream, only `stop` knows what has ended it.
-  const causes: readonly unknown[] = [ended?.problem, run.stop.signal.reason];
-  return !causes.some((cause) => cause instanceof Problem && NOT_KEPT.has(cause.code));
+  if (run.clients() > 0) return;
+  if (!state.kept.has(named)) run.log.close();
+  else if (named.run === run) named.run = undefined;
 }
 
 /** Keeps nothing of a run but its name. */
@@ -188,10 +182,12 @@ function remember(state: State, named: NamedRun): void {
 
 /** The name does not lead to its run any more. */
 function letGo({ kept, remembered }: State, named: NamedRun): void {
-  const { run } = named;
+  const { run, ended } = named;
   kept.delete(named);
   remembered.delete(named);
   named.until = 0;
+  named.ended = undefined;
+  if (!run) ended?.log.close();
   if (!run?.isOver()) return;
   named.run = undefined;
   if (run.clients() === 0) run.log.close();
