@@ -52,15 +52,15 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
       const releases: (() => void)[] = [];
       try {
         const misses = route.watch.misses();
-        const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
-        const userId = found.user.id;
-        const bot = await findBot(route, { req, res, session: found, group: 'message' });
+        const session = await findSession(route, { req, res, stop, releases, kind: 'message' });
+        const userId = session.user.id;
+        const bot = await findBot(route, { req, res, session, group: 'message' });
         const holders = route.holdersOf(userId, () => clientAddress(req));
-        const used = route.sessions.use(found).then(route.watch.extended);
+        const used = route.sessions.use(session).then(route.watch.extended);
         const place = pendingPlace(used, route.takePlace(holders));
-        releases.push(route.watch.follow({ session: found, misses, bytes: () => stream.bytes }));
+        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
         const progress: Progress = { hasLeft: false, mayHaveStarted: false };
-        const who = { req, res, session: found, userId, bot, shape, holders, place };
+        const who = { req, res, session, userId, bot, shape, holders, place };
         const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };
         releases.push(() => client.run || place.release());
         // A body that is here already is read meanwhile.
