@@ -30,18 +30,20 @@ export function endingRun(options: RunOptions): { readonly run: Run; readonly en
   const { requestId, progress, log, stream } = run;
   let head: ReadonlyMap<string, string> | undefined;
   let failure: unknown;
-  return {
-    run: {
-      ...run,
-      begin(headers) {
-        head = headers;
-        run.begin(headers);
-      },
-      over(error) {
-        failure = error;
-        run.over(error);
-      },
+  const { begin, over } = run;
+  // Changed and not copied: a run has many members.
+  Object.assign(run, {
+    begin(headers: ReadonlyMap<string, string>) {
+      head = headers;
+      begin(headers);
     },
+    over(error?: unknown) {
+      failure = error;
+      over(error);
+    },
+  });
+  return {
+    run,
     ended: () => ({
       ...{ requestId, progress, log, failure, end: stream.ended() },
       headers: [...run.headers].flat(),

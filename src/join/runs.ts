@@ -1,5 +1,6 @@
 import { Problem } from '../errors.ts';
 import { type EndedRun, endingRun, isWhole, runOfEnded } from './ended-run.ts';
+import { type InOrderOfAge, inOrderOfAge } from './in-order-of-age.ts';
 import { logPlaceAfter } from './log-place.ts';
 import type { LeftRunOutcome, Progress, Run } from './run.ts';
 import { type LogBudget, runLog } from './run-log.ts';
@@ -54,9 +55,9 @@ interface State extends RunsOptions {
   readonly names: ReturnType<typeof runNames>;
   readonly logs: LogBudget;
   /** Ended runs that are kept, the oldest first; each for the same time. */
-  readonly kept: Set<NamedRun>;
+  readonly kept: InOrderOfAge<NamedRun>;
   /** Names of runs that are not kept any more, the oldest first. */
-  readonly remembered: Set<NamedRun>;
+  readonly remembered: InOrderOfAge<NamedRun>;
   timer: { readonly timeout: NodeJS.Timeout; readonly at: number } | undefined;
 }
 
@@ -64,7 +65,7 @@ interface State extends RunsOptions {
 export function openRuns(options: RunsOptions): Runs {
   const state: State = {
     ...{ maxNames: MAX_NAMES, ...options, names: runNames() },
-    ...{ kept: new Set(), remembered: new Set(), timer: undefined },
+    ...{ kept: inOrderOfAge(), remembered: inOrderOfAge(), timer: undefined },
     logs: { release: options.budget.release, take: (bytes) => takeForLog(state, bytes) },
   };
   const { names, budget } = state;
@@ -119,7 +120,7 @@ function awake(state: State, named: NamedRun | undefined): NamedRun | undefined 
 /** Ended runs make room for those that live. */
 function takeForLog(state: State, bytes: number): boolean {
   while (!state.budget.take(bytes)) {
-    const [oldest] = state.kept;
+    const oldest = state.kept.oldest();
     if (!oldest) return false;
     remember(state, oldest);
   }
@@ -164,7 +165,7 @@ function changed(
     if (!isKept) state.names.delete(named);
     else if (state.times.keepMs > 0 && isWhole(run)) state.kept.add(named);
     else remember(state, named);
-    plan(state);
+    if (isKept) planFor(state, named.until);
   }
   if (run.clients() > 0) return;
   if (!state.kept.has(named)) run.log.close();
@@ -178,6 +179,7 @@ function remember(state: State, named: NamedRun): void {
   letGo(state, named);
   named.until = performance.now() + times.rememberMs;
   remembered.add(named);
+  planFor(state, named.until);
 }
 
 /** The name does not lead to its run any more. */
@@ -194,42 +196,37 @@ function letGo({ kept, remembered }: State, named: NamedRun): void {
 }
 
 function forgetOldest(state: State): boolean {
-  const [oldest = state.kept.values().next().value] = state.remembered;
+  const oldest = state.remembered.oldest() ?? state.kept.oldest();
   if (!oldest) return false;
   letGo(state, oldest);
   state.names.delete(oldest);
   return true;
 }
 
-/** Forgets what is too old. */
+/** Forgets what is too old. Before the time of its timer, nothing is. */
 function sweep(state: State): void {
+  const { kept, remembered, names, timer } = state;
   const now = performance.now();
-  for (const named of state.kept) {
-    if (named.until > now) break;
-    remember(state, named);
-  }
-  for (const named of state.remembered) {
-    if (named.until > now) break;
+  if (timer && now < timer.at) return;
+  for (let named = kept.oldest(); named && named.until <= now; named = kept.oldest()) remember(state, named);
+  for (let named = remembered.oldest(); named && named.until <= now; named = remembered.oldest()) {
     letGo(state, named);
-    state.names.delete(named);
+    names.delete(named);
   }
-  plan(state);
+  for (const { until } of [kept.oldest(), remembered.oldest()].filter((one) => one !== undefined))
+    planFor(state, until);
 }
 
-/** Sets the timer for what will be too old next; there is none if nothing is kept. */
-function plan(state: State): void {
-  const [kept] = state.kept;
-  const [remembered] = state.remembered;
-  const never = Number.POSITIVE_INFINITY;
-  const at = Math.min(kept?.until ?? never, remembered?.until ?? never);
-  if (at >= (state.timer?.at ?? never)) return;
+/** Sees to it that the timer sweeps at `until`, or before. */
+function planFor(state: State, until: number): void {
+  if (until >= (state.timer?.at ?? Number.POSITIVE_INFINITY)) return;
   clearTimeout(state.timer?.timeout);
-  const ms = Math.min(MAX_TIMER_MS, Math.max(1, at - performance.now()));
+  const ms = Math.min(MAX_TIMER_MS, Math.max(1, until - performance.now()));
   const timeout = setTimeout(() => {
     state.timer = undefined;
     sweep(state);
   }, ms);
-  state.timer = { timeout: timeout.unref(), at };
+  state.timer = { timeout: timeout.unref(), at: until };
 }
 
 /** The run of a name is not there any more. */
