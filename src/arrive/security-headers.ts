@@ -22,7 +22,7 @@ export function securityHeaders({ https }: { https: boolean }): RequestHandler {
     strictTransportSecurity: https && { includeSubDomains: false },
     xFrameOptions: { action: 'deny' },
   });
-  const headers = [['Cache-Control', 'no-store'], ...headersOf(protect)] as const;
+  const headers = [['cache-control', 'no-store'], ...headersOf(protect)] as const;
   return function securityHeaders(_req, res, next) {
     for (const [name, value] of headers) res.setHeader(name, value);
     next();
@@ -35,7 +35,8 @@ function headersOf(middleware: ReturnType<typeof helmet>): [name: string, value:
   const req = new IncomingMessage(new Socket());
   const res = new ServerResponse(req);
   res.setHeader = (name, value) => {
-    headers.push([name, String(value)]);
+    // Node.js looks headers up in lower case, and would change the name each time.
+    headers.push([name.toLowerCase(), String(value)]);
     return res;
   };
   let isDone = false;
