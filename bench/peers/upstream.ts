@@ -111,22 +111,24 @@ function drip(socket: Socket, { count, bytes, everyMs }: Shape): void {
   const rest = restOfEvent(bytes);
   let sent = 0;
   let ticking: NodeJS.Timeout;
+  const stop = () => {
+    clearTimeout(starting);
+    clearInterval(ticking);
+    // The connection may be kept for other streams.
+    socket.off('close', stop);
+  };
   const tick = () => {
     const event = chunk(startOfEvent(sent++) + rest);
     socket.write(sent === count ? event + LAST_CHUNK : event);
-    if (sent === count) clearInterval(ticking);
+    if (sent === count) stop();
   };
-  socket.write(STREAM_HEAD);
-  tick();
-  if (sent === count) return;
   // Streams that open together must not send at the same times.
   const starting = setTimeout(() => {
     ticking = setInterval(tick, everyMs);
   }, Math.random() * everyMs);
-  socket.once('close', () => {
-    clearTimeout(starting);
-    clearInterval(ticking);
-  });
+  socket.once('close', stop);
+  socket.write(STREAM_HEAD);
+  tick();
 }
 
 function flood(socket: Socket, { count, bytes }: Shape): void {

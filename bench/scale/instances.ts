@@ -31,7 +31,7 @@ process.exit();
 
 async function openInstance() {
   const logger = createLogger('silent');
-  const redis = openRedis({ url: secret(load.redisUrl), logger });
+  const redis = openRedis({ url: secret(load.redisUrl), isCluster: load.isCluster, logger });
   await redis.ready(5_000);
   const options = {
     logger,

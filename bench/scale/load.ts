@@ -1,6 +1,7 @@
 /** What a process of simulated instances does; it comes as JSON in the first argument. */
 export interface Load {
   readonly redisUrl: string;
+  readonly isCluster: boolean;
   /** How many instances the process stands for: each has a connection to Redis of its own. */
   readonly instances: number;
   readonly bots: number;

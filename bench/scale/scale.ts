@@ -1,10 +1,13 @@
 /**
- * Measures what many instances cost the one Redis that they share: what a message and an open stream ask of it, and how
- * long a reservation takes while up to 100 instances ask. README.md says how.
+ * Measures what many instances cost the Redis that they share: what a message and an open stream ask of it, and how long
+ * a reservation takes while up to 100 instances ask. With `--cluster`, Redis is a cluster of three masters. README.md
+ * says how.
  */
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { startCluster } from '../../tests/support/redis-cluster.ts';
+import { stopProcessesOfRedis } from '../../tests/support/redis-process.ts';
 import { startRedis, stopRedis } from '../../tests/support/redis-server.ts';
 import { sendMany } from '../figures/messages.ts';
 import { numberText } from '../report/format.ts';
@@ -40,14 +43,17 @@ interface Cost {
   readonly streamUs: number;
 }
 
-/** What Redis has done in some time. */
+/** What the masters of Redis have done in some time. */
 interface Work {
   readonly commands: number;
   readonly cpuUs: number;
+  /** Of the one that has done most. */
+  readonly busiestUs: number;
 }
 
-const server = await startRedis();
-const redis = openRedis({ url: secret(server.url), logger: createLogger('silent') });
+const isCluster = process.argv.includes('--cluster');
+const server = await (isCluster ? startCluster() : startRedis());
+const redis = openRedis({ url: secret(server.url), isCluster, logger: createLogger('silent') });
 await redis.ready(5_000);
 try {
   const costs = await measureRelays();
@@ -56,6 +62,7 @@ try {
 } finally {
   redis.close();
   stopRedis();
+  stopProcessesOfRedis();
 }
 
 /** What a message and an open stream of real relays ask of Redis. */
@@ -64,7 +71,8 @@ async function measureRelays(): Promise<Cost[]> {
   heading('relay', 'commands per message', 'CPU of Redis per message, µs', 'per open stream and second, µs');
   for (const join of ['off', 'on']) {
     const upstream = await startUpstream();
-    const relay = await startRelay(upstream.port, { REDIS_URL: server.url, JOIN: join });
+    const mode = isCluster ? { REDIS_MODE: 'cluster' } : {};
+    const relay = await startRelay(upstream.port, { REDIS_URL: server.url, ...mode, JOIN: join });
     const headers = [`Cookie: ${relay.cookie}`];
     await sendMany({ ...relay, headers }, MESSAGES);
     const message = await workOf(() => sendMany({ ...relay, headers }, MESSAGES));
@@ -113,22 +121,24 @@ async function measureInstances(): Promise<void> {
     'messages/s',
     'commands/s',
     'CPU of Redis per message, µs',
+    'busiest master, % of a core',
     'slot, p50, ms',
     'p99, ms',
   );
   for (const load of LOADS) {
     const simulated = await simulate({
       ...load,
-      redisUrl: server.url,
+      ...{ redisUrl: server.url, isCluster },
       users: USERS,
       durationMs: DURATION_MS,
     });
-    const { commands, cpuUs } = await workOf(simulated.ended);
+    const { commands, cpuUs, busiestUs } = await workOf(simulated.ended);
     const { messages, failed, reservationsMs } = await simulated.seen();
     if (failed > 0) throw new Error(`${failed} of ${messages} messages failed`);
     const counts = [load.instances, load.bots, messages / seconds, commands / seconds];
     const times = [0.5, 0.99].map((share) => quantile(reservationsMs, share).toFixed(2));
-    row(...counts.map((count) => numberText(count, 0)), (cpuUs / messages).toFixed(0), ...times);
+    const cpu = [cpuUs / messages, busiestUs / (seconds * 10_000)];
+    row(...[...counts, ...cpu].map((count) => numberText(count, 0)), ...times);
   }
 }
 
@@ -136,16 +146,28 @@ async function workOf(work: () => Promise<unknown>): Promise<Work> {
   const before = await workSoFar(redis);
   await work();
   const after = await workSoFar(redis);
-  return { commands: after.commands - before.commands, cpuUs: after.cpuUs - before.cpuUs };
+  const done = after.map((one, n) => ({
+    commands: one.commands - (before[n]?.commands ?? 0),
+    cpuUs: one.cpuUs - (before[n]?.cpuUs ?? 0),
+  }));
+  const sum = (name: 'commands' | 'cpuUs') => done.reduce((total, one) => total + one[name], 0);
+  return {
+    commands: sum('commands'),
+    cpuUs: sum('cpuUs'),
+    busiestUs: Math.max(...done.map(({ cpuUs }) => cpuUs)),
+  };
 }
 
-async function workSoFar(from: Redis): Promise<Work> {
-  const [text = ''] = await from.onEach((server) => server.info());
-  const field = (name: string) => Number(new RegExp(`^${name}:(.*)\r?$`, 'm').exec(text)?.[1]);
-  return {
-    commands: field('total_commands_processed'),
-    cpuUs: (field('used_cpu_user') + field('used_cpu_sys')) * 1e6,
-  };
+/** What each master has done since it began. */
+async function workSoFar(from: Redis): Promise<Omit<Work, 'busiestUs'>[]> {
+  const texts = await from.onEach((server) => server.info());
+  return texts.map((text) => {
+    const field = (name: string) => Number(new RegExp(`^${name}:(.*)\r?$`, 'm').exec(text)?.[1]);
+    return {
+      commands: field('total_commands_processed'),
+      cpuUs: (field('used_cpu_user') + field('used_cpu_sys')) * 1e6,
+    };
+  });
 }
 
 function heading(...cells: string[]): void {

@@ -149,8 +149,10 @@ export function newRun(options: RunOptions): Run {
       state.isOver = true;
       endAlone(state, 'ended');
       start.reject(error);
-      // A fault has ended it elsewhere: no reader waits for ever.
-      if (!stream.ended() && state.seated.size > 0) stream.outlet.endEarly(asProblem(error), true);
+      // No reader waits for ever. After a fault, it is not known whether what was written ends inside an event.
+      if (!stream.ended() && state.seated.size > 0) {
+        stream.outlet.endEarly(asProblem(error), stream.outlet.hasBegun());
+      }
       state.onChange();
     },
     isOver: () => state.isOver,

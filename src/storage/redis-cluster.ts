@@ -1,6 +1,6 @@
 import { createCluster, ErrorReply } from '@redis/client';
 import { type RedisNode, redisAddress } from './redis-address.ts';
-import { errorWith } from './redis-errors.ts';
+import { errorWith, withDeadline } from './redis-errors.ts';
 import { askServer, type OpenLink, type RedisLink, type ServerClient } from './redis-link.ts';
 import { connectionOptions, type RedisSettings, userOf } from './redis-settings.ts';
 
@@ -22,7 +22,7 @@ export function clusterOf(settings: RedisSettings): OpenLink {
     cluster.on('error', over).on('node-error', over);
     cluster.on('node-disconnect', () => over(errorWith('NEWMASTER', 'A master of the cluster was replaced')));
     try {
-      return await inTime(open(cluster));
+      return await withDeadline(open(cluster), OPEN_MS);
     } catch (error) {
       cluster.destroy();
       throw error;
@@ -76,16 +76,4 @@ function clusterClient(
     ...{ RESP, commandOptions },
     maxCommandRedirections: MAX_REDIRECTIONS,
   });
-}
-
-async function inTime<T>(work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(reject, OPEN_MS, errorWith('TIMEOUT', 'The cluster took too long'));
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -19,15 +19,15 @@ export function errorWith(code: string, message: string): Error {
 
 const TIMEOUT = errorWith('TIMEOUT', 'Redis took too long');
 
-/** What `work` resolves with; rejects if it takes longer than a command may. */
-export async function withDeadline<T>(work: Promise<T>): Promise<T> {
+/** What `work` resolves with; rejects if it takes longer than `ms`, by default than a command may. */
+export async function withDeadline<T>(work: Promise<T>, ms = COMMAND_TIMEOUT_MS): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     // In two halves: after a pause of the whole machine in the first one, Redis has the second to answer.
     timer = setTimeout(() => {
       // An answer that has come while this process was busy is read before `setImmediate` calls back.
-      timer = setTimeout(() => setImmediate(reject, TIMEOUT), COMMAND_TIMEOUT_MS / 2);
-    }, COMMAND_TIMEOUT_MS / 2);
+      timer = setTimeout(() => setImmediate(reject, TIMEOUT), ms / 2);
+    }, ms / 2);
   });
   try {
     return await Promise.race([work, late]);

@@ -3,6 +3,12 @@ import { type RedisNode, redisAddress } from './redis-address.ts';
 import { withDeadline } from './redis-errors.ts';
 import { connectionOptions, type RedisSettings, userOf } from './redis-settings.ts';
 
+/**
+ * Is never connected. All clients are of its class: `createClient` would make a class with all commands for each of
+ * them, which takes some ms and 1 MB.
+ */
+const template = createClient({ RESP: 3 });
+
 /** A connection to one server. */
 export type ServerClient = ReturnType<typeof clientFor>;
 
@@ -95,7 +101,7 @@ export interface ClientOptions {
 /** Makes the client of one server, which does not connect yet. */
 export function clientFor({ node, tls, user, signal }: ClientOptions) {
   const { socket, ...options } = connectionOptions({ tls }, signal);
-  return createClient({
+  return template.duplicate({
     ...options,
     ...user,
     socket: { ...socket, host: node.hostname, port: node.port },

@@ -57,29 +57,30 @@ async function readAtBoth({ isApart = false } = {}) {
   };
 }
 
-describeWithRedis('the end of a session ends a run', () => {
-  test.concurrent('that only its pages at two instances read', async () => {
+// In one group, since Jest runs only the tests of one group beside each other.
+describeWithRedis('a run', () => {
+  test.concurrent('ends with its session if only the pages of that session, at two instances, read it', async () => {
     const { own, other, signOut, isEnded } = await readAtBoth();
     await signOut(0);
     for (const client of [own, other]) expect(await endOf(client)).toMatchObject({ code: 'session_ended' });
     await until(isEnded);
   });
 
-  test.concurrent('that its page has read at another instance than the one that carries it', async () => {
+  test.concurrent('ends with its session if the last page was at another instance than the one that carries it', async () => {
     const { leaveOwn, signOut, isEnded } = await readAtBoth();
     await leaveOwn();
     await signOut(1);
     await until(isEnded);
   });
 
-  test.concurrent('whose last page was at another instance, though another session has read it before', async () => {
+  test.concurrent('ends with the session of its last page, at another instance, though another session has read it before', async () => {
     const { leaveOwn, cookie, signOut, isEnded } = await readAtBoth({ isApart: true });
     await leaveOwn();
     await signOut(1, cookie);
     await until(isEnded);
   });
 
-  test.concurrent('whose page at another instance was closed just before', async () => {
+  test.concurrent('ends with its session if the page at another instance was closed just before', async () => {
     const { own, other, at, signOut, isEnded } = await readAtBoth();
     other.socket.destroy();
     await until(() => at(1).open.count() === 0);
@@ -87,10 +88,8 @@ describeWithRedis('the end of a session ends a run', () => {
     await own.closed;
     await until(isEnded);
   });
-});
 
-describeWithRedis('the end of a session does not end a run', () => {
-  test.concurrent('that another session of the user has left at another instance after that', async () => {
+  test.concurrent('goes on after the end of a session if another session of the user has left it later, at another instance', async () => {
     const { all, own, other, cookie, signOut, isEnded } = await readAtBoth({ isApart: true });
     await signOut(0);
     await own.closed;
@@ -103,7 +102,7 @@ describeWithRedis('the end of a session does not end a run', () => {
     expect(all.upstream.requests).toHaveLength(1);
   });
 
-  test.concurrent('that another session of the user reads at a third instance', async () => {
+  test.concurrent('goes on after the end of a session if another session of the user reads it at another instance', async () => {
     const { all, own, other, at, signOut, isEnded } = await readAtBoth();
     own.socket.destroy();
     const cookie = await at(0).signIn();
@@ -116,10 +115,8 @@ describeWithRedis('the end of a session does not end a run', () => {
     await sleep(1_000);
     expect(isEnded()).toBe(false);
   });
-});
 
-describeWithRedis('a run that was taken over while somebody looked for an event', () => {
-  test.concurrent('is given up if nobody reads it', async () => {
+  test.concurrent('is given up if nobody reads it, also after it was taken over while somebody looked for an event', async () => {
     const { all, at } = await start((request) =>
       request.all('last-event-id').length > 0 ? [EVENTS[3] as string] : [INIT, KEPT],
     );

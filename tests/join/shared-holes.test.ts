@@ -6,14 +6,21 @@ import {
   runsEnded,
   startJoinInstances,
 } from '../support/join-instances.ts';
-import { bodyOf, DELTA, DONE, EVENTS, INIT, WHOLE } from '../support/joining.ts';
-import { chunk, LAST_CHUNK, type RawRequest, wholeStream } from '../support/raw-upstream.ts';
+import { bodyOf, DELTA, DONE, EVENTS, INIT, problemOf, WHOLE } from '../support/joining.ts';
+import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis } from '../support/redis.ts';
+import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
 
 jest.setTimeout(30_000);
 
 let all: JoinInstances;
 afterEach(() => all.close());
+
+async function keyOfRun(): Promise<string> {
+  const isRun = (key: string) => key.includes(':run:');
+  return (await keysWhen(all.redis, (keys) => keys.some(isRun))).find(isRun) ?? '';
+}
 
 describeWithRedis('a stream whose log was closed behind a reader', () => {
   test('does not end as complete for that reader', async () => {
@@ -29,9 +36,7 @@ describeWithRedis('a stream whose log was closed behind a reader', () => {
     all.wires[1]?.cut();
     const large = `data: ${'x'.repeat(60_000)}\n\n`;
     all.emit(large);
-    const [run = ''] = await keysWhen(all.redis, (keys) => keys.some((key) => key.includes(':run:'))).then(
-      (keys) => keys.filter((key) => key.includes(':run:')),
-    );
+    const run = await keyOfRun();
     for (let closed: unknown; closed !== '1'; ) closed = await all.redis.command('HGET', run, 'closed');
     all.emit(DONE);
     all.finish();
@@ -59,5 +64,21 @@ describeWithRedis('an instance that alone has lost Redis', () => {
     all.streams[0]?.write(Buffer.concat([...EVENTS.slice(3).map(chunk), Buffer.from(LAST_CHUNK)]));
     expect(await bodyOf(first)).toBe(WHOLE);
     expect(all.upstream.requests.map(isResumption)).toEqual([false, true]);
+  });
+
+  test('ends a stream that had only its head when another took the run, with an error event', async () => {
+    all = await startJoinInstances(2, {}, () => undefined);
+    const first = all.say(0);
+    await until(() => all.streams.length === 1);
+    const second = all.say(1);
+    const run = await keyOfRun();
+    while (!(await all.redis.command('HGET', run, 'followed'))) await sleep(20);
+    all.wires[0]?.cut();
+    all.streams[0]?.write(STREAM_HEAD);
+    await first.waitFor('200 OK');
+    expect(await problemOf(second)).toMatchObject({ code: 'answer_lost' });
+    all.wires[0]?.mend();
+    expect(await endOf(first)).toEqual({ events: '', code: 'answer_lost' });
+    expect(all.upstream.requests).toHaveLength(1);
   });
 });

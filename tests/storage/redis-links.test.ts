@@ -4,6 +4,7 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { clientFor } from '../../src/storage/redis-link.ts';
 import type { RedisSettings } from '../../src/storage/redis-settings.ts';
 import { bulk, type FakeRedis, fakeRedis } from '../support/fake-redis.ts';
 import { sleep } from '../support/sleep.ts';
@@ -196,4 +197,17 @@ test('a server with an IPv6 address is reached', async () => {
   redis.close();
   socket.destroy();
   server.close();
+});
+
+test('clients of different servers are of one class, since each class with all commands takes memory', () => {
+  const { signal } = new AbortController();
+  const [one, other] = [1, 2].map((port) =>
+    clientFor({
+      node: { host: `127.0.0.1:${port}`, hostname: '127.0.0.1', port },
+      tls: undefined,
+      user: {},
+      signal,
+    }),
+  );
+  expect(one?.constructor).toBe(other?.constructor);
 });

@@ -20,6 +20,9 @@ export interface RedisProcess {
   command(...words: string[]): Promise<unknown>;
 }
 
+/** Is never connected. Its copies are of its class; each call of `createClient` makes a class with all commands anew. */
+const template = createClient();
+
 const children: ChildProcess[] = [];
 const folders: string[] = [];
 
@@ -43,16 +46,7 @@ async function tryPort(port: number, args: readonly string[]): Promise<RedisProc
   });
   children.push(child);
   const url = `redis://127.0.0.1:${port}`;
-  const command = async (...words: string[]) => {
-    const client = createClient({ url, socket: { reconnectStrategy: false } });
-    client.on('error', () => {});
-    await client.connect();
-    try {
-      return await client.sendCommand(words);
-    } finally {
-      client.destroy();
-    }
-  };
+  const command = (...words: string[]) => runAt(url, words);
   const one: RedisProcess = {
     ...{ port, url, command, host: `127.0.0.1:${port}` },
     pause: () => void child.kill('SIGSTOP'),
@@ -62,6 +56,18 @@ async function tryPort(port: number, args: readonly string[]): Promise<RedisProc
   const isOver = () => child.exitCode !== null;
   await eventually(async () => isOver() || (await command('PING')));
   return isOver() ? undefined : one;
+}
+
+/** Runs one command at the server of a URL, over a connection of its own; returns the reply. */
+export async function runAt(url: string, words: string[]): Promise<unknown> {
+  const client = template.duplicate({ url, socket: { reconnectStrategy: false } });
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    return await client.sendCommand(words);
+  } finally {
+    client.destroy();
+  }
 }
 
 /** Ends a process by SIGKILL, if it runs; resolves when it is over. */

@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { createClient } from '@redis/client';
 import { freePort } from './free-port.ts';
-import { killed } from './redis-process.ts';
+import { killed, runAt } from './redis-process.ts';
 
 export interface RedisServer {
   readonly url: string;
@@ -17,8 +16,6 @@ export interface RedisServer {
 }
 
 const servers: ChildProcess[] = [];
-/** Is never connected. Its copies are of its class; each call of `createClient` makes a class with all commands anew. */
-const template = createClient();
 
 const READY = 'Ready to accept connections';
 const MOST_PORTS = 5;
@@ -61,15 +58,7 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
     pause: () => void child.kill('SIGSTOP'),
     resume: () => void child.kill('SIGCONT'),
     stop: () => killed(child),
-    async command(...words) {
-      const client = template.duplicate({ url });
-      await client.connect();
-      try {
-        return await client.sendCommand(words);
-      } finally {
-        client.destroy();
-      }
-    },
+    command: (...words) => runAt(url, words),
   };
 }
 

@@ -2,9 +2,12 @@ import { createRequire } from 'node:module';
 
 const { default: Sequencer } = createRequire(import.meta.url)('@jest/test-sequencer');
 
-/** Files that start programs or a browser. Jest orders files by their size if it has never run them, and theirs is small. */
+/**
+ * Files that start programs or a browser, or wait long. Jest orders files by their size if it has never run them, and
+ * theirs is small.
+ */
 const SLOW =
-  /\/tests\/(journeys|deploy|bench\/compare|demo\/chat-page|client\/(use-bot|package|served)|check|watch\/alerts)/;
+  /\/tests\/(journeys|deploy|bench\/naive|demo\/(chat-page|files)|client\/(use-bot|package|served)|check|watch\/alerts|storage|guard\/(fair-by-user|long-pauses|shared-budget)|join\/(first-id|lost-instances|sessions-elsewhere|shared-)|relay\/(many-streams|one-message-one-run))/;
 
 /**
  * The order of the test files: one of the slow ones before every third of the others, so that few of them run at the

@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import { TestEnvironment } from 'jest-environment-node';
+import './compile-once.js';
 
 // The router takes the promises of a test file for those of another library, and would say so once for each route.
 process.env.NO_DEPRECATION = 'router';
