@@ -7,10 +7,10 @@ export interface InOrderOfAge<T> {
   oldest(): T | undefined;
 }
 
-/** From so many on, those at the beginning of the list that are not there any more are cut off. */
-const MANY = 1_024;
+/** The list has at most twice as many places as there are values, and so many. */
+const SPARE = 1_024;
 
-/** Makes the collection, which is empty. To find the first of a `Set` takes a step for each that was removed before it. */
+/** Makes the collection, which is empty. In a `Set`, the way to the first leads over all that were removed before it. */
 export function inOrderOfAge<T>(): InOrderOfAge<T> {
   const all = new Set<T>();
   let order: T[] = [];
@@ -20,14 +20,15 @@ export function inOrderOfAge<T>(): InOrderOfAge<T> {
       all.add(one);
       order.push(one);
     },
-    delete: (one) => void all.delete(one),
+    delete(one) {
+      // The removed one may be behind an older one that stays for long. A set has its values in their order.
+      if (!all.delete(one) || order.length <= 2 * all.size + SPARE) return;
+      order = [...all];
+      first = 0;
+    },
     has: (one) => all.has(one),
     oldest() {
       while (first < order.length && !all.has(order[first] as T)) first += 1;
-      if (first >= MANY && first * 2 > order.length) {
-        order = order.slice(first);
-        first = 0;
-      }
       return order[first];
     },
   };

@@ -1,5 +1,11 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from '@jest/globals';
 import { inOrderOfAge } from '../../src/join/in-order-of-age.ts';
+import { sleep } from '../support/sleep.ts';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
 
 test('the oldest is the first that was added and not removed', () => {
   const ages = inOrderOfAge<string>();
@@ -25,4 +31,24 @@ test('so it is after many were removed', () => {
     ages.delete(oldest as number);
   }
   expect(ages.oldest()).toBe(9_950);
+});
+
+test('what was removed is freed though an older one stays, and the others keep their order', async () => {
+  const ages = inOrderOfAge<object>();
+  const [first, second] = [{}, {}];
+  ages.add(first);
+  const removed = Array.from({ length: 10_000 }, (_, n) => {
+    const one = {};
+    ages.add(one);
+    if (n === 5_000) ages.add(second);
+    ages.delete(one);
+    return new WeakRef(one);
+  });
+  await sleep(0);
+  collectGarbage();
+  // Three values are there at most.
+  expect(removed.filter((one) => one.deref()).length).toBeLessThanOrEqual(2 * 3 + 1_024);
+  expect(ages.oldest()).toBe(first);
+  ages.delete(first);
+  expect(ages.oldest()).toBe(second);
 });
