@@ -36,8 +36,40 @@ const fails: RequestHandler = () => {
 };
 const refuses: RequestHandler = (_req, _res, next) => next(new Error('refused'));
 
+const rejects: RequestHandler = async () => {
+  throw new Error('refused');
+};
+const givesNull: RequestHandler = (_req, _res, next) => next(null);
+const givesRoute: RequestHandler = (_req, _res, next) => next('route');
+
+test.each([
+  ['null', givesNull],
+  ['route', givesRoute],
+])('no stage is left out after one that gives %s to next', async (_what, stage) => {
+  await startWith(named('a'), stage, named('b'));
+  expect(await call(app.port, '/')).toMatchObject({ status: 200, body: 'ab' });
+});
+
+test.each([
+  [
+    'throws',
+    () => {
+      throw undefined;
+    },
+  ],
+  ['rejects with', () => Promise.reject()],
+])('a stage that %s nothing refuses the request all the same', async (_how, stage) => {
+  await startWith(stage, named('never'));
+  expect(await call(app.port, '/')).toMatchObject({
+    status: 418,
+    body: 'Error: a stage has failed without an error',
+  });
+});
+
 test.each([
   ['throws', [fails]],
+  ['rejects', [rejects]],
+  ['rejects after one that goes on later', [later, rejects]],
   ['throws after one that goes on later', [later, fails]],
   ['gives an error to next', [refuses]],
 ])('no stage runs after one that %s', async (_how, stages) => {
