@@ -18,8 +18,8 @@ export interface GuestLimit {
 /** Counts a request for its client's address. @throws Problem `too_many_attempts` */
 export type LimitByAddress = (req: Request, res: Response) => Promise<void>;
 
-/** One that can be asked directly, as a `RequestLimit`. */
-export type AddressLimit = LimitByAddress & { readonly directly: (req: Request) => Promise<void> };
+/** One that can count by its store alone, as a `RequestLimit`. */
+export type AddressLimit = LimitByAddress & { readonly count: (req: Request) => Promise<void> };
 
 const DETAIL = 'Too many requests from here; wait and try again.';
 
@@ -48,6 +48,6 @@ export function guestLimit(limit: CreateLimit, { perAddress, windowMs }: GuestLi
 
 function byClient(limit: RequestLimit): AddressLimit {
   return Object.assign((req: Request, res: Response) => limit(req, res, clientAddress(req)), {
-    directly: (req: Request) => limit.directly(clientAddress(req)),
+    count: (req: Request) => limit.count(clientAddress(req)),
   });
 }

@@ -31,10 +31,11 @@ export interface RequestLimitOptions {
  * Counts a request for `key`.
  * @throws Problem `too_many_attempts` if it is over the limit, or what the store throws: no request passes uncounted
  */
-export interface RequestLimit {
-  (req: Request, res: Response, key: string): Promise<void>;
-  /** The same in the same counts, without the middleware of express-rate-limit: that costs more than the count itself. */
-  readonly directly: (key: string) => Promise<void>;
+export type LimitByKey = (req: Request, res: Response, key: string) => Promise<void>;
+
+export interface RequestLimit extends LimitByKey {
+  /** The same in the same counts, by the store alone, without the middleware of express-rate-limit. */
+  readonly count: (key: string) => Promise<void>;
 }
 
 /** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
@@ -43,7 +44,7 @@ export function requestLimits(
   logger: Logger,
 ): (options: RequestLimitOptions) => RequestLimit {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
-    if (limit === 0) return Object.assign(async () => {}, { directly: async () => {} });
+    if (limit === 0) return Object.assign(async () => {}, { count: async () => {} });
     const refusal = (resetTime: Date | undefined) =>
       tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs);
     /** The key of each request, for `keyGenerator`. */
@@ -69,11 +70,11 @@ export function requestLimits(
       keys.set(req, key);
       return pass(middleware, req, res);
     };
-    async function directly(key: string): Promise<void> {
+    async function count(key: string): Promise<void> {
       const { totalHits, resetTime } = await store.increment(keyPart(key));
       if (totalHits > limit) throw refusal(resetTime);
     }
-    return Object.assign(throughMiddleware, { directly });
+    return Object.assign(throughMiddleware, { count });
   };
 }
 

@@ -3,18 +3,37 @@ import type { Request, Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { AddressLimit } from '../pace/client-limits.ts';
-import type { RequestLimit } from '../pace/request-limits.ts';
+import type { AddressLimit, LimitByAddress } from '../pace/client-limits.ts';
+import type { LimitByKey, RequestLimit } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
 import { judgedLater } from './judged-later.ts';
 
 /** What the first steps of every route of a bot need. */
 export interface SessionFinding {
-  readonly limitByAddress: AddressLimit;
+  readonly limitByAddress: LimitByAddress;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Pick<Sessions, 'keyOf' | 'read'>;
-  readonly limitBySession: RequestLimit;
+  readonly limitBySession: LimitByKey;
   readonly open: Pick<OpenMessages, 'add'>;
+}
+
+/** The same, of which the limits can count by their stores alone. */
+export interface CountedFinding extends SessionFinding {
+  readonly limitByAddress: AddressLimit;
+  readonly limitBySession: RequestLimit;
+}
+
+/** The first steps of a message, the most frequent request: they spare it the middleware of express-rate-limit. */
+export function findingByCount({
+  limitByAddress,
+  limitBySession,
+  ...others
+}: CountedFinding): SessionFinding {
+  return {
+    ...others,
+    limitByAddress: limitByAddress.count,
+    limitBySession: (_req, _res, key) => limitBySession.count(key),
+  };
 }
 
 /** A request that has just come. */
@@ -31,13 +50,13 @@ export interface Arrival {
 /**
  * Finds the session of a request, within its limits. They are asked together in one round trip, and judged in this
  * order: the limit by address, the origin, the session, the limit by session. A page of another origin is not counted
- * for the session. A message, the most frequent request, is counted directly. The request is open before its session is read: it is told of every end that the answer does not show.
+ * for the session. The request is open before its session is read: it is told of every end that the answer does not show.
  * @throws Problem `too_many_attempts`, `cross_origin` or `unauthenticated`; what has aborted the request
  */
 export async function findSession(route: SessionFinding, arrival: Arrival): Promise<LiveSession> {
-  const { req, res, stop, kind } = arrival;
+  const { req, res, stop } = arrival;
   const session = judgedLater(sessionOf(route, arrival));
-  await (kind === 'message' ? route.limitByAddress.directly(req) : route.limitByAddress(req, res));
+  await route.limitByAddress(req, res);
   const found = await session;
   const { reason } = stop.signal;
   if (reason instanceof Problem && reason.code === 'session_ended') throw noSession();
@@ -54,9 +73,7 @@ async function sessionOf(
   const key = route.sessions.keyOf(req);
   if (key === undefined) throw noSession();
   releases.push(route.open.add(stop, key, kind));
-  const limit = judgedLater(
-    kind === 'message' ? route.limitBySession.directly(key) : route.limitBySession(req, res, key),
-  );
+  const limit = judgedLater(route.limitBySession(req, res, key));
   const session = await route.sessions.read(key);
   await limit;
   return session;

@@ -23,7 +23,7 @@ import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
 import { pendingPlace, refusedAfter } from './admission.ts';
 import { askEarly, enterRun } from './enter-run.ts';
 import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
+import { findingByCount, findSession } from './find-session.ts';
 import { answerInStream } from './message-failure.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -45,6 +45,7 @@ import { SENT_AGAIN } from './sent-again.ts';
 
 /** `POST …/message/sse`: the steps of a message, from top to bottom. */
 export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
+  const finding = findingByCount(route);
   return (shape) =>
     async function message(req, res) {
       const stop = abortWhenLeft(res);
@@ -52,7 +53,7 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
       const releases: (() => void)[] = [];
       try {
         const misses = route.watch.misses();
-        const session = await findSession(route, { req, res, stop, releases, kind: 'message' });
+        const session = await findSession(finding, { req, res, stop, releases, kind: 'message' });
         const userId = session.user.id;
         const bot = await findBot(route, { req, res, session, group: 'message' });
         const holders = route.holdersOf(userId, () => clientAddress(req));

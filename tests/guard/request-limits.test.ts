@@ -9,12 +9,12 @@ afterEach(() => app.close());
 
 const OPTIONS = { name: 'test', windowMs: 60_000, detail: 'Too many.' };
 
-/** Starts an app that counts each request by its path: directly, if that begins so. Answers 200, or the code of the refusal. */
+/** Starts an app that counts each request by the end of its path; returns what asks it. */
 async function startWith(limit: number): Promise<(path: string) => Promise<string>> {
   const pass = requestLimits(memoryCounts, createLogger('silent'))({ ...OPTIONS, limit });
   app = await startTestApp((on) => {
-    on.get('/directly/:key', async ({ params }, res) => {
-      await pass.directly(params.key);
+    on.get('/count/:key', async ({ params }, res) => {
+      await pass.count(params.key);
       res.end('passed');
     });
     on.get('/:key', async (req, res) => {
@@ -25,16 +25,16 @@ async function startWith(limit: number): Promise<(path: string) => Promise<strin
   return async (path) => (await call(app.port, path)).body;
 }
 
-test('what is counted directly and through the middleware has one count for each key', async () => {
+test('what is counted by the store and through the middleware has one count for each key', async () => {
   const ask = await startWith(2);
-  expect(await ask('/directly/one')).toBe('passed');
+  expect(await ask('/count/one')).toBe('passed');
   expect(await ask('/one')).toBe('passed');
-  const refused = await Promise.all([ask('/directly/one'), ask('/one')]);
+  const refused = await Promise.all([ask('/count/one'), ask('/one')]);
   for (const body of refused) expect(body).toContain('Too many.');
-  expect(await ask('/directly/two')).toBe('passed');
+  expect(await ask('/count/two')).toBe('passed');
 });
 
 test('without a limit, nothing is counted', async () => {
   const ask = await startWith(0);
-  for (let n = 0; n < 5; n += 1) expect(await ask('/directly/one')).toBe('passed');
+  for (let n = 0; n < 5; n += 1) expect(await ask('/count/one')).toBe('passed');
 });
