@@ -12,7 +12,7 @@ export interface ChannelOwner {
 /** So many ids are remembered. */
 const MAX_REMEMBERED = 5_000;
 
-/** Makes `scopedChannelId` for the conversations of one realm. It remembers the ids: a conversation has many messages. */
+/** Makes `scopedChannelId` for one realm. It remembers the ids: a conversation has many messages. */
 export function scopedChannelIds(
   channelSecret: Secret,
   realm: string,

@@ -6,8 +6,9 @@ export type QueueRequest = Pick<SlotRequest, 'endpoint' | 'holders'>;
 
 /**
  * Enters the queues of all holders and waits until the message is the first in each. Returns the function that leaves
- * them, at once if nobody else waits. Returns undefined if the message gets no slot in time: a queue is full, or `deadline` has passed, which is by
- * `performance.now()` in ms and may be infinite. Rejects with the signal's reason if that aborts.
+ * them, at once if nobody else waits. Returns undefined if the message gets no slot in time: a queue is full, or
+ * `deadline` has passed, which is by `performance.now()` in ms and may be infinite. Rejects with the signal's reason if
+ * that aborts.
  */
 export type EnterQueues = (
   request: QueueRequest,

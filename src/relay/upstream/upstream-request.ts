@@ -18,7 +18,6 @@ export interface UpstreamRequestOptions {
 const FORWARDED = ['accept', 'last-event-id', 'traceparent'] as const;
 
 const NO_BODY = Buffer.alloc(0);
-const NO_QUERY = new URLSearchParams();
 
 /**
  * The parts of a message, or of the request for a live stream, that go upstream. Without a query of its own, it gets
@@ -86,7 +85,7 @@ export function messagePath(prefix: string, bot: Bot, shape: PathShape): string 
 /** The parameters of `url` that are passed on, as they came. */
 export function selectedQuery(url: string, names: readonly string[]): URLSearchParams {
   const mark = url.indexOf('?');
-  if (mark < 0 || names.length === 0) return NO_QUERY;
+  if (mark < 0 || names.length === 0) return new URLSearchParams();
   const selected = new URLSearchParams();
   for (const [name, value] of new URLSearchParams(url.slice(mark + 1))) {
     if (names.includes(name)) selected.append(name, value);
