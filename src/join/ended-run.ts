@@ -30,20 +30,19 @@ export function endingRun(options: RunOptions): { readonly run: Run; readonly en
   const { requestId, progress, log, stream } = run;
   let head: ReadonlyMap<string, string> | undefined;
   let failure: unknown;
-  const { begin, over } = run;
-  // Changed and not copied: a run has many members.
-  Object.assign(run, {
-    begin(headers: ReadonlyMap<string, string>) {
+  const ending: Run = {
+    ...run,
+    begin(headers) {
       head = headers;
-      begin(headers);
+      run.begin(headers);
     },
-    over(error?: unknown) {
+    over(error) {
       failure = error;
-      over(error);
+      run.over(error);
     },
-  });
+  };
   return {
-    run,
+    run: ending,
     ended: () => ({
       ...{ requestId, progress, log, failure, end: stream.ended() },
       headers: [...run.headers].flat(),
@@ -52,10 +51,17 @@ export function endingRun(options: RunOptions): { readonly run: Run; readonly en
   };
 }
 
-/** Makes a run of what was kept of it, for those who read it again; `onChange` tells that they are gone. */
+export interface RunOfEndedOptions extends Pick<RunOptions, 'maxBytes'> {
+  /** Called when a client has taken a seat. */
+  readonly onSeat: () => void;
+  /** Called when its last client is gone. */
+  readonly onChange: () => void;
+}
+
+/** Makes a run of what was kept of it, for those who read it again. */
 export function runOfEnded(
   { requestId, progress, log, headers, head, failure, end }: EndedRun,
-  { maxBytes, onChange }: Pick<RunOptions, 'maxBytes' | 'onChange'>,
+  { maxBytes, onSeat, onChange }: RunOfEndedOptions,
 ): Run {
   const run = newRun({
     ...{ requestId, progress, log, maxBytes, graceMs: () => 0, onLeft() {} },
@@ -68,7 +74,14 @@ export function runOfEnded(
   else if (end) run.stream.outlet.complete();
   run.over(failure);
   isMade = true;
-  return run;
+  return {
+    ...run,
+    sit(client) {
+      const seat = run.sit(client);
+      onSeat();
+      return seat;
+    },
+  };
 }
 
 /** Whether the run has an end that others may have, too. */

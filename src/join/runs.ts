@@ -50,6 +50,8 @@ export interface RunsOptions {
 
 const MAX_NAMES = 1_000_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
+type Found = Pick<NamedRun, 'name' | 'run'>;
+
 interface State extends RunsOptions {
   readonly maxNames: number;
   readonly names: ReturnType<typeof runNames>;
@@ -86,8 +88,8 @@ export function openRuns(options: RunsOptions): Runs {
     },
     claim: (name, begins) => claim(state, name, begins),
     forget(conversation, except) {
-      for (const named of names.deleteConversation(conversation, except && names.find(except)))
-        letGo(state, named);
+      const others = names.deleteConversation(conversation, except && names.find(except));
+      for (const named of others) letGo(state, named);
     },
     bytes: budget.bytes,
     count: names.count,
@@ -108,13 +110,17 @@ function claim(state: State, name: RunName, begins: { requestId: string; progres
   return run;
 }
 
-/** A name with its run, made again if only what is kept of that is there. */
-function awake(state: State, named: NamedRun | undefined): NamedRun | undefined {
+/** A name with its run, made again if only what is kept of that is there. Without a client, that is not kept. */
+function awake(state: State, named: NamedRun | undefined): Found | undefined {
   if (!named?.ended || named.run) return named;
-  const onChange = () => changed(state, named, { run });
-  const run = runOfEnded(named.ended, { maxBytes: state.maxBytes, onChange });
-  named.run = run;
-  return named;
+  const run = runOfEnded(named.ended, {
+    maxBytes: state.maxBytes,
+    onSeat: () => {
+      named.run = run;
+    },
+    onChange: () => changed(state, named, { run }),
+  });
+  return { name: named.name, run };
 }
 
 /** Ended runs make room for those that live. */
@@ -128,7 +134,7 @@ function takeForLog(state: State, bytes: number): boolean {
 }
 
 /** A run from its beginning; undefined if its message was not sent, or may be sent again. */
-function wholeRun({ name, run }: NamedRun): FoundRun | undefined {
+function wholeRun({ name, run }: Found): FoundRun | undefined {
   const isDropped = run?.isGivenUp() && !(name.isKept && run.progress.mayHaveStarted);
   if (isDropped) return undefined;
   if (!run || run.isGivenUp()) throw over();
@@ -138,7 +144,7 @@ function wholeRun({ name, run }: NamedRun): FoundRun | undefined {
 }
 
 /** A run from after an event; undefined if it does not have that, or did not end well: the service may have more. */
-function restOfRun({ run }: NamedRun, lastEventId: string): FoundRun | undefined {
+function restOfRun({ run }: Found, lastEventId: string): FoundRun | undefined {
   if (!run || run.isGivenUp() || run.stream.ended()?.problem) return undefined;
   return run.isOver() && !run.stream.ended() ? undefined : placeIn(run, lastEventId);
 }
@@ -213,8 +219,9 @@ function sweep(state: State): void {
     letGo(state, named);
     names.delete(named);
   }
-  for (const { until } of [kept.oldest(), remembered.oldest()].filter((one) => one !== undefined))
-    planFor(state, until);
+  for (const oldest of [kept.oldest(), remembered.oldest()]) {
+    if (oldest) planFor(state, oldest.until);
+  }
 }
 
 /** Sees to it that the timer sweeps at `until`, or before. */

@@ -277,6 +277,25 @@ test('an ended run that nobody reads is made anew for whom comes, with all that 
   expect([runs.count(), runs.bytes()]).toEqual([0, 0]);
 });
 
+test('an ended run that was found and not read is not kept a second time', () => {
+  const runs = open();
+  const { run, end } = begin(runs, nameOf('a'));
+  write(run, 10);
+  end();
+  const find = () => runs.find(nameOf('a'), undefined)?.run;
+  expect(runs.find(nameOf('a'), 'unknown')).toBeUndefined();
+  const unread = find();
+  expect(find() === unread).toBe(false);
+  const stop = new AbortController();
+  stop.abort(new Problem('session_ended', 'It has ended.'));
+  const refused = find();
+  expect(codeThrownBy(() => refused?.sit({ stop, holdRun: () => () => {} }))).toBe('session_ended');
+  expect(find() === refused).toBe(false);
+  jest.advanceTimersByTime(TIMES.keepMs);
+  expect(runs.bytes()).toBe(0);
+  jest.advanceTimersByTime(TIMES.rememberMs);
+});
+
 test('a client that is ended after the end of its run takes no more of it', () => {
   const runs = open();
   const { run, end } = begin(runs, nameOf('a'));
