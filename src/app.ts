@@ -1,5 +1,6 @@
 import express, { type Express } from 'express';
 import { accessLog } from './arrive/access-log.ts';
+import { inOrder } from './arrive/in-order.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
 import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
 import { requestId } from './arrive/request-id.ts';
@@ -26,14 +27,18 @@ export function createApp(parts: Parts): Express {
   app.enable('case sensitive routing').enable('strict routing');
   app.disable('x-powered-by').disable('etag');
 
-  app.use(spreadRequests());
-  app.use(requestId());
-  app.use(accessLog(logger));
-  if (metrics) app.use(requestMetrics(metrics));
-  app.use(securityHeaders({ https: isHttps(config) }));
-  app.use(requestTarget());
-  if (config.hosts) app.use(knownHost({ ...config.hosts, exceptPaths: probePaths(config) }));
-  app.use(cors(config.allowedOrigins, METHODS));
+  app.use(
+    inOrder([
+      spreadRequests(),
+      requestId(),
+      accessLog(logger),
+      metrics && requestMetrics(metrics),
+      securityHeaders({ https: isHttps(config) }),
+      requestTarget(),
+      config.hosts && knownHost({ ...config.hosts, exceptPaths: probePaths(config) }),
+      cors(config.allowedOrigins, METHODS),
+    ]),
+  );
 
   probeRoutes(app, parts);
   app.use(refuseWhileDraining(lifecycle.isDraining));

@@ -1,4 +1,4 @@
-import { describe, expect, test } from '@jest/globals';
+import { describe, expect, jest, test } from '@jest/globals';
 import { createLogger, type Logger } from '../src/logger.ts';
 
 /** The lines that `write` logs at `level` and above, as text. */
@@ -19,6 +19,21 @@ describe('a log line', () => {
     expect(new Date(time).toISOString()).toBe(time);
     expect(Date.parse(time)).toBeGreaterThanOrEqual(before);
     expect(Date.parse(time)).toBeLessThanOrEqual(Date.now());
+  });
+
+  test('has its own time in ms, also in the same second as the line before and in the next', () => {
+    const times = [0, 7, 45, 999, 1_000, 61_020, 500].map((ms) => Date.UTC(2026, 10, 23, 9, 59, 59) + ms);
+    jest.useFakeTimers();
+    const lines = printed((logger) => {
+      for (const time of times) {
+        jest.setSystemTime(time);
+        logger.info('x');
+      }
+    });
+    jest.useRealTimers();
+    expect(lines.map((line) => JSON.parse(line).time)).toEqual(
+      times.map((time) => new Date(time).toISOString()),
+    );
   });
 
   test.each(['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const)(

@@ -21,7 +21,7 @@ describe('docs/architecture.md', () => {
   test('lists the stages of every route in the order of src/app.ts', () => {
     const { nodes = [], textOf = () => '' } = sourceOf('app.ts') ?? {};
     const uses = nodes.filter((node) => member(node, 'callee') && /^app\.use\(/.test(textOf(node)));
-    const stages = uses.flatMap((node) => textOf(node).match(/^app\.use\((\w+)\(/)?.[1] ?? []);
+    const stages = uses.flatMap((node) => stagesIn(textOf(node)));
     expect(namedIn('### Around every route')).toEqual(stages);
   });
 
@@ -37,6 +37,13 @@ describe('docs/architecture.md', () => {
     expect(namedIn('### An ordinary operation')).toEqual(stepsOf(route.nodes, 'operate'));
   });
 });
+
+/** The stages that a call of `app.use` adds: one, or those of `inOrder`, each in a line of its own. */
+function stagesIn(use: string): string[] {
+  const [, first = ''] = /^app\.use\(\s*(\w+)\(/.exec(use) ?? [];
+  if (first !== 'inOrder') return first === '' ? [] : [first];
+  return [...use.matchAll(/^ +(?:[\w.]+ && )?(?!inOrder)(\w+)\(/gm)].map(([, name = '']) => name);
+}
 
 /** Values of the route itself, of the language and of Node.js. Calls of their methods are no steps. */
 const NO_STEPS = /^(stop|signal|releases|release|res|Object|input)\b|^\.(finally|then)$/;

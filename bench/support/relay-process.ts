@@ -11,6 +11,8 @@ import { waitUntil } from './wait.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 const START_TIMEOUT_MS = 10_000;
+/** As `npm start` has it. */
+const FLAGS = ['--max-semi-space-size=16'];
 
 /** As in production, but with limits so high that they do not matter, and no run without its client. */
 const ENVIRONMENT = {
@@ -60,7 +62,7 @@ export async function startRelay(
   await saveUser(join(directory, 'users.json'), USER.username, USER.password);
   const log = join(directory, 'relay.log');
   const own = process.env.RELAY_NODE_OPTIONS?.split(' ') ?? [];
-  const child = startChild(process.execPath, [...own, ...nodeOptions, MAIN], {
+  const child = startChild(process.execPath, [...FLAGS, ...own, ...nodeOptions, MAIN], {
     cwd: directory,
     env: {
       ...ENVIRONMENT,

@@ -12,7 +12,7 @@ export function accessLog(logger: Logger): RequestHandler {
   const lines = logger.child({}, { redact: [] });
   return function accessLog(req, res, next) {
     const startedAt = performance.now();
-    res.once('close', () => {
+    res.on('close', () => {
       const { locals } = res;
       const { status, outcome } = endingOf(res);
       const level =

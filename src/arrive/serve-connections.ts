@@ -115,10 +115,10 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   connection.answers.add(res);
   connection.latest = res;
   // The next answer must not inherit this answer's timeout.
-  res.once('finish', () => connection.answers.size > 1 && req.socket.setTimeout(0));
+  res.on('finish', () => connection.answers.size > 1 && req.socket.setTimeout(0));
   // The timer restarts whenever the client reads; after the last byte the server sets the timeout of an idle connection.
-  res.once('prefinish', () => res.setTimeout(stalledMs, () => breakOff(res)));
-  res.once('close', () => {
+  res.on('prefinish', () => res.setTimeout(stalledMs, () => breakOff(res)));
+  res.on('close', () => {
     connection.answers.delete(res);
     if (serving.draining) server.closeIdleConnections();
   });

@@ -3,7 +3,7 @@ import { isJsonObject, type JsonMember } from '../http/json-members.ts';
 import type { Secret } from '../secret.ts';
 import { channelInForm, channelInJson, channelInQuery, namedMembers, withChannel } from './channel-places.ts';
 import { type ChannelUser, type OwnedChannelsOptions, ownedChannels } from './owned-channels.ts';
-import { scopedChannelId } from './scoped-channels.ts';
+import { scopedChannelIds } from './scoped-channels.ts';
 
 /** One conversation, by its two ids. They are the same unless `CHANNELS=scoped`. */
 export interface Conversation {
@@ -65,10 +65,11 @@ const INHERITED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'pro
 export function conversations(options: ConversationsOptions): Conversations {
   const { mode, secret, realm } = options;
   const owned = ownedChannels(options);
+  const scoped = scopedChannelIds(secret, realm);
   const conversationOf = async (client: string, request: ConversationRequest): Promise<Conversation> => {
     const { userId } = request;
     if (mode === 'owned') await owned.require(client, request);
-    const upstream = mode === 'scoped' ? scopedChannelId(secret, { realm, userId, id: client }) : client;
+    const upstream = mode === 'scoped' ? scoped(userId, client) : client;
     return { client, upstream };
   };
   const ofMessage: Conversations['ofMessage'] = async (json, request) => {

@@ -1,4 +1,5 @@
 import { asProblem, Problem } from '../errors.ts';
+import { isWhole } from './ended-run.ts';
 import { holdBack, releaseWaiting, waitingOutlet } from './first-id.ts';
 import { type HeldRun, isAwaited, note } from './held-run.ts';
 import { type Progress, RUN_ELSEWHERE, type Run } from './run.ts';
@@ -7,7 +8,6 @@ import type { RunFlush } from './run-flush.ts';
 import { RUN_DROPPED } from './run-follower.ts';
 import { RUN_LOST } from './run-lost.ts';
 import type { Outlet } from './run-outlet.ts';
-import { isWhole } from './runs.ts';
 
 /** After so long without an answer of Redis, the lease may be lost, in ms. */
 const SURE_MS = LEASE_MS - 1_000;

@@ -1,11 +1,14 @@
+import type { EndedRun } from './ended-run.ts';
 import type { Run } from './run.ts';
 import type { RunName } from './run-name.ts';
 
 /** What is known of one name. */
 export interface NamedRun {
   readonly name: RunName;
-  /** Undefined once nothing but the name is remembered. */
+  /** Undefined while nobody reads it after its end, and once nothing but the name is remembered. */
   run: Run | undefined;
+  /** What is kept of it after its end; it stays while the run is read again. */
+  ended: EndedRun | undefined;
   /** Until when it is kept or remembered, by `performance.now()` in ms; infinity while it lives. */
   until: number;
 }

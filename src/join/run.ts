@@ -170,7 +170,7 @@ function sit(state: State, client: RunClient): Seat {
   if (seated.size >= MAX_CLIENTS) oldest?.stop.abort(TOO_MANY);
   endAlone(state, 'returned');
   seated.add(client);
-  const wait = Promise.withResolvers<never>();
+  const wait = Promise.withResolvers<ReadonlyMap<string, string>>();
   wait.promise.catch(() => {});
   let endReading = (_problem: Problem) => {};
   const onAbort = () => {
@@ -185,10 +185,9 @@ function sit(state: State, client: RunClient): Seat {
     leave(state, client);
   };
   signal.addEventListener('abort', onAbort, { once: true });
-  const begun = Promise.race([wait.promise, start.promise]);
-  begun.catch(() => {});
+  start.promise.then(wait.resolve, wait.reject);
   return {
-    begun,
+    begun: wait.promise,
     read: (outlet, at) =>
       new Promise((resolve) => {
         if (signal.aborted && !(signal.reason instanceof Problem)) return resolve();

@@ -1,6 +1,8 @@
-import { Problem, type ProblemCode } from '../errors.ts';
+import { Problem } from '../errors.ts';
+import { type EndedRun, endingRun, isWhole, runOfEnded } from './ended-run.ts';
+import { type InOrderOfAge, inOrderOfAge } from './in-order-of-age.ts';
 import { logPlaceAfter } from './log-place.ts';
-import { type LeftRunOutcome, newRun, type Progress, type Run } from './run.ts';
+import type { LeftRunOutcome, Progress, Run } from './run.ts';
 import { type LogBudget, runLog } from './run-log.ts';
 import type { RunName } from './run-name.ts';
 import { type NamedRun, runNames } from './run-names.ts';
@@ -48,20 +50,16 @@ export interface RunsOptions {
 
 const MAX_NAMES = 1_000_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** After these ends the answer is not there for anybody else, though its run may have gone on. */
-const NOT_KEPT: ReadonlySet<ProblemCode> = new Set([
-  'session_ended',
-  'draining',
-  'too_many_streams',
-] as const);
+type Found = Pick<NamedRun, 'name' | 'run'>;
 
 interface State extends RunsOptions {
   readonly maxNames: number;
   readonly names: ReturnType<typeof runNames>;
+  readonly logs: LogBudget;
   /** Ended runs that are kept, the oldest first; each for the same time. */
-  readonly kept: Set<NamedRun>;
+  readonly kept: InOrderOfAge<NamedRun>;
   /** Names of runs that are not kept any more, the oldest first. */
-  readonly remembered: Set<NamedRun>;
+  readonly remembered: InOrderOfAge<NamedRun>;
   timer: { readonly timeout: NodeJS.Timeout; readonly at: number } | undefined;
 }
 
@@ -69,19 +67,20 @@ interface State extends RunsOptions {
 export function openRuns(options: RunsOptions): Runs {
   const state: State = {
     ...{ maxNames: MAX_NAMES, ...options, names: runNames() },
-    ...{ kept: new Set(), remembered: new Set(), timer: undefined },
+    ...{ kept: inOrderOfAge(), remembered: inOrderOfAge(), timer: undefined },
+    logs: { release: options.budget.release, take: (bytes) => takeForLog(state, bytes) },
   };
   const { names, budget } = state;
   return {
     find(name, lastEventId) {
       sweep(state);
-      const named = names.find(name);
+      const named = awake(state, names.find(name));
       if (!named) return undefined;
       return lastEventId === undefined ? wholeRun(named) : restOfRun(named, lastEventId);
     },
     findNewest(message, lastEventId) {
       sweep(state);
-      const run = names.newest(message)?.run;
+      const run = awake(state, names.newest(message))?.run;
       if (!run || run.isGivenUp()) throw over();
       const found = placeIn(run, lastEventId);
       if (!found) throw run.isOver() && lastEventId === undefined ? over() : notKept();
@@ -89,8 +88,8 @@ export function openRuns(options: RunsOptions): Runs {
     },
     claim: (name, begins) => claim(state, name, begins),
     forget(conversation, except) {
-      for (const named of names.deleteConversation(conversation, except && names.find(except)))
-        letGo(state, named);
+      const others = names.deleteConversation(conversation, except && names.find(except));
+      for (const named of others) letGo(state, named);
     },
     bytes: budget.bytes,
     count: names.count,
@@ -100,35 +99,42 @@ export function openRuns(options: RunsOptions): Runs {
 function claim(state: State, name: RunName, begins: { requestId: string; progress: Progress }): Run {
   const { names, maxBytes, times, onLeft } = state;
   while (names.count() >= state.maxNames && forgetOldest(state)) {}
-  const log = runLog(budgetOf(state));
-  const run = newRun({
+  const log = runLog(state.logs);
+  const { run, ended } = endingRun({
     ...{ ...begins, log, maxBytes, graceMs: () => times.graceMs },
     onLeft: (outcome) => onLeft(run, outcome),
-    onChange: () => changed(state, named, run),
+    onChange: () => changed(state, named, { run, ended }),
   });
-  const named: NamedRun = { name, run, until: Number.POSITIVE_INFINITY };
+  const named: NamedRun = { name, run, ended: undefined, until: Number.POSITIVE_INFINITY };
   names.add(named);
   return run;
 }
 
-/** Ended runs make room for those that live. */
-function budgetOf(state: State): LogBudget {
-  const { budget, kept } = state;
-  return {
-    release: budget.release,
-    take(bytes) {
-      while (!budget.take(bytes)) {
-        const [oldest] = kept;
-        if (!oldest) return false;
-        remember(state, oldest);
-      }
-      return true;
+/** A name with its run, made again if only what is kept of that is there. Without a client, that is not kept. */
+function awake(state: State, named: NamedRun | undefined): Found | undefined {
+  if (!named?.ended || named.run) return named;
+  const run = runOfEnded(named.ended, {
+    maxBytes: state.maxBytes,
+    onSeat: () => {
+      named.run = run;
     },
-  };
+    onChange: () => changed(state, named, { run }),
+  });
+  return { name: named.name, run };
+}
+
+/** Ended runs make room for those that live. */
+function takeForLog(state: State, bytes: number): boolean {
+  while (!state.budget.take(bytes)) {
+    const oldest = state.kept.oldest();
+    if (!oldest) return false;
+    remember(state, oldest);
+  }
+  return true;
 }
 
 /** A run from its beginning; undefined if its message was not sent, or may be sent again. */
-function wholeRun({ name, run }: NamedRun): FoundRun | undefined {
+function wholeRun({ name, run }: Found): FoundRun | undefined {
   const isDropped = run?.isGivenUp() && !(name.isKept && run.progress.mayHaveStarted);
   if (isDropped) return undefined;
   if (!run || run.isGivenUp()) throw over();
@@ -138,7 +144,7 @@ function wholeRun({ name, run }: NamedRun): FoundRun | undefined {
 }
 
 /** A run from after an event; undefined if it does not have that, or did not end well: the service may have more. */
-function restOfRun({ run }: NamedRun, lastEventId: string): FoundRun | undefined {
+function restOfRun({ run }: Found, lastEventId: string): FoundRun | undefined {
   if (!run || run.isGivenUp() || run.stream.ended()?.problem) return undefined;
   return run.isOver() && !run.stream.ended() ? undefined : placeIn(run, lastEventId);
 }
@@ -150,31 +156,26 @@ export function placeIn(run: Run, lastEventId: string | undefined): FoundRun | u
   return { run, at, state: run.isOver() ? 'ended' : 'live' };
 }
 
-/** The run is over, or its last client has gone after that. */
-function changed(state: State, named: NamedRun, run: Run): void {
+/** The run is over, or its last client has gone after that. Without a client, only what `ended` tells is kept of it. */
+function changed(
+  state: State,
+  named: NamedRun,
+  { run, ended }: { readonly run: Run; readonly ended?: () => EndedRun },
+): void {
   const { name } = named;
   if (!run.isOver()) return;
   if (named.until === Number.POSITIVE_INFINITY && state.names.has(named)) {
     const isKept = name.isKept && run.progress.mayHaveStarted;
     named.until = performance.now() + state.times.keepMs;
+    named.ended = ended?.();
     if (!isKept) state.names.delete(named);
     else if (state.times.keepMs > 0 && isWhole(run)) state.kept.add(named);
     else remember(state, named);
-    plan(state);
+    if (isKept) planFor(state, named.until);
   }
-  if (!state.kept.has(named) && run.clients() === 0) run.log.close();
-}
-
-/** Whether the run has an end that others may have, too. */
-export function isWhole(run: Run): boolean {
-  const ended = run.stream.ended();
-  if (run.isGivenUp()) return false;
-  if (ended && !ended.problem) return true;
-  // Who came back would get the same cut again.
-  if (ended?.isCut && run.log.end() > 0) return false;
-  // Before its stream, only `stop` knows what has ended it.
-  const causes: readonly unknown[] = [ended?.problem, run.stop.signal.reason];
-  return !causes.some((cause) => cause instanceof Problem && NOT_KEPT.has(cause.code));
+  if (run.clients() > 0) return;
+  if (!state.kept.has(named)) run.log.close();
+  else if (named.run === run) named.run = undefined;
 }
 
 /** Keeps nothing of a run but its name. */
@@ -184,56 +185,55 @@ function remember(state: State, named: NamedRun): void {
   letGo(state, named);
   named.until = performance.now() + times.rememberMs;
   remembered.add(named);
+  planFor(state, named.until);
 }
 
 /** The name does not lead to its run any more. */
 function letGo({ kept, remembered }: State, named: NamedRun): void {
-  const { run } = named;
+  const { run, ended } = named;
   kept.delete(named);
   remembered.delete(named);
   named.until = 0;
+  named.ended = undefined;
+  if (!run) ended?.log.close();
   if (!run?.isOver()) return;
   named.run = undefined;
   if (run.clients() === 0) run.log.close();
 }
 
 function forgetOldest(state: State): boolean {
-  const [oldest = state.kept.values().next().value] = state.remembered;
+  const oldest = state.remembered.oldest() ?? state.kept.oldest();
   if (!oldest) return false;
   letGo(state, oldest);
   state.names.delete(oldest);
   return true;
 }
 
-/** Forgets what is too old. */
+/** Forgets what is too old. Before the time of its timer, nothing is. */
 function sweep(state: State): void {
+  const { kept, remembered, names, timer } = state;
   const now = performance.now();
-  for (const named of state.kept) {
-    if (named.until > now) break;
-    remember(state, named);
-  }
-  for (const named of state.remembered) {
-    if (named.until > now) break;
+  if (timer && now < timer.at) return;
+  for (let named = kept.oldest(); named && named.until <= now; named = kept.oldest()) remember(state, named);
+  for (let named = remembered.oldest(); named && named.until <= now; named = remembered.oldest()) {
     letGo(state, named);
-    state.names.delete(named);
+    names.delete(named);
   }
-  plan(state);
+  for (const oldest of [kept.oldest(), remembered.oldest()]) {
+    if (oldest) planFor(state, oldest.until);
+  }
 }
 
-/** Sets the timer for what will be too old next; there is none if nothing is kept. */
-function plan(state: State): void {
-  const [kept] = state.kept;
-  const [remembered] = state.remembered;
-  const never = Number.POSITIVE_INFINITY;
-  const at = Math.min(kept?.until ?? never, remembered?.until ?? never);
-  if (at >= (state.timer?.at ?? never)) return;
+/** Sees to it that the timer sweeps at `until`, or before. */
+function planFor(state: State, until: number): void {
+  if (until >= (state.timer?.at ?? Number.POSITIVE_INFINITY)) return;
   clearTimeout(state.timer?.timeout);
-  const ms = Math.min(MAX_TIMER_MS, Math.max(1, at - performance.now()));
+  const ms = Math.min(MAX_TIMER_MS, Math.max(1, until - performance.now()));
   const timeout = setTimeout(() => {
     state.timer = undefined;
     sweep(state);
   }, ms);
-  state.timer = { timeout: timeout.unref(), at };
+  state.timer = { timeout: timeout.unref(), at: until };
 }
 
 /** The run of a name is not there any more. */

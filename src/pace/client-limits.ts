@@ -18,6 +18,9 @@ export interface GuestLimit {
 /** Counts a request for its client's address. @throws Problem `too_many_attempts` */
 export type LimitByAddress = (req: Request, res: Response) => Promise<void>;
 
+/** One that can count by its store alone, as a `RequestLimit`. */
+export type AddressLimit = LimitByAddress & { readonly count: (req: Request) => Promise<void> };
+
 const DETAIL = 'Too many requests from here; wait and try again.';
 
 type CreateLimit = (options: RequestLimitOptions) => RequestLimit;
@@ -26,9 +29,9 @@ type CreateLimit = (options: RequestLimitOptions) => RequestLimit;
 export function addressLimit(
   limit: CreateLimit,
   { perAddress, windowMs }: Omit<ClientLimits, 'perSession'>,
-): LimitByAddress {
+): AddressLimit {
   const byAddress = limit({ name: 'address', limit: perAddress, windowMs, detail: DETAIL });
-  return (req, res) => byAddress(req, res, clientAddress(req));
+  return byClient(byAddress);
 }
 
 /** The limit of each session, from all addresses together; counted by the session's key. */
@@ -40,5 +43,11 @@ export function sessionLimit(limit: CreateLimit, { perSession, windowMs }: Clien
 export function guestLimit(limit: CreateLimit, { perAddress, windowMs }: GuestLimit): LimitByAddress {
   const detail = 'Too many new guests come from here; wait and try again.';
   const byAddress = limit({ name: 'guests', limit: perAddress, windowMs, detail });
-  return (req, res) => byAddress(req, res, clientAddress(req));
+  return byClient(byAddress);
+}
+
+function byClient(limit: RequestLimit): AddressLimit {
+  return Object.assign((req: Request, res: Response) => limit(req, res, clientAddress(req)), {
+    count: (req: Request) => limit.count(clientAddress(req)),
+  });
 }

@@ -6,14 +6,15 @@ export type QueueRequest = Pick<SlotRequest, 'endpoint' | 'holders'>;
 
 /**
  * Enters the queues of all holders and waits until the message is the first in each. Returns the function that leaves
- * them. Returns undefined if the message gets no slot in time: a queue is full, or `deadline` has passed, which is by
- * `performance.now()` in ms and may be infinite. Rejects with the signal's reason if that aborts.
+ * them, at once if nobody else waits. Returns undefined if the message gets no slot in time: a queue is full, or
+ * `deadline` has passed, which is by `performance.now()` in ms and may be infinite. Rejects with the signal's reason if
+ * that aborts.
  */
 export type EnterQueues = (
   request: QueueRequest,
   deadline: number,
   signal: AbortSignal,
-) => Promise<(() => void) | undefined>;
+) => (() => void) | Promise<(() => void) | undefined>;
 
 /** How much longer than its deadline a message may wait behind others that wait for the budget's answer, in ms. */
 const ANSWERS_MS = 500;
@@ -21,7 +22,9 @@ const ANSWERS_MS = 500;
 /** A queue for each holder at each endpoint, with at most `maxLength` messages. */
 export function holderQueues(maxLength: (endpoint: string) => number): EnterQueues {
   const queues = createQueues();
-  return async function enterQueues({ endpoint, holders }, deadline, signal) {
+  async function enterInTurn(
+    ...[{ endpoint, holders }, deadline, signal]: Parameters<EnterQueues>
+  ): Promise<(() => void) | undefined> {
     const entered: (() => void)[] = [];
     const leave = () => {
       for (const leaveOne of entered) leaveOne();
@@ -40,6 +43,14 @@ export function holderQueues(maxLength: (endpoint: string) => number): EnterQueu
       // Only the timeout of the address's queue is left: the deadline has passed.
       return undefined;
     }
+  }
+  return function enterQueues(request, deadline, signal) {
+    const { endpoint, holders } = request;
+    const [user, address] = holders;
+    // As nearly always.
+    const isAlone = user !== undefined && address === undefined && !signal.aborted;
+    const leave = isAlone && maxLength(endpoint) > 0 ? queues.enterEmpty(`${user} ${endpoint}`) : undefined;
+    return leave ?? enterInTurn(request, deadline, signal);
   };
 }
 

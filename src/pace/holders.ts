@@ -27,11 +27,14 @@ export interface HoldersOptions {
   readonly guests: boolean;
 }
 
-/** Makes the function that names the holders of a message by the user's id and the client's address. */
-export function nameHolders({ realm, guests }: HoldersOptions): (userId: string, address: string) => Holders {
+/** Names the holders of a message by the user's id and the client's address, which is asked for only if it counts. */
+export type HoldersOf = (userId: string, address: () => string) => Holders;
+
+/** Makes the function. */
+export function nameHolders({ realm, guests }: HoldersOptions): HoldersOf {
   const keyPart = rememberingKeyPart();
   return (userId, address) => {
     const user = keyPart(`${realm} ${userId}`);
-    return guests ? { user, address: keyPart(`address ${address}`) } : { user };
+    return guests ? { user, address: keyPart(`address ${address()}`) } : { user };
   };
 }

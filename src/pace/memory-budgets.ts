@@ -89,14 +89,19 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
   const trialLeft = otherTrialLeft(endpoint, '', at);
   const earliest = Math.max(at, endpoint.pausedUntil, trialLeft > 0 ? at + TRIAL_POLL_US : 0);
   const slotAt = firstSlot(slots, earliest, limit);
-  const answer = (state: Reservation['state'], until: number): Reservation => ({
-    ...roomLeft(slots, at, limit),
-    state,
-    waitMs: (until - at) / US_PER_MS,
-    trialLeftMs: trialLeft / US_PER_MS,
-    onTrial: false,
-    ticket: '',
-  });
+  const answer = (state: Reservation['state'], until: number): Reservation => {
+    const { remaining, resetMs } = roomLeft(slots, at, limit);
+    const waitMs = (until - at) / US_PER_MS;
+    return {
+      state,
+      waitMs,
+      trialLeftMs: trialLeft / US_PER_MS,
+      onTrial: false,
+      ticket: '',
+      remaining,
+      resetMs,
+    };
+  };
   const isTooLate = slotAt - at > maxWaitMs * US_PER_MS;
   if (isTooLate || (isEarly && !isSpare(endpoint, at, limit))) return answer('refused', slotAt);
   const shareAt = slotAt > at ? shareTakenUntil(slots, at, request) : undefined;
@@ -105,7 +110,8 @@ function reserve(budgets: Budgets, request: SlotRequest): Reservation {
   insert(slots, { at: slotAt, ticket });
   budgets.endpoints.keep(name, endpoint, at);
   const { waitMs, trialLeftMs, onTrial } = answerStart(endpoint, { ticket, slotAt, at }, budgets.rate);
-  return { ...answer('granted', slotAt), ticket, waitMs, trialLeftMs, onTrial };
+  const { remaining, resetMs } = roomLeft(slots, at, limit);
+  return { state: 'granted', waitMs, trialLeftMs, onTrial, ticket, remaining, resetMs };
 }
 
 /** Whether a message may have a slot that it may turn out not to need. */

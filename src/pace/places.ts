@@ -26,8 +26,7 @@ export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps
     return lease.release;
   }
 
-  return async function takePlace({ user, address }) {
-    if (address === undefined) return take(user, perUser, 'You already have');
+  async function takeBoth(user: string, address: string): Promise<() => void> {
     // Asked together, in one round trip.
     const taken = await Promise.allSettled([
       take(user, perUser, 'You already have'),
@@ -40,5 +39,8 @@ export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps
     if (!refused) return release;
     release();
     throw refused.reason;
-  };
+  }
+
+  return ({ user, address }) =>
+    address === undefined ? take(user, perUser, 'You already have') : takeBoth(user, address);
 }

@@ -2,6 +2,8 @@
 export interface Queues {
   /** How many are in the queue, including the one whose turn it is. */
   length(key: string): number;
+  /** Enters an empty queue: returns the function that leaves it, to be called once; undefined if somebody is there. */
+  enterEmpty(key: string): (() => void) | undefined;
   /**
    * Resolves when all earlier callers have left, with the function that leaves the queue; call it once. Rejects with
    * the signal's reason if that aborts first.
@@ -20,7 +22,14 @@ export function createQueues(): Queues {
     else queues.delete(key);
   }
 
+  function enterEmpty(key: string): (() => void) | undefined {
+    if (queues.has(key)) return undefined;
+    queues.set(key, []);
+    return () => leave(key);
+  }
+
   return {
+    enterEmpty,
     length: (key) => (queues.has(key) ? (queues.get(key)?.length ?? 0) + 1 : 0),
     async enter(key, signal) {
       signal.throwIfAborted();

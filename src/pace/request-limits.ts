@@ -31,7 +31,12 @@ export interface RequestLimitOptions {
  * Counts a request for `key`.
  * @throws Problem `too_many_attempts` if it is over the limit, or what the store throws: no request passes uncounted
  */
-export type RequestLimit = (req: Request, res: Response, key: string) => Promise<void>;
+export type LimitByKey = (req: Request, res: Response, key: string) => Promise<void>;
+
+export interface RequestLimit extends LimitByKey {
+  /** The same in the same counts, by the store alone, without the middleware of express-rate-limit. */
+  readonly count: (key: string) => Promise<void>;
+}
 
 /** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
 export function requestLimits(
@@ -39,7 +44,9 @@ export function requestLimits(
   logger: Logger,
 ): (options: RequestLimitOptions) => RequestLimit {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
-    if (limit === 0) return async () => {};
+    if (limit === 0) return Object.assign(async () => {}, { count: async () => {} });
+    const refusal = (resetTime: Date | undefined) =>
+      tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs);
     /** The key of each request, for `keyGenerator`. */
     const keys = new WeakMap<Request, string>();
     const keyPart = rememberingKeyPart();
@@ -56,13 +63,18 @@ export function requestLimits(
       legacyHeaders: false,
       handler(req, _res, next) {
         const { resetTime } = (req as AugmentedRequest)[requestPropertyName] as RateLimitInfo;
-        next(tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs));
+        next(refusal(resetTime));
       },
     });
-    return (req, res, key) => {
+    const throughMiddleware = (req: Request, res: Response, key: string) => {
       keys.set(req, key);
       return pass(middleware, req, res);
     };
+    async function count(key: string): Promise<void> {
+      const { totalHits, resetTime } = await store.increment(keyPart(key));
+      if (totalHits > limit) throw refusal(resetTime);
+    }
+    return Object.assign(throughMiddleware, { count });
   };
 }
 

@@ -77,9 +77,7 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
   const enterQueues = holderQueues((endpoint) => limitFor(rate, endpoint) * windows);
   const waits: Waits = { budgets, rate, enterQueues };
   return {
-    async take(request, signal) {
-      return take(waits, request, signal);
-    },
+    take: (request, signal) => take(waits, request, signal),
     askEarly: (request) => earlySlot((certainty, signal) => take(waits, { ...request, certainty }, signal)),
     async takeAfterRefusal(slot, askedMs, signal) {
       slot.onTrial = false;
@@ -144,22 +142,29 @@ async function take(waits: Waits, request: TakeRequest, signal: AbortSignal): Pr
   const waitLeftMs = Math.max(0, rate.maxWaitMs - (performance.now() - arrivedAt));
   const { endpoint } = request;
   const slot = { endpoint, ticket: reservation.ticket, startedAt: askedAt, waitLeftMs, onTrial: false };
+  const isDueNow = reservation.waitMs <= 0 && !isOld && !signal.aborted;
+  if (isDueNow) {
+    slot.onTrial = reservation.onTrial;
+    return { slot, reservation: { ...reservation, resetMs: leftOf(reservation, askedAt) } };
+  }
   const starting = { budgets, slot, signal };
   const tooLongMs = isOld ? await startOrWait(starting) : await waitForStart(starting, reservation);
-  const resetMs = Math.max(0, reservation.resetMs - (performance.now() - askedAt));
+  const resetMs = leftOf(reservation, askedAt);
   if (tooLongMs > 0) return { reservation: { ...reservation, waitMs: tooLongMs, resetMs } };
   return { slot, reservation: { ...reservation, resetMs } };
 }
 
+function leftOf({ resetMs }: Reservation, askedAt: number): number {
+  return Math.max(0, resetMs - (performance.now() - askedAt));
+}
+
 /** Waits in the holders' queues, and then asks the budget until it grants or refuses a slot. */
-async function reserve(
-  waits: Waits,
-  { certainty, ...request }: TakeRequest,
-  signal: AbortSignal,
-): Promise<TimedReservation> {
+async function reserve(waits: Waits, request: TakeRequest, signal: AbortSignal): Promise<TimedReservation> {
   const { budgets, rate, enterQueues } = waits;
+  const { endpoint, holders, certainty } = request;
   const deadline = performance.now() + rate.maxWaitMs;
-  const leave = await enterQueues(request, deadline, signal);
+  const entered = enterQueues(request, deadline, signal);
+  const leave = entered instanceof Promise ? await entered : entered;
   if (!leave) return { askedAt: performance.now(), reservation: queueFull(rate.windowMs) };
   try {
     const early = certainty && (await reserveEarly(waits, request, certainty));
@@ -167,7 +172,7 @@ async function reserve(
     for (;;) {
       const askedAt = performance.now();
       const leftMs = Math.max(0, deadline - askedAt);
-      const reservation = await budgets.reserve({ ...request, maxWaitMs: leftMs });
+      const reservation = await budgets.reserve({ endpoint, holders, maxWaitMs: leftMs });
       if (reservation.state !== 'share_taken' || reservation.waitMs > leftMs) return { askedAt, reservation };
       await abortableSleep(reservation.waitMs, signal);
     }
@@ -179,17 +184,17 @@ async function reserve(
 /** Reserves a slot before the message is certain, and waits until it is. Undefined if there is none for it now. */
 async function reserveEarly(
   { budgets }: Waits,
-  request: QueueRequest,
+  { endpoint, holders }: QueueRequest,
   { isCertain, certain }: Certainty,
 ): Promise<TimedReservation | undefined> {
   if (isCertain()) return undefined;
   const askedAt = performance.now();
-  const reservation = await budgets.reserve({ ...request, maxWaitMs: 0, isEarly: true });
+  const reservation = await budgets.reserve({ endpoint, holders, maxWaitMs: 0, isEarly: true });
   const grantedAt = performance.now();
   const isGranted = reservation.state === 'granted';
   const { ticket } = reservation;
   // The caller gives back what it gets; here nobody has the slot yet.
-  const starting = { budgets, slot: { endpoint: request.endpoint, ticket } };
+  const starting = { budgets, slot: { endpoint, ticket } };
   await (isGranted ? giveBackOnError(starting, certain) : certain);
   const isOld = performance.now() - grantedAt > MAX_START_AGE_MS;
   return isGranted ? { askedAt, reservation, isOld } : undefined;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Problem } from '../errors.ts';
-import { keyPart } from '../storage/redis-key.ts';
+import { rememberingKeyPart } from '../storage/redis-key.ts';
 import type { UnsentStore } from './unsent-store.ts';
 
 /** A conversation at the bot service. */
@@ -58,6 +58,7 @@ const NO_PART: UnsentMessage = { leave: async () => false, sent() {}, refused() 
 /** Makes the collection, which is empty; `store` brings stops to other instances. */
 export function unsentMessages(store: UnsentStore): UnsentMessages {
   const all = new Map<string, Set<Message>>();
+  const nameOf = conversationNames();
   const unsentOf = (conversation: string) =>
     [...(all.get(conversation) ?? [])].filter(({ isUnsent, stop }) => isUnsent && !stop.signal.aborted);
   store.listen((conversation) => {
@@ -150,7 +151,8 @@ function stopped(): Problem {
   return new Problem('stopped', 'The message was stopped before it was sent to the bot.');
 }
 
-/** A hash, so that no id of a conversation stands in Redis. */
-function nameOf({ bot, channel }: UnsentPlace): string {
-  return keyPart(JSON.stringify([bot, channel]));
+/** Makes the function that names a conversation by a hash, so that none of their ids stands in Redis. */
+function conversationNames(): (place: UnsentPlace) => string {
+  const keyPart = rememberingKeyPart();
+  return ({ bot, channel }) => keyPart(JSON.stringify([bot, channel]));
 }

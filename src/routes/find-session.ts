@@ -3,8 +3,8 @@ import type { Request, Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { RequestLimit } from '../pace/request-limits.ts';
+import type { AddressLimit, LimitByAddress } from '../pace/client-limits.ts';
+import type { LimitByKey, RequestLimit } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
 import { judgedLater } from './judged-later.ts';
 
@@ -13,8 +13,27 @@ export interface SessionFinding {
   readonly limitByAddress: LimitByAddress;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Pick<Sessions, 'keyOf' | 'read'>;
-  readonly limitBySession: RequestLimit;
+  readonly limitBySession: LimitByKey;
   readonly open: Pick<OpenMessages, 'add'>;
+}
+
+/** The same, of which the limits can count by their stores alone. */
+export interface CountedFinding extends SessionFinding {
+  readonly limitByAddress: AddressLimit;
+  readonly limitBySession: RequestLimit;
+}
+
+/** The first steps of a message, the most frequent request: they spare it the middleware of express-rate-limit. */
+export function findingByCount({
+  limitByAddress,
+  limitBySession,
+  ...others
+}: CountedFinding): SessionFinding {
+  return {
+    ...others,
+    limitByAddress: limitByAddress.count,
+    limitBySession: (_req, _res, key) => limitBySession.count(key),
+  };
 }
 
 /** A request that has just come. */

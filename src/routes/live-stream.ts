@@ -62,7 +62,7 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
         const session = await findSession(route, { req, res, stop, releases, kind: 'live' });
         const { user } = session;
         const bot = await findBot(route, { req, res, session, group: operation.group });
-        const holders = route.holdersOf(user.id, clientAddress(req));
+        const holders = route.holdersOf(user.id, () => clientAddress(req));
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
         const [, release] = await withPlace(
           route.sessions.confirm(session),

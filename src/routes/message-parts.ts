@@ -7,8 +7,8 @@ import type { ConversationBlobs } from '../guard/conversation-blobs.ts';
 import type { Conversations } from '../guard/conversations.ts';
 import type { BodyOptions } from '../http/read-body.ts';
 import type { Logger } from '../logger.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { Holders } from '../pace/holders.ts';
+import type { AddressLimit } from '../pace/client-limits.ts';
+import type { HoldersOf } from '../pace/holders.ts';
 import type { TakeMessagePlace } from '../pace/message-places.ts';
 import type { AskEarly, PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { RequestLimit } from '../pace/request-limits.ts';
@@ -30,7 +30,7 @@ import type { SuspendLeftRun } from './suspend-on-leave.ts';
 
 /** What the steps of a message need; each part is built once. */
 export interface MessageRoute {
-  readonly limitByAddress: LimitByAddress;
+  readonly limitByAddress: AddressLimit;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'use' | 'confirm'>;
   readonly open: OpenMessages;
@@ -38,7 +38,7 @@ export interface MessageRoute {
   readonly watch: SessionWatch;
   readonly allowedBot: (parameters: PathParameters) => Bot;
   readonly requireGroup: RequireGroup;
-  readonly holdersOf: (userId: string, address: string) => Holders;
+  readonly holdersOf: HoldersOf;
   readonly takePlace: TakeMessagePlace;
   readonly body: BodyOptions;
   readonly conversations: Pick<Conversations, 'ofMessage'>;

@@ -140,8 +140,12 @@ export interface Sending {
 export function ownTask(client: MessageClient, early: EarlySlot | undefined): MessageTask {
   const { req, res, stop, releases, progress } = client;
   if (early) releases.push(early.drop);
+  const { userId, bot, shape, holders } = client;
   return {
-    ...ownerOf(client),
+    userId,
+    bot,
+    shape,
+    holders,
     url: req.url,
     headers: req.headers,
     locals: res.locals,
@@ -159,8 +163,12 @@ export function ownTask(client: MessageClient, early: EarlySlot | undefined): Me
 /** The task of a message whose run outlives its request: it has the place of that, and aborts by itself. */
 export function runTask(client: MessageClient, run: Run, early: EarlySlot | undefined): MessageTask {
   const { req, res, place, progress } = client;
+  const { userId, bot, shape, holders } = client;
   return {
-    ...ownerOf(client),
+    userId,
+    bot,
+    shape,
+    holders,
     url: req.url,
     headers: req.headers,
     locals: res.locals,

@@ -23,7 +23,7 @@ import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
 import { pendingPlace, refusedAfter } from './admission.ts';
 import { askEarly, enterRun } from './enter-run.ts';
 import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
+import { findingByCount, findSession } from './find-session.ts';
 import { answerInStream } from './message-failure.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -45,6 +45,7 @@ import { SENT_AGAIN } from './sent-again.ts';
 
 /** `POST …/message/sse`: the steps of a message, from top to bottom. */
 export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
+  const finding = findingByCount(route);
   return (shape) =>
     async function message(req, res) {
       const stop = abortWhenLeft(res);
@@ -52,15 +53,15 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
       const releases: (() => void)[] = [];
       try {
         const misses = route.watch.misses();
-        const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
-        const userId = found.user.id;
-        const bot = await findBot(route, { req, res, session: found, group: 'message' });
-        const holders = route.holdersOf(userId, clientAddress(req));
-        const used = route.sessions.use(found).then(route.watch.extended);
+        const session = await findSession(finding, { req, res, stop, releases, kind: 'message' });
+        const userId = session.user.id;
+        const bot = await findBot(route, { req, res, session, group: 'message' });
+        const holders = route.holdersOf(userId, () => clientAddress(req));
+        const used = route.sessions.use(session).then(route.watch.extended);
         const place = pendingPlace(used, route.takePlace(holders));
-        releases.push(route.watch.follow({ session: found, misses, bytes: () => stream.bytes }));
+        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
         const progress: Progress = { hasLeft: false, mayHaveStarted: false };
-        const who = { req, res, session: found, userId, bot, shape, holders, place };
+        const who = { req, res, session, userId, bot, shape, holders, place };
         const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };
         releases.push(() => client.run || place.release());
         // A body that is here already is read meanwhile.

@@ -7,7 +7,7 @@ import type { Conversation } from '../guard/conversations.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import type { CarriedStream } from '../http/locals.ts';
-import { type Holders, holdersApart } from '../pace/holders.ts';
+import { type HoldersOf, holdersApart } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { TakePlace } from '../pace/places.ts';
 import type { UnsentMessages } from '../pace/unsent-messages.ts';
@@ -42,7 +42,7 @@ export interface OperationRoute extends SessionFinding, BotFinding, SendingParts
   readonly watch: SessionWatch;
   readonly takePlace: TakePlace;
   readonly readOperation: ReadOperation;
-  readonly holdersOf: (userId: string, address: string) => Holders;
+  readonly holdersOf: HoldersOf;
   readonly unsent: Pick<UnsentMessages, 'stop'>;
   readonly paceMessage: (message: PacedMessage) => Pacing;
   /** Given if forms are read to disk before they are sent. */
@@ -65,7 +65,7 @@ export function operationRoute(route: OperationRoute): (operation: Operation, sh
         const session = await findSession(route, { req, res, stop, releases, kind: 'operation' });
         const userId = session.user.id;
         const bot = await findBot(route, { req, res, session, group: operation.group });
-        const holders = route.holdersOf(userId, clientAddress(req));
+        const holders = route.holdersOf(userId, () => clientAddress(req));
         // A suspend has places of its own: it must work while others hang.
         const kind = operation === SUSPEND ? 'suspend' : 'operation';
         const [, release] = await withPlace(

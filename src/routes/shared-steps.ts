@@ -4,7 +4,7 @@ import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';
 import { sameOrigin } from '../guard/same-origin.ts';
-import { addressLimit, type LimitByAddress, sessionLimit } from '../pace/client-limits.ts';
+import { type AddressLimit, addressLimit, sessionLimit } from '../pace/client-limits.ts';
 import { type RequestLimit, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
 import type { Parts } from './parts.ts';
 
@@ -13,7 +13,7 @@ export const BODY_TIMEOUT_MS = 30_000;
 
 /** Steps that more than one route takes, each built once. */
 export interface SharedSteps {
-  readonly limitByAddress: LimitByAddress;
+  readonly limitByAddress: AddressLimit;
   /** Makes another limit, with its own counts. */
   readonly newLimit: (options: RequestLimitOptions) => RequestLimit;
   readonly limitBySession: RequestLimit;

@@ -15,7 +15,7 @@ export function requestMetrics(metrics: Metrics): RequestHandler {
   return function requestMetrics(_req, res, next) {
     const startedAt = performance.now();
     // When a client leaves, a message that waits for its slot ends after `close`; only then its wait is complete.
-    res.once('close', () => setImmediate(() => count(res, startedAt, metrics)));
+    res.on('close', () => setImmediate(() => count(res, startedAt, metrics)));
     next();
   };
 }

@@ -22,19 +22,20 @@ export function countSessionOperations<Store extends Readonly<Record<keyof typeo
 ): Store {
   const counted = Object.entries(OPERATIONS).map(([name, operation]) => {
     const call: Call = store[name as keyof typeof OPERATIONS];
-    return [
-      name,
-      async (...args: never[]) => {
-        let outcome = 'unavailable';
-        try {
-          const result = await call(...args);
-          outcome = 'ok';
-          return result;
-        } finally {
-          sessionOperations.inc({ operation, outcome });
-        }
-      },
+    // Made once: a request asks the store several times.
+    const [ok, unavailable] = [
+      { operation, outcome: 'ok' },
+      { operation, outcome: 'unavailable' },
     ];
+    const succeeded = (result: unknown) => {
+      sessionOperations.inc(ok);
+      return result;
+    };
+    const failed = (error: unknown) => {
+      sessionOperations.inc(unavailable);
+      throw error;
+    };
+    return [name, (...args: never[]) => call(...args).then(succeeded, failed)];
   });
   return { ...store, ...Object.fromEntries(counted) };
 }

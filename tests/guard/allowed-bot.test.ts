@@ -15,6 +15,18 @@ function judge(patterns: string[], namespace: string, botProviderName: string): 
 }
 
 describe('the allow-list', () => {
+  test('takes no other path for a bot that was asked for before', () => {
+    const allowedBot = allowList(['a,b/c', 'a/c']);
+    for (let n = 0; n < 2; n += 1) {
+      expect(allowedBot({ namespace: 'a,b', botProviderName: 'c' })).toEqual({
+        ...{ namespace: 'a,b', botProviderName: 'c' },
+      });
+      expect(() => allowedBot({ namespace: ['a', 'b'], botProviderName: 'c' })).toThrow('no such bot');
+      expect(() => allowedBot({ namespace: 'a', botProviderName: 'b/c' })).toThrow('no such bot');
+      expect(() => allowedBot({ namespace: 'a', botProviderName: 'd' })).toThrow('no such bot');
+    }
+  });
+
   test.each([
     [['acme/helper'], 'acme', 'helper'],
     [['x/y', 'acme/helper'], 'acme', 'helper'],

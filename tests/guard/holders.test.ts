@@ -9,7 +9,7 @@ async function holders(options: HoldersOptions, id: string, address = '192.0.2.1
   const stage = await startTestApp((app) => {
     app.set('trust proxy', 1);
     const holdersOf = nameHolders(options);
-    app.get('/', (req, res) => void res.json(holdersOf(id, clientAddress(req))));
+    app.get('/', (req, res) => void res.json(holdersOf(id, () => clientAddress(req))));
   });
   const { body } = await call(stage.port, '/', { headers: { 'X-Forwarded-For': address } });
   await stage.close();

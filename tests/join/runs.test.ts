@@ -29,7 +29,7 @@ function begin(runs: Runs, name: RunName) {
   const progress = { hasLeft: true, mayHaveStarted: true };
   const run = runs.claim(name, { requestId: 'r', progress });
   const seat = run.sit({ stop: new AbortController(), holdRun: () => () => {} });
-  run.begin(new Map());
+  run.begin(new Map([['Content-Type', 'text/event-stream']]));
   run.stream.outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
   return {
     run,
@@ -67,7 +67,9 @@ describe('names', () => {
     expect(runs.find(nameOf('b'), undefined)).toBeUndefined();
     write(run, 10);
     end();
-    expect(runs.find(nameOf('a'), undefined)).toEqual({ run, at: 0, state: 'ended' });
+    const found = runs.find(nameOf('a'), undefined);
+    expect(found).toEqual({ run: found?.run, at: 0, state: 'ended' });
+    expect(found?.run.log === run.log).toBe(true);
     expect(runs.bytes()).toBeGreaterThan(0);
     jest.advanceTimersByTime(TIMES.keepMs);
     expect(runs.bytes()).toBe(0);
@@ -249,6 +251,49 @@ describe('bytes', () => {
     expect(runs.bytes()).toBe(0);
     jest.advanceTimersByTime(TIMES.rememberMs);
   });
+});
+
+test('an ended run that nobody reads is made anew for whom comes, with all that it had', async () => {
+  const runs = open();
+  const first = begin(runs, nameOf('a'));
+  first.run.headers.set('RateLimit', 'r=1');
+  write(first.run, 10);
+  first.end();
+  for (let n = 0; n < 2; n += 1) {
+    const found = runs.find(nameOf('a'), undefined);
+    expect(found).toMatchObject({ at: 0, state: 'ended' });
+    expect(found?.run === first.run).toBe(false);
+    expect([...(found?.run.headers ?? [])]).toEqual([['RateLimit', 'r=1']]);
+    const seat = found?.run.sit({ stop: new AbortController(), holdRun: () => () => {} });
+    expect([...((await seat?.begun) ?? [])]).toEqual([['Content-Type', 'text/event-stream']]);
+    const { outlet, got } = reader();
+    void seat?.read(outlet, 0);
+    expect(got).toEqual([10, 'end']);
+    // Another one reads the same.
+    expect(runs.find(nameOf('a'), undefined)?.run === found?.run).toBe(true);
+    seat?.leave();
+  }
+  jest.advanceTimersByTime(TIMES.keepMs + TIMES.rememberMs);
+  expect([runs.count(), runs.bytes()]).toEqual([0, 0]);
+});
+
+test('an ended run that was found and not read is not kept a second time', () => {
+  const runs = open();
+  const { run, end } = begin(runs, nameOf('a'));
+  write(run, 10);
+  end();
+  const find = () => runs.find(nameOf('a'), undefined)?.run;
+  expect(runs.find(nameOf('a'), 'unknown')).toBeUndefined();
+  const unread = find();
+  expect(find() === unread).toBe(false);
+  const stop = new AbortController();
+  stop.abort(new Problem('session_ended', 'It has ended.'));
+  const refused = find();
+  expect(codeThrownBy(() => refused?.sit({ stop, holdRun: () => () => {} }))).toBe('session_ended');
+  expect(find() === refused).toBe(false);
+  jest.advanceTimersByTime(TIMES.keepMs);
+  expect(runs.bytes()).toBe(0);
+  jest.advanceTimersByTime(TIMES.rememberMs);
 });
 
 test('a client that is ended after the end of its run takes no more of it', () => {

@@ -68,13 +68,11 @@ export interface SessionsOptions {
 /** Makes the sessions whose state is in `store`. */
 export function openSessions({ store, cookie, limits }: SessionsOptions): Sessions {
   const keyIn = keyReader(cookie);
-  async function stored(key: string): Promise<LiveSession | undefined> {
-    const session = await store.get(key);
-    return session && isLive(session, Date.now()) ? { ...session, key } : undefined;
-  }
+  const live = (key: string, session: Session | undefined): LiveSession | undefined =>
+    session && isLive(session, Date.now()) ? { ...session, key } : undefined;
   async function find(req: Request): Promise<LiveSession | undefined> {
     const key = keyIn(req.headers.cookie);
-    return key === undefined ? undefined : stored(key);
+    return key === undefined ? undefined : live(key, await store.get(key));
   }
   async function end({ key }: LiveSession, res: Response): Promise<void> {
     await store.remove(key);
@@ -84,7 +82,7 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
   return {
     keyOf: (req) => keyIn(req.headers.cookie),
     async read(key) {
-      return (await stored(key)) ?? refuse();
+      return live(key, await store.get(key)) ?? refuse();
     },
     find,
     async require(req) {

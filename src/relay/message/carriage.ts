@@ -43,9 +43,9 @@ export interface CarriageOptions {
   /** Whether a run that ends without its end event has broken. */
   readonly endEvents: boolean;
   /** How it ends early: by default with an error event. `cut` is for a stream of many runs that may be asked for again. */
-  readonly endings?: 'event' | 'cut';
+  readonly endings?: 'event' | 'cut' | undefined;
   /** Called if the stream is taken as complete, though it ends inside an event or a run. */
-  readonly onIncompleteEnd?: (how: 'held' | 'no_end_event') => void;
+  readonly onIncompleteEnd?: ((how: 'held' | 'no_end_event') => void) | undefined;
   /** Called with an exception of the relay's own, which ends the stream. */
   readonly onFault: (error: unknown) => void;
 }
@@ -83,10 +83,22 @@ export function newCarriage(
   sink: StreamSink,
   cursor: StreamCursor | undefined,
 ): Carriage {
-  const { holding, channel, lastEventId, healer } = options;
+  const { answer, log, signal, holding, channel, lastEventId, healer, endEvents } = options;
+  const { endings, onIncompleteEnd, onFault } = options;
   const keepsTail = typeof healer === 'object';
+  // Written out: a spread takes several times as long for so many members.
   return {
-    ...options,
+    answer,
+    log,
+    signal,
+    holding,
+    channel,
+    lastEventId,
+    healer,
+    endEvents,
+    endings,
+    onIncompleteEnd,
+    onFault,
     sink,
     replacer: channel && channel.client !== channel.upstream ? channelReplacer(channel) : undefined,
     cursor: cursor ?? streamCursor({ lastEventId, held: holding.held, keepsTail }),

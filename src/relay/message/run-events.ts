@@ -14,6 +14,7 @@ const RUN_ENDS: readonly unknown[] = ['asgard.run.done', 'asgard.run.error'];
 const OF_A_RUN = '"asgard.run.';
 /** How the field's services begin an event: then its type is known without a search through all of it. */
 const COMMON_START = 'data: {"eventType":';
+const DATA = 'data:';
 const SPACE = 0x20;
 const TAB = 0x09;
 const QUOTE = 0x22;
@@ -43,8 +44,12 @@ function hasAt(bytes: Buffer, at: number, text: string): boolean {
 
 /** Reads a whole event. */
 export function readRunEvent({ bytes, from, blankLine }: Block): RunEvent {
-  const lines = bytes.toString('utf8', from, blankLine).split(/\r\n|\n|\r/);
-  const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.slice('data:'.length));
+  const text = bytes.toString('utf8', from, blankLine);
+  // As nearly all events are.
+  const isOneLine = text.startsWith(DATA) && text.indexOf('\n') === text.length - 1 && !text.includes('\r');
+  if (isOneLine) return runEventOf(text.slice(DATA.length, -1));
+  const lines = text.split(/\r\n|\n|\r/);
+  const data = lines.filter((line) => line.startsWith(DATA)).map((line) => line.slice(DATA.length));
   return runEventOf(data.join('\n'));
 }
 

@@ -30,10 +30,9 @@ export async function sendAndJudgeBy<V extends object>(
   judge: Judge<V>,
   sending: Sending,
 ): Promise<V & { readonly answer: UpstreamAnswer }> {
-  const { send, request, mask, onStatus, ...options } = sending;
-  const { signal } = options;
+  const { send, request, mask, onStatus, signal } = sending;
   onStatus(undefined);
-  const answer = await send(request, options);
+  const answer = await send(request, sending);
   onStatus(answer.status);
   const verdict = judge(answer, mask);
   // Nothing has aborted an answer that was judged at once.

@@ -72,13 +72,16 @@ export function operationProxy({ origin, protocol }: Readonly<URL>): OperationPr
     // Only these headers are sent, and the key. Without `Expect`: the library would skip `proxyReq` for it.
     req.headers = { ...sending.request.headers };
     for (const emitter of [req, res]) emitter.setMaxListeners(emitter.getMaxListeners() + LISTENERS);
+    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    const abort = () => reject(sending.signal.reason);
+    sending.signal.addEventListener('abort', abort, { once: true });
+    waiting.set(req, { ...sending, resolve, reject });
     try {
-      return await new Promise<IncomingMessage>((resolve, reject) => {
-        sending.signal.addEventListener('abort', () => reject(sending.signal.reason), { once: true });
-        waiting.set(req, { ...sending, resolve, reject });
-        void proxy(req, res, reject);
-      });
+      void proxy(req, res, reject);
+      return await promise;
     } finally {
+      // Node.js keeps a combined signal that has a listener until it aborts, which it may never do.
+      sending.signal.removeEventListener('abort', abort);
       // The library has replaced this with the upstream path.
       req.url = url;
     }
@@ -100,9 +103,13 @@ function prepare(proxyReq: ClientRequest, sending: Waiting | undefined): void {
   if (proxyReq.socket?.connecting) proxyReq.socket.once(connected(proxyReq.protocol), sending.onLeaving);
   else sending.onLeaving();
   proxyReq.once('finish', sending.onSent);
-  // A request can close without answer and without error, for example after status 101.
-  proxyReq.once('close', () => sending.reject(new Error('there was no answer')));
-  sending.signal.addEventListener('abort', () => proxyReq.destroy(), { once: true });
+  const abort = () => void proxyReq.destroy();
+  sending.signal.addEventListener('abort', abort, { once: true });
+  proxyReq.once('close', () => {
+    sending.signal.removeEventListener('abort', abort);
+    // A request can close without answer and without error, for example after status 101.
+    sending.reject(new Error('there was no answer'));
+  });
   if (sending.request.stream) freeSent(sending.request.stream, proxyReq);
   // The library's `fixRequestBody` would serialize a parsed body anew. The request ends with that of the client.
   if (body) proxyReq.write(body);

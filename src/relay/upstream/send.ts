@@ -58,7 +58,8 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
         (performance.now() - dueAt > MAX_DELAY_MS && connection.socket() !== allowedSocket) ||
         options.mayStart?.() === false;
       for (;;) {
-        const answer = await exchange(connection, dispatchOf(request), { ...options, isDelayed });
+        const { signal, onSent } = options;
+        const answer = await exchange(connection, dispatchOf(request), { signal, onSent, isDelayed });
         if (answer === 'stale') {
           connection.close();
           options.signal.throwIfAborted();

@@ -85,8 +85,8 @@ export function messagePath(prefix: string, bot: Bot, shape: PathShape): string 
 /** The parameters of `url` that are passed on, as they came. */
 export function selectedQuery(url: string, names: readonly string[]): URLSearchParams {
   const mark = url.indexOf('?');
+  if (mark < 0 || names.length === 0) return new URLSearchParams();
   const selected = new URLSearchParams();
-  if (mark < 0 || names.length === 0) return selected;
   for (const [name, value] of new URLSearchParams(url.slice(mark + 1))) {
     if (names.includes(name)) selected.append(name, value);
   }
