@@ -40,7 +40,13 @@ export type ToolPart = ToolCall &
     | { readonly state: 'output-available'; readonly output: unknown }
   );
 
-export type MessagePart = TextPart | FilePart | ToolPart;
+/** An event that the application has added to `Facts`, with its `fact`. */
+export interface DataPart {
+  readonly type: `data-${string}`;
+  readonly data: unknown;
+}
+
+export type MessagePart = TextPart | FilePart | ToolPart | DataPart;
 
 /** What the user thinks of an answer. */
 export type Verdict = 'GOOD' | 'BAD';
@@ -135,6 +141,8 @@ export interface Channel {
   /** Adds a listener, which is called at most once a frame; the returned function removes it, and stops no run. */
   readonly subscribe: (listener: () => void) => () => void;
   readonly getSnapshot: () => ChannelSnapshot;
+  /** What it shows before anything has come, for a server that renders the page. */
+  readonly getServerSnapshot: () => ChannelSnapshot;
   /** Sends a message: a paid run. Resolves with its answer when that has ended; undefined if it was not sent. */
   readonly send: (message: string | NewMessage) => Promise<ChannelMessage | undefined>;
   /** Stops what runs in the channel at the bot service, drops what waits, and leaves. */
