@@ -12,6 +12,8 @@ import {
 } from '../src/client/bot-client.ts';
 import type { Guards } from '../src/client/bot-event.ts';
 import { conversation } from '../src/client/conversation.ts';
+import { createChannel } from '../src/client/create-channel.ts';
+import { textOf } from '../src/client/text-of.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
 import { eventOf, startBotRuns } from './support/bot-runs.ts';
 import { startClientPair } from './support/client-pair.ts';
@@ -311,6 +313,45 @@ describe('the snippet with the client', () => {
       [expect.any(String), expect.objectContaining({ code: 'unauthenticated', status: 401 })],
     ]);
     expect(sent).toBe(1);
+  });
+});
+
+describe('the snippet with a channel', () => {
+  const run = snippet(
+    'channel',
+    ...['createBotClient', 'createChannel', 'textOf', 'form', 'FormData'],
+    ...['showSignIn', 'showMessages', 'showStatus'],
+  );
+
+  test('shows that nobody is signed in, and then a message and its answer', async () => {
+    const form = { onsubmit: async (_event: { preventDefault(): void }) => {} };
+    class FormDataOfPage extends FormData {
+      constructor() {
+        super();
+        this.append('text', 'Hello');
+      }
+    }
+    let client: BotClient | undefined;
+    const create = (options: BotClientOptions) => {
+      client = createBotClient({ ...options, baseUrl: relay.url });
+      return client;
+    };
+    let signIns = 0;
+    let shown: readonly string[] = [];
+    const statuses = new Set<string>();
+    await run(
+      ...[create, createChannel, textOf, form, FormDataOfPage, () => signIns++],
+      (messages: readonly string[]) => {
+        shown = messages;
+      },
+      (status: string) => statuses.add(status),
+    );
+    await until(() => signIns > 0);
+    await client?.signIn(USER.name, USER.password);
+    await form.onsubmit({ preventDefault() {} });
+    await until(() => shown.at(-1) === 'assistant: You said: Hello');
+    expect(shown).toEqual(['user: Hello', 'assistant: You said: Hello']);
+    expect([...statuses]).toEqual(expect.arrayContaining(['ready', 'submitted', 'streaming']));
   });
 });
 

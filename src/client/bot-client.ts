@@ -1,6 +1,7 @@
 import { type BotClientOptions, botCalls } from './bot-calls.ts';
 import { type BotConversation, botConversation, resumed, type SendOptions } from './bot-conversation.ts';
 import { baseOf, caller } from './calls.ts';
+import { setParts } from './client-parts.ts';
 import type { MessageStream } from './message-stream.ts';
 import { randomId } from './random-id.ts';
 import { sessionCalls } from './session-calls.ts';
@@ -64,6 +65,7 @@ export function createBotClient(options: BotClientOptions): BotClient {
     client.dispatchEvent(new Event('signed-out'));
   });
   const calls = botCalls(options, { call, tracker, unfinished: names });
+  setParts(client, { options, calls, tracker });
   // The channel's id also holds the session's number, so that the next user does not continue this user's conversation.
   const channel = randomId();
   const conversation = (customChannelId = `${channel}-${tracker.current()}`) =>

@@ -1,12 +1,14 @@
 import type { BotCalls } from './bot-calls.ts';
 import type { BotEvent } from './bot-event.ts';
 import { baseOf, type CallsOptions } from './calls.ts';
+import type { UploadOptions } from './channel-types.ts';
 import { isObject } from './is-object.ts';
 import type { MessageStream, OnState } from './message-stream.ts';
 import { randomId } from './random-id.ts';
 import { readOnce } from './read-once.ts';
 import { RelayError } from './relay-error.ts';
 import { nameOf } from './unfinished.ts';
+import { postWithProgress } from './upload-progress.ts';
 
 export interface SendOptions {
   /** Stops the answer. The bot's run may go on: only a suspend of its conversation stops it. */
@@ -61,7 +63,7 @@ export interface BotConversation {
   /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
   stop(): Promise<boolean>;
   /** Uploads a file, and returns its `blobId` for a message. */
-  upload(file: File, options?: Pick<SendOptions, 'signal'>): Promise<string>;
+  upload(file: File, options?: UploadOptions): Promise<string>;
   feedback(feedback: Feedback): Promise<void>;
   /** Forgets all that was said. It runs nothing, and the conversation stays. Returns false if there was none. */
   reset(): Promise<boolean>;
@@ -97,11 +99,12 @@ export function botConversation(
     history: ({ signal } = {}) =>
       readOnce(unlessMissing(stream(here('message/sse'), {}, { signal, isLive: true }))),
     stop: () => wasThere(ask(here('message/suspend'), POST)),
-    async upload(file, { signal } = {}) {
+    async upload(file, { signal, onProgress } = {}) {
       const body = new FormData();
       body.append('file', file, file.name);
       body.append('customChannelId', customChannelId);
-      return blobIdOf(await ask(pathOf('blob'), { ...POST, body, signal }));
+      const by = onProgress && postWithProgress(onProgress, options.fetch);
+      return blobIdOf(await ask(pathOf('blob'), { ...POST, body, signal, by }));
     },
     async feedback(feedback) {
       const body = JSON.stringify({ customChannelId, comment: '', ...feedback });

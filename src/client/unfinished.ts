@@ -1,16 +1,12 @@
 import { baseOf } from './calls.ts';
+import { keptList, type MessageStore } from './kept.ts';
+
+export type { MessageStore } from './kept.ts';
 
 /** What names a message at the relay. It says nothing of its text. */
 export interface MessageName {
   readonly customChannelId: string;
   readonly customMessageId: string;
-}
-
-/** Where the names of messages under way are kept: `sessionStorage`, or something like it. */
-export interface MessageStore {
-  getItem(key: string): string | null;
-  setItem(key: string, value: string): void;
-  removeItem(key: string): void;
 }
 
 /** The names of the messages whose answers have not ended, also of those that were sent before a reload. */
@@ -21,6 +17,8 @@ export interface Unfinished {
   readonly list: (customChannelId?: string) => MessageName[];
   /** Forgets those of all bots. */
   readonly clear: () => void;
+  /** This user has signed in: forgets those of others. */
+  readonly enter: (user: string) => void;
 }
 
 interface UnfinishedOptions {
@@ -31,45 +29,35 @@ interface UnfinishedOptions {
   readonly store?: MessageStore | null | undefined;
 }
 
-/** A bot, a conversation and the id of a message. */
-type Kept = readonly [bot: string, customChannelId: string, customMessageId: string];
+/** What a bot is called in what the browser keeps. */
+export function botKey(options: UnfinishedOptions): string {
+  return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
+}
 
-/** Undefined in Node.js. */
-declare const document: unknown;
-declare const sessionStorage: MessageStore;
-
-const KEY = 'bot-relay-messages';
-const MAX_NAMES = 20;
-
-/** Opens the names of the bot's messages. What cannot be stored or read is not kept: nothing is thrown. */
+/** Opens the names of the bot's messages. */
 export function unfinished(options: UnfinishedOptions): Unfinished {
-  const { namespace, botProviderName } = options;
-  const bot = `${baseOf(options)} ${namespace}/${botProviderName}`;
-  /** Gives the store to `use`. */
-  function withStore<T>(use: (store: MessageStore) => T): T | undefined {
-    try {
-      // A browser may throw at the name alone.
-      const { store = typeof document === 'object' ? sessionStorage : null } = options;
-      return store ? use(store) : undefined;
-    } catch {
-      return undefined;
-    }
-  }
-  const all = () => withStore((store) => [...JSON.parse(store.getItem(KEY) ?? '[]')] as Kept[]) ?? [];
-  const keep = (names: readonly Kept[]) =>
-    withStore((store) =>
-      names.length > 0 ? store.setItem(KEY, JSON.stringify(names)) : store.removeItem(KEY),
-    );
-  const kept = (name: MessageName): Kept => [bot, name.customChannelId, name.customMessageId];
-  const others = (name: MessageName) => all().filter((one) => String(one) !== String(kept(name)));
+  const bot = botKey(options);
+  const { all, set } = keptList('bot-relay-messages', options);
+  let user: string | null = null;
+  const others = ({ customChannelId, customMessageId }: MessageName) =>
+    all().filter(([, , ...name]) => String(name) !== String([bot, customChannelId, customMessageId]));
   return {
-    add: (name) => keep([...others(name), kept(name)].slice(-MAX_NAMES)),
-    remove: (name) => keep(others(name)),
+    add(name) {
+      const row = [Date.now(), user, bot, name.customChannelId, name.customMessageId] as const;
+      set([...others(name), row]);
+    },
+    remove: (name) => set(others(name)),
     list: (channel) =>
       all()
-        .filter(([of, where]) => of === bot && where === (channel ?? where))
-        .map(([, customChannelId, customMessageId]) => ({ customChannelId, customMessageId })),
-    clear: () => keep([]),
+        .filter(([, , of, where]) => of === bot && where === (channel ?? where))
+        .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
+    clear: () => set([]),
+    enter(next) {
+      user = next;
+      const kept = all();
+      const own = kept.filter(([, of]) => of === null || of === user);
+      if (own.length < kept.length) set(own);
+    },
   };
 }
 

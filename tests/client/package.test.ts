@@ -50,7 +50,7 @@ describe('the package', () => {
 
   test('exports the same RelayError from each entry', () => {
     expect(printed("console.log(Object.keys(await import('bot-relay-client')).sort().join());")).toBe(
-      'RelayError,createBotClient',
+      'RelayError,createBotClient,createChannel,textOf',
     );
     const ofBoth = `
       const [{ RelayError }, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
@@ -101,9 +101,11 @@ function bundled(contents: string, options: BuildOptions = {}) {
 describe('in a page', () => {
   const CLIENT = "export { createBotClient } from 'bot-relay-client';";
 
-  test('the client is at most 6.75 KiB, and needs nothing of Node.js', () => {
+  test('the client is at most 7.5 KiB, with channels at most 13.25 KiB, and needs nothing of Node.js', () => {
     const { text, metafile, bytes } = bundled(CLIENT);
-    expect(bytes).toBeLessThanOrEqual(6912);
+    expect(bytes).toBeLessThanOrEqual(7680);
+    const channels = "export { createBotClient, createChannel } from 'bot-relay-client';";
+    expect(bundled(channels).bytes).toBeLessThanOrEqual(13_568);
     expect(Object.values(metafile?.outputs ?? {}).flatMap(({ imports }) => imports)).toEqual([]);
     expect(text).not.toMatch(/\brequire\(|\bprocess\.|\bBuffer\b/);
   });
