@@ -6,6 +6,7 @@ import { type FakeLoadBalancer, startFakeLoadBalancer } from './fake-load-balanc
 export const STRICT_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
+  "style-src 'self'",
   "connect-src 'self'",
   "img-src 'self' blob:",
   "base-uri 'none'",
@@ -13,8 +14,10 @@ export const STRICT_POLICY = [
   "trusted-types 'none'",
 ].join('; ');
 
+const STYLE =
+  'html, body, main { height: 100%; margin: 0 } #chat { height: 100% } h1 { position: absolute; clip-path: inset(50%) }';
 const PAGE =
-  '<!doctype html><html lang="en"><meta charset="utf-8"><title>Page</title><link rel="icon" href="/page.js"><main><h1>Page</h1></main><script type="module" src="/page.js"></script></html>';
+  '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Page</title><link rel="icon" href="/page.js"><link rel="stylesheet" href="/page.css"></head><body><main><h1>Page</h1></main><script type="module" src="/page.js"></script></body></html>';
 
 /** Serves a page whose script is `contents`, which may import modules of `src/client/element`, under a strict policy. */
 export async function serveElementPage(contents: string, policy = STRICT_POLICY): Promise<FakeLoadBalancer> {
@@ -28,12 +31,17 @@ export async function serveElementPage(contents: string, policy = STRICT_POLICY)
   const script = String(outputFiles[0]?.text);
   return startFakeLoadBalancer({
     answer({ url }, res) {
-      const isPage = url === '/';
-      res.writeHead(isPage || url === '/page.js' ? 200 : 404, {
-        'Content-Type': isPage ? 'text/html; charset=utf-8' : 'text/javascript',
+      const files: Record<string, readonly [type: string, text: string]> = {
+        '/': ['text/html; charset=utf-8', PAGE],
+        '/page.js': ['text/javascript', script],
+        '/page.css': ['text/css', STYLE],
+      };
+      const [type, text] = files[`${url}`] ?? [];
+      res.writeHead(type ? 200 : 404, {
+        'Content-Type': type ?? 'text/plain',
         'Content-Security-Policy': policy,
       });
-      res.end(isPage ? PAGE : script);
+      res.end(text);
       return true;
     },
   });

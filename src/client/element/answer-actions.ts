@@ -1,0 +1,53 @@
+import type { ChannelMessage, Verdict } from '../channel-types.ts';
+import { textOf } from '../text-of.ts';
+import { button, copyFrom, setAttribute } from './chat-tools.ts';
+import { newElement } from './new-element.ts';
+import type { RowParts } from './row-parts.ts';
+
+/** What a user can do with an answer that has ended: copy it, ask again, and say what they think of it. */
+export function answerActions({ tools, channel, onSent }: RowParts) {
+  const { words } = tools;
+  let message: ChannelMessage | undefined;
+  const copy = button(words.copyAnswer, 'copy', () => {
+    if (message) void copyFrom(copy, textOf(message), tools);
+  });
+  const again = button(words.askAgain, 'ask-again', () => {
+    void channel.retry(message?.id);
+    onSent();
+  });
+  again.title = words.askAgainHint;
+  const thumb = (verdict: Verdict, label: string, sign: string) => {
+    const element = button(sign, 'thumb', () => {
+      if (message) void channel.feedback(message.id, verdict);
+    });
+    element.ariaLabel = label;
+    element.title = label;
+    return element;
+  };
+  const thumbs = { GOOD: thumb('GOOD', words.good, '👍'), BAD: thumb('BAD', words.bad, '👎') };
+  const element = newElement(
+    'div',
+    { class: 'actions', part: 'actions' },
+    copy,
+    again,
+    thumbs.GOOD,
+    thumbs.BAD,
+  );
+  return {
+    element,
+    /** Shows what can be done with another state of the answer. */
+    update(next: ChannelMessage): void {
+      message = next;
+      const { state, metadata, parts } = next;
+      // The bot has asked something: this is not its answer yet.
+      const isAsking = parts.some((part) => 'state' in part && part.state === 'approval-requested');
+      const hasText = textOf(next) !== '';
+      element.hidden = isAsking || !(state === 'done' || state === 'stopped');
+      copy.hidden = !hasText;
+      for (const verdict of ['GOOD', 'BAD'] as const) {
+        thumbs[verdict].hidden = metadata.messageId === undefined;
+        setAttribute(thumbs[verdict], 'aria-pressed', String(metadata.verdict === verdict));
+      }
+    },
+  };
+}

@@ -1,0 +1,23 @@
+import type { SignInMode } from './sign-in.ts';
+import type { Words } from './words.ts';
+
+/** What the relay says about its chats. */
+export interface ChatSettings {
+  readonly signIn: SignInMode;
+  /** The groups of operations that the relay has enabled. */
+  readonly operations: readonly string[];
+  /** Bots to talk with, each `namespace/name`; the first one is taken if the element names none. */
+  readonly bots?: readonly string[];
+  readonly title?: string;
+  readonly suggestions?: readonly string[];
+  /** Words in place of the element's own. */
+  readonly words?: Partial<Words>;
+}
+
+/** Asks the relay at `base` how its users sign in, and what it offers. @throws an error with a sentence for the user */
+export async function settingsOf(base: string): Promise<ChatSettings> {
+  const address = `${base}/client/bot-chat.json`;
+  const response = await fetch(address, { headers: { Accept: 'application/json' } });
+  if (!response.ok) throw new Error(`${address} was answered with ${response.status}.`);
+  return (await response.json()) as ChatSettings;
+}
