@@ -32,15 +32,20 @@ describe('the package', () => {
       readFileSync(join(consumer.folder, 'node_modules/bot-relay-client/package.json'), 'utf8'),
     ) as Record<string, unknown>;
 
-  test("has two entries, the relay's version, and needs no other package", () => {
+  test("has three entries, the relay's version, and needs no other package", () => {
     const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
     expect(manifest()).toMatchObject({
       name: 'bot-relay-client',
       version,
       type: 'module',
-      sideEffects: false,
+      sideEffects: ['./element.js'],
     });
-    expect(Object.keys(manifest().exports as object)).toEqual(['.', './react', './package.json']);
+    expect(Object.keys(manifest().exports as object)).toEqual([
+      '.',
+      './react',
+      './element',
+      './package.json',
+    ]);
     expect(manifest()).not.toHaveProperty('dependencies');
     expect(manifest()).toMatchObject({
       peerDependencies: { react: '>=18' },
@@ -57,6 +62,11 @@ describe('the package', () => {
       const error = new RelayError('No.', { code: 'unreachable', status: 0 });
       console.log(Object.keys(react).sort().join(), error instanceof react.RelayError);`;
     expect(printed(ofBoth)).toBe('RelayError,useBot true');
+  });
+
+  test('has an element that a server can import, where it does nothing', () => {
+    const program = "console.log(Object.keys(await import('bot-relay-client/element')).join());";
+    expect(printed(program)).toBe('BotChatElement');
   });
 
   test('has the notice of the library that it contains', () => {
