@@ -6,7 +6,7 @@ import { type BuildOptions, build } from 'esbuild';
 /** The oldest browsers that the client supports. */
 const BROWSERS = ['chrome111', 'firefox115', 'safari16.4'];
 /** The entries of the package: `exports` of its package.json names the files. */
-const ENTRIES = { index: 'index', react: 'use-bot' };
+const ENTRIES = { index: 'index', react: 'react' };
 /** What the chat page uses of the client; not all of it is an entry of the package. */
 const PAGE_ENTRIES = {
   'bot-relay-client': 'bot-client',
