@@ -6,7 +6,7 @@ import { type BuildOptions, build } from 'esbuild';
 /** The oldest browsers that the client supports. */
 const BROWSERS = ['chrome111', 'firefox115', 'safari16.4'];
 /** The entries of the package: `exports` of its package.json names the files. */
-const ENTRIES = { index: 'index', react: 'use-bot', element: 'element/bot-chat' };
+const ENTRIES = { index: 'index', react: 'react', element: 'element/bot-chat' };
 /** The element in one file, for a page without a bundler. */
 const ELEMENT_FILE = { 'bot-chat': 'element/bot-chat-file' };
 /** What the chat page uses of the client; not all of it is an entry of the package. */

@@ -3,7 +3,6 @@ import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import type { Read } from '../src/client/answer-text.ts';
 import {
   type BotClient,
   type BotClientOptions,
@@ -11,7 +10,6 @@ import {
   RelayError,
 } from '../src/client/bot-client.ts';
 import type { Guards } from '../src/client/bot-event.ts';
-import { conversation } from '../src/client/conversation.ts';
 import { createChannel } from '../src/client/create-channel.ts';
 import { textOf } from '../src/client/text-of.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
@@ -369,55 +367,25 @@ describe('the snippet for a project of Vite', () => {
   });
 });
 
-describe('the snippet with the option read', () => {
+describe('the event of its own that the document has', () => {
   const OWN = /<!-- snippet: own-event -->\n```json\n(.*)\n```/.exec(documents)?.[1] ?? '';
   const guards = { 'acme.chart': (fact: unknown) => Array.isArray((fact as { points?: unknown }).points) };
 
-  /** The answers in a conversation with an id, in a new page. */
-  async function visit(url: string, customChannelId: string) {
-    const ids: string[] = [];
-    const read = (await new AsyncFunction('showButtons', `${codeOf('read')} return read;`)((id: string) =>
-      ids.push(id),
-    )) as Read;
-    const client = createBotClient({
-      ...{ baseUrl: url, namespace: 'demo', botProviderName: 'echo', guards: guards as Guards },
-    });
-    const talk = conversation(client, { customChannelId, read });
-    const leave = talk.subscribe(() => {});
-    await talk.actions.signIn(USER.name, USER.password);
-    await until(() => talk.snapshot().session?.user.name === USER.name);
-    const texts = () => talk.snapshot().messages.map(({ text, state }) => `${state}: ${text}`);
-    return { ...talk.actions, leave, texts, ids };
-  }
-
-  test('shows an answer and its id, also after a reload', async () => {
-    await relay.close();
-    relay = await startRelay(botService.url, { BOTS: 'demo/echo', OPERATIONS: 'message,chat' });
-    const shown = ['done: Hello', 'done: You said: Hello'];
-    const first = await visit(relay.url, 'read');
-    await first.send('Hello');
-    await until(() => first.texts().at(-1) === shown[1]);
-    const second = await visit(relay.url, 'read');
-    await until(() => second.texts().length === 2);
-    expect([first.texts(), second.texts()]).toEqual([shown, shown]);
-    expect(first.ids).toEqual([expect.any(String)]);
-    expect(second.ids).toEqual(first.ids);
-    for (const page of [first, second]) page.leave();
-  });
-
-  test('shows the event of its own that the document has', async () => {
+  test('is a part of the answer', async () => {
     const bot = await startBotRuns();
     const front = await startRelay(bot.upstream.url, { BOTS: 'demo/echo' });
     try {
-      const page = await visit(front.url, 'own');
-      const sent = page.send('Hello');
+      const client = createBotClient({
+        ...{ baseUrl: front.url, namespace: 'demo', botProviderName: 'echo', guards: guards as Guards },
+      });
+      await client.signIn(USER.name, USER.password);
+      const sent = createChannel(client).send('Hello');
       const run = await bot.run('Hello');
       run.begin();
       run.write(`data: ${OWN}\n\n`);
       run.finish();
-      await sent;
-      await until(() => page.texts().at(-1) === 'done: Points: 1, 2, 3');
-      page.leave();
+      const { fact } = JSON.parse(OWN) as { fact: unknown };
+      expect((await sent)?.parts).toEqual([{ type: 'data-acme.chart', data: fact }]);
     } finally {
       await front.close();
       await bot.upstream.close();

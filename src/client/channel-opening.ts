@@ -51,7 +51,7 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
   const following = followed(store, {
     look({ session, error }) {
       state.change({ session, ...(session === null && { isLoading: false }) });
-      if (error) state.fail(error);
+      if (error && session === undefined) state.fail(error);
       if (session && session.user.id !== user) open(session.user.id);
     },
     drop: () => empty(true),

@@ -14,8 +14,23 @@ const MAX_TRIES = 10;
 export interface SessionSnapshot {
   /** Undefined until it is known, null if nobody is signed in. */
   readonly session: Session | null | undefined;
-  /** Why it is not known. */
+  /** Why it is not known, or why the last sign-in or sign-out has failed. */
   readonly error: RelayError | undefined;
+}
+
+/** Before anything is known. */
+export const UNKNOWN: SessionSnapshot = { session: undefined, error: undefined };
+
+/** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
+export interface SessionActions {
+  /** With `AUTH_MODE=password`. */
+  readonly signIn: (username: string, password: string) => Promise<void>;
+  /** With `AUTH_MODE=guest`. */
+  readonly signInAsGuest: () => Promise<void>;
+  /** With `AUTH_MODE=oidc`: the address to send the browser to. The browser returns to the path `returnTo`. */
+  readonly signInUrl: (returnTo: string) => string;
+  /** With `AUTH_MODE=oidc`, send the browser to `logoutUrl` if it is not null. */
+  readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
 }
 
 /** Who is signed in, for all that shows it. Tabs of a browser tell each other of a sign-in and a sign-out. */
@@ -27,6 +42,7 @@ export interface SessionStore {
   readonly known: () => Promise<SessionSnapshot>;
   /** Adds a function that is called when the user has signed out, or another one has signed in. */
   readonly onDrop: (drop: () => void) => () => void;
+  readonly actions: SessionActions;
 }
 
 const stores = new WeakMap<BotClient, SessionStore>();
@@ -41,7 +57,7 @@ export function sessionStore(client: BotClient): SessionStore {
 function newStore(client: BotClient): SessionStore {
   const listeners = new Set<() => void>();
   const drops = new Set<() => void>();
-  let snapshot: SessionSnapshot = { session: undefined, error: undefined };
+  let snapshot = UNKNOWN;
   const set = (next: SessionSnapshot) => {
     snapshot = next;
     for (const listener of [...listeners]) listener();
@@ -61,8 +77,7 @@ function newStore(client: BotClient): SessionStore {
       if (snapshot.session === undefined) asking.begin();
     }
     return () => {
-      listeners.delete(listener);
-      if (listeners.size > 0) return;
+      if (!listeners.delete(listener) || listeners.size > 0) return;
       tell.close();
       asking.end();
     };
@@ -71,20 +86,34 @@ function newStore(client: BotClient): SessionStore {
     subscribe,
     getSnapshot: () => snapshot,
     known: () =>
-      new Promise((resolve) => {
-        const look = () => {
-          if (snapshot.session === undefined && !snapshot.error) return;
-          // It is not there yet if it is called by `subscribe`.
-          queueMicrotask(() => leave());
-          resolve(snapshot);
-        };
-        const leave = subscribe(look);
-        look();
-      }),
+      snapshot.session !== undefined
+        ? Promise.resolve(snapshot)
+        : new Promise((resolve) => {
+            const leave = subscribe(() => {
+              if (snapshot.session === undefined && !snapshot.error) return;
+              leave();
+              resolve(snapshot);
+            });
+            asking.begin();
+          }),
+    actions: sessionActions(client, (error) => set({ ...snapshot, error })),
     onDrop(drop) {
       drops.add(drop);
       return () => void drops.delete(drop);
     },
+  };
+}
+
+function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {
+  const trying = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
+    setError(undefined);
+    return work().catch((thrown) => void setError(asRelayError(thrown)));
+  };
+  return {
+    signIn: async (username, password) => void (await trying(() => client.signIn(username, password))),
+    signInAsGuest: async () => void (await trying(() => client.signInAsGuest())),
+    signInUrl: client.signInUrl,
+    signOut: async () => (await trying(() => client.signOut())) ?? { logoutUrl: null },
   };
 }
 

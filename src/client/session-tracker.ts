@@ -39,7 +39,9 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
     current: () => number,
     ended: () => session.signal,
     learn(found, askedIn) {
-      if (number !== (askedIn ?? number)) return;
+      // A sign-out also ends the streams of its session, which may have told so first.
+      const isKnown = found === null && signedIn === false;
+      if (number !== (askedIn ?? number) && !isKnown) return;
       // A page that sends a message or signs out expects a session, even if nothing is known yet.
       const wasSignedIn = signedIn ?? (found === false || found === null);
       signedIn = !!found;

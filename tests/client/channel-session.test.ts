@@ -75,6 +75,27 @@ describe('the session of a client', () => {
   });
 });
 
+test('no function of a channel and of its session rejects', async () => {
+  const client = createBotClient({
+    baseUrl: 'http://relay.example.com',
+    ...BOT,
+    fetch: () => Promise.reject(new TypeError('no network')),
+  });
+  const channel = createChannel(client);
+  const { actions, getSnapshot } = sessionStore(client);
+  expect(await channel.send('Hello')).toMatchObject({ state: 'error', error: { code: 'unreachable' } });
+  expect(await channel.upload(new File(['text'], 'a.txt'))).toBeUndefined();
+  expect(await channel.feedback('none', 'GOOD')).toBe(false);
+  expect(await channel.reset()).toBe(false);
+  expect(await channel.consent('none', true)).toBeUndefined();
+  expect(await channel.retry('none')).toBeUndefined();
+  await channel.stop();
+  await actions.signIn('ada', 'x');
+  expect(getSnapshot().error?.code).toBe('unreachable');
+  expect(await actions.signOut()).toEqual({ logoutUrl: null });
+  await actions.signInAsGuest();
+});
+
 describe('the messages of a channel', () => {
   /** A channel with one answer. */
   async function said() {

@@ -61,7 +61,9 @@ describe('the package', () => {
       const [{ RelayError }, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
       const error = new RelayError('No.', { code: 'unreachable', status: 0 });
       console.log(Object.keys(react).sort().join(), error instanceof react.RelayError);`;
-    expect(printed(ofBoth)).toBe('RelayError,useBot true');
+    expect(printed(ofBoth)).toBe(
+      'BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession true',
+    );
   });
 
   test('has an element that a server can import, where it does nothing', () => {
@@ -120,16 +122,17 @@ describe('in a page', () => {
     expect(text).not.toMatch(/\brequire\(|\bprocess\.|\bBuffer\b/);
   });
 
-  test('the hook is at most 1.5 KiB more than the conversation that it shows, and that at most 3 KiB more', () => {
-    const resolveDir = join(ROOT, 'src/client');
-    const ofSource = (...names: readonly string[]) =>
-      bundled('', {
-        stdin: { contents: names.map((name) => `export * from './${name}.ts';`).join(''), resolveDir },
-      }).bytes;
-    const conversation = ofSource('bot-client', 'conversation');
-    expect(ofSource('bot-client', 'conversation', 'use-bot') - conversation).toBeLessThanOrEqual(1536);
-    const hook = bundled("export { useBot } from 'bot-relay-client/react';").bytes;
-    expect(hook - bundled(CLIENT).bytes).toBeLessThanOrEqual(3072);
+  test('the hooks are at most 0.5 KiB more than channels', () => {
+    const channels = bundled(
+      "export { createBotClient, createChannel, textOf } from 'bot-relay-client';",
+    ).bytes;
+    const hooks = bundled("export * from 'bot-relay-client/react';").bytes;
+    expect(hooks - channels).toBeLessThanOrEqual(512);
+  });
+
+  test('the entry of React says that it is for the client', () => {
+    const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
+    expect(readFileSync(entry, 'utf8')).toMatch(/^"use client";/);
   });
 
   test('an entry that is loaded for nothing is left out', () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect } from '@jest/globals';
-import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
+import { type BotClient, type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
 import type { Channel, ChannelMessage, ChannelOptions } from '../../src/client/channel-types.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
 import { textOf } from '../../src/client/text-of.ts';
@@ -29,14 +29,27 @@ export function shown({ role, state, ...message }: ChannelMessage): string {
 
 export const allOf = (channel: Channel) => channel.getSnapshot().messages.map(shown);
 
+/** What a message says, with who says it and its state. */
+const lineOf = (message: ChannelMessage) =>
+  `${message.role === 'user' ? 'user' : 'bot'} ${message.state}: ${textOf(message)}`;
+
+/** A channel that `USER` sees, and its messages as lines. */
+export async function openTalk(client: BotClient, options: ChannelOptions) {
+  const channel = createChannel(client, options);
+  const leave = channel.subscribe(() => {});
+  await client.signIn(USER.name, USER.password);
+  await until(() => channel.getSnapshot().session?.user.name === USER.name);
+  const { signIn, signOut } = client;
+  const { getSnapshot: snapshot } = channel;
+  const shown = () => snapshot().messages.map(lineOf);
+  return { ...channel, snapshot, shown, leave, signIn, signOut };
+}
+
 /** A relay in front of a bot service, and clients of its users. */
 export interface ChannelStage {
   readonly relay: TestRelay;
   /** A client of this user, who is signed in. */
-  signedIn(
-    options?: Partial<BotClientOptions>,
-    user?: typeof USER,
-  ): Promise<ReturnType<typeof createBotClient>>;
+  signedIn(options?: Partial<BotClientOptions>, user?: typeof USER): Promise<BotClient>;
   /** A channel that is subscribed to and shows who is signed in. */
   channel(options?: ChannelOptions, client?: Partial<BotClientOptions>): Promise<Channel>;
   close(): Promise<void>;

@@ -124,29 +124,32 @@ export async function talk(): Promise<string> {
 
 /** A component that uses everything of `bot-relay-client/react`. */
 export const COMPONENT = `
-import { type Bot, type ChatMessage, type Read, RelayError, type Said, useBot, type UseBotOptions } from 'bot-relay-client/react';
+import {
+  type Bot, BotProvider, type BotProviderProps, type Channel, type ChannelMessage, type ChannelOptions,
+  createBotClient, createChannel,
+  type FilePart, RelayError, textOf, useBot, useBotClient, type UseBotOptions, useSession,
+} from 'bot-relay-client/react';
 
-const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
-const READ: readonly Said[] = [{}, { add: 'a' }, { text: 'a', part: 'm' }];
-export const read: Read = ({ known }) => (known ? undefined : READ[0]);
-function Row({ message }: { message: ChatMessage }) {
-  const { id, from, text, state, error, requestId } = message;
-  return <li id={String(id)} className={from} data-state={state} title={error?.message ?? requestId}>{text}</li>;
+const plain = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
+export const options: ChannelOptions = { id: 'my-channel', whileBusy: 'queue', gcMs: 1000 };
+export const given: BotProviderProps = { client: createBotClient(plain) };
+function Row({ message }: { message: ChannelMessage }) {
+  const { id, role, state, error, metadata } = message;
+  return <li id={id} className={role} data-state={state} title={error?.message ?? metadata.requestId}>{textOf(message)}</li>;
 }
 export function Chat() {
-  const bot: Bot = useBot({
-    ...options,
-    customChannelId: 'my-channel',
-    silenceMs: 60_000,
-    read: ({ eventType, raw, id }) => (eventType === 'said' ? { add: String(raw), part: id } : undefined),
-  });
-  const { messages, status, error, session, send, stop, upload, signIn, signInAsGuest, signInUrl, signOut } = bot;
-  const sent: Promise<void> = send('Hello');
+  const bot: Bot = useBot({ ...options, onFinish: ({ parts }) => parts.length });
+  const channel: Channel = createChannel(useBotClient(), { id: 'my-channel' });
+  const others: UseBotOptions = { channel };
+  const same: Bot = useBot(others);
+  const { messages, status, error, send, stop, upload, retry, consent, feedback, reset } = bot;
+  const { session, signIn, signInAsGuest, signInUrl, signOut } = useSession();
+  const sent: Promise<ChannelMessage | undefined> = send('Hello');
   const withFile = async (file: File) => {
-    const blobId: string | undefined = await upload(file);
-    if (blobId !== undefined) await send('See', [blobId]);
+    const part: FilePart | undefined = await upload(file, { onProgress: (n) => n.toFixed() });
+    if (part !== undefined) await send({ text: 'See', files: [part], payload: {} });
   };
-  void withFile;
+  void [withFile, same.id, retry(), consent('id', 'always'), feedback('id', 'GOOD'), reset()];
   const leave = async () => {
     const { logoutUrl } = await signOut();
     if (logoutUrl) location.assign(logoutUrl);
@@ -154,23 +157,24 @@ export function Chat() {
   if (session === null) return <a href={signInUrl('/chat')} onClick={() => signIn('a', 'b').then(signInAsGuest)}>In</a>;
   return (
     <form onSubmit={() => void sent}>
-      {session?.user.name} {status === 'streaming'} {error instanceof RelayError && error.retryAfter}
+      {session?.user.name} {status === 'reconnecting'} {error instanceof RelayError && error.retryAfter}
       <button onClick={stop}>Stop</button><button onClick={leave}>Out</button>
       <ul>{messages.map((message) => <Row key={message.id} message={message} />)}</ul>
     </form>
   );
 }
+export const App = () => <BotProvider {...plain}><BotProvider {...given}><Chat /></BotProvider></BotProvider>;
 `;
 
 /** Each line is one mistake. */
 export const MISTAKES = [
-  "useBot({ baseUrl: '', namespace: 'ns' })",
-  "useBot({ baseUrl: '', namespace: 'ns', botProviderName: 'bot', apiKey: 'key' })",
+  "BotProvider({ baseUrl: '', namespace: 'ns' })",
+  "BotProvider({ baseUrl: '', namespace: 'ns', botProviderName: 'bot', apiKey: 'key' })",
   'useBot(options).send(5)',
   "useBot(options).upload('file')",
   "useBot(options).status === 'done'",
-  'useBot(options).session.user',
-  "useBot(options).messages.push({ id: 1, from: 'user', text: '', state: 'done' })",
-  "useBot({ ...options, read: () => 'text' })",
-  "useBot({ ...options, read: () => ({ add: 'piece', text: 'text' }) })",
+  'useSession().session.user',
+  "useBot(options).messages.push({ id: '1', role: 'user', parts: [], state: 'done', metadata: {} })",
+  "useBot({ id: 'one', whileBusy: 'wait' })",
+  "useBot(options).consent('id', 'never')",
 ];

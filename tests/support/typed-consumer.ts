@@ -7,7 +7,7 @@ import { ROOT } from './sources.ts';
 
 /** One project for each version of React; the package has been installed in both. */
 const FOLDERS = { '18': 'react-18', '19': 'react-19' } as const;
-const WRONG = `import { useBot, type UseBotOptions } from 'bot-relay-client/react';
+const WRONG = `import { BotProvider, useBot, type UseBotOptions, useSession } from 'bot-relay-client/react';
 export function wrong(options: UseBotOptions) {
 ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 }
