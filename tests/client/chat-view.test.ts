@@ -296,6 +296,25 @@ describeInChromium('the chat', () => {
     expect(await input().inputValue()).toBe('Draft');
   });
 
+  test.each([
+    { mode: 'password', draft: '' },
+    // A guest is a new user in each session.
+    { mode: 'guest', draft: 'Draft' },
+  ] as const)(
+    'forgets what was written when another user signs in, who is no guest: $mode',
+    async ({ mode, draft }) => {
+      await page.evaluate((mode) => (globalThis as ChatWindow).show({ mode }), mode);
+      await input().fill('Draft');
+      await page.evaluate(() => {
+        const { set } = globalThis as ChatWindow;
+        set({ session: null });
+        const user = { id: 'bob', name: 'Bob' };
+        set({ session: { user, idleExpiresAt: '', absoluteExpiresAt: '' } });
+      });
+      expect(await input().inputValue()).toBe(draft);
+    },
+  );
+
   test('signs out, and begins a new chat only if the user agrees', async () => {
     await enter('done');
     page.once('dialog', (dialog) => void dialog.dismiss());

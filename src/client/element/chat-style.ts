@@ -109,6 +109,8 @@ th, td { padding: .3rem .7rem; border: 1px solid var(--line); text-align: start;
 .trouble { border-color: var(--bad); background: var(--on-bad); }
 .actions { display: flex; flex-wrap: wrap; gap: .35rem; }
 .actions button { min-block-size: 2.25rem; padding: .1rem .7rem; }
+svg { inline-size: 1.25em; block-size: 1.25em; vertical-align: middle; fill: none; stroke: currentColor; stroke-width: 1.75; }
+.down svg { rotate: 180deg; }
 @media (prefers-reduced-motion: no-preference) {
   .answer[data-state="streaming"] .answer-text > ::after { animation: blink 1.2s steps(2, jump-none) infinite; }
 }
@@ -122,7 +124,11 @@ th, td { padding: .3rem .7rem; border: 1px solid var(--line); text-align: start;
   .chat > * { padding-inline: .75rem; }
   .tray { gap: .3rem; }
 }
-@media (max-height: 26rem) { .chat { overflow-y: auto; } .log { flex: none; overflow: visible; } }
+@media (max-height: 26rem) {
+  .chat { overflow-y: auto; }
+  .chat > * { flex-shrink: 0; flex-basis: auto; }
+  .chat > :is(.log, .empty, .sign-in) { overflow: visible; }
+}
 `;
 
 let sheet: CSSStyleSheet | undefined;

@@ -2,6 +2,7 @@ import { chatHeader } from './chat-header.ts';
 import type { ChatParts } from './chat-parts.ts';
 import { announcer, button, type ChatTools, setText } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
+import { keepAtEnd } from './keep-at-end.ts';
 import { messageLog } from './message-log.ts';
 import { newElement } from './new-element.ts';
 import { signInForm } from './sign-in.ts';
@@ -38,6 +39,7 @@ function chatElements(parts: ChatParts) {
   const onSent = () => {
     writer.focus();
     log.scrollToEnd();
+    scrollToEnd();
   };
   const log = messageLog({ tools, channel, botName, onSent });
   const maySend = () => {
@@ -58,6 +60,8 @@ function chatElements(parts: ChatParts) {
     { class: 'chat', lang: language.lang, dir: language.dir },
     ...[header.element, log.element, loading, empty, form.element, writer.element, region],
   );
+  // In a low window, all of the chat is scrolled.
+  const scrollToEnd = keepAtEnd(element, log.element);
   if (parts.hasFiles) takeDrops(element, writer.addFiles);
   return { element, header, log, loading, empty, form, writer };
 }

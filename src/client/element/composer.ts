@@ -59,10 +59,7 @@ export function composer({ tools, channel, hasFiles, maySend, onSent }: Composer
     },
     /** Shows what may be pressed now, and an error that belongs to no message. */
     update({ status, messages, error }: ChannelSnapshot): void {
-      const isRunning = RUNNING.includes(status);
-      // A button that is hidden loses the focus, and Send must not get it.
-      if (!isRunning && stop.matches(':focus')) text.focus();
-      stop.hidden = !isRunning;
+      stop.hidden = !RUNNING.includes(status);
       const isShown = messages.some((message) => message.error === error);
       setText(note, error && !isShown ? error.message : '');
     },

@@ -1,13 +1,11 @@
 import type { ChannelMessage } from '../channel-types.ts';
 import { textOf } from '../text-of.ts';
 import { copyFrom } from './chat-tools.ts';
+import { keepAtEnd } from './keep-at-end.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
 import { newElement } from './new-element.ts';
 import type { RowParts } from './row-parts.ts';
 import { fill } from './words.ts';
-
-/** How near to its end the log counts as scrolled to the end, in px. */
-const NEAR_END = 60;
 
 /** The messages of a conversation. A reader at its end stays there while it grows. */
 export function messageLog(parts: RowParts) {
@@ -58,26 +56,6 @@ export function messageLog(parts: RowParts) {
       element.ariaBusy = String(messages.some(isGrowing));
     },
   };
-}
-
-/** Keeps a reader at the end of `box` there while its content grows. Returns the function that scrolls to the end. */
-function keepAtEnd(box: HTMLElement, content: HTMLElement): () => void {
-  let isAtEnd = true;
-  let before = 0;
-  const scrollToEnd = () => {
-    isAtEnd = true;
-    box.scrollTop = box.scrollHeight;
-  };
-  box.addEventListener('scroll', () => {
-    const { scrollTop } = box;
-    const isNear = box.scrollHeight - scrollTop - box.clientHeight < NEAR_END;
-    // What is added moves the end away; only a reader scrolls back.
-    if (isNear || scrollTop < before) isAtEnd = isNear;
-    before = scrollTop;
-  });
-  const resizes = new ResizeObserver(() => isAtEnd && scrollToEnd());
-  for (const one of [box, content]) resizes.observe(one);
-  return scrollToEnd;
 }
 
 /** An answer is read out once, when it has ended. */
