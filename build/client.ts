@@ -10,6 +10,7 @@ const ENTRIES = { index: 'index', react: 'react' };
 /** What the chat page uses of the client; not all of it is an entry of the package. */
 const PAGE_ENTRIES = {
   'bot-relay-client': 'bot-client',
+  'bot-relay-conversation': 'bot-conversation',
   'bot-relay-history': 'follow-history',
   'bot-relay-resumed': 'resumed-answers',
   'bot-relay-random-id': 'random-id',
