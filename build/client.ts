@@ -12,6 +12,7 @@ const ELEMENT_FILE = { 'bot-chat': 'element/bot-chat-file' };
 /** What the chat page uses of the client; not all of it is an entry of the package. */
 const PAGE_ENTRIES = {
   'bot-relay-client': 'bot-client',
+  'bot-relay-conversation': 'bot-conversation',
   'bot-relay-history': 'follow-history',
   'bot-relay-resumed': 'resumed-answers',
   'bot-relay-random-id': 'random-id',

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
@@ -13,13 +12,9 @@ import type { Guards } from '../src/client/bot-event.ts';
 import { createChannel } from '../src/client/create-channel.ts';
 import { textOf } from '../src/client/text-of.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
-import { eventOf, startBotRuns } from './support/bot-runs.ts';
-import { startClientPair } from './support/client-pair.ts';
-import { memoryStore } from './support/cutting-front.ts';
-import { openStream } from './support/live.ts';
-import { wholeStream } from './support/raw-upstream.ts';
+import { startBotRuns } from './support/bot-runs.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './support/relay.ts';
-import { plainAnswer, until } from './support/relay-and-upstream.ts';
+import { until } from './support/relay-and-upstream.ts';
 
 /** What fetch-event-source needs of a page. */
 Object.assign(globalThis, { window: globalThis, document: { removeEventListener: () => {} } });
@@ -393,47 +388,6 @@ describe('the event of its own that the document has', () => {
   });
 });
 
-describe('the snippet that goes on after a reload', () => {
-  const run = snippet('resume', 'client', 'showAnswer', 'showError');
-
-  test('shows the whole answer, which is sent once', async () => {
-    await relay.close();
-    relay = await startRelay(botService.url, { BOTS: 'demo/echo', JOIN: 'on', JOIN_GRACE_MS: '600000' });
-    const cookie = await relay.signIn();
-    const calls: string[] = [];
-    const pageWith = (names: Iterable<readonly [string, string]>) => {
-      const { kept, store } = memoryStore();
-      for (const [key, value] of names) kept.set(key, value);
-      const client = createBotClient({
-        ...{ baseUrl: '', namespace: 'demo', botProviderName: 'echo', store },
-        fetch(path, init) {
-          calls.push(`${init?.method ?? 'GET'} ${/[a-z]+$/.exec(String(path).split('?', 1)[0] ?? '')}`);
-          return pageFetch(cookie)(String(path), {
-            ...init,
-            headers: Object.fromEntries(new Headers(init?.headers)),
-          });
-        },
-      });
-      return { kept, client };
-    };
-    const left = pageWith([]);
-    // The page is gone after its first event.
-    for await (const _ of left.client.conversation('my-channel').send('Hello')) {
-      const shown: string[] = [];
-      const errors: unknown[] = [];
-      await run(
-        pageWith(left.kept).client,
-        (text: string) => shown.push(text),
-        (error: unknown) => errors.push(error),
-      );
-      await until(() => shown.length + errors.length > 0);
-      expect({ shown, errors }).toEqual({ shown: ['You said: Hello'], errors: [] });
-      break;
-    }
-    expect(calls).toEqual(['POST sse', 'GET run']);
-  });
-});
-
 describe('the snippet with an existing library', () => {
   const run = snippet('library', 'fetchEventSource', 'show');
   const withFetch = (cookie: string) => (path: string, options: object) =>
@@ -464,78 +418,5 @@ describe('the snippet with an existing library', () => {
     await expect(ended).rejects.toMatchObject({ code: 'upstream_stream_broken' });
     expect(shown).not.toContain(' Hello');
     expect(sent).toBe(1);
-  });
-});
-
-describe('the snippet of a conversation', () => {
-  const shows = ['showQuestion', 'showAnswer', 'showConsent', 'showLink', 'showError'];
-  const run = snippet('conversation', 'client', 'form', 'FormData', ...shows);
-
-  /** Opens the page; returns what sends its form. */
-  async function visit(client: BotClient, show: (text: string) => void) {
-    const form = { onsubmit: async (_event: { preventDefault(): void }) => {} };
-    /** What the user has filled in. */
-    class FormDataOfPage extends FormData {
-      constructor() {
-        super();
-        this.append('text', 'What is in it?');
-        this.append('file', new File(['text'], 'a.txt'));
-      }
-    }
-    await run(client, form, FormDataOfPage, ...shows.map(() => show));
-    return () => form.onsubmit({ preventDefault() {} });
-  }
-
-  test('shows what was said before, and sends a file with a message', async () => {
-    const withFiles = await startRelay(botService.url, {
-      BOTS: 'demo/echo',
-      OPERATIONS: 'message,chat,files',
-    });
-    try {
-      const client = createBotClient({
-        ...{ baseUrl: withFiles.url, namespace: 'demo', botProviderName: 'echo' },
-      });
-      await client.signIn(USER.name, USER.password);
-      const shown: string[] = [];
-      const show = (text: string) => void shown.push(text);
-      const sent = 'You said: What is in it? You sent: a.txt';
-      const link = client.conversation('my-channel').downloadUrl('a.txt');
-      await (await visit(client, show))();
-      expect(shown.splice(0)).toEqual([sent, link]);
-      const send = await visit(client, show);
-      await until(() => shown.length === 2);
-      await send();
-      expect(shown).toEqual(['What is in it?', sent, sent, link]);
-    } finally {
-      await withFiles.close();
-    }
-  });
-
-  test('leaves a history that has no end before it sends, and shows no error', async () => {
-    const said = (text: string) => eventOf({ messageComplete: { message: { text } } });
-    let history: Socket | undefined;
-    const pair = await startClientPair(
-      (socket, { requestLine }) => {
-        const answer = (text: string) =>
-          void socket.write(plainAnswer('200 OK', ['Content-Type: application/json'], text));
-        if (requestLine.includes('/channel/metadata')) answer('{"data":{}}');
-        else if (requestLine.includes('/blob')) answer('{"data":[{"blobId":"b"}]}');
-        else if (requestLine.startsWith('GET')) {
-          history = socket;
-          socket.write(openStream(said('Before')));
-        } else socket.write(wholeStream(said('After')));
-      },
-      { OPERATIONS: 'message,chat,files' },
-    );
-    try {
-      const shown: string[] = [];
-      const send = await visit(pair.client, (text) => void shown.push(text));
-      await until(() => shown.length === 1);
-      await send();
-      await until(() => history?.closed === true);
-      expect(shown).toEqual(['Before', 'After', expect.stringContaining('relative_path=a.txt')]);
-    } finally {
-      await pair.close();
-    }
   });
 });

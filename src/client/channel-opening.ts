@@ -30,14 +30,14 @@ interface OpeningOptions {
 /** Opens a channel for the user who is signed in, and empties it when that user leaves. */
 export function channelOpening(client: BotClient, { shown, past, leave }: OpeningOptions): ChannelOpening {
   const { state, options } = shown;
-  const { calls, options: bot } = partsOf(client);
+  const { options: bot } = partsOf(client);
   const store = sessionStore(client);
   let user: string | undefined;
   let talk: BotConversation | undefined;
   function open(its: string, isFresh = false): void {
     const found = options.id === undefined ? defaultChannels(bot).idFor(its, isFresh) : undefined;
     user = its;
-    talk = botConversation(calls, found?.id ?? `${options.id}`, bot);
+    talk = botConversation(client, found?.id ?? `${options.id}`);
     past.begin(talk, found?.isNew === true);
   }
   function empty(isDropped = false): void {

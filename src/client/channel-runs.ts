@@ -1,8 +1,8 @@
-import type { BotConversation, SendOptions } from './bot-conversation.ts';
+import type { BotConversation } from './bot-conversation.ts';
 import { type ShownAnswer, type ShownChannel, showAnswer } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';
 import type { ChannelMessage } from './channel-types.ts';
-import type { MessageStream } from './message-stream.ts';
+import type { MessageStream, SendOptions } from './message-stream.ts';
 
 /** Begins what a run sends. */
 export type Begin = (talk: BotConversation, options: SendOptions) => MessageStream;

@@ -5,6 +5,7 @@ import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
 import type { RelayError } from './relay-error.ts';
 import type { Session } from './session-tracker.ts';
+import { unfinished } from './unfinished.ts';
 
 /** Pauses between the tries of the first question, in ms. */
 const FIRST_PAUSE_MS = 500;
@@ -126,7 +127,8 @@ interface Followed {
 
 /** Learns from all calls of the client who is signed in. */
 function followTracker(client: BotClient, { tell, drop, set, session }: Followed): void {
-  const { tracker, calls, options } = partsOf(client);
+  const { tracker, options } = partsOf(client);
+  const names = unfinished(client);
   const channels = defaultChannels(options);
   let user: string | undefined;
   tracker.watch((found, isSignIn) => {
@@ -134,12 +136,12 @@ function followTracker(client: BotClient, { tell, drop, set, session }: Followed
     if (found === true) return void (session() === null && client.session().catch(() => {}));
     if (found === null || (found && user !== undefined && user !== found.user.id)) {
       drop();
-      calls.unfinished.clear();
+      names.clear();
     }
     if (found || found === null) channels.forget(found?.user.id);
     if (found) {
       user = found.user.id;
-      calls.unfinished.enter(user);
+      names.enter(user);
       if (isSignIn) tell.post('in');
     } else if (found === null) {
       user = undefined;

@@ -1,41 +1,45 @@
 import { baseOf } from './calls.ts';
-import { keptList, type MessageStore } from './kept.ts';
-
-export type { MessageStore } from './kept.ts';
-
-/** What names a message at the relay. It says nothing of its text. */
-export interface MessageName {
-  readonly customChannelId: string;
-  readonly customMessageId: string;
-}
+import { partsOf } from './client-parts.ts';
+import { type KeptOptions, keptList } from './kept.ts';
+import type { MessageName } from './message-name.ts';
 
 /** The names of the messages whose answers have not ended, also of those that were sent before a reload. */
 export interface Unfinished {
   readonly add: (name: MessageName) => void;
   readonly remove: (name: MessageName) => void;
-  /** Those of this bot, in one conversation or in all, the oldest first. */
-  readonly list: (customChannelId?: string) => MessageName[];
+  /** Those of a conversation with this bot, the oldest first. */
+  readonly list: (customChannelId: string) => MessageName[];
   /** Forgets those of all bots. */
   readonly clear: () => void;
   /** This user has signed in: forgets those of others. */
   readonly enter: (user: string) => void;
 }
 
-interface UnfinishedOptions {
+interface BotOptions extends KeptOptions {
   readonly baseUrl: string;
   readonly namespace: string;
   readonly botProviderName: string;
-  /** Null keeps nothing; by default, a page has its `sessionStorage`, and Node.js nothing. */
-  readonly store?: MessageStore | null | undefined;
 }
 
 /** What a bot is called in what the browser keeps. */
-export function botKey(options: UnfinishedOptions): string {
+export function botKey(options: BotOptions): string {
   return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
 }
 
-/** Opens the names of the bot's messages. */
-export function unfinished(options: UnfinishedOptions): Unfinished {
+const names = new WeakMap<EventTarget, Unfinished>();
+
+/** The names of the client's messages. */
+export function unfinished(client: EventTarget): Unfinished {
+  const its = names.get(client) ?? newNames(partsOf(client).options);
+  if (!names.has(client)) {
+    names.set(client, its);
+    // The next user of this tab must not ask for them.
+    client.addEventListener('signed-out', its.clear);
+  }
+  return its;
+}
+
+function newNames(options: BotOptions): Unfinished {
   const bot = botKey(options);
   const { all, set } = keptList('bot-relay-messages', options);
   let user: string | null = null;
@@ -49,7 +53,7 @@ export function unfinished(options: UnfinishedOptions): Unfinished {
     remove: (name) => set(others(name)),
     list: (channel) =>
       all()
-        .filter(([, , of, where]) => of === bot && where === (channel ?? where))
+        .filter(([, , of, where]) => of === bot && where === channel)
         .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
     clear: () => set([]),
     enter(next) {
@@ -59,11 +63,4 @@ export function unfinished(options: UnfinishedOptions): Unfinished {
       if (own.length < kept.length) set(own);
     },
   };
-}
-
-/** The name of the message with this body; undefined if it has none. */
-export function nameOf(message: object): MessageName | undefined {
-  const { customChannelId, customMessageId } = message as Partial<Record<string, unknown>>;
-  if (typeof customChannelId !== 'string' || typeof customMessageId !== 'string') return undefined;
-  return customChannelId && customMessageId ? { customChannelId, customMessageId } : undefined;
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotEvent, createBotClient } from '../../src/client/bot-client.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
 import { resumedAnswers } from '../../src/client/resumed-answers.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
@@ -34,7 +35,7 @@ describe('an answer of a channel that had not ended before a reload', () => {
     });
     const page = await openTalk(client, { id: customChannelId });
     left.push(page.leave);
-    return { ...page, kept, conversation: client.conversation(customChannelId) };
+    return { ...page, kept, conversation: botConversation(client, customChannelId) };
   }
   /** A page whose answer has begun. */
   async function begun(customChannelId: string) {

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import type { ChannelOptions } from '../../src/client/channel-types.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { typeOf } from '../support/bot-runs.ts';
@@ -50,7 +51,7 @@ async function open(id: string, options: Partial<BotClientOptions> = {}, how: Ch
 async function beginRun(customChannelId: string, words = 200) {
   const client = newClient();
   await client.signIn(USER.name, USER.password);
-  const talk = client.conversation(customChannelId);
+  const talk = botConversation(client, customChannelId);
   const read = readAll(talk.send('word '.repeat(words)));
   while ((await talk.metadata())?.runState !== 'RUNNING') await sleep(10);
   return { ...talk, read };

@@ -1,9 +1,9 @@
 /** A program that uses everything of `bot-relay-client`, and makes mistakes that the compiler must see. */
 export const PROGRAM = `
 import {
-  type BotClient, type BotConversation, type BotEvent, type ConversationMetadata, createBotClient, type Facts,
-  type Feedback, type Guards, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
-  type MessageStore, type MessageStream, RelayError, type SendOptions, type Session, type ToolCallConsent,
+  type BotClient, type BotEvent, type Channel, type ChannelSnapshot, createBotClient, createChannel, type Facts,
+  type Guards, type MessagePart, textOf, type Verdict, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
+  type MessageStore, type MessageStream, RelayError, type SendOptions, type Session,
 } from 'bot-relay-client';
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
@@ -100,23 +100,20 @@ export async function talk(): Promise<string> {
     error.code = 'x';
     void [known, retryAfter, retryable, maybeStarted, upstream, ofUpstream];
   }
-  const talk: BotConversation = client.conversation('my-channel');
-  const known: ConversationMetadata | undefined = await talk.metadata();
   const options: SendOptions = { signal: stop.signal, onState: (state, of) => states.push(state, of.state) };
-  const unfinished: MessageStream[] = [...talk.resume(options), ...client.resume()];
+  for await (const event of client.send('Hello', options)) void (event satisfies BotEvent);
   const store: MessageStore = { getItem: () => null, setItem() {}, removeItem() {} };
-  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: unfinished[0]?.state ?? '', store });
+  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store });
   createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store: null });
-  for await (const event of talk.history(options)) void (event satisfies BotEvent);
-  const blobId: string = await talk.upload(new File(['text'], 'a.txt'), { signal: stop.signal });
-  const consent: ToolCallConsent = { toolCallId: blobId, result: 'ALLOW_ONCE' };
-  for await (const event of talk.consent([consent], options)) void (event satisfies BotEvent);
-  const feedback: Feedback = { messageId: blobId, verdict: 'GOOD' };
-  await talk.feedback(feedback);
+  const channel: Channel = createChannel(client, { id: 'my-channel', onEvent: (event) => void (event satisfies BotEvent) });
+  const { status, messages, isLoading }: ChannelSnapshot = channel.getSnapshot();
+  const first: MessagePart | undefined = messages[0]?.parts[0];
+  if (first?.type === 'dynamic-tool' && first.state === 'approval-requested') await channel.consent(first.toolCallId, true);
+  // @ts-expect-error: a tool call has no text
+  if (first?.type === 'dynamic-tool') void first.text;
   // @ts-expect-error: there are two verdicts
-  await talk.feedback({ messageId: blobId, verdict: 'FINE' });
-  const done: boolean[] = [await talk.stop(), await talk.reset()];
-  void [known?.runState, done, talk.downloadUrl('a.txt'), client.conversation().customChannelId];
+  await channel.feedback('id', 'FINE');
+  void [status satisfies string, isLoading, messages.map(textOf), await channel.feedback('id', 'BAD' satisfies Verdict)];
   const { logoutUrl }: { readonly logoutUrl: string | null } = await client.signOut();
   return [session.user.id, same?.user.name, guest.idleExpiresAt, requestId, logoutUrl].join(client.signInUrl('/'));
 }
