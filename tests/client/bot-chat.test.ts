@@ -76,7 +76,7 @@ beforeAll(async () => {
   const settings = {
     BOTS: 'demo/echo,demo/tools',
     OPERATIONS: 'message,chat,files',
-    ALLOWED_ORIGINS: origin,
+    ALLOWED_ORIGINS: `${origin},${other.url}`,
   };
   relay = startDemoRelay({ ...settings, PORT: String(port), CHAT_PAGE: 'on' });
   url = `http://localhost:${await relay.listening()}`;
@@ -197,5 +197,16 @@ describeInChromium('a page of another origin on the same site', () => {
     await page.keyboard.press('Enter');
     await answer(page, 'done').getByText('مرحبا').waitFor();
     expect(await page.locator('.chat').getAttribute('dir')).toBe('rtl');
+  });
+});
+
+describeInChromium('a page of another site', () => {
+  test('says that browsers block the cookie', async () => {
+    // For a browser, 127.0.0.1 and localhost are two sites.
+    const page = await open(other.url);
+    await page.getByLabel('اسم المستخدم').fill('demo');
+    await page.getByLabel('كلمة المرور').fill('demo');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('تمنع المتصفحات ملف تعريف الارتباط هنا').waitFor();
   });
 });

@@ -339,6 +339,23 @@ describeInChromium('the chat', () => {
     ]);
   });
 
+  test('leaves nothing behind when it is removed, even while an answer is waited for', async () => {
+    const session = await page.context().newCDPSession(page);
+    const nodes = async () => {
+      // The chat before this one has counted its last second.
+      await later(1_500);
+      await session.send('HeapProfiler.collectGarbage');
+      return (await session.send('Memory.getDOMCounters')).nodes;
+    };
+    await enter('submitted');
+    const before = await nodes();
+    await page.evaluate(() => {
+      for (let count = 0; count < 50; count += 1) (globalThis as ChatWindow).enter('submitted');
+    });
+    expect((await nodes()) / before).toBeLessThan(1.5);
+    await session.detach();
+  });
+
   test('shows 10,000 messages, and adds one in a small part of the time', async () => {
     const { first, one } = await page.evaluate(async () => {
       const { set, question, answer } = globalThis as ChatWindow;

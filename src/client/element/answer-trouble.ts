@@ -30,7 +30,7 @@ export function answerTrouble({ tools, channel, onSent }: RowParts) {
   function wait(seconds: number): void {
     again.ariaDisabled = seconds > 0 ? 'true' : null;
     setText(again, seconds > 0 ? fill(words.askAgainIn, { seconds }) : words.askAgain);
-    if (seconds > 0) setTimeout(() => wait(seconds - 1), 1_000);
+    if (seconds > 0) setTimeout(() => again.isConnected && wait(seconds - 1), 1_000);
   }
   return {
     element,

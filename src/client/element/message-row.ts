@@ -83,7 +83,7 @@ function answerRow(first: ChannelMessage, parts: RowParts): Row {
   const show = markdownView(text, words);
   let shown = '';
   let wasGrowing = true;
-  const waiting = counter((seconds) => setText(note, fill(words.waiting, { seconds })));
+  const waiting = counter(note, (seconds) => fill(words.waiting, { seconds }));
   function update(message: ChannelMessage): void {
     const { state } = message;
     const grows = isGrowing(message);
@@ -112,8 +112,11 @@ function noteOf(message: ChannelMessage, { words }: ChatTools): string {
   return state === 'done' && isEmpty ? words.nothing : '';
 }
 
-/** Makes a function that starts and stops counting; `show` gets the whole seconds since the start. */
-function counter(show: (seconds: number) => void): (isOn: boolean) => void {
+/**
+ * Makes a function that starts and stops counting the seconds since the start in `element`, whose text `sentence` makes. It
+ * ends when the element is no longer in the page.
+ */
+function counter(element: Element, sentence: (seconds: number) => string): (isOn: boolean) => void {
   let timer: ReturnType<typeof setInterval> | undefined;
   return (isOn) => {
     if (isOn === (timer !== undefined)) return;
@@ -121,8 +124,10 @@ function counter(show: (seconds: number) => void): (isOn: boolean) => void {
     timer = undefined;
     if (!isOn) return;
     const since = performance.now();
-    const tick = () => show(Math.floor((performance.now() - since) / 1000));
-    timer = setInterval(tick, 1_000);
-    tick();
+    setText(element, sentence(0));
+    timer = setInterval(() => {
+      if (element.isConnected) setText(element, sentence(Math.floor((performance.now() - since) / 1000)));
+      else clearInterval(timer);
+    }, 1_000);
   };
 }
