@@ -210,3 +210,23 @@ describeInChromium('a page of another site', () => {
     await page.getByRole('alert').getByText('تمنع المتصفحات ملف تعريف الارتباط هنا').waitFor();
   });
 });
+
+describeInChromium('a page whose server does not forward to the relay', () => {
+  test('says that something else has answered', async () => {
+    const page = await open(`${url}/chat`);
+    const body = '<!doctype html><title>The page of the server</title>';
+    await page.route('**/client/bot-chat.json', (route) => route.fulfill({ contentType: 'text/html', body }));
+    const code = page.evaluate(
+      () =>
+        new Promise((resolve) => {
+          document.addEventListener('bot-error', (event) => resolve((event as CustomEvent).detail.code));
+          document.querySelector('bot-chat')?.setAttribute('bot', 'demo/echo');
+        }),
+    );
+    expect(await code).toBe('unexpected_response');
+    await page.getByText('The server answered 200 with HTML, which is not of the relay.').waitFor();
+    await page.unroute('**/client/bot-chat.json');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByLabel('User name').waitFor();
+  });
+});

@@ -1,5 +1,6 @@
 import { createChannel } from '../create-channel.ts';
 import { chatStyle } from './chat-style.ts';
+import { button } from './chat-tools.ts';
 import { chatView } from './chat-view.ts';
 import { clientOf } from './clients.ts';
 import { ElementBase } from './element-base.ts';
@@ -62,8 +63,7 @@ export class BotChatElement extends ElementBase {
   }
 
   #show(base: string, settings: ChatSettings): void {
-    const lang = this.getAttribute('lang') ?? document.documentElement.lang;
-    const language = languageOf(lang, settings.words);
+    const language = languageOf(this.#lang(), settings.words);
     const bot = this.getAttribute('bot') ?? settings.bots?.[0] ?? '';
     if (!/^[^/]+\/[^/]+$/.test(bot)) throw new Error(language.words.noName);
     const client = clientOf(base, bot);
@@ -88,9 +88,19 @@ export class BotChatElement extends ElementBase {
     };
   }
 
+  #lang(): string {
+    return this.getAttribute('lang') ?? document.documentElement.lang;
+  }
+
   #fail(error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
-    const shown = newElement('p', { class: 'why', role: 'alert', part: 'error' }, text);
+    const { words, lang, dir } = languageOf(this.#lang());
+    const shown = newElement(
+      'div',
+      { class: 'trouble', lang, dir },
+      newElement('p', { class: 'why', role: 'alert', part: 'error', dir: 'auto' }, text),
+      button(words.tryAgain, 'try-again', () => void this.#start()),
+    );
     this.shadowRoot?.replaceChildren(shown);
     this.#say('bot-error', error);
   }

@@ -1,3 +1,4 @@
+import { answerOf, caller } from '../calls.ts';
 import type { SignInMode } from './sign-in.ts';
 import type { Words } from './words.ts';
 
@@ -14,10 +15,7 @@ export interface ChatSettings {
   readonly words?: Partial<Words>;
 }
 
-/** Asks the relay at `base` how its users sign in, and what it offers. @throws an error with a sentence for the user */
-export async function settingsOf(base: string): Promise<ChatSettings> {
-  const address = `${base}/client/bot-chat.json`;
-  const response = await fetch(address, { headers: { Accept: 'application/json' } });
-  if (!response.ok) throw new Error(`${address} was answered with ${response.status}.`);
-  return (await response.json()) as ChatSettings;
+/** Asks the relay at `base` how its users sign in, and what it offers. @throws RelayError */
+export function settingsOf(base: string): Promise<ChatSettings> {
+  return answerOf<ChatSettings>(caller({ baseUrl: base })('/client/bot-chat.json'));
 }

@@ -59,6 +59,7 @@ export const ARABIC: Words = {
   tool: 'يستخدم {tool}',
   toolDone: 'استخدم {tool}',
   toolWants: 'يطلب الروبوت استخدام {tool}.',
+  tryAgain: 'حاول مرة أخرى',
   uploading: 'جارٍ الرفع {percent} %',
   uploadsFirst: 'لا يزال أحد الملفات قيد الرفع.',
   user: 'اسم المستخدم',

@@ -57,6 +57,7 @@ export const ENGLISH = {
   tool: 'Uses {tool}',
   toolDone: 'Used {tool}',
   toolWants: 'The bot asks to use {tool}.',
+  tryAgain: 'Try again',
   uploading: 'Uploading {percent} %',
   uploadsFirst: 'A file is still being uploaded.',
   user: 'User name',
