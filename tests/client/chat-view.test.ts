@@ -92,6 +92,39 @@ describeInChromium('the composer', () => {
     expect(await focused()).toBe('Message');
   });
 
+  test.each([
+    ['empty', 'Where is my parcel?'],
+    ['done', 'Ask again'],
+    ['stopped', 'Ask again'],
+    ['consent', 'Allow once'],
+    ['done', 'Send'],
+  ])('takes two clicks for one, which would be two paid runs: %s, %s', async (state, name) => {
+    await enter(state);
+    const made = await button(name).evaluate((element: HTMLElement) => {
+      const { calls } = globalThis as ChatWindow;
+      const text = element.closest('.chat')?.querySelector('textarea');
+      const { now } = performance;
+      const start = performance.now() + 1_000;
+      const counts = [0, 120, 320, 620].map((ms) => {
+        performance.now = () => start + ms;
+        Object.assign(text as object, { value: 'One' });
+        element.click();
+        return calls.length;
+      });
+      performance.now = now;
+      return counts;
+    });
+    expect(made).toEqual([1, 1, 1, 2]);
+  });
+
+  test('stops at once, also directly after a message was sent', async () => {
+    await enter('streaming');
+    await input().fill('Next');
+    await input().press('Enter');
+    await button('Stop').click();
+    expect(await calls()).toEqual([['send', 'Next'], ['stop']]);
+  });
+
   test('shows an error that belongs to no message', async () => {
     await page.evaluate(() => {
       const { set, answer } = globalThis as ChatWindow;

@@ -16,6 +16,7 @@ export function answerActions({ tools, channel, onSent }: RowParts) {
     if (message) void copyFrom(copy, textOf(message), tools);
   });
   const again = button(words.askAgain, 'ask-again', () => {
+    if (!tools.isFirstPress()) return;
     void channel.retry(message?.id);
     onSent();
   });

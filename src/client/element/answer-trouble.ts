@@ -21,7 +21,7 @@ export function answerTrouble({ tools, channel, onSent }: RowParts) {
 
   function askAgain(): void {
     // Not `disabled`: the button would lose the focus, and screen readers could not read the time that is left.
-    if (again.hidden || again.ariaDisabled === 'true') return;
+    if (again.hidden || again.ariaDisabled === 'true' || !tools.isFirstPress()) return;
     again.hidden = true;
     hint.hidden = true;
     void channel.retry(messageId);

@@ -5,6 +5,22 @@ import type { Language } from './words.ts';
 export interface ChatTools extends Language {
   /** Has screen readers read a text once, after what they are reading. */
   readonly announce: (text: string) => void;
+  /** Asked at each press that runs the bot: false for the second one of a double-click, which would be another paid run. */
+  readonly isFirstPress: () => boolean;
+}
+
+/** Presses with less than this time between them, in ms, are one press. */
+const DOUBLE_PRESS_MS = 300;
+
+/** Makes a function that tells whether a press is the first one of a double-click or a triple one. */
+export function onlyFirst(): () => boolean {
+  let last = -DOUBLE_PRESS_MS;
+  return () => {
+    const now = performance.now();
+    const isFirst = now - last >= DOUBLE_PRESS_MS;
+    last = now;
+    return isFirst;
+  };
 }
 
 /** How long an announcement stays, in ms: a user who reads the page should not find it again. */

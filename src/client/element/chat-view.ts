@@ -1,6 +1,6 @@
 import { chatHeader } from './chat-header.ts';
 import type { ChatParts } from './chat-parts.ts';
-import { announcer, button, type ChatTools, setText } from './chat-tools.ts';
+import { announcer, button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
 import { keepAtEnd } from './keep-at-end.ts';
 import { messageLog } from './message-log.ts';
@@ -34,7 +34,7 @@ export function chatView(parts: ChatParts): ChatView {
 function chatElements(parts: ChatParts) {
   const { language, channel, botName } = parts;
   const { region, announce } = announcer();
-  const tools: ChatTools = { ...language, announce };
+  const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst() };
   const header = chatHeader(parts, tools);
   const onSent = () => {
     writer.focus();
@@ -50,7 +50,7 @@ function chatElements(parts: ChatParts) {
   const writer = composer({ ...parts, tools, maySend, onSent });
   const form = signInForm({ ...parts, tools });
   const empty = emptyState(parts, tools, (text) => {
-    if (!maySend()) return;
+    if (!tools.isFirstPress() || !maySend()) return;
     void channel.send(text);
     onSent();
   });

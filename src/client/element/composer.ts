@@ -1,6 +1,6 @@
 import type { Channel, ChannelSnapshot } from '../channel-types.ts';
 import { attachments } from './attachments.ts';
-import { button, type ChatTools, setText } from './chat-tools.ts';
+import { button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
 import { newElement } from './new-element.ts';
 
 /** What the composer needs. */
@@ -14,8 +14,6 @@ export interface ComposerParts {
   readonly onSent: () => void;
 }
 
-/** A second press of Send or Stop within this time, in ms, is part of the first one. */
-const DOUBLE_PRESS_MS = 300;
 const RUNNING: readonly ChannelSnapshot['status'][] = ['submitted', 'streaming', 'reconnecting'];
 
 /** Where the user writes, and the buttons Send and Stop. */
@@ -23,9 +21,9 @@ export function composer({ tools, channel, hasFiles, maySend, onSent }: Composer
   const { words } = tools;
   const note = newElement('p', { class: 'why', role: 'alert' });
   const text = textField(tools);
-  const isFirstPress = onlyFirst();
+  const isFirstStop = onlyFirst();
   const stop = button(words.stop, 'stop', () => {
-    if (isFirstPress()) void channel.stop();
+    if (isFirstStop()) void channel.stop();
   });
   const focus = () => text.focus();
   const files = attachments({ tools, channel, focusNext: focus });
@@ -38,7 +36,7 @@ export function composer({ tools, channel, hasFiles, maySend, onSent }: Composer
     event.preventDefault();
     const written = text.value;
     if (written.trim() === '' && files.isEmpty()) return text.focus();
-    if (!isFirstPress() || !maySend()) return;
+    if (!tools.isFirstPress() || !maySend()) return;
     if (files.isUploading()) return setText(note, words.uploadsFirst);
     setText(note, '');
     text.value = '';
@@ -109,14 +107,4 @@ function fileButton(label: string, add: (files: Iterable<File>) => void): HTMLEl
     input.value = '';
   });
   return [button(label, 'attach', () => input.click()), input];
-}
-
-function onlyFirst(): () => boolean {
-  let last = -DOUBLE_PRESS_MS;
-  return () => {
-    const now = performance.now();
-    if (now - last < DOUBLE_PRESS_MS) return false;
-    last = now;
-    return true;
-  };
 }

@@ -14,6 +14,7 @@ export function toolList({ tools, channel, onSent }: RowParts) {
     const ask = fill(words.toolWants, { tool: toolName });
     announce(ask);
     const answer = (allow: boolean | 'always') => () => {
+      if (!tools.isFirstPress()) return;
       void channel.consent(toolCallId, allow);
       onSent();
     };
