@@ -1,4 +1,5 @@
 import { createChannel } from '../create-channel.ts';
+import { afterSignOut } from './after-sign-out.ts';
 import { chatStyle } from './chat-style.ts';
 import { button } from './chat-tools.ts';
 import { chatView } from './chat-view.ts';
@@ -82,7 +83,9 @@ export class BotChatElement extends ElementBase {
     this.shadowRoot?.replaceChildren(view.element);
     const endView = view.begin();
     const endWatch = watchChannel(channel, (name, detail) => this.#say(name, detail));
+    const endForget = afterSignOut(client, view.forget);
     this.#end = () => {
+      endForget();
       endWatch();
       endView();
     };

@@ -12,6 +12,8 @@ export interface ChatView {
   readonly element: HTMLElement;
   /** Shows what the channel has from now on; the returned function ends that, and stops no run. */
   begin(): () => void;
+  /** Forgets what the user has written, attached and filled in, since they have left. */
+  forget(): void;
 }
 
 /** Makes the whole chat: header, messages, the form for signing in, and the composer. */
@@ -27,6 +29,11 @@ export function chatView(parts: ChatParts): ChatView {
         shown.writer.clear();
         end();
       };
+    },
+    forget() {
+      for (const part of [shown.writer, shown.form]) part.clear();
+      // What was announced can be a whole answer.
+      shown.region.replaceChildren();
     },
   };
 }
@@ -63,7 +70,7 @@ function chatElements(parts: ChatParts) {
   // In a low window, all of the chat is scrolled.
   const scrollToEnd = keepAtEnd(element, log.element);
   if (parts.hasFiles) takeDrops(element, writer.addFiles);
-  return { element, header, log, loading, empty, form, writer };
+  return { element, header, log, loading, empty, form, writer, region };
 }
 
 /** Makes the function that shows what the channel has now. */

@@ -48,6 +48,7 @@ export function signInForm({ tools, client, mode, isOtherOrigin }: SignInParts) 
   });
   return {
     element,
+    clear: () => element.reset(),
     focus: () => element.querySelector<HTMLElement>('input, button, a')?.focus(),
     /** Shows the form, or hides it. `wasSignedIn` if somebody has been signed in here. */
     show(isShown: boolean, wasSignedIn: boolean): void {
