@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
+import { partsOf } from '../../src/client/client-parts.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
 import { sessionStore } from '../../src/client/session-store.ts';
 import { allOf, OTHER_USER, refuseUnhandledRejections, startRunsStage, USER } from '../support/channels.ts';
@@ -73,6 +74,22 @@ describe('the session of a client', () => {
     expect(answer).toMatchObject({ state: 'error', error: { code: 'unauthenticated' } });
     expect(stage.bot.runs).toHaveLength(0);
   });
+});
+
+test('a sign-out empties channels also if the streams of its session have told of it first', async () => {
+  const client = await stage.signedIn();
+  const channel = createChannel(client, { id: 'my-channel' });
+  channel.subscribe(() => {});
+  const sent = channel.send('Hello');
+  (await stage.bot.run('Hello')).answer('You');
+  await sent;
+  const { tracker } = partsOf(client);
+  const askedIn = tracker.current();
+  // What a stream learns when the relay ends it, before the answer to the sign-out is there.
+  tracker.learn(false, askedIn);
+  tracker.learn(null, askedIn);
+  await until(() => channel.getSnapshot().session === null);
+  expect(allOf(channel)).toEqual([]);
 });
 
 test('no function of a channel and of its session rejects', async () => {
