@@ -1,3 +1,7 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
 import { partsOf } from '../../src/client/client-parts.ts';
@@ -111,6 +115,29 @@ test('no function of a channel and of its session rejects', async () => {
   expect(getSnapshot().error?.code).toBe('unreachable');
   expect(await actions.signOut()).toEqual({ logoutUrl: null });
   await actions.signInAsGuest();
+});
+
+test('a process with a channel ends when its messages have ended, also if the relay is away', async () => {
+  const program = `
+    const { createBotClient, createChannel } = await import(process.env.CLIENT);
+    const client = createBotClient({ baseUrl: 'http://127.0.0.1:9', namespace: 'a', botProviderName: 'b' });
+    const channel = createChannel(client);
+    channel.subscribe(() => {});
+    const answer = await channel.send('Hello');
+    await channel.stop();
+    console.log(answer.error.code);
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    env: { CLIENT: fileURLToPath(new URL('../../src/client/index.ts', import.meta.url)) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 15_000,
+  });
+  const [out, err, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  expect({ out, err, code }).toEqual({ out: 'unreachable\n', err: '', code: 0 });
 });
 
 describe('the messages of a channel', () => {
