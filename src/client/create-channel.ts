@@ -9,6 +9,7 @@ import { channelSends } from './channel-sends.ts';
 import { channelState } from './channel-state.ts';
 import type { Channel, ChannelOptions } from './channel-types.ts';
 import { NOTHING_THERE } from './follow-history.ts';
+import { inBackground } from './in-background.ts';
 
 /** How long a channel is kept that nobody uses, in ms. */
 const GC_MS = 300_000;
@@ -112,7 +113,7 @@ async function stopRuns({ opening, past, runs, fail }: Stopped): Promise<void> {
     ?.stop()
     // Nothing ran, or the relay cannot stop runs.
     .catch((error) => NOTHING_THERE.includes(asRelayError(error).code) || fail(error));
-  await Promise.race([asked, new Promise((resolve) => setTimeout(resolve, LONGEST_STOP_MS))]);
+  await Promise.race([asked, new Promise<void>((resolve) => inBackground(resolve, LONGEST_STOP_MS))]);
   leave();
   // What was said is still shown if it comes later.
   if (past.isRunning()) past.leave();
@@ -132,9 +133,7 @@ function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used)
   function look(): void {
     clearTimeout(timer);
     if (subscribers > 0) return;
-    timer = setTimeout(end, options.gcMs ?? GC_MS);
-    // Node.js would wait for it before it ends.
-    Object(timer).unref?.();
+    timer = inBackground(end, options.gcMs ?? GC_MS);
   }
   function end(): void {
     // The end of the run looks again.

@@ -3,6 +3,7 @@ import type { BotClient } from './bot-client.ts';
 import { baseOf } from './calls.ts';
 import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
+import { inBackground } from './in-background.ts';
 import type { RelayError } from './relay-error.ts';
 import type { Session } from './session-tracker.ts';
 import { unfinished } from './unfinished.ts';
@@ -163,7 +164,7 @@ function firstQuestion(client: BotClient, onError: (error: RelayError) => void) 
       const isTemporary = error.status === 0 || error.status === 429 || error.status > 500;
       if (!isTemporary || tries >= MAX_TRIES || timer === undefined) return;
       const pauseMs = Math.max(FIRST_PAUSE_MS * 2 ** tries, (error.retryAfter ?? 0) * 1000);
-      timer = setTimeout(ask, Math.min(pauseMs, LONGEST_PAUSE_MS), tries + 1);
+      timer = inBackground(() => void ask(tries + 1), Math.min(pauseMs, LONGEST_PAUSE_MS));
     }
   }
   return {

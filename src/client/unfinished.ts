@@ -41,6 +41,7 @@ export function unfinished(client: EventTarget): Unfinished {
 
 function newNames(options: BotOptions): Unfinished {
   const bot = botKey(options);
+  const relay = `${baseOf(options)} `;
   const { all, set } = keptList('bot-relay-messages', options);
   let user: string | null = null;
   const others = ({ customChannelId, customMessageId }: MessageName) =>
@@ -53,13 +54,13 @@ function newNames(options: BotOptions): Unfinished {
     remove: (name) => set(others(name)),
     list: (channel) =>
       all()
-        .filter(([, , of, where]) => of === bot && where === channel)
+        .filter(([, , its, where]) => its === bot && where === channel)
         .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
     clear: () => set([]),
     enter(next) {
       user = next;
       const kept = all();
-      const own = kept.filter(([, of]) => of === null || of === user);
+      const own = kept.filter(([, of, its = '']) => of === null || of === user || !its.startsWith(relay));
       if (own.length < kept.length) set(own);
     },
   };

@@ -11,6 +11,7 @@ import {
   USER,
 } from '../support/channels.ts';
 import { type CuttingFront, memoryStore, startCuttingFront } from '../support/cutting-front.ts';
+import { startRelay } from '../support/relay.ts';
 import { until } from '../support/until.ts';
 
 refuseUnhandledRejections();
@@ -166,8 +167,34 @@ describe('an answer', () => {
     front = await startCuttingFront({ OPERATIONS: 'message' });
   });
   afterAll(() => front.close());
+  const posts = () => front.upstream.requests.length;
   const event = (text: string) =>
     `data: ${JSON.stringify({ eventType: 'asgard.message.delta', requestId: 'run-1', fact: { messageDelta: { message: { messageId: 'm', text } } } })}\n\n`;
+
+  test('is not there after a reload without joining, which is no error and no second run', async () => {
+    const relay = await startRelay(front.upstream.url, { OPERATIONS: 'message', JOIN: 'off' });
+    const { kept, store } = memoryStore();
+    const page = async () => {
+      const client = front.newClient({ baseUrl: relay.url, store });
+      await client.signIn(USER.name, USER.password);
+      return opened(client);
+    };
+    const before = posts();
+    const first = await page();
+    void first.send('Hello');
+    await until(() => posts() > before);
+    front.emit(event('You'));
+    await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
+    expect(kept.has('bot-relay-messages')).toBe(true);
+    const second = await page();
+    await isLoaded(second);
+    await until(() => !kept.has('bot-relay-messages'));
+    expect(second.getSnapshot()).toMatchObject({ messages: [], status: 'ready', error: undefined });
+    front.finish();
+    await until(() => allOf(first).at(-1) === 'bot: You');
+    expect(posts() - before).toBe(1);
+    await relay.close();
+  });
 
   test('goes on after a break and after a reload, and is one run', async () => {
     const { store } = memoryStore();
@@ -176,7 +203,6 @@ describe('an answer', () => {
       await client.signIn(USER.name, USER.password);
       return opened(client);
     };
-    const posts = () => front.upstream.requests.length;
     const before = posts();
     const first = await page();
     void first.send('Hello');

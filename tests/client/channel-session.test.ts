@@ -1,5 +1,10 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
+import { partsOf } from '../../src/client/client-parts.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
 import { sessionStore } from '../../src/client/session-store.ts';
 import { allOf, OTHER_USER, refuseUnhandledRejections, startRunsStage, USER } from '../support/channels.ts';
@@ -75,6 +80,22 @@ describe('the session of a client', () => {
   });
 });
 
+test('a sign-out empties channels also if the streams of its session have told of it first', async () => {
+  const client = await stage.signedIn();
+  const channel = createChannel(client, { id: 'my-channel' });
+  channel.subscribe(() => {});
+  const sent = channel.send('Hello');
+  (await stage.bot.run('Hello')).answer('You');
+  await sent;
+  const { tracker } = partsOf(client);
+  const askedIn = tracker.current();
+  // What a stream learns when the relay ends it, before the answer to the sign-out is there.
+  tracker.learn(false, askedIn);
+  tracker.learn(null, askedIn);
+  await until(() => channel.getSnapshot().session === null);
+  expect(allOf(channel)).toEqual([]);
+});
+
 test('no function of a channel and of its session rejects', async () => {
   const client = createBotClient({
     baseUrl: 'http://relay.example.com',
@@ -94,6 +115,29 @@ test('no function of a channel and of its session rejects', async () => {
   expect(getSnapshot().error?.code).toBe('unreachable');
   expect(await actions.signOut()).toEqual({ logoutUrl: null });
   await actions.signInAsGuest();
+});
+
+test('a process with a channel ends when its messages have ended, also if the relay is away', async () => {
+  const program = `
+    const { createBotClient, createChannel } = await import(process.env.CLIENT);
+    const client = createBotClient({ baseUrl: 'http://127.0.0.1:9', namespace: 'a', botProviderName: 'b' });
+    const channel = createChannel(client);
+    channel.subscribe(() => {});
+    const answer = await channel.send('Hello');
+    await channel.stop();
+    console.log(answer.error.code);
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    env: { CLIENT: fileURLToPath(new URL('../../src/client/index.ts', import.meta.url)) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 15_000,
+  });
+  const [out, err, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  expect({ out, err, code }).toEqual({ out: 'unreachable\n', err: '', code: 0 });
 });
 
 describe('the messages of a channel', () => {
