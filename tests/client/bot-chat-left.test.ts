@@ -91,3 +91,51 @@ describeInChromium('what was written and attached', () => {
     },
   );
 });
+
+describeInChromium('an element', () => {
+  test.each([
+    ['is removed and comes again', (chat: Element) => chat.parentElement?.append(chat)],
+    ['gets another bot', (chat: Element) => chat.setAttribute('bot', 'demo/tools')],
+    ['gets another channel', (chat: Element) => chat.setAttribute('channel', 'another')],
+  ])('shows nothing of before while it waits for the relay: it %s', async (_name, change) => {
+    const page = await signedIn();
+    await input(page).fill('secret');
+    await input(page).press('Enter');
+    await page.locator('.answer[data-state=done]', { hasText: 'secret' }).waitFor();
+    let go = () => {};
+    const isAsked = new Promise((resolve) => {
+      void page.route('**/client/bot-chat.json', async (route) => {
+        resolve(undefined);
+        await new Promise<void>((wanted) => {
+          go = wanted;
+        });
+        await route.continue();
+      });
+    });
+    await page.locator('bot-chat').evaluate(change);
+    await isAsked;
+    const shown = await page.locator('bot-chat').evaluate((chat) => chat.shadowRoot?.textContent);
+    go();
+    await input(page).waitFor();
+    expect(shown).toBe('');
+  });
+
+  test('holds nothing after it was removed', async () => {
+    const page = await signedIn();
+    const left = await page.locator('bot-chat').evaluate((chat) => {
+      chat.remove();
+      return chat.shadowRoot?.childNodes.length;
+    });
+    expect(left).toBe(0);
+  });
+
+  test('takes an empty channel for none', async () => {
+    const page = await signedIn();
+    const sent = page.waitForRequest('**/message/sse');
+    await page.locator('bot-chat').evaluate((chat) => chat.setAttribute('channel', ''));
+    await heading(page, 'How can I help?').waitFor();
+    await input(page).fill('Hello');
+    await input(page).press('Enter');
+    expect((await sent).postDataJSON().customChannelId).toMatch(/./);
+  });
+});

@@ -46,6 +46,8 @@ export class BotChatElement extends ElementBase {
     this.#starts += 1;
     this.#end();
     this.#end = () => {};
+    // The next user must not find it, and what comes next may take a while.
+    this.shadowRoot?.replaceChildren();
   }
 
   async #start(): Promise<void> {
@@ -69,7 +71,7 @@ export class BotChatElement extends ElementBase {
     if (!/^[^/]+\/[^/]+$/.test(bot)) throw new Error(language.words.noName);
     const client = clientOf(base, bot);
     const channel = createChannel(client, {
-      id: this.getAttribute('channel') ?? undefined,
+      id: this.getAttribute('channel') || undefined,
       whileBusy: 'queue',
     });
     const view = chatView({
