@@ -6,10 +6,13 @@ import { type BuildOptions, build } from 'esbuild';
 /** The oldest browsers that the client supports. */
 const BROWSERS = ['chrome111', 'firefox115', 'safari16.4'];
 /** The entries of the package: `exports` of its package.json names the files. */
-const ENTRIES = { index: 'bot-client', react: 'use-bot' };
+const ENTRIES = { index: 'index', react: 'react', element: 'element/bot-chat' };
+/** The element in one file, for a page without a bundler. */
+const ELEMENT_FILE = { 'bot-chat': 'element/bot-chat-file' };
 /** What the chat page uses of the client; not all of it is an entry of the package. */
 const PAGE_ENTRIES = {
   'bot-relay-client': 'bot-client',
+  'bot-relay-conversation': 'bot-conversation',
   'bot-relay-history': 'follow-history',
   'bot-relay-resumed': 'resumed-answers',
   'bot-relay-random-id': 'random-id',
@@ -36,7 +39,7 @@ const node = (command: readonly string[], stdout: 'inherit' | 'pipe') =>
 async function bundle(
   outdir: string,
   entries: Readonly<Record<string, string>>,
-  options: Pick<BuildOptions, 'chunkNames' | 'external'>,
+  options: Pick<BuildOptions, 'chunkNames' | 'external' | 'minify' | 'footer'>,
 ): Promise<string[]> {
   const { metafile } = await build({
     entryPoints: Object.entries(entries).map(([out, name]) => ({ in: pathOf(`src/client/${name}.ts`), out })),
@@ -71,6 +74,7 @@ const notices = contained.map((name) => {
   return `This package contains ${name} ${fields(`${folder}/package.json`).version}:\n\n${read(`${folder}/LICENSE`)}`;
 });
 writeFileSync(pathOf('dist/client/NOTICES.txt'), notices.join('\n'));
+await bundle('dist', ELEMENT_FILE, { minify: true, footer: { js: `/*\n${notices.join('\n')}*/` } });
 
 // Packed here and not when it is asked for, so that all instances of an image serve the same bytes.
 /** npm itself, which runs this script. */

@@ -45,6 +45,7 @@ const ROOMS: Readonly<Record<string, string>> = {
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
   commands: `authenticate/password authenticate/sessions guard relay/upstream watch config storage ${BASE}`,
+  'client/element': 'client',
   client: '',
   demo: `config:types http ${BASE}`,
   page: `config:types http ${BASE}`,
@@ -62,6 +63,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   helmet: 'arrive',
   'http-proxy-middleware': 'relay/operations',
   jose: 'authenticate/oidc watch',
+  marked: 'client/element',
   'openid-client': 'authenticate/oidc',
   pino: 'logger',
   'prom-client': 'watch',

@@ -3,8 +3,10 @@ import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import { packageOf, ROOT, readSources, type Source } from './support/sources.ts';
 
+const isOfClient = ({ path }: Source) => path.startsWith('client/');
+const all = readSources('src');
 /** The client is a package of its own, which contains what it imports. */
-const sources = readSources('src').filter(({ path }) => !path.startsWith('client/'));
+const sources = all.filter((source) => !isOfClient(source));
 
 /** The lowest version in an npm range that consists of `>=` and `^`, joined by `||`. */
 function least(range: string): number[] {
@@ -49,7 +51,7 @@ describe('the dependencies', () => {
     expect(packages.filter((name) => !dependencies.includes(name))).toEqual([]);
   });
 
-  test('of development are tools, types, or imported by tests or benchmarks', () => {
+  test('of development are tools, types, or imported by the client, tests or benchmarks', () => {
     /** Tools of the command line, and packages that they load. */
     const tools = [
       '@arethetypeswrong/cli',
@@ -68,13 +70,14 @@ describe('the dependencies', () => {
     ];
     /** Packages that are bundled into the pages of tests, or read by the compiler there. */
     const ofPages = ['react', 'react-18', 'react-dom', 'react-dom-18', 'types-react-18'];
-    const inTests = new Set([...used(readSources('tests'), true), ...used(readSources('bench'), true)]);
+    const importing = [...all.filter(isOfClient), ...readSources('tests'), ...readSources('bench')];
+    const imported = used(importing, true);
     const names = Object.keys(manifest.devDependencies);
     const typed = (name: string) =>
       name.startsWith('@types/') &&
       names.concat(Object.keys(manifest.dependencies)).includes(name.slice('@types/'.length));
     expect(
-      names.filter((name) => ![...tools, ...ofPages].includes(name) && !typed(name) && !inTests.has(name)),
+      names.filter((name) => ![...tools, ...ofPages].includes(name) && !typed(name) && !imported.has(name)),
     ).toEqual([]);
   });
 

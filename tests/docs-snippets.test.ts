@@ -1,9 +1,7 @@
 import { readFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import type { Read } from '../src/client/answer-text.ts';
 import {
   type BotClient,
   type BotClientOptions,
@@ -11,15 +9,12 @@ import {
   RelayError,
 } from '../src/client/bot-client.ts';
 import type { Guards } from '../src/client/bot-event.ts';
-import { conversation } from '../src/client/conversation.ts';
+import { createChannel } from '../src/client/create-channel.ts';
+import { textOf } from '../src/client/text-of.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
-import { eventOf, startBotRuns } from './support/bot-runs.ts';
-import { startClientPair } from './support/client-pair.ts';
-import { memoryStore } from './support/cutting-front.ts';
-import { openStream } from './support/live.ts';
-import { wholeStream } from './support/raw-upstream.ts';
+import { startBotRuns } from './support/bot-runs.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './support/relay.ts';
-import { plainAnswer, until } from './support/relay-and-upstream.ts';
+import { until } from './support/relay-and-upstream.ts';
 
 /** What fetch-event-source needs of a page. */
 Object.assign(globalThis, { window: globalThis, document: { removeEventListener: () => {} } });
@@ -314,6 +309,45 @@ describe('the snippet with the client', () => {
   });
 });
 
+describe('the snippet with a channel', () => {
+  const run = snippet(
+    'channel',
+    ...['createBotClient', 'createChannel', 'textOf', 'form', 'FormData'],
+    ...['showSignIn', 'showMessages', 'showStatus'],
+  );
+
+  test('shows that nobody is signed in, and then a message and its answer', async () => {
+    const form = { onsubmit: async (_event: { preventDefault(): void }) => {} };
+    class FormDataOfPage extends FormData {
+      constructor() {
+        super();
+        this.append('text', 'Hello');
+      }
+    }
+    let client: BotClient | undefined;
+    const create = (options: BotClientOptions) => {
+      client = createBotClient({ ...options, baseUrl: relay.url });
+      return client;
+    };
+    let signIns = 0;
+    let shown: readonly string[] = [];
+    const statuses = new Set<string>();
+    await run(
+      ...[create, createChannel, textOf, form, FormDataOfPage, () => signIns++],
+      (messages: readonly string[]) => {
+        shown = messages;
+      },
+      (status: string) => statuses.add(status),
+    );
+    await until(() => signIns > 0);
+    await client?.signIn(USER.name, USER.password);
+    await form.onsubmit({ preventDefault() {} });
+    await until(() => shown.at(-1) === 'assistant: You said: Hello');
+    expect(shown).toEqual(['user: Hello', 'assistant: You said: Hello']);
+    expect([...statuses]).toEqual(expect.arrayContaining(['ready', 'submitted', 'streaming']));
+  });
+});
+
 describe('the snippet for a project of Vite', () => {
   const run = snippet('vite', 'createBotClient', 'prompt', 'document');
 
@@ -328,100 +362,29 @@ describe('the snippet for a project of Vite', () => {
   });
 });
 
-describe('the snippet with the option read', () => {
+describe('the event of its own that the document has', () => {
   const OWN = /<!-- snippet: own-event -->\n```json\n(.*)\n```/.exec(documents)?.[1] ?? '';
   const guards = { 'acme.chart': (fact: unknown) => Array.isArray((fact as { points?: unknown }).points) };
 
-  /** The answers in a conversation with an id, in a new page. */
-  async function visit(url: string, customChannelId: string) {
-    const ids: string[] = [];
-    const read = (await new AsyncFunction('showButtons', `${codeOf('read')} return read;`)((id: string) =>
-      ids.push(id),
-    )) as Read;
-    const client = createBotClient({
-      ...{ baseUrl: url, namespace: 'demo', botProviderName: 'echo', guards: guards as Guards },
-    });
-    const talk = conversation(client, { customChannelId, read });
-    const leave = talk.subscribe(() => {});
-    await talk.actions.signIn(USER.name, USER.password);
-    await until(() => talk.snapshot().session?.user.name === USER.name);
-    const texts = () => talk.snapshot().messages.map(({ text, state }) => `${state}: ${text}`);
-    return { ...talk.actions, leave, texts, ids };
-  }
-
-  test('shows an answer and its id, also after a reload', async () => {
-    await relay.close();
-    relay = await startRelay(botService.url, { BOTS: 'demo/echo', OPERATIONS: 'message,chat' });
-    const shown = ['done: Hello', 'done: You said: Hello'];
-    const first = await visit(relay.url, 'read');
-    await first.send('Hello');
-    await until(() => first.texts().at(-1) === shown[1]);
-    const second = await visit(relay.url, 'read');
-    await until(() => second.texts().length === 2);
-    expect([first.texts(), second.texts()]).toEqual([shown, shown]);
-    expect(first.ids).toEqual([expect.any(String)]);
-    expect(second.ids).toEqual(first.ids);
-    for (const page of [first, second]) page.leave();
-  });
-
-  test('shows the event of its own that the document has', async () => {
+  test('is a part of the answer', async () => {
     const bot = await startBotRuns();
     const front = await startRelay(bot.upstream.url, { BOTS: 'demo/echo' });
     try {
-      const page = await visit(front.url, 'own');
-      const sent = page.send('Hello');
+      const client = createBotClient({
+        ...{ baseUrl: front.url, namespace: 'demo', botProviderName: 'echo', guards: guards as Guards },
+      });
+      await client.signIn(USER.name, USER.password);
+      const sent = createChannel(client).send('Hello');
       const run = await bot.run('Hello');
       run.begin();
       run.write(`data: ${OWN}\n\n`);
       run.finish();
-      await sent;
-      await until(() => page.texts().at(-1) === 'done: Points: 1, 2, 3');
-      page.leave();
+      const { fact } = JSON.parse(OWN) as { fact: unknown };
+      expect((await sent)?.parts).toEqual([{ type: 'data-acme.chart', data: fact }]);
     } finally {
       await front.close();
       await bot.upstream.close();
     }
-  });
-});
-
-describe('the snippet that goes on after a reload', () => {
-  const run = snippet('resume', 'client', 'showAnswer', 'showError');
-
-  test('shows the whole answer, which is sent once', async () => {
-    await relay.close();
-    relay = await startRelay(botService.url, { BOTS: 'demo/echo', JOIN: 'on', JOIN_GRACE_MS: '600000' });
-    const cookie = await relay.signIn();
-    const calls: string[] = [];
-    const pageWith = (names: Iterable<readonly [string, string]>) => {
-      const { kept, store } = memoryStore();
-      for (const [key, value] of names) kept.set(key, value);
-      const client = createBotClient({
-        ...{ baseUrl: '', namespace: 'demo', botProviderName: 'echo', store },
-        fetch(path, init) {
-          calls.push(`${init?.method ?? 'GET'} ${/[a-z]+$/.exec(String(path).split('?', 1)[0] ?? '')}`);
-          return pageFetch(cookie)(String(path), {
-            ...init,
-            headers: Object.fromEntries(new Headers(init?.headers)),
-          });
-        },
-      });
-      return { kept, client };
-    };
-    const left = pageWith([]);
-    // The page is gone after its first event.
-    for await (const _ of left.client.conversation('my-channel').send('Hello')) {
-      const shown: string[] = [];
-      const errors: unknown[] = [];
-      await run(
-        pageWith(left.kept).client,
-        (text: string) => shown.push(text),
-        (error: unknown) => errors.push(error),
-      );
-      await until(() => shown.length + errors.length > 0);
-      expect({ shown, errors }).toEqual({ shown: ['You said: Hello'], errors: [] });
-      break;
-    }
-    expect(calls).toEqual(['POST sse', 'GET run']);
   });
 });
 
@@ -455,78 +418,5 @@ describe('the snippet with an existing library', () => {
     await expect(ended).rejects.toMatchObject({ code: 'upstream_stream_broken' });
     expect(shown).not.toContain(' Hello');
     expect(sent).toBe(1);
-  });
-});
-
-describe('the snippet of a conversation', () => {
-  const shows = ['showQuestion', 'showAnswer', 'showConsent', 'showLink', 'showError'];
-  const run = snippet('conversation', 'client', 'form', 'FormData', ...shows);
-
-  /** Opens the page; returns what sends its form. */
-  async function visit(client: BotClient, show: (text: string) => void) {
-    const form = { onsubmit: async (_event: { preventDefault(): void }) => {} };
-    /** What the user has filled in. */
-    class FormDataOfPage extends FormData {
-      constructor() {
-        super();
-        this.append('text', 'What is in it?');
-        this.append('file', new File(['text'], 'a.txt'));
-      }
-    }
-    await run(client, form, FormDataOfPage, ...shows.map(() => show));
-    return () => form.onsubmit({ preventDefault() {} });
-  }
-
-  test('shows what was said before, and sends a file with a message', async () => {
-    const withFiles = await startRelay(botService.url, {
-      BOTS: 'demo/echo',
-      OPERATIONS: 'message,chat,files',
-    });
-    try {
-      const client = createBotClient({
-        ...{ baseUrl: withFiles.url, namespace: 'demo', botProviderName: 'echo' },
-      });
-      await client.signIn(USER.name, USER.password);
-      const shown: string[] = [];
-      const show = (text: string) => void shown.push(text);
-      const sent = 'You said: What is in it? You sent: a.txt';
-      const link = client.conversation('my-channel').downloadUrl('a.txt');
-      await (await visit(client, show))();
-      expect(shown.splice(0)).toEqual([sent, link]);
-      const send = await visit(client, show);
-      await until(() => shown.length === 2);
-      await send();
-      expect(shown).toEqual(['What is in it?', sent, sent, link]);
-    } finally {
-      await withFiles.close();
-    }
-  });
-
-  test('leaves a history that has no end before it sends, and shows no error', async () => {
-    const said = (text: string) => eventOf({ messageComplete: { message: { text } } });
-    let history: Socket | undefined;
-    const pair = await startClientPair(
-      (socket, { requestLine }) => {
-        const answer = (text: string) =>
-          void socket.write(plainAnswer('200 OK', ['Content-Type: application/json'], text));
-        if (requestLine.includes('/channel/metadata')) answer('{"data":{}}');
-        else if (requestLine.includes('/blob')) answer('{"data":[{"blobId":"b"}]}');
-        else if (requestLine.startsWith('GET')) {
-          history = socket;
-          socket.write(openStream(said('Before')));
-        } else socket.write(wholeStream(said('After')));
-      },
-      { OPERATIONS: 'message,chat,files' },
-    );
-    try {
-      const shown: string[] = [];
-      const send = await visit(pair.client, (text) => void shown.push(text));
-      await until(() => shown.length === 1);
-      await send();
-      await until(() => history?.closed === true);
-      expect(shown).toEqual(['Before', 'After', expect.stringContaining('relative_path=a.txt')]);
-    } finally {
-      await pair.close();
-    }
   });
 });

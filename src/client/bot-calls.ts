@@ -1,10 +1,11 @@
 import type { Guards } from './bot-event.ts';
 import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from './calls.ts';
+import type { MessageStore } from './kept.ts';
+import type { MessageName } from './message-name.ts';
 import { type MessageStream, messageStream, type OnState } from './message-stream.ts';
 import { RelayError } from './relay-error.ts';
 import { isSignedOut } from './session-calls.ts';
 import type { SessionTracker } from './session-tracker.ts';
-import type { MessageName, MessageStore, Unfinished } from './unfinished.ts';
 import type { Open } from './way-back.ts';
 
 /** Three times the default of the relay's `HEARTBEAT_MS`. */
@@ -23,8 +24,8 @@ export interface BotClientOptions extends CallsOptions {
   /** For kinds of events that the application has added to `Facts`. */
   readonly guards?: Guards;
   /**
-   * Keeps the names of messages under way, so that `resume` finds them after a reload; no texts. By default a page has
-   * its `sessionStorage`, and Node.js nothing. Null keeps nothing.
+   * Keeps the ids of default channels and the names of messages under way in place of the browser's storage; no texts.
+   * Null keeps nothing, and so does Node.js by default.
    */
   readonly store?: MessageStore | null;
 }
@@ -40,8 +41,6 @@ export interface BotCalls {
    * before. It fails if somebody else has signed in meanwhile.
    */
   readonly stream: (path: string | undefined, call: Call, options: StreamOptions) => MessageStream;
-  /** The names of the bot's messages that are under way. */
-  readonly unfinished: Unfinished;
 }
 
 /** How an event stream is read. */
@@ -51,17 +50,18 @@ export interface StreamOptions {
   readonly isLive?: boolean;
   /** The message's name, by which its stream is joined after a break. */
   readonly name?: MessageName | undefined;
+  /** Called each time before the relay is asked. */
+  readonly onAsk?: (() => void) | undefined;
 }
 
 /** What the calls of a bot share with its client. */
 export interface BotCallsParts {
   readonly call: Caller;
   readonly tracker: SessionTracker;
-  readonly unfinished: Unfinished;
 }
 
 /** The calls of the bot that `options` name. */
-export function botCalls(options: BotClientOptions, { call, tracker, unfinished }: BotCallsParts): BotCalls {
+export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsParts): BotCalls {
   const { namespace, botProviderName, silenceMs = SILENCE_MS, guards } = options;
   const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>
@@ -78,7 +78,7 @@ export function botCalls(options: BotClientOptions, { call, tracker, unfinished 
       asked.then(() => tracker.learn(true, askedIn), noting(askedIn));
       return asked;
     },
-    stream(path, init, { name, onState, ...streamOptions }) {
+    stream(path, init, { name, onAsk, ...streamOptions }) {
       const askedIn = tracker.current();
       const asking =
         (of: string, by: Call): Open =>
@@ -86,7 +86,7 @@ export function botCalls(options: BotClientOptions, { call, tracker, unfinished 
           // Nothing must be sent, resumed or shown in the session of another user.
           if (askedIn !== tracker.current())
             throw new RelayError('Signed out.', { code: 'session_ended', status: 401 });
-          if (name) unfinished.add(name);
+          onAsk?.();
           const response = await streamOf(call(of, { ...by, lastEventId, signal }));
           tracker.learn(true, askedIn);
           return response;
@@ -98,14 +98,9 @@ export function botCalls(options: BotClientOptions, { call, tracker, unfinished 
         ended: tracker.ended(),
         open: path === undefined ? path : asking(path, init),
         join: name && asking(pathOf('message/run', queryOf(name)), {}),
-        onState(state, stream) {
-          if (name && state === 'done') unfinished.remove(name);
-          onState?.(state, stream);
-        },
         onError: noting(askedIn),
       });
     },
-    unfinished,
   };
 }
 

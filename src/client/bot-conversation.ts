@@ -1,17 +1,23 @@
-import type { BotCalls } from './bot-calls.ts';
 import type { BotEvent } from './bot-event.ts';
-import { baseOf, type CallsOptions } from './calls.ts';
+import { baseOf } from './calls.ts';
+import type { UploadOptions } from './channel-types.ts';
+import { partsOf } from './client-parts.ts';
 import { isObject } from './is-object.ts';
-import type { MessageStream, OnState } from './message-stream.ts';
+import type { MessageName } from './message-name.ts';
+import type { MessageStream, SendOptions } from './message-stream.ts';
 import { randomId } from './random-id.ts';
 import { readOnce } from './read-once.ts';
 import { RelayError } from './relay-error.ts';
-import { nameOf } from './unfinished.ts';
+import { unfinished } from './unfinished.ts';
+import { postWithProgress } from './upload-progress.ts';
 
-export interface SendOptions {
-  /** Stops the answer. The bot's run may go on: only a suspend of its conversation stops it. */
-  readonly signal?: AbortSignal | undefined;
-  readonly onState?: OnState | undefined;
+const POST = { method: 'POST' } as const;
+
+interface Named {
+  readonly name: MessageName;
+  /** Missing if the message was sent before. */
+  readonly body?: string;
+  readonly options?: SendOptions | undefined;
 }
 
 /** The user's answer to one tool call for which the bot has asked. */
@@ -61,7 +67,7 @@ export interface BotConversation {
   /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
   stop(): Promise<boolean>;
   /** Uploads a file, and returns its `blobId` for a message. */
-  upload(file: File, options?: Pick<SendOptions, 'signal'>): Promise<string>;
+  upload(file: File, options?: UploadOptions): Promise<string>;
   feedback(feedback: Feedback): Promise<void>;
   /** Forgets all that was said. It runs nothing, and the conversation stays. Returns false if there was none. */
   reset(): Promise<boolean>;
@@ -69,22 +75,23 @@ export interface BotConversation {
   downloadUrl(path: string): string;
 }
 
-/** The conversation `customChannelId` with the bot of `calls`. */
-export function botConversation(
-  calls: BotCalls,
-  customChannelId: string,
-  options: CallsOptions,
-): BotConversation {
+/** The conversation `customChannelId` with the bot of the client. */
+export function botConversation(client: EventTarget, customChannelId: string): BotConversation {
+  const { calls, options } = partsOf(client);
   const { pathOf, ask, stream } = calls;
-  const POST = { method: 'POST' } as const;
+  const names = unfinished(client);
+  const answer = answering(client);
   const here = (operation: string, query?: Readonly<Record<string, string>>) =>
     pathOf(operation, { custom_channel_id: customChannelId, ...query });
   const post = (members: object, sendOptions: SendOptions = {}) => {
     const defaults = { text: '', action: 'NONE', customMessageId: randomId() };
     // A message never leaves its conversation.
     const message = { ...defaults, ...members, customChannelId };
-    const init = { ...POST, body: JSON.stringify(message) };
-    return stream(pathOf('message/sse'), init, { ...sendOptions, name: nameOf(message) });
+    return answer(pathOf('message/sse'), {
+      name: message,
+      body: JSON.stringify(message),
+      options: sendOptions,
+    });
   };
   return {
     customChannelId,
@@ -92,16 +99,18 @@ export function botConversation(
       post(typeof message === 'string' ? { text: message } : message, sendOptions),
     consent: (toolCallConsents, sendOptions) =>
       post({ action: 'RESPONSE_TOOL_CALL_CONSENT', toolCallConsents }, sendOptions),
-    resume: (resumeOptions) => resumed(calls, resumeOptions, customChannelId),
+    resume: (resumeOptions) =>
+      names.list(customChannelId).map((name) => answer(undefined, { name, options: resumeOptions })),
     metadata: async () => metadataOf(await ask(here('channel/metadata')).catch(ifMissing)),
     history: ({ signal } = {}) =>
       readOnce(unlessMissing(stream(here('message/sse'), {}, { signal, isLive: true }))),
     stop: () => wasThere(ask(here('message/suspend'), POST)),
-    async upload(file, { signal } = {}) {
+    async upload(file, { signal, onProgress } = {}) {
       const body = new FormData();
       body.append('file', file, file.name);
       body.append('customChannelId', customChannelId);
-      return blobIdOf(await ask(pathOf('blob'), { ...POST, body, signal }));
+      const by = onProgress && postWithProgress(onProgress, options.fetch);
+      return blobIdOf(await ask(pathOf('blob'), { ...POST, body, signal, by }));
     },
     async feedback(feedback) {
       const body = JSON.stringify({ customChannelId, comment: '', ...feedback });
@@ -112,13 +121,20 @@ export function botConversation(
   };
 }
 
-/** The streams of the bot's messages that had not ended, in one conversation or in all. */
-export function resumed(
-  { stream, unfinished }: BotCalls,
-  options?: SendOptions,
-  customChannelId?: string,
-): MessageStream[] {
-  return unfinished.list(customChannelId).map((name) => stream(undefined, {}, { ...options, name }));
+/** Makes the function that asks for the answer to a message, whose name is kept until it has ended. */
+function answering(client: EventTarget) {
+  const { stream } = partsOf(client).calls;
+  const names = unfinished(client);
+  return (path: string | undefined, { name, body, options: { signal, onState } = {} }: Named) =>
+    stream(path, body === undefined ? {} : { ...POST, body }, {
+      signal,
+      name,
+      onAsk: () => names.add(name),
+      onState(state, its) {
+        if (state === 'done') names.remove(name);
+        onState?.(state, its);
+      },
+    });
 }
 
 /** Returns undefined for a 404 of the bot service. @throws all other errors */

@@ -14,7 +14,8 @@ interface CalledTool {
   readonly toolCall: Tool;
 }
 
-interface Tool {
+/** A tool, and what it is called with. */
+export interface Tool {
   readonly toolName: string;
   readonly toolsetName?: string | null | undefined;
   readonly parameter?: unknown;

@@ -13,6 +13,8 @@ export interface Call {
   readonly body?: string | FormData;
   readonly lastEventId?: string;
   readonly signal?: AbortSignal | undefined;
+  /** In place of the client's `fetch`. */
+  readonly by?: typeof fetch | undefined;
 }
 
 /** Calls a path below `baseUrl`. @throws RelayError `unreachable`, or the signal's reason */
@@ -23,7 +25,7 @@ export function caller(options: CallsOptions): Caller {
   const base = baseOf(options);
   // Needed outside of browsers only: browsers keep cookies themselves and do not show them to scripts.
   const cookies = new Map<string, string>();
-  return async (path, { lastEventId, signal = null, ...init } = {}) => {
+  return async (path, { lastEventId, signal = null, by = options.fetch, ...init } = {}) => {
     const headers = new Headers();
     // `fetch` itself names the type of a form, with its boundary.
     if (typeof init.body === 'string') headers.set('Content-Type', 'application/json');
@@ -31,8 +33,8 @@ export function caller(options: CallsOptions): Caller {
     if (cookies.size) headers.set('Cookie', [...cookies.values()].join('; '));
     signal?.throwIfAborted();
     // Not said before, since a server may render the page.
-    if (!options.fetch && typeof location === 'undefined' && !/^h/i.test(base)) throw wrongBase();
-    const response = await (options.fetch ?? fetch)(base + path, {
+    if (!by && typeof location === 'undefined' && !/^h/i.test(base)) throw wrongBase();
+    const response = await (by ?? fetch)(base + path, {
       ...init,
       signal,
       headers,

@@ -32,6 +32,12 @@ export interface MessageStreamOptions extends Ways {
 /** Called at each change of the state of `stream`. */
 export type OnState = (state: MessageState, stream: MessageStream) => void;
 
+export interface SendOptions {
+  /** Stops the answer. The bot's run may go on: only a suspend of its conversation stops it. */
+  readonly signal?: AbortSignal | undefined;
+  readonly onState?: OnState | undefined;
+}
+
 interface StreamInfo {
   state: MessageState;
   requestId: string | undefined;

@@ -12,22 +12,32 @@ export function sessionCalls(call: Caller, tracker: SessionTracker) {
     tracker.learn(session);
     return session;
   };
+  /** The question that is under way, and the number of the session in which it was asked. */
+  let asking: { readonly askedIn: number; readonly answer: Promise<Session | undefined> } | undefined;
+  async function ask(askedIn: number): Promise<Session | undefined> {
+    const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
+    tracker.learn(session, askedIn);
+    return session;
+  }
   return {
     signIn: (username: string, password: string) =>
       signedInBy(call('/auth/login', { method: 'POST', body: JSON.stringify({ username, password }) })),
     signInAsGuest: () => signedInBy(call('/auth/guest', { method: 'POST' })),
-    async session() {
+    session() {
       const askedIn = tracker.current();
-      const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
-      tracker.learn(session, askedIn);
-      return session;
+      if (asking?.askedIn === askedIn) return asking.answer;
+      const answer = ask(askedIn).finally(() => {
+        if (asking?.answer === answer) asking = undefined;
+      });
+      asking = { askedIn, answer };
+      return answer;
     },
     async signOut() {
       const askedIn = tracker.current();
       const answer = await answerOf<SignOutAnswer>(call('/auth/logout', { method: 'POST' })).catch(
         unlessSignedOut,
       );
-      tracker.learn(false, askedIn);
+      tracker.learn(null, askedIn);
       return { logoutUrl: answer?.logoutUrl ?? null };
     },
   };

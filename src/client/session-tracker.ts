@@ -13,11 +13,16 @@ export interface SessionTracker {
   readonly ended: () => AbortSignal;
   /**
    * Takes what a call has found. `found` is the session, or undefined if there is none. For a message it is whether the
-   * relay accepted the session, and false for a sign-out. `askedIn` is the session's number when the call began; it is
+   * relay accepted the session, and null for a sign-out. `askedIn` is the session's number when the call began; it is
    * left out for a sign-in.
    */
-  readonly learn: (found: Session | boolean | undefined, askedIn?: number) => void;
+  readonly learn: (found: Found, askedIn?: number) => void;
+  /** Calls it with all that `learn` takes, and whether that was a sign-in. */
+  readonly watch: (watcher: Watcher) => void;
 }
+
+export type Found = Session | boolean | null | undefined;
+export type Watcher = (found: Found, isSignIn: boolean) => void;
 
 /** Calls `onEnd` once when a session has ended. */
 export function sessionTracker(onEnd: () => void): SessionTracker {
@@ -26,16 +31,22 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
   let limit: string | undefined;
   let number = 0;
   let session = new AbortController();
+  let tell: Watcher = () => {};
   return {
+    watch(watcher) {
+      tell = watcher;
+    },
     current: () => number,
     ended: () => session.signal,
     learn(found, askedIn) {
-      if (number !== (askedIn ?? number)) return;
+      // A sign-out also ends the streams of its session, which may have told so first.
+      const isKnown = found === null && signedIn === false;
+      if (number !== (askedIn ?? number) && !isKnown) return;
       // A page that sends a message or signs out expects a session, even if nothing is known yet.
-      const wasSignedIn = signedIn ?? found === false;
+      const wasSignedIn = signedIn ?? (found === false || found === null);
       signedIn = !!found;
       const before = limit;
-      limit = (found as Session | undefined)?.absoluteExpiresAt ?? before;
+      limit = (found as Session | null | undefined)?.absoluteExpiresAt ?? before;
       // Another limit means that somebody has signed in elsewhere, such as in another tab.
       if (!found || askedIn === undefined || (before ?? limit) !== limit) {
         number++;
@@ -43,6 +54,7 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
         session = new AbortController();
       }
       if (!found && wasSignedIn) onEnd();
+      tell(found, askedIn === undefined);
     },
   };
 }

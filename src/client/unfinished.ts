@@ -1,81 +1,67 @@
 import { baseOf } from './calls.ts';
-
-/** What names a message at the relay. It says nothing of its text. */
-export interface MessageName {
-  readonly customChannelId: string;
-  readonly customMessageId: string;
-}
-
-/** Where the names of messages under way are kept: `sessionStorage`, or something like it. */
-export interface MessageStore {
-  getItem(key: string): string | null;
-  setItem(key: string, value: string): void;
-  removeItem(key: string): void;
-}
+import { partsOf } from './client-parts.ts';
+import { type KeptOptions, keptList } from './kept.ts';
+import type { MessageName } from './message-name.ts';
 
 /** The names of the messages whose answers have not ended, also of those that were sent before a reload. */
 export interface Unfinished {
   readonly add: (name: MessageName) => void;
   readonly remove: (name: MessageName) => void;
-  /** Those of this bot, in one conversation or in all, the oldest first. */
-  readonly list: (customChannelId?: string) => MessageName[];
+  /** Those of a conversation with this bot, the oldest first. */
+  readonly list: (customChannelId: string) => MessageName[];
   /** Forgets those of all bots. */
   readonly clear: () => void;
+  /** This user has signed in: forgets those of others. */
+  readonly enter: (user: string) => void;
 }
 
-interface UnfinishedOptions {
+interface BotOptions extends KeptOptions {
   readonly baseUrl: string;
   readonly namespace: string;
   readonly botProviderName: string;
-  /** Null keeps nothing; by default, a page has its `sessionStorage`, and Node.js nothing. */
-  readonly store?: MessageStore | null | undefined;
 }
 
-/** A bot, a conversation and the id of a message. */
-type Kept = readonly [bot: string, customChannelId: string, customMessageId: string];
+/** What a bot is called in what the browser keeps. */
+export function botKey(options: BotOptions): string {
+  return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
+}
 
-/** Undefined in Node.js. */
-declare const document: unknown;
-declare const sessionStorage: MessageStore;
+const names = new WeakMap<EventTarget, Unfinished>();
 
-const KEY = 'bot-relay-messages';
-const MAX_NAMES = 20;
-
-/** Opens the names of the bot's messages. What cannot be stored or read is not kept: nothing is thrown. */
-export function unfinished(options: UnfinishedOptions): Unfinished {
-  const { namespace, botProviderName } = options;
-  const bot = `${baseOf(options)} ${namespace}/${botProviderName}`;
-  /** Gives the store to `use`. */
-  function withStore<T>(use: (store: MessageStore) => T): T | undefined {
-    try {
-      // A browser may throw at the name alone.
-      const { store = typeof document === 'object' ? sessionStorage : null } = options;
-      return store ? use(store) : undefined;
-    } catch {
-      return undefined;
-    }
+/** The names of the client's messages. */
+export function unfinished(client: EventTarget): Unfinished {
+  const its = names.get(client) ?? newNames(partsOf(client).options);
+  if (!names.has(client)) {
+    names.set(client, its);
+    // The next user of this tab must not ask for them.
+    client.addEventListener('signed-out', its.clear);
   }
-  const all = () => withStore((store) => [...JSON.parse(store.getItem(KEY) ?? '[]')] as Kept[]) ?? [];
-  const keep = (names: readonly Kept[]) =>
-    withStore((store) =>
-      names.length > 0 ? store.setItem(KEY, JSON.stringify(names)) : store.removeItem(KEY),
-    );
-  const kept = (name: MessageName): Kept => [bot, name.customChannelId, name.customMessageId];
-  const others = (name: MessageName) => all().filter((one) => String(one) !== String(kept(name)));
+  return its;
+}
+
+function newNames(options: BotOptions): Unfinished {
+  const bot = botKey(options);
+  const relay = `${baseOf(options)} `;
+  const { all, set } = keptList('bot-relay-messages', options);
+  let user: string | null = null;
+  const others = ({ customChannelId, customMessageId }: MessageName) =>
+    all().filter(([, , ...name]) => String(name) !== String([bot, customChannelId, customMessageId]));
   return {
-    add: (name) => keep([...others(name), kept(name)].slice(-MAX_NAMES)),
-    remove: (name) => keep(others(name)),
+    add(name) {
+      const row = [Date.now(), user, bot, name.customChannelId, name.customMessageId] as const;
+      set([...others(name), row]);
+    },
+    remove: (name) => set(others(name)),
     list: (channel) =>
       all()
-        .filter(([of, where]) => of === bot && where === (channel ?? where))
-        .map(([, customChannelId, customMessageId]) => ({ customChannelId, customMessageId })),
-    clear: () => keep([]),
+        .filter(([, , its, where]) => its === bot && where === channel)
+        .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
+    clear: () => set([]),
+    enter(next) {
+      user = next;
+      const kept = all();
+      const own = kept.filter(([, of, its = '']) => of === null || of === user || !its.startsWith(relay));
+      if (own.length < kept.length) set(own);
+    },
   };
-}
-
-/** The name of the message with this body; undefined if it has none. */
-export function nameOf(message: object): MessageName | undefined {
-  const { customChannelId, customMessageId } = message as Partial<Record<string, unknown>>;
-  if (typeof customChannelId !== 'string' || typeof customMessageId !== 'string') return undefined;
-  return customChannelId && customMessageId ? { customChannelId, customMessageId } : undefined;
 }

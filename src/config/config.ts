@@ -1,5 +1,6 @@
 import { readBotsFile } from '../bots/bots-file.ts';
 import { readSecretFile } from '../bots/secret-file.ts';
+import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
 import { contradictions, missingVariables } from './rules.ts';
@@ -40,17 +41,20 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
+  const chatFile = values.CHAT_FILE ? readChatFile(values.CHAT_FILE) : undefined;
   const problems = [
     ...nameProblems(environment, inFile),
     ...reading.problems,
     ...(botsFile?.problems ?? []),
+    ...(chatFile?.problems ?? []),
     ...missingVariables(values, reading.faulty),
     ...contradictions(values, reading.faulty),
   ];
   if (problems.length > 0) throw new ConfigError(problems);
   const keyFiles = { apiKeys: environment.UPSTREAM_API_KEYS_FILE || undefined, bots: values.BOTS_FILE };
   const unused = unusedVariables(given);
-  return deepFreeze(settingsOf(values, { own: botsFile?.own ?? {}, keyFiles, unused }));
+  const chat = chatFile?.chat ?? {};
+  return deepFreeze(settingsOf(values, { own: botsFile?.own ?? {}, chat, keyFiles, unused }));
 }
 
 interface Reading {

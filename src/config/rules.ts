@@ -32,6 +32,11 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
     problems.push(
       'CHANNEL_SECRET must not be one of SESSION_SECRETS: those are replaced from time to time, and it never is',
     );
+  const { CLIENT_FILES, CHAT_PAGE } = values;
+  if (CLIENT_FILES === false && CHAT_PAGE)
+    problems.push('CHAT_PAGE is on, but CLIENT_FILES is off: the page would have no script');
+  if (isSet('CHAT_FILE') && CLIENT_FILES === false)
+    problems.push('CHAT_FILE is set, but CLIENT_FILES is off: nobody would see what it says');
   if (AUTH_MODE === 'oidc' && PORT === 0 && !isSet('PUBLIC_URL')) {
     problems.push('PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there');
   }

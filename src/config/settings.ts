@@ -5,6 +5,7 @@ import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { RedisSettings, SentinelSettings } from '../storage/redis-settings.ts';
+import type { ChatSettings } from './chat-file.ts';
 import type { Values } from './variables.ts';
 
 /** Enough for a load balancer that probes every second to see two failed probes, in ms. */
@@ -17,6 +18,8 @@ const USERS_PER_ADDRESS = 8;
 export interface OtherSources extends Pick<BotSettings, 'own'> {
   /** The files that may change while the relay runs. */
   readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
+  /** What CHAT_FILE holds. */
+  readonly chat: ChatSettings;
   /** Variables that have no effect, as risks in plain words. */
   readonly unused: readonly string[];
 }
@@ -34,6 +37,10 @@ export function settingsOf(values: Values, others: OtherSources) {
     workers: values.WORKERS === 'auto' ? availableParallelism() : Number(values.WORKERS),
     /** Whether the package of the client is served. */
     clientFiles: values.CLIENT_FILES,
+    /** Whether the page with the chat is served. */
+    chatPage: values.CHAT_PAGE,
+    /** The looks and words of the chat. */
+    chat: others.chat,
     /** Metrics are kept only if this is set. */
     metricsPort: values.METRICS_PORT,
     host: values.HOST ?? (demo ? '127.0.0.1' : '0.0.0.0'),

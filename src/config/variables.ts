@@ -105,6 +105,8 @@ export const VARIABLES = {
   ALLOWED_HOSTS: optional(listOf(hostName)),
   WORKERS: variable(z.string().regex(WORKERS, 'must be auto or a whole number from 1 to 64'), '1'),
   CLIENT_FILES: variable(onOff, 'on'),
+  CHAT_PAGE: variable(onOff, 'off'),
+  CHAT_FILE: optional(z.string()),
   METRICS_PORT: optional(whole(1, 65535)),
   LOG_LEVEL: variable(oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'info'),
   SHUTDOWN_DELAY_MS: optional(milliseconds(0)),

@@ -121,9 +121,14 @@ async function openParts(options: InstanceOptions) {
   };
 }
 
-/** The package of the client, if it is served. */
-async function clientPages({ clientFiles }: Config) {
-  return clientFiles ? (await import('../page/client-package.ts')).clientPackage() : [];
+/** The package of the client and the chat, if they are served. */
+async function clientPages(config: Config) {
+  if (!config.clientFiles) return [];
+  const [{ clientPackage }, { botChatPages }] = await Promise.all([
+    import('../page/client-package.ts'),
+    import('../page/bot-chat.ts'),
+  ]);
+  return [...clientPackage(), ...botChatPages(config)];
 }
 
 /** The metrics, if they are served. Their library is loaded only then. */

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { countSignOuts, readAll, startClientPair } from '../support/client-pair.ts';
 import { CANARY, LONG_NAMED_USER, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
@@ -47,7 +48,7 @@ const LONG = 'word '.repeat(2_000);
 
 describe('a conversation that the bot service does not have yet', () => {
   test('has no metadata, an empty history, and nothing to stop or to reset', async () => {
-    const talk = ada.conversation('new');
+    const talk = botConversation(ada, 'new');
     expect(await talk.metadata()).toBeUndefined();
     expect(await readAll(talk.history())).toEqual({ events: [], error: undefined });
     expect(await talk.stop()).toBe(false);
@@ -57,7 +58,7 @@ describe('a conversation that the bot service does not have yet', () => {
 
 describe('a conversation', () => {
   test('has metadata and a history, for its user alone', async () => {
-    const talk = ada.conversation('history');
+    const talk = botConversation(ada, 'history');
     await readAll(talk.send('One'));
     await readAll(talk.send({ text: 'Two' }));
     expect(await talk.metadata()).toMatchObject({
@@ -69,21 +70,12 @@ describe('a conversation', () => {
     expect(error).toBeUndefined();
     expect(saidIn(events)).toEqual(['One', 'You said: One', 'Two', 'You said: Two']);
     expect(events.map(factOf)[0]?.messageUser?.customMessageId).toMatch(/^[\d-]{15,}$/);
-    expect(await bob.conversation('history').metadata()).toBeUndefined();
-    expect((await readAll(bob.conversation('history').history())).events).toEqual([]);
-  });
-
-  test('is that of send without an id', async () => {
-    const client = await signedIn(USER);
-    await readAll(client.send('Hello'));
-    expect(saidIn((await readAll(client.conversation().history())).events)).toEqual([
-      'Hello',
-      'You said: Hello',
-    ]);
+    expect(await botConversation(bob, 'history').metadata()).toBeUndefined();
+    expect((await readAll(botConversation(bob, 'history').history())).events).toEqual([]);
   });
 
   test('has a live history, which shows a run to its end until the page leaves', async () => {
-    const talk = ada.conversation('live');
+    const talk = botConversation(ada, 'live');
     const run = readAll(talk.send('word '.repeat(100)));
     let runState: unknown;
     while (runState !== 'RUNNING') runState = (await talk.metadata())?.runState;
@@ -94,7 +86,7 @@ describe('a conversation', () => {
   });
 
   test('is stopped: its run ends, and its answer with it', async () => {
-    const talk = ada.conversation('stop');
+    const talk = botConversation(ada, 'stop');
     let stopped: Promise<boolean> | undefined;
     const { events, error } = await readAll(talk.send(LONG), ({ raw }) => {
       if (JSON.stringify(raw).includes('messageDelta')) stopped ??= talk.stop();
@@ -107,7 +99,7 @@ describe('a conversation', () => {
   });
 
   test('takes files, which a message names and a page downloads', async () => {
-    const talk = ada.conversation('files');
+    const talk = botConversation(ada, 'files');
     const file = new File(['The text of the file'], 'a note.txt', { type: 'text/plain' });
     const blobId = await talk.upload(file);
     expect(blobId).toMatch(/^[0-9a-f-]{36}$/);
@@ -119,7 +111,7 @@ describe('a conversation', () => {
     );
     const answer = await fetch(url, { headers: { Cookie: await relay.signIn(USER) } });
     expect([answer.status, await answer.text()]).toEqual([200, 'The text of the file']);
-    const foreign = await readAll(bob.conversation('files').send({ text: 'See', blobIds: [blobId] }));
+    const foreign = await readAll(botConversation(bob, 'files').send({ text: 'See', blobIds: [blobId] }));
     expect(foreign.error).toMatchObject({ code: 'not_your_conversation', status: 403 });
   });
 
@@ -128,7 +120,7 @@ describe('a conversation', () => {
     try {
       const reason = new Error('another file was chosen');
       const abort = new AbortController();
-      const talk = pair.client.conversation('files');
+      const talk = botConversation(pair.client, 'files');
       const file = new File([new Uint8Array(5_000_000)], 'x');
       const upload = refused(talk.upload(file, abort));
       await until(() => pair.upstream.sockets.length > 0);
@@ -145,7 +137,7 @@ describe('a conversation', () => {
     const head = ['Content-Type: application/json'];
     const pair = await startClientPair((socket) => void socket.write(plainAnswer('200 OK', head, json)));
     try {
-      const error = await refused(pair.client.conversation('odd').metadata());
+      const error = await refused(botConversation(pair.client, 'odd').metadata());
       expect(error).toBeInstanceOf(RelayError);
       expect(error).toMatchObject({ code: 'unexpected_response', status: 200 });
     } finally {
@@ -154,7 +146,7 @@ describe('a conversation', () => {
   });
 
   test('takes feedback, and rejects it for an unknown message', async () => {
-    const talk = ada.conversation('feedback');
+    const talk = botConversation(ada, 'feedback');
     const { events } = await readAll(talk.send('Hello'));
     const messageId = events.map(factOf).flatMap((fact) => fact.messageComplete?.message.messageId ?? [])[0];
     await talk.feedback({ messageId: `${messageId}`, verdict: 'GOOD', comment: 'Yes.' });
@@ -169,14 +161,14 @@ describe('a conversation', () => {
   });
 
   test('keeps its id, whatever a message names', async () => {
-    const talk = ada.conversation('own');
+    const talk = botConversation(ada, 'own');
     await readAll(talk.send({ text: 'Here', customChannelId: 'another' }));
     expect(await talk.metadata()).toMatchObject({ title: 'Here' });
-    expect(await ada.conversation('another').metadata()).toBeUndefined();
+    expect(await botConversation(ada, 'another').metadata()).toBeUndefined();
   });
 
   test('is empty after a reset, which runs nothing, and stays', async () => {
-    const talk = ada.conversation('reset');
+    const talk = botConversation(ada, 'reset');
     await readAll(talk.send('Hello'));
     const messages = () =>
       relay.logs.filter(({ route, method }) => method === 'POST' && `${route}`.endsWith('message/sse'))
@@ -190,7 +182,7 @@ describe('a conversation', () => {
 
   test('goes on when the user allows a tool', async () => {
     const client = await signedIn(USER, 'tools');
-    const talk = client.conversation('consent');
+    const talk = botConversation(client, 'consent');
     const asked = await readAll(talk.send('What time is it?'));
     const calls = asked.events.map(factOf).flatMap((fact) => fact.toolCallConsent?.pendingCalls ?? []);
     expect(calls).toHaveLength(1);
@@ -207,7 +199,7 @@ describe('an operation that fails', () => {
     try {
       const client = createBotClient({ baseUrl: off.url, namespace: 'demo', botProviderName: 'echo' });
       await client.signIn(USER.name, USER.password);
-      const talk = client.conversation('c');
+      const talk = botConversation(client, 'c');
       const each = [
         talk.metadata(),
         talk.stop(),
@@ -229,7 +221,7 @@ describe('an operation that fails', () => {
   test('raises signed-out if the session is over, once', async () => {
     const client = await signedIn(LONG_NAMED_USER);
     const signOuts = countSignOuts(client);
-    const talk = client.conversation('c');
+    const talk = botConversation(client, 'c');
     expect(await talk.metadata()).toBeUndefined();
     const headers = { Cookie: await relay.signIn(LONG_NAMED_USER) };
     expect((await fetch(`${relay.url}/auth/logout-all`, { method: 'POST', headers })).status).toBe(204);
@@ -247,12 +239,12 @@ describe('an operation that fails', () => {
       ...{ baseUrl: 'http://relay.example.com', namespace: 'demo', botProviderName: 'echo' },
       fetch: async () => page.clone(),
     });
-    expect(await refused(client.conversation('c').metadata())).toMatchObject({
+    expect(await refused(botConversation(client, 'c').metadata())).toMatchObject({
       code: 'unexpected_response',
       status: 404,
     });
     const other = createBotClient({ baseUrl: relay.url, namespace: 'other', botProviderName: 'bot' });
     await other.signIn(USER.name, USER.password);
-    expect(await refused(other.conversation('c').metadata())).toMatchObject({ code: 'unknown_bot' });
+    expect(await refused(botConversation(other, 'c').metadata())).toMatchObject({ code: 'unknown_bot' });
   });
 });

@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
-import { conversation } from '../../src/client/conversation.ts';
+import type { ChannelOptions } from '../../src/client/channel-types.ts';
+import { createChannel } from '../../src/client/create-channel.ts';
+import { textOf } from '../../src/client/text-of.ts';
 import { typeOf } from '../support/bot-runs.ts';
 import { type ClientPair, startClientPair } from '../support/client-pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
@@ -49,7 +51,7 @@ beforeAll(async () => {
 afterAll(() => pair.close());
 
 /** A page that shows the conversation. Its session is known when `release` was called. */
-async function signedInPage() {
+async function signedInPage(options: ChannelOptions = {}) {
   let release = () => {};
   const released = new Promise<void>((resolve) => {
     release = resolve;
@@ -62,23 +64,24 @@ async function signedInPage() {
     },
   });
   await client.signIn(USER.name, USER.password);
-  return { ...conversation(client, { customChannelId: 'c' }), release };
+  const channel = createChannel(client, { id: 'c', ...options });
+  return { ...channel, snapshot: channel.getSnapshot, release };
 }
 
-test('a page that is left before its session is known opens no live stream', async () => {
-  const { subscribe, release, snapshot } = await signedInPage();
+test('a channel that is dropped before its session is known opens no live stream', async () => {
+  const { subscribe, release, snapshot } = await signedInPage({ gcMs: 0 });
   const leave = subscribe(() => {});
   leave();
-  await sleep(0);
+  await sleep(20);
   release();
-  await until(() => snapshot().session !== undefined);
   await sleep(200);
+  expect(snapshot().messages).toEqual([]);
   expect(opened).toBe(0);
 });
 
-test('a page that is left and shown again follows its conversation again, and shows each message once', async () => {
+test('a channel that is dropped and shown again follows its conversation again, and shows each message once', async () => {
   const before = opened;
-  const { subscribe, release, snapshot } = await signedInPage();
+  const { subscribe, release, snapshot } = await signedInPage({ gcMs: 0 });
   release();
   for (const times of [1, 2]) {
     const leave = subscribe(() => {});
@@ -90,37 +93,39 @@ test('a page that is left and shown again follows its conversation again, and sh
   const leave = subscribe(() => {});
   await until(() => opened === before + 3 && snapshot().messages.length === 1);
   await sleep(50);
-  expect(snapshot().messages.map(({ text }) => text)).toEqual(['Hello']);
+  expect(snapshot().messages.map(textOf)).toEqual(['Hello']);
   leave();
+  await until(() => live.size === 0);
 });
 
 test('a message that waits while a run streams is not sent after a stop, which stops the run', async () => {
   isRunning = true;
-  const { subscribe, release, snapshot, actions } = await signedInPage();
+  const { subscribe, release, snapshot, send, stop } = await signedInPage({ whileBusy: 'queue' });
   release();
   const leave = subscribe(() => {});
   await until(() => snapshot().status === 'streaming');
-  const sent = actions.send('Again');
-  actions.stop();
-  await sent;
+  const sent = send('Again');
+  await stop();
+  expect(await sent).toBeUndefined();
   await until(() => suspends === 1);
-  await until(() => snapshot().status === 'idle');
+  await until(() => snapshot().status === 'ready');
   await sleep(100);
   expect(messages).toBe(0);
-  await actions.send('Last');
+  await send('Last');
   expect(messages).toBe(1);
   leave();
 });
 
-test('a message is sent while a run streams that was begun before', async () => {
+test('a message is refused as busy while a run streams that was begun before', async () => {
   isRunning = true;
-  const { subscribe, release, snapshot, actions } = await signedInPage();
+  const { subscribe, release, snapshot, send } = await signedInPage();
   release();
   const leave = subscribe(() => {});
   await until(() => snapshot().status === 'streaming');
   const before = messages;
-  await actions.send('Hello');
-  expect(messages).toBe(before + 1);
+  expect(await send('Hello')).toBeUndefined();
+  await until(() => snapshot().error?.code === 'busy');
+  expect(messages).toBe(before);
   expect(snapshot().status).toBe('streaming');
   leave();
 });

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect, jest, test } from '@jest/globals';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type BreakingFront, startBreakingFront } from '../support/breaking-front.ts';
 import { readAll } from '../support/client-pair.ts';
 import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
@@ -36,7 +37,7 @@ describe('the history of a conversation', () => {
           (socket) => void socket.write(plainAnswer('503 Draining', ['Content-Type: text/html'], '<p>')),
           whole('id: 8\ndata: 2\n\n'),
         ]);
-        const { events, error } = await readAll(front.client.conversation('c').history());
+        const { events, error } = await readAll(botConversation(front.client, 'c').history());
         expect(error).toBeUndefined();
         expect(dataOf(events)).toEqual([1, 'delta', 2]);
         expect(lastEventIds(front)).toEqual([undefined, '7', '7']);
@@ -47,7 +48,7 @@ describe('the history of a conversation', () => {
       'ends when the conversation is gone meanwhile',
       async () => {
         const front = await start([cutAfter('retry: 1\nid: 7\ndata: 1\n\n'), missing]);
-        const { events, error } = await readAll(front.client.conversation('c').history());
+        const { events, error } = await readAll(botConversation(front.client, 'c').history());
         expect([dataOf(events), error]).toEqual([[1], undefined]);
       },
     ],
@@ -55,7 +56,7 @@ describe('the history of a conversation', () => {
       'fails after five resumptions without a new id',
       async () => {
         const front = await start([cutAfter('retry: 1\nid: 7\ndata: 1\n\n'), cutAfter(':\n')]);
-        const { error } = await readAll(front.client.conversation('c').history());
+        const { error } = await readAll(botConversation(front.client, 'c').history());
         expect(error).toMatchObject({ name: 'RelayError', code: 'connection_lost' });
         expect(lastEventIds(front)).toEqual([undefined, ...Array(5).fill('7')]);
       },
@@ -65,7 +66,7 @@ describe('the history of a conversation', () => {
       async () => {
         const front = await start([cutAfter('retry: 1\nid: 7\ndata: 1\n\n'), whole('data: 2\n\n')]);
         const { client } = front;
-        const { events, error } = await readAll(client.conversation('c').history(), () =>
+        const { events, error } = await readAll(botConversation(client, 'c').history(), () =>
           client.signIn(OTHER_USER.name, OTHER_USER.password),
         );
         expect(dataOf(events)).toEqual([1]);
@@ -79,7 +80,7 @@ describe('the history of a conversation', () => {
         const front = await start([cutAfter('retry: 50000\nid: 7\ndata: 1\n\n')]);
         const abort = new AbortController();
         const reason = new Error('the page was left');
-        const { error } = await readAll(front.client.conversation('c').history(abort), () =>
+        const { error } = await readAll(botConversation(front.client, 'c').history(abort), () =>
           setTimeout(() => abort.abort(reason), 300),
         );
         expect(error).toBe(reason);
@@ -104,7 +105,7 @@ test('the history of a conversation that has lasted for two minutes is resumed a
       ...[cut, cut, cut, cut, lasting],
       ...[cut, cut, whole('data: 2\n\n')],
     ]);
-    const { events, error } = await readAll(front.client.conversation('c').history());
+    const { events, error } = await readAll(botConversation(front.client, 'c').history());
     expect([dataOf(events), error]).toEqual([[1, 2], undefined]);
   } finally {
     clock.mockRestore();

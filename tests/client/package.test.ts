@@ -32,15 +32,20 @@ describe('the package', () => {
       readFileSync(join(consumer.folder, 'node_modules/bot-relay-client/package.json'), 'utf8'),
     ) as Record<string, unknown>;
 
-  test("has two entries, the relay's version, and needs no other package", () => {
+  test("has three entries, the relay's version, and needs no other package", () => {
     const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
     expect(manifest()).toMatchObject({
       name: 'bot-relay-client',
       version,
       type: 'module',
-      sideEffects: false,
+      sideEffects: ['./element.js'],
     });
-    expect(Object.keys(manifest().exports as object)).toEqual(['.', './react', './package.json']);
+    expect(Object.keys(manifest().exports as object)).toEqual([
+      '.',
+      './react',
+      './element',
+      './package.json',
+    ]);
     expect(manifest()).not.toHaveProperty('dependencies');
     expect(manifest()).toMatchObject({
       peerDependencies: { react: '>=18' },
@@ -50,13 +55,20 @@ describe('the package', () => {
 
   test('exports the same RelayError from each entry', () => {
     expect(printed("console.log(Object.keys(await import('bot-relay-client')).sort().join());")).toBe(
-      'RelayError,createBotClient',
+      'RelayError,createBotClient,createChannel,textOf',
     );
     const ofBoth = `
       const [{ RelayError }, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
       const error = new RelayError('No.', { code: 'unreachable', status: 0 });
       console.log(Object.keys(react).sort().join(), error instanceof react.RelayError);`;
-    expect(printed(ofBoth)).toBe('RelayError,useBot true');
+    expect(printed(ofBoth)).toBe(
+      'BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession true',
+    );
+  });
+
+  test('has an element that a server can import, where it does nothing', () => {
+    const program = "console.log(Object.keys(await import('bot-relay-client/element')).join());";
+    expect(printed(program)).toBe('BotChatElement');
   });
 
   test('has the notice of the library that it contains', () => {
@@ -101,23 +113,26 @@ function bundled(contents: string, options: BuildOptions = {}) {
 describe('in a page', () => {
   const CLIENT = "export { createBotClient } from 'bot-relay-client';";
 
-  test('the client is at most 6.75 KiB, and needs nothing of Node.js', () => {
+  test('the client is at most 6 KiB, with channels at most 13.25 KiB, and needs nothing of Node.js', () => {
     const { text, metafile, bytes } = bundled(CLIENT);
-    expect(bytes).toBeLessThanOrEqual(6912);
+    expect(bytes).toBeLessThanOrEqual(6144);
+    const channels = "export { createBotClient, createChannel } from 'bot-relay-client';";
+    expect(bundled(channels).bytes).toBeLessThanOrEqual(13_568);
     expect(Object.values(metafile?.outputs ?? {}).flatMap(({ imports }) => imports)).toEqual([]);
     expect(text).not.toMatch(/\brequire\(|\bprocess\.|\bBuffer\b/);
   });
 
-  test('the hook is at most 1.5 KiB more than the conversation that it shows, and that at most 3 KiB more', () => {
-    const resolveDir = join(ROOT, 'src/client');
-    const ofSource = (...names: readonly string[]) =>
-      bundled('', {
-        stdin: { contents: names.map((name) => `export * from './${name}.ts';`).join(''), resolveDir },
-      }).bytes;
-    const conversation = ofSource('bot-client', 'conversation');
-    expect(ofSource('bot-client', 'conversation', 'use-bot') - conversation).toBeLessThanOrEqual(1536);
-    const hook = bundled("export { useBot } from 'bot-relay-client/react';").bytes;
-    expect(hook - bundled(CLIENT).bytes).toBeLessThanOrEqual(3072);
+  test('the hooks are at most 0.5 KiB more than channels', () => {
+    const channels = bundled(
+      "export { createBotClient, createChannel, textOf } from 'bot-relay-client';",
+    ).bytes;
+    const hooks = bundled("export * from 'bot-relay-client/react';").bytes;
+    expect(hooks - channels).toBeLessThanOrEqual(512);
+  });
+
+  test('the entry of React says that it is for the client', () => {
+    const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
+    expect(readFileSync(entry, 'utf8')).toMatch(/^"use client";/);
   });
 
   test('an entry that is loaded for nothing is left out', () => {

@@ -1,16 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotEvent, createBotClient } from '../../src/client/bot-client.ts';
-import { conversation } from '../../src/client/conversation.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
 import { resumedAnswers } from '../../src/client/resumed-answers.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { openTalk } from '../support/channels.ts';
 import { memoryStore } from '../support/cutting-front.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
 import { until } from '../support/until.ts';
 
 const WORDS = 'word '.repeat(100).trim();
 
-describe('an answer of useBot that had not ended before a reload', () => {
+describe('an answer of a channel that had not ended before a reload', () => {
   let service: BotService;
   let relay: TestRelay;
   beforeAll(async () => {
@@ -32,12 +33,9 @@ describe('an answer of useBot that had not ended before a reload', () => {
     const client = createBotClient({
       ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo', store },
     });
-    const talk = conversation(client, { customChannelId });
-    left.push(talk.subscribe(() => {}));
-    await talk.actions.signIn(USER.name, USER.password);
-    await until(() => talk.snapshot().session?.user.name === USER.name);
-    const shown = () => talk.snapshot().messages.map(({ from, text, state }) => `${from} ${state}: ${text}`);
-    return { ...talk, ...talk.actions, kept, shown, conversation: client.conversation(customChannelId) };
+    const page = await openTalk(client, { id: customChannelId });
+    left.push(page.leave);
+    return { ...page, kept, conversation: botConversation(client, customChannelId) };
   }
   /** A page whose answer has begun. */
   async function begun(customChannelId: string) {

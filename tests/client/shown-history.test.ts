@@ -1,9 +1,11 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
-import { conversation } from '../../src/client/conversation.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
+import type { ChannelOptions } from '../../src/client/channel-types.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { typeOf } from '../support/bot-runs.ts';
+import { openTalk } from '../support/channels.ts';
 import { readAll } from '../support/client-pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
@@ -34,25 +36,22 @@ const deltaOf = (requestId: string, text: string) =>
   eventOf(requestId, { messageDelta: { message: { messageId: requestId, text } } });
 const doneOf = (requestId: string) => eventOf(requestId, { runDone: {} });
 
-/** A page that shows the conversation `customChannelId`. */
-async function open(customChannelId: string, options: Partial<BotClientOptions> = {}) {
-  const talk = conversation(newClient(options), { customChannelId });
-  left.push(talk.subscribe(() => {}));
-  await talk.actions.signIn(USER.name, USER.password);
-  await until(() => talk.snapshot().session?.user.name === USER.name);
+/** A page that shows the channel `id`. */
+async function open(id: string, options: Partial<BotClientOptions> = {}, how: ChannelOptions = {}) {
+  const page = await openTalk(newClient(options), { id, ...how });
+  left.push(page.leave);
   /** The page shows a change in its next frame. */
-  const send = async (text: string, blobIds?: string[]) => {
-    await talk.actions.send(text, blobIds);
+  const send = async (...message: Parameters<typeof page.send>) => {
+    await page.send(...message);
     await sleep(20);
   };
-  const shown = () => talk.snapshot().messages.map(({ from, text, state }) => `${from} ${state}: ${text}`);
-  return { ...talk, ...talk.actions, send, shown };
+  return { ...page, send };
 }
 /** Begins a run that says so many words, 100 in a second, in another page. */
 async function beginRun(customChannelId: string, words = 200) {
   const client = newClient();
   await client.signIn(USER.name, USER.password);
-  const talk = client.conversation(customChannelId);
+  const talk = botConversation(client, customChannelId);
   const read = readAll(talk.send('word '.repeat(words)));
   while ((await talk.metadata())?.runState !== 'RUNNING') await sleep(10);
   return { ...talk, read };
@@ -85,7 +84,7 @@ describe('a page that shows a conversation with an id', () => {
     const second = await open('reload');
     await until(() => second.shown().length === 4);
     expect(second.shown()).toEqual([...HELLO, 'user done: Again', 'bot done: You said: Again']);
-    expect(second.snapshot()).toMatchObject({ status: 'idle', error: undefined });
+    expect(second.snapshot()).toMatchObject({ status: 'ready', error: undefined });
     expect(runs()).toBe(before);
   });
 
@@ -104,11 +103,11 @@ describe('a page that shows a conversation with an id', () => {
 
   test('shows a run that is under way to its end, and what is sent meanwhile, each once', async () => {
     const run = await beginRun('under-way');
-    const page = await open('under-way');
+    const page = await open('under-way', {}, { whileBusy: 'queue' });
     await until(() => page.snapshot().status === 'streaming');
     await page.send('Hello');
     await run.read;
-    await until(() => page.snapshot().status === 'idle');
+    await until(() => page.snapshot().status === 'ready');
     const words = 'word '.repeat(200).trim();
     expect(page.shown()).toEqual([`user done: ${words} `, `bot done: You said: ${words}`, ...HELLO]);
   });
@@ -118,7 +117,7 @@ describe('a page that shows a conversation with an id', () => {
     const page = await open('stopped');
     await until(() => page.snapshot().status === 'streaming');
     page.stop();
-    await until(() => page.snapshot().status === 'idle');
+    await until(() => page.snapshot().status === 'ready');
     expect(page.snapshot().messages.at(-1)?.state).toBe('stopped');
     const { events } = await run.read;
     expect(JSON.stringify(events.at(-1)?.raw)).toContain('runDone');
@@ -133,24 +132,25 @@ describe('a page that shows a conversation with an id', () => {
       fetch: (url, init) =>
         String(url).includes('/channel/') ? Promise.reject(new TypeError('lost')) : fetch(url, init),
     });
-    const { subscribe, snapshot, actions } = conversation(failing, { customChannelId: 'unreachable' });
-    left.push(subscribe(() => {}));
-    await actions.signIn(USER.name, USER.password);
+    const { leave, snapshot, send } = await openTalk(failing, { id: 'unreachable' });
+    left.push(leave);
     await until(() => snapshot().error !== undefined);
     expect(snapshot().error).toMatchObject({ code: 'unreachable' });
-    await actions.send('Hello');
+    await send('Hello');
     await until(() => snapshot().messages.at(-1)?.state === 'done');
   });
 
   test('uploads a file, which a message names', async () => {
     const page = await open('files');
-    const blobId = await page.upload(new File(['text'], 'note.txt'));
-    await page.send('See', [`${blobId}`]);
+    const file = await page.upload(new File(['text'], 'note.txt'));
+    await page.send({ text: 'See', files: file ? [file] : [] });
     expect(page.shown().at(-1)).toBe('bot done: You said: See You sent: note.txt');
-    expect(page.snapshot().messages[0]?.blobIds).toEqual([blobId]);
     const again = await open('files');
     await until(() => again.shown().length === 2);
-    expect(again.snapshot().messages.map(({ blobIds }) => blobIds)).toEqual([[blobId], undefined]);
+    const blobIds = again
+      .snapshot()
+      .messages.map(({ parts }) => parts.flatMap((part) => (part.type === 'file' ? [part.blobId] : [])));
+    expect(blobIds).toEqual([[file?.blobId], []]);
   });
 
   test.each(['owned', 'message-only'])('begins a new conversation where the relay is %s', async (how) => {
@@ -176,8 +176,8 @@ describe('a message that is sent before what was said is there', () => {
     const before = runs();
     const page = await openSlowly('slow');
     const sent = page.send('Again');
-    await until(() => page.snapshot().status === 'waiting');
-    expect(page.shown()).toEqual(['user done: Again', 'bot waiting: ']);
+    await until(() => page.snapshot().status === 'submitted');
+    expect(page.shown()).toEqual(['user done: Again', 'bot submitted: ']);
     page.release();
     await sent;
     expect(page.shown()).toEqual([...HELLO, 'user done: Again', 'bot done: You said: Again']);
@@ -189,10 +189,10 @@ describe('a message that is sent before what was said is there', () => {
     const before = runs();
     const page = await openSlowly('slow-stopped');
     const sent = page.send('Again');
-    await until(() => page.snapshot().status === 'waiting');
+    await until(() => page.snapshot().status === 'submitted');
     page.stop();
     await sent;
-    await until(() => page.snapshot().status === 'idle');
+    await until(() => page.snapshot().status === 'ready');
     page.release();
     await until(() => page.shown().length === 4);
     expect(page.shown()).toEqual([...HELLO, 'user done: Again', 'bot stopped: ']);
@@ -204,13 +204,13 @@ describe('a message that is sent before what was said is there', () => {
     const before = runs();
     const page = await openSlowly('slow-other');
     const sent = page.send('Hello');
-    await until(() => page.snapshot().status === 'waiting');
+    await until(() => page.snapshot().status === 'submitted');
     await page.signIn(OTHER_USER.name, OTHER_USER.password);
     await until(() => page.snapshot().session?.user.name === OTHER_USER.name);
     page.release();
     await sent;
     await sleep(500);
-    expect(page.snapshot()).toMatchObject({ messages: [], status: 'idle', error: undefined });
+    expect(page.snapshot()).toMatchObject({ messages: [], status: 'ready', error: undefined });
     expect(runs()).toBe(before);
   });
 
@@ -219,7 +219,7 @@ describe('a message that is sent before what was said is there', () => {
     try {
       const page = await openSlowly('slow-new', owned.url);
       const sent = page.send('Hello');
-      await until(() => page.snapshot().status === 'waiting');
+      await until(() => page.snapshot().status === 'submitted');
       page.stop();
       await sent;
       await until(() => asked('/message/suspend', owned).length === 1);
@@ -242,26 +242,24 @@ test('a bot service that shows each run to all who follow the conversation is no
     socket.write(STREAM_HEAD);
     if (requestLine.startsWith('GET')) {
       live = socket;
-      socket.write(chunk(eventOf('A', { messageUser: { text: 'First' } }, 1) + deltaOf('A', 'One')));
-      return;
+      const one = { messageComplete: { message: { messageId: 'A', text: 'One' } } };
+      return void socket.write(
+        chunk(eventOf('A', { messageUser: { text: 'First' } }, 1) + eventOf('A', one, 2)),
+      );
     }
     const own = deltaOf('B', 'Two') + doneOf('B');
-    live?.write(chunk(own + deltaOf('A', ', and the rest')));
+    live?.write(chunk(own));
     socket.write(Buffer.concat([chunk(own), Buffer.from(LAST_CHUNK)]));
   });
   const own = await startRelay(upstream.url, { BOTS: 'demo/*' });
   try {
     const page = await open('shown-to-all', { baseUrl: own.url });
-    await until(() => page.snapshot().status === 'streaming');
+    await until(() => page.shown().length === 2);
     await page.send('Second');
-    await until(() => page.shown()[1]?.endsWith('rest') === true);
-    live?.write(chunk(doneOf('A')));
-    await until(() => page.snapshot().status === 'idle');
-    expect(page.shown()).toEqual([
-      ...['user done: First', 'bot done: One, and the rest', 'user done: Second', 'bot done: Two'],
-    ]);
+    expect(page.shown()).toEqual(['user done: First', 'bot done: One', 'user done: Second', 'bot done: Two']);
     // Nothing is left that it could follow.
     await until(() => live?.closed === true);
+    expect(page.shown()).toHaveLength(4);
   } finally {
     await own.close();
     await upstream.close();

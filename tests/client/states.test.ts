@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { MessageState } from '../../src/client/bot-client.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
 import { plainAnswer, until } from '../support/relay-and-upstream.ts';
@@ -58,7 +59,7 @@ describe('a message', () => {
     pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
     const { client } = pair;
     const once = new Error('An answer can be read once.');
-    for (const stream of [client.send('hi'), client.conversation('a').history()]) {
+    for (const stream of [client.send('hi'), botConversation(client, 'a').history()]) {
       expect(await readAll(stream)).toMatchObject({ events: { length: 2 }, error: undefined });
       expect(await readAll(stream)).toEqual({ events: [], error: once });
     }

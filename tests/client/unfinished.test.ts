@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { BotClient, MessageStore, MessageStream } from '../../src/client/bot-client.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
+import { createChannel } from '../../src/client/create-channel.ts';
 import { type Reading, readAll } from '../support/client-pair.ts';
 import { type CuttingFront, memoryStore, startCuttingFront } from '../support/cutting-front.ts';
 import { OTHER_USER, startRelay, USER } from '../support/relay.ts';
@@ -26,7 +28,7 @@ async function leftPage(message: string | object = 'a secret') {
   const { kept, store } = memoryStore();
   const { upstream } = front;
   const before = upstream.requests.length;
-  const talk = (await page(store)).conversation('my-channel');
+  const talk = botConversation(await page(store), 'my-channel');
   const isRead = new Promise<void>((resolve) => {
     // Never read on, as in a page that is gone.
     void readAll(talk.send(message), () => new Promise(() => resolve()));
@@ -44,7 +46,7 @@ describe('an answer that had not ended when the page was left', () => {
     expect([...kept.values()].join()).toContain('my-channel');
     expect([...kept.values()].join()).not.toContain('secret');
     const client = await page(store);
-    const [answer] = client.conversation('my-channel').resume();
+    const [answer] = botConversation(client, 'my-channel').resume();
     if (!answer) throw new Error('there is none');
     const all = await readAll(answer, ({ raw: data }) => {
       if (data !== 1) return;
@@ -55,21 +57,21 @@ describe('an answer that had not ended when the page was left', () => {
     expect(answer.state).toBe('done');
     expect(runs()).toBe(1);
     expect(kept.size).toBe(0);
-    expect(client.resume()).toEqual([]);
+    expect(botConversation(client, 'my-channel').resume()).toEqual([]);
   });
 
-  test('is looked for in its conversation, or in all of its bot', async () => {
+  test('is looked for in its conversation with its bot', async () => {
     const { store } = await leftPage();
     const client = await page(store);
-    expect(client.conversation('other').resume()).toHaveLength(0);
-    expect(client.resume()).toHaveLength(1);
+    expect(botConversation(client, 'other').resume()).toHaveLength(0);
+    expect(botConversation(client, 'my-channel').resume()).toHaveLength(1);
     const other = front.newClient({ store, botProviderName: 'other' });
-    expect(other.resume()).toHaveLength(0);
+    expect(botConversation(other, 'my-channel').resume()).toHaveLength(0);
   });
 
   test('is joined once more if the connection of the new page breaks, too', async () => {
     const { store, runs } = await leftPage();
-    const [answer] = (await page(store)).resume();
+    const [answer] = botConversation(await page(store), 'my-channel').resume();
     if (!answer) throw new Error('there is none');
     const all = await readAll(answer, ({ raw: data }) => {
       front.cut();
@@ -82,7 +84,7 @@ describe('an answer that had not ended when the page was left', () => {
 
   test('is empty for another user, who sends nothing', async () => {
     const { kept, store, runs } = await leftPage();
-    const answers = await read((await page(store, OTHER_USER)).resume());
+    const answers = await read(botConversation(await page(store, OTHER_USER), 'my-channel').resume());
     expect(answers).toEqual([{ events: [], error: undefined }]);
     expect(kept.size).toBe(0);
     expect(runs()).toBe(1);
@@ -93,7 +95,7 @@ describe('an answer that had not ended when the page was left', () => {
     const relay = await startRelay(front.upstream.url);
     front.front.forwardTo(relay.port);
     const before = front.upstream.requests.length;
-    const answers = await read((await page(store)).resume());
+    const answers = await read(botConversation(await page(store), 'my-channel').resume());
     front.front.forwardTo(front.relay.port);
     await relay.close();
     expect(answers).toEqual([{ events: [], error: undefined }]);
@@ -103,7 +105,9 @@ describe('an answer that had not ended when the page was left', () => {
 
   test('is forgotten when its user signs out', async () => {
     const { kept, store } = await leftPage();
-    await (await page(store)).signOut();
+    const client = await page(store);
+    createChannel(client);
+    await client.signOut();
     expect(kept.size).toBe(0);
   });
 });
@@ -125,22 +129,16 @@ describe('the name of a message', () => {
     ['a whole answer', () => front.finish()],
     ['a broken answer', () => front.upstream.sockets.at(-1)?.destroy()],
   ])('is removed after %s', async (_, end) => {
-    expect(await keptWhile((client) => client.send('hi'), end)).toEqual({ during: 1, after: 0 });
+    expect(await keptWhile((client) => botConversation(client, 'c').send('hi'), end)).toEqual({
+      during: 1,
+      after: 0,
+    });
   });
 
   test('is removed when the user stops the answer', async () => {
     const stop = new AbortController();
-    const send = (client: BotClient) => client.send('hi', { signal: stop.signal });
+    const send = (client: BotClient) => botConversation(client, 'c').send('hi', { signal: stop.signal });
     expect(await keptWhile(send, () => stop.abort())).toEqual({ during: 1, after: 0 });
-  });
-
-  test.each([
-    [{ customChannelId: 'c', customMessageId: 'm-1' }, 1],
-    [{ customChannelId: 'c' }, 0],
-    [{ customMessageId: 'm-2' }, 0],
-  ])('is taken from an object: %j', async (ids, during) => {
-    const send = (client: BotClient) => client.send({ text: 'hi', ...ids });
-    expect(await keptWhile(send, front.finish)).toEqual({ during, after: 0 });
   });
 });
 
@@ -156,9 +154,9 @@ describe('without a store', () => {
   ])('%s, messages are sent, and nothing is resumed', async (_, store) => {
     const client = await page(store);
     const before = front.upstream.requests.length;
-    const reading = readAll(client.send('hi'));
+    const reading = readAll(botConversation(client, 'c').send('hi'));
     await until(() => front.upstream.requests.length > before);
-    expect(client.resume()).toEqual([]);
+    expect(botConversation(client, 'c').resume()).toEqual([]);
     front.finish();
     expect((await reading).error).toBeUndefined();
   });

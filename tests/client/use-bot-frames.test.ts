@@ -42,7 +42,7 @@ async function rendersOncePerFrame({ stage, run, shows, say }: Chat): Promise<vo
     for (const word of words(from + 50, 50)) bot.say(word);
     text += words(from, 100).join('');
     // Each burst is rendered before the next one.
-    await shows('.bot', text);
+    await shows('.assistant', text);
   }
   const renders = await run<number[]>('test.renders');
   expect(renders.length).toBeGreaterThanOrEqual(20);
@@ -53,7 +53,7 @@ async function rendersOncePerFrame({ stage, run, shows, say }: Chat): Promise<vo
   );
   expect(twice.filter((frame) => !long.includes(frame))).toEqual([]);
   bot.finish();
-  await shows('.bot[data-state=done]', text);
+  await shows('.assistant[data-state=done]', text);
 }
 
 async function rendersWithoutFrames({ stage, run, say }: Chat): Promise<void> {
@@ -63,31 +63,32 @@ async function rendersWithoutFrames({ stage, run, say }: Chat): Promise<void> {
   begin();
   bot('You');
   // Polled from outside, since the page's own waiting uses frames.
-  const text = () => run<string>("document.querySelector('.bot')?.textContent");
+  const text = () => run<string>("document.querySelector('.assistant')?.textContent");
   await until(async () => (await text()) === 'You', 20);
   finish();
   const status = () => run<string>("document.querySelector('.status')?.textContent");
-  await until(async () => (await status()) === 'idle', 20);
+  await until(async () => (await status()) === 'ready', 20);
 }
 
 async function rendersOnlyTheChange({ stage, run, shows, say }: Chat): Promise<void> {
   const past = 500;
   await run(`test.mountWithOwnAnswers(${JSON.stringify(OWN_ANSWER)})`);
   await shows('.session', 'ada');
-  await run(`for (let n = 0; n < ${past}; n++) void test.bots.chat.send('own ' + n)`);
+  await run(`(async () => { for (let n = 0; n < ${past}; n++) await test.bots.chat.send('own ' + n); })()`);
   await shows(`li:nth-child(${2 * past})[data-state=done]`, 'By the page.');
-  await shows('.status', 'idle');
+  await shows('.status', 'ready');
   await say('Go on');
   const bot = await stage.run('Go on');
   bot.begin();
   await shows('.status', 'streaming');
   await run('test.rows.length = 0; test.before = test.bots.chat.messages');
   bot.say(...words(0, 100));
-  await shows('.bot:last-child', words(0, 100).join(''));
+  await shows('.assistant:last-child', words(0, 100).join(''));
   bot.say(...words(100, 100));
   bot.finish();
-  await shows('.bot:last-child[data-state=done]', words(0, 200).join(''));
-  expect(await run('[...new Set(test.rows)]')).toEqual([2 * past + 2]);
+  await shows('.assistant:last-child[data-state=done]', words(0, 200).join(''));
+  const last = await run('test.bots.chat.messages.at(-1).id');
+  expect(await run('[...new Set(test.rows)]')).toEqual([last]);
   const same = 'test.bots.chat.messages.filter((message, n) => message === test.before[n]).length';
   expect(await run(same)).toBe(2 * past + 1);
 }
@@ -99,10 +100,10 @@ const CASES = [
 ] as const;
 
 const document = readFileSync(new URL('../../docs/front-end.md', import.meta.url), 'utf8');
-const [, snippet = ''] = document.match(/<!-- snippet: react -->\n```jsx\n([\s\S]*?)```/) ?? [];
+const [, snippet = ''] = document.match(/<!-- snippet: react -->\n```tsx\n([\s\S]*?)```/) ?? [];
 const MOUNT = `
 import { createRoot } from 'react-dom/client';
-createRoot(document.getElementById('root')).render(<Chat />);
+createRoot(document.getElementById('root')).render(<App />);
 `;
 /** Its answer takes more than three seconds, so that a busy machine draws it in several steps, too. */
 const HELLO = 'Hello to all of you, and to all the others, who are not here today';
@@ -110,7 +111,7 @@ const HELLO = 'Hello to all of you, and to all the others, who are not here toda
 const WATCH = `
 window.texts = [];
 new MutationObserver(() => {
-  const text = document.querySelector('li[data-from=bot]')?.textContent ?? '';
+  const text = document.querySelector('li[data-from=assistant]')?.textContent ?? '';
   if (text !== (texts.at(-1) ?? '')) texts.push(text);
 }).observe(document.body, { subtree: true, childList: true, characterData: true });
 `;

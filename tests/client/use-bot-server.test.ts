@@ -3,17 +3,18 @@ import { describe, expect, test } from '@jest/globals';
 import { bundle, REACT_VERSIONS } from '../support/react-page.ts';
 
 const SERVER = `
-  import { useBot } from 'bot-relay-client/react';
+  import { BotProvider, useBot, useSession } from 'bot-relay-client/react';
   import { renderToString } from 'react-dom/server';
   function Chat() {
-    const bot = useBot({ baseUrl: '', namespace: 'acme', botProviderName: 'helper' });
-    return <p>{bot.status} {String(bot.session)} {bot.messages.length}</p>;
+    const bot = useBot({ initialMessages: [{ id: '1', role: 'user', parts: [], state: 'done', metadata: {} }] });
+    const { session } = useSession();
+    return <p>{bot.status} {String(bot.session)} {String(session)} {bot.messages.length}</p>;
   }
-  show(renderToString(<Chat />));
+  show(renderToString(<BotProvider baseUrl="" namespace="acme" botProviderName="helper"><Chat /></BotProvider>));
 `;
 
 describe.each(REACT_VERSIONS)('useBot on a server with React %s', (react) => {
-  test('renders an empty conversation, and sends no request', async () => {
+  test('renders the first messages, and sends no request', async () => {
     const code = await bundle({ text: SERVER }, { react, platform: 'node' });
     const shown: string[] = [];
     const complaints: unknown[][] = [];
@@ -25,7 +26,9 @@ describe.each(REACT_VERSIONS)('useBot on a server with React %s', (react) => {
       fetch: () => complain('a request'),
     };
     new Function(...Object.keys(inner), code)(...Object.values(inner));
-    expect(shown.map((html) => html.replaceAll('<!-- -->', ''))).toEqual(['<p>idle undefined 0</p>']);
+    expect(shown.map((html) => html.replaceAll('<!-- -->', ''))).toEqual([
+      '<p>ready undefined undefined 1</p>',
+    ]);
     expect(complaints).toEqual([]);
   });
 });

@@ -55,10 +55,10 @@ describeInChromium('useBot', () => {
       const message = await stage.run(text);
       message.begin();
       message.say('You');
-      await shows('.bot:last-child[data-state=streaming]', 'You');
+      await shows('.assistant:last-child[data-state=streaming]', 'You');
       return message;
     }
-    const requestId = () => run<string>('test.bots.chat.messages.at(-1).requestId');
+    const requestId = () => run<string>('test.bots.chat.messages.at(-1).metadata.requestId');
 
     const cases: [title: string, run: () => Promise<void>][] = [];
     /** What no version of React does for the hook is tested with the newest one. */
@@ -94,22 +94,22 @@ describeInChromium('useBot', () => {
       await signedIn();
       await say('Hello');
       await shows('.user', 'Hello');
-      await shows('.status', 'waiting');
+      await shows('.status', 'submitted');
       const { begin, say: bot, finish } = await stage.run('Hello');
       begin();
       await shows('.status', 'streaming');
       bot('You');
-      await shows('.bot', 'You');
+      await shows('.assistant', 'You');
       bot(' said');
-      await shows('.bot', 'You said');
-      await shows('.bot[data-state=streaming]', 'You said');
+      await shows('.assistant', 'You said');
+      await shows('.assistant[data-state=streaming]', 'You said');
       bot(' hello.');
       finish();
-      await shows('.bot[data-state=done]', 'You said hello.');
-      await shows('.status', 'idle');
+      await shows('.assistant[data-state=done]', 'You said hello.');
+      await shows('.status', 'ready');
     });
 
-    for (const status of ['waiting', 'streaming'])
+    for (const status of ['submitted', 'streaming'])
       addOnce(`stops an answer that is ${status}, and the run with it`, async () => {
         await signedIn();
         await say('Hello');
@@ -117,12 +117,12 @@ describeInChromium('useBot', () => {
         if (status === 'streaming') {
           begin();
           bot('You');
-          await shows('.bot', 'You');
-        } else await shows('.status', 'waiting');
+          await shows('.assistant', 'You');
+        } else await shows('.status', 'submitted');
         await run('test.bots.chat.stop()');
         await gone;
-        await shows('.bot[data-state=stopped]', status === 'streaming' ? 'You' : '');
-        await shows('.status', 'idle');
+        await shows('.assistant[data-state=stopped]', status === 'streaming' ? 'You' : '');
+        await shows('.status', 'ready');
         await shows('.error', '');
       });
 
@@ -130,17 +130,17 @@ describeInChromium('useBot', () => {
       await signedIn();
       const { breakOff } = await streaming();
       breakOff();
-      await shows('.bot[data-state=failed]', 'You');
+      await shows('.assistant[data-state=error]', 'You');
       expect(await requestId()).toMatch(/./);
       await shows('.error', `upstream_stream_broken ${await requestId()}`);
       const id = await requestId();
       await stage.relay.logLine((line) => line.requestId === id);
-      await shows('.status', 'idle');
+      await shows('.status', 'error');
       const { finish } = await streaming('Again');
       await shows('.error', '');
       finish();
-      await shows('.bot:last-child[data-state=done]', 'You');
-      await shows('.bot[data-state=failed]', 'You');
+      await shows('.assistant:last-child[data-state=done]', 'You');
+      await shows('.assistant[data-state=error]', 'You');
     });
 
     addOnce('shows a message as failed if its run ends with an error', async () => {
@@ -148,29 +148,9 @@ describeInChromium('useBot', () => {
       const { send, finish } = await streaming();
       send({ runError: { error: { message: 'Too many steps.', code: 'STEP_LIMIT_EXCEEDED' } } });
       finish();
-      await shows('.bot[data-state=failed]', 'You');
+      await shows('.assistant[data-state=error]', 'You');
       await shows('.error', `STEP_LIMIT_EXCEEDED ${await requestId()}`);
       expect(await run('test.bots.chat.messages.at(-1).error.message')).toBe('Too many steps.');
-    });
-
-    addOnce('keeps several messages apart that are under way at the same time', async () => {
-      await signedIn();
-      await say('one');
-      await say('two');
-      const [one, two] = [await stage.run('one'), await stage.run('two')];
-      two.answer('second');
-      await shows('li:nth-child(4)[data-state=done]', 'second');
-      await shows('li:nth-child(2)[data-state=waiting]', '');
-      await shows('.status', 'waiting');
-      one.answer('first');
-      await shows('li:nth-child(2)[data-state=done]', 'first');
-      await shows('.status', 'idle');
-      expect(await run('test.bots.chat.messages.map(({ text }) => text)')).toEqual([
-        'one',
-        'first',
-        'two',
-        'second',
-      ]);
     });
 
     addOnce('shows the error of a wrong password, and no session', async () => {
@@ -193,20 +173,20 @@ describeInChromium('useBot', () => {
         await page.locator('.session', { hasNotText: 'nobody' }).waitFor();
         await page.evaluate("void test.bots.chat.send('Hello')");
         (await guests.run('Hello')).answer('Guest');
-        await sees(page, '.bot[data-state=done]', 'Guest');
+        await sees(page, '.assistant[data-state=done]', 'Guest');
         await page.close();
       } finally {
         await guests.close();
       }
     });
 
-    addOnce('signs out, which stops the answers', async () => {
+    addOnce('signs out, which ends the answers and empties the channel', async () => {
       await signedIn();
       const { gone } = await streaming();
       expect(await run('test.bots.chat.signOut()')).toEqual({ logoutUrl: null });
       await gone;
       await shows('.session', 'nobody');
-      await shows('.bot[data-state=stopped]', 'You');
+      await shows('ol', '');
       await shows('.error', '');
     });
 
@@ -216,7 +196,7 @@ describeInChromium('useBot', () => {
       await shows('.session', 'ada');
       await say('Hello');
       await shows('.session', 'nobody');
-      await shows('.bot[data-state=failed]', '');
+      await shows('.assistant[data-state=error]', '');
       await shows('.error', `unauthenticated ${await requestId()}`);
       await signInBy(tab.page);
       await streaming('Again');
@@ -225,47 +205,48 @@ describeInChromium('useBot', () => {
     add('asks once for the session and stops nothing in StrictMode, without a warning', async () => {
       await signedIn('{ strict: true }');
       expect(sessionRequests()).toHaveLength(1);
-      await run("test.mount({ strict: true, chats: [{ name: 'second', sayAtOnce: 'Hello' }] })");
-      await sees(tab.page, '#second .bot[data-state=waiting]', '');
+      const second = "{ name: 'second', id: 'second', whileBusy: 'queue', sayAtOnce: 'Hello' }";
+      await run(`test.mount({ strict: true, chats: [${second}] })`);
+      await sees(tab.page, '#second .assistant[data-state=submitted]', '');
       // The effect of the component itself runs twice in StrictMode.
       const said = () => stage.runs.filter(({ text }) => text === 'Hello');
-      await until(() => said().length >= 2);
-      for (const { answer } of said()) answer('Hi');
+      await until(() => said().length === 1);
+      said()[0]?.answer('Hi');
+      await until(() => said().length === 2);
+      said()[1]?.answer('Hi');
       await sees(tab.page, '#second li:nth-child(2)[data-state=done]', 'Hi');
       await sees(tab.page, '#second li:nth-child(4)[data-state=done]', 'Hi');
-      expect(sessionRequests()).toHaveLength(2);
+      expect(sessionRequests()).toHaveLength(1);
     });
 
-    for (const status of ['waiting', 'streaming'])
-      add(`stops an answer that is ${status} when it is unmounted`, async () => {
-        await signedIn('{ strict: true }');
-        await (status === 'streaming' ? streaming() : say('Hello'));
-        const { gone } = await stage.run('Hello');
-        await run('test.last = test.bots.chat; test.unmount(); test.renders.length = 0');
-        await gone;
-        await run("test.last.send('late'); test.last.stop()");
-        // An effect of the unmounted component would have shown by now.
-        await run("fetch('/auth/session').then(() => new Promise(requestAnimationFrame)).then(() => {})");
-        expect(stage.runs.map(({ text }) => text)).toEqual(['Hello']);
-        expect(await run('test.renders')).toEqual([]);
-      });
+    add('goes on with an answer when it is unmounted, and shows it when it is mounted again', async () => {
+      await signedIn('{ strict: true }');
+      const { say: bot, finish } = await streaming();
+      await run('test.mount({ strict: true, chats: [] })');
+      bot(' are');
+      await run('test.renders.length = 0');
+      bot(' here.');
+      finish();
+      await run('test.mount({ strict: true })');
+      await shows('.assistant[data-state=done]', 'You are here.');
+      expect(stage.runs.map(({ text }) => text)).toEqual(['Hello']);
+    });
 
-    add('begins a new conversation with another bot, and stops the answers of the old one', async () => {
+    add('has another channel with another bot', async () => {
       await signedIn();
-      const { gone } = await streaming();
-      await run("test.mount({ chats: [{ botProviderName: 'other' }] })");
-      await gone;
+      await streaming();
+      await run("test.mount({ bot: { botProviderName: 'other' } })");
       await shows('.session', 'ada');
       await shows('ol', '');
       const other = await streaming('Other');
       expect(stage.upstream.requests.at(-1)?.requestLine).toContain('/bot-provider/other/');
       other.finish();
-      await shows('.bot[data-state=done]', 'You');
+      await shows('.assistant[data-state=done]', 'You');
     });
 
     add('continues from the HTML of a server', async () => {
       await run('test.hydrate()');
-      expect(await run('test.drawn')).toBe('unknownidle');
+      expect(await run('test.drawn')).toBe('unknownready');
       await shows('.session', 'nobody');
       await signInBy(tab.page);
       await streaming();
@@ -275,27 +256,28 @@ describeInChromium('useBot', () => {
       await signedIn();
       const { finish, say: bot } = await streaming();
       await run('test.last = test.bots.chat; test.mount()');
-      await run('test.mount({ chats: [{ silenceMs: 40_000 }] })');
+      await run('test.mount({ bot: { silenceMs: 40_000 } })');
       bot(' are.');
       finish();
-      await shows('.bot[data-state=done]', 'You are.');
+      await shows('.assistant[data-state=done]', 'You are.');
       expect(sessionRequests()).toHaveLength(1);
       expect(
         await run('["send", "stop", "signIn", "signOut"].every((f) => test.last[f] === test.bots.chat[f])'),
       ).toBe(true);
     });
 
-    addOnce('keeps two components with the same options apart', async () => {
-      await signedIn("{ chats: [{ name: 'other' }, {}] }");
+    addOnce('shares a channel between components, and keeps channels with other ids apart', async () => {
+      await signedIn("{ chats: [{ name: 'other', id: 'other' }, {}, { name: 'same' }] }");
       const { finish } = await streaming();
+      await sees(tab.page, '#same .assistant', 'You');
       await run("void test.bots.other.send('Me too')");
-      const { gone } = await stage.run('Me too');
+      await stage.run('Me too');
       await sees(tab.page, '#other .user', 'Me too');
-      await run('test.mount()');
-      await gone;
       finish();
-      await shows('.bot[data-state=done]', 'You');
+      await shows('.assistant[data-state=done]', 'You');
+      expect(await run('test.bots.same.messages === test.bots.chat.messages')).toBe(true);
       expect(await run('test.bots.chat.messages.length')).toBe(2);
+      expect(sessionRequests()).toHaveLength(1);
     });
     return cases;
   }

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import type { BrowserContext, Page } from 'playwright-core';
 import { createBotClient } from '../../src/client/bot-client.ts';
+import { botConversation } from '../../src/client/bot-conversation.ts';
 import type { Config } from '../../src/config/config.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { countAwakeMs } from '../support/awake.ts';
@@ -79,7 +80,7 @@ async function conversationOf(profile: BrowserContext, user = USER) {
   const [relay] = relays as [TestRelay];
   const client = createBotClient({ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo' });
   await client.signIn(user.name, user.password);
-  return client.conversation(id);
+  return botConversation(client, id);
 }
 
 describeWithRedis('with Redis', () => {

@@ -1,9 +1,9 @@
 /** A program that uses everything of `bot-relay-client`, and makes mistakes that the compiler must see. */
 export const PROGRAM = `
 import {
-  type BotClient, type BotConversation, type BotEvent, type ConversationMetadata, createBotClient, type Facts,
-  type Feedback, type Guards, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
-  type MessageStore, type MessageStream, RelayError, type SendOptions, type Session, type ToolCallConsent,
+  type BotClient, type BotEvent, type Channel, type ChannelSnapshot, createBotClient, createChannel, type Facts,
+  type Guards, type MessagePart, textOf, type Verdict, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
+  type MessageStore, type MessageStream, RelayError, type SendOptions, type Session,
 } from 'bot-relay-client';
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
@@ -100,23 +100,20 @@ export async function talk(): Promise<string> {
     error.code = 'x';
     void [known, retryAfter, retryable, maybeStarted, upstream, ofUpstream];
   }
-  const talk: BotConversation = client.conversation('my-channel');
-  const known: ConversationMetadata | undefined = await talk.metadata();
   const options: SendOptions = { signal: stop.signal, onState: (state, of) => states.push(state, of.state) };
-  const unfinished: MessageStream[] = [...talk.resume(options), ...client.resume()];
+  for await (const event of client.send('Hello', options)) void (event satisfies BotEvent);
   const store: MessageStore = { getItem: () => null, setItem() {}, removeItem() {} };
-  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: unfinished[0]?.state ?? '', store });
+  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store });
   createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store: null });
-  for await (const event of talk.history(options)) void (event satisfies BotEvent);
-  const blobId: string = await talk.upload(new File(['text'], 'a.txt'), { signal: stop.signal });
-  const consent: ToolCallConsent = { toolCallId: blobId, result: 'ALLOW_ONCE' };
-  for await (const event of talk.consent([consent], options)) void (event satisfies BotEvent);
-  const feedback: Feedback = { messageId: blobId, verdict: 'GOOD' };
-  await talk.feedback(feedback);
+  const channel: Channel = createChannel(client, { id: 'my-channel', onEvent: (event) => void (event satisfies BotEvent) });
+  const { status, messages, isLoading }: ChannelSnapshot = channel.getSnapshot();
+  const first: MessagePart | undefined = messages[0]?.parts[0];
+  if (first?.type === 'dynamic-tool' && first.state === 'approval-requested') await channel.consent(first.toolCallId, true);
+  // @ts-expect-error: a tool call has no text
+  if (first?.type === 'dynamic-tool') void first.text;
   // @ts-expect-error: there are two verdicts
-  await talk.feedback({ messageId: blobId, verdict: 'FINE' });
-  const done: boolean[] = [await talk.stop(), await talk.reset()];
-  void [known?.runState, done, talk.downloadUrl('a.txt'), client.conversation().customChannelId];
+  await channel.feedback('id', 'FINE');
+  void [status satisfies string, isLoading, messages.map(textOf), await channel.feedback('id', 'BAD' satisfies Verdict)];
   const { logoutUrl }: { readonly logoutUrl: string | null } = await client.signOut();
   return [session.user.id, same?.user.name, guest.idleExpiresAt, requestId, logoutUrl].join(client.signInUrl('/'));
 }
@@ -124,29 +121,32 @@ export async function talk(): Promise<string> {
 
 /** A component that uses everything of `bot-relay-client/react`. */
 export const COMPONENT = `
-import { type Bot, type ChatMessage, type Read, RelayError, type Said, useBot, type UseBotOptions } from 'bot-relay-client/react';
+import {
+  type Bot, BotProvider, type BotProviderProps, type Channel, type ChannelMessage, type ChannelOptions,
+  createBotClient, createChannel,
+  type FilePart, RelayError, textOf, useBot, useBotClient, type UseBotOptions, useSession,
+} from 'bot-relay-client/react';
 
-const options: UseBotOptions = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
-const READ: readonly Said[] = [{}, { add: 'a' }, { text: 'a', part: 'm' }];
-export const read: Read = ({ known }) => (known ? undefined : READ[0]);
-function Row({ message }: { message: ChatMessage }) {
-  const { id, from, text, state, error, requestId } = message;
-  return <li id={String(id)} className={from} data-state={state} title={error?.message ?? requestId}>{text}</li>;
+const plain = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
+export const options: ChannelOptions = { id: 'my-channel', whileBusy: 'queue', gcMs: 1000 };
+export const given: BotProviderProps = { client: createBotClient(plain) };
+function Row({ message }: { message: ChannelMessage }) {
+  const { id, role, state, error, metadata } = message;
+  return <li id={id} className={role} data-state={state} title={error?.message ?? metadata.requestId}>{textOf(message)}</li>;
 }
 export function Chat() {
-  const bot: Bot = useBot({
-    ...options,
-    customChannelId: 'my-channel',
-    silenceMs: 60_000,
-    read: ({ eventType, raw, id }) => (eventType === 'said' ? { add: String(raw), part: id } : undefined),
-  });
-  const { messages, status, error, session, send, stop, upload, signIn, signInAsGuest, signInUrl, signOut } = bot;
-  const sent: Promise<void> = send('Hello');
+  const bot: Bot = useBot({ ...options, onFinish: ({ parts }) => parts.length });
+  const channel: Channel = createChannel(useBotClient(), { id: 'my-channel' });
+  const others: UseBotOptions = { channel };
+  const same: Bot = useBot(others);
+  const { messages, status, error, send, stop, upload, retry, consent, feedback, reset } = bot;
+  const { session, signIn, signInAsGuest, signInUrl, signOut } = useSession();
+  const sent: Promise<ChannelMessage | undefined> = send('Hello');
   const withFile = async (file: File) => {
-    const blobId: string | undefined = await upload(file);
-    if (blobId !== undefined) await send('See', [blobId]);
+    const part: FilePart | undefined = await upload(file, { onProgress: (n) => n.toFixed() });
+    if (part !== undefined) await send({ text: 'See', files: [part], payload: {} });
   };
-  void withFile;
+  void [withFile, same.id, retry(), consent('id', 'always'), feedback('id', 'GOOD'), reset()];
   const leave = async () => {
     const { logoutUrl } = await signOut();
     if (logoutUrl) location.assign(logoutUrl);
@@ -154,23 +154,24 @@ export function Chat() {
   if (session === null) return <a href={signInUrl('/chat')} onClick={() => signIn('a', 'b').then(signInAsGuest)}>In</a>;
   return (
     <form onSubmit={() => void sent}>
-      {session?.user.name} {status === 'streaming'} {error instanceof RelayError && error.retryAfter}
+      {session?.user.name} {status === 'reconnecting'} {error instanceof RelayError && error.retryAfter}
       <button onClick={stop}>Stop</button><button onClick={leave}>Out</button>
       <ul>{messages.map((message) => <Row key={message.id} message={message} />)}</ul>
     </form>
   );
 }
+export const App = () => <BotProvider {...plain}><BotProvider {...given}><Chat /></BotProvider></BotProvider>;
 `;
 
 /** Each line is one mistake. */
 export const MISTAKES = [
-  "useBot({ baseUrl: '', namespace: 'ns' })",
-  "useBot({ baseUrl: '', namespace: 'ns', botProviderName: 'bot', apiKey: 'key' })",
+  "BotProvider({ baseUrl: '', namespace: 'ns' })",
+  "BotProvider({ baseUrl: '', namespace: 'ns', botProviderName: 'bot', apiKey: 'key' })",
   'useBot(options).send(5)',
   "useBot(options).upload('file')",
   "useBot(options).status === 'done'",
-  'useBot(options).session.user',
-  "useBot(options).messages.push({ id: 1, from: 'user', text: '', state: 'done' })",
-  "useBot({ ...options, read: () => 'text' })",
-  "useBot({ ...options, read: () => ({ add: 'piece', text: 'text' }) })",
+  'useSession().session.user',
+  "useBot(options).messages.push({ id: '1', role: 'user', parts: [], state: 'done', metadata: {} })",
+  "useBot({ id: 'one', whileBusy: 'wait' })",
+  "useBot(options).consent('id', 'never')",
 ];

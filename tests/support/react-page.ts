@@ -36,7 +36,7 @@ export async function bundle(
     // Only the development build of React warns.
     jsxDev: true,
     define: { 'process.env.NODE_ENV': '"development"' },
-    alias: { ...(react === '18' ? old : {}), 'bot-relay-client/react': pathOf('src/client/use-bot.ts') },
+    alias: { ...(react === '18' ? old : {}), 'bot-relay-client/react': pathOf('src/client/react.ts') },
   });
   return outputFiles[0]?.text ?? '';
 }

@@ -7,7 +7,7 @@ import { ROOT } from './sources.ts';
 
 /** One project for each version of React; the package has been installed in both. */
 const FOLDERS = { '18': 'react-18', '19': 'react-19' } as const;
-const WRONG = `import { useBot, type UseBotOptions } from 'bot-relay-client/react';
+const WRONG = `import { BotProvider, useBot, type UseBotOptions, useSession } from 'bot-relay-client/react';
 export function wrong(options: UseBotOptions) {
 ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 }
@@ -16,6 +16,14 @@ ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
 /** What the document says of events of one's own. */
 export const [, EVENTS = ''] = /```ts\n([\s\S]*?)```/.exec(DOCUMENT) ?? [];
+
+/** A page that makes the element, and refuses what is none. */
+const ELEMENT = `import { BotChatElement } from 'bot-relay-client/element';
+const chat: BotChatElement = document.createElement('bot-chat');
+// @ts-expect-error
+export const wrong: BotChatElement = document.createElement('bot-talk');
+document.body.append(chat);
+`;
 
 /** Makes a project with the package, and in it one for each version of React, with programs that use it. */
 export function typedConsumer(): Consumer {
@@ -35,6 +43,7 @@ export function typedConsumer(): Consumer {
       [`${name}/chat.tsx`]: COMPONENT,
       [`${name}/wrong.tsx`]: WRONG,
       [`${name}/events.ts`]: EVENTS,
+      [`${name}/element.ts`]: ELEMENT,
     });
   }
   return consumer;
@@ -59,7 +68,7 @@ const STRICT = {
 const BUNDLER = { module: 'esnext', moduleResolution: 'bundler' };
 const NODE = { module: 'nodenext', moduleResolution: 'nodenext' };
 const DOM = { lib: ['es2022', 'dom', 'dom.iterable'] };
-const ALL = ['page.ts', 'chat.tsx', 'wrong.tsx', 'events.ts'];
+const ALL = ['page.ts', 'chat.tsx', 'wrong.tsx', 'events.ts', 'element.ts'];
 
 /** How a program that uses the package is compiled. */
 export interface Project {

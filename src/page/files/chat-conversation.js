@@ -1,3 +1,4 @@
+import { botConversation } from './bot-relay-conversation.js';
 import { shownAnswers } from './chat-answers.js';
 import { fileOf, shownHistory } from './chat-history.js';
 import { addQuestion, removeLinks } from './chat-messages.js';
@@ -32,7 +33,7 @@ export function shownConversation(bot, { client, folder, session, onChange }) {
   const resumed = shownResumed({ list, bot, eventsOf, onChange, session });
   async function openFor(user) {
     const stored = await storedConversation(folder, user, bot);
-    opened = { conversation: client.conversation(stored.id), stored };
+    opened = { conversation: botConversation(client, stored.id), stored };
     if (list.childElementCount > 0) return opened;
     const begun = resumed.begin(opened, history.followed);
     if (hasChat) history.begin(opened, begun);

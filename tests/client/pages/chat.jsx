@@ -1,4 +1,4 @@
-import { useBot } from 'bot-relay-client/react';
+import { BotProvider, textOf, useBot, useSession } from 'bot-relay-client/react';
 import { memo, StrictMode, useEffect } from 'react';
 import { createRoot, hydrateRoot } from 'react-dom/client';
 import { renderToString } from 'react-dom/server';
@@ -15,17 +15,33 @@ const test = {
   renders: [],
   /** For each render of a row, the id of its message. */
   rows: [],
-  mount({ chats = [{}], strict = false } = {}) {
+  /** `bot` are options of the client. */
+  mount({ chats = [{}], strict = false, bot } = {}) {
     test.root ??= createRoot(document.getElementById('root'));
-    const all = chats.map((props) => <Chat key={props.name ?? 'chat'} {...props} />);
+    const all = (
+      <Bot {...bot}>
+        {chats.map((props) => (
+          <Chat key={props.name ?? 'chat'} {...props} />
+        ))}
+      </Bot>
+    );
     test.root.render(strict ? <StrictMode>{all}</StrictMode> : all);
   },
   /** Renders it as a server does, and hydrates that. */
   hydrate() {
     const root = document.getElementById('root');
-    root.innerHTML = renderToString(<Chat />);
+    root.innerHTML = renderToString(
+      <Bot>
+        <Chat />
+      </Bot>,
+    );
     test.drawn = root.textContent;
-    test.root = hydrateRoot(root, <Chat />);
+    test.root = hydrateRoot(
+      root,
+      <Bot>
+        <Chat />
+      </Bot>,
+    );
   },
   /** Answers messages that begin with `own` with these events, without asking the relay. */
   mountWithOwnAnswers(events) {
@@ -33,7 +49,7 @@ const test = {
     const headers = { 'Content-Type': 'text/event-stream' };
     const own = (url, init) =>
       init?.body?.includes('"own ') ? Promise.resolve(new Response(events, { headers })) : fetch(url, init);
-    test.mount({ chats: [{ fetch: own }] });
+    test.mount({ bot: { fetch: own } });
   },
   unmount() {
     test.root.unmount();
@@ -48,11 +64,26 @@ function countFrames() {
 }
 countFrames();
 
+function Bot({ children, ...options }) {
+  // New objects and functions in each render, as in ordinary components.
+  const given = {
+    baseUrl: '',
+    namespace: 'acme',
+    botProviderName: 'helper',
+    fetch: (...call) => fetch(...call),
+  };
+  return (
+    <BotProvider {...given} {...options}>
+      {children}
+    </BotProvider>
+  );
+}
+
 const Row = memo(function Row({ message }) {
   test.rows.push(message.id);
   return (
-    <li className={message.from} data-state={message.state}>
-      {message.text}
+    <li className={message.role} data-state={message.state}>
+      {textOf(message)}
     </li>
   );
 });
@@ -63,17 +94,11 @@ function sessionText(session) {
 }
 
 function Chat({ name = 'chat', sayAtOnce, ...options }) {
-  // New objects and functions in each render, as in ordinary components.
-  const bot = useBot({
-    baseUrl: '',
-    namespace: 'acme',
-    botProviderName: 'helper',
-    fetch: (...call) => fetch(...call),
-    ...options,
-  });
-  test.bots[name] = bot;
+  const bot = useBot({ onFinish: () => {}, ...options });
+  const { error: sessionError, session, ...signing } = useSession();
+  test.bots[name] = { ...bot, ...signing };
   test.renders.push(test.frame);
-  const { messages, status, error, session, send } = bot;
+  const { messages, status, send, error = sessionError } = bot;
   useEffect(() => {
     if (sayAtOnce) send(sayAtOnce);
   }, [send, sayAtOnce]);

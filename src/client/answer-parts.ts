@@ -1,0 +1,73 @@
+import { readFact } from './answer-text.ts';
+import type { BotEvent, Facts, Tool } from './bot-event.ts';
+import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
+
+/** What an event has changed. */
+interface Taken {
+  /** All parts, if there is a change. */
+  readonly parts?: MessagePart[];
+  /** The id of the text in the event. */
+  readonly messageId?: string | undefined;
+  /** The tool calls for which the event asks the user. */
+  readonly asks?: readonly string[];
+}
+
+/** Collects the parts of one answer. */
+export interface AnswerParts {
+  /** Takes an event. @throws RelayError if the run has failed */
+  readonly take: (event: BotEvent) => Taken;
+  /** Shows what the user has decided about a tool call, or with undefined that it waits; returns all parts. */
+  readonly decide: (toolCallId: string, approved: boolean | undefined) => MessagePart[];
+}
+
+/** Makes the parts of one answer from its events, in the order in which each has begun. */
+export function answerParts(): AnswerParts {
+  const parts = new Map<string, MessagePart>();
+  /** Shows that the user is asked about a call. */
+  function ask(call: ToolCall, id: string): string {
+    parts.set(id, { ...call, state: 'approval-requested', approval: { id } });
+    return id;
+  }
+  return {
+    take(event) {
+      const said = readFact(event);
+      if (said) {
+        const key = `text ${said.part ?? ''}`;
+        const before = parts.get(key) as TextPart | undefined;
+        parts.set(key, { type: 'text', text: said.text ?? (before?.text ?? '') + said.add });
+        return { parts: [...parts.values()], messageId: said.part };
+      }
+      if (!event.known) return {};
+      const { toolCallConsent, toolCallStart, toolCallComplete } = event.fact as Partial<ToolFacts>;
+      const asks = toolCallConsent?.pendingCalls.map((call) =>
+        ask(callOf(call.toolCallId, call), call.toolCallId),
+      );
+      const called = toolCallStart ?? toolCallComplete;
+      if (called) {
+        const call = callOf(`${called.processId}-${called.callSeq}`, called.toolCall);
+        const output = toolCallComplete?.toolCallResult ?? null;
+        const end = { state: 'output-available', output } as const;
+        parts.set(call.toolCallId, { ...call, ...(toolCallComplete ? end : { state: 'input-available' }) });
+      } else if (!event.eventType.startsWith('asgard.')) {
+        parts.set(`data ${parts.size}`, { type: `data-${event.eventType}`, data: event.fact });
+      } else if (!asks) return {};
+      return { parts: [...parts.values()], ...(asks && { asks }) };
+    },
+    decide(id, approved) {
+      const { state: _, approval: __, ...call } = parts.get(id) as Approval;
+      if (approved === undefined) ask(call, id);
+      else parts.set(id, { ...call, state: 'approval-responded', approval: { id, approved } });
+      return [...parts.values()];
+    },
+  };
+}
+
+type Approval = Extract<ToolPart, { readonly approval: unknown }>;
+type ToolCall = Omit<Approval, 'state' | 'approval'>;
+type ToolFacts = Facts['asgard.tool_call.start'] &
+  Facts['asgard.tool_call.complete'] &
+  Facts['asgard.tool_call.consent'];
+
+function callOf(toolCallId: string, { toolName, parameter }: Tool): ToolCall {
+  return { type: 'dynamic-tool', toolName, toolCallId, input: parameter };
+}

@@ -1,0 +1,100 @@
+import type { BotClient } from './bot-client.ts';
+import { type BotConversation, botConversation } from './bot-conversation.ts';
+import type { ShownChannel } from './channel-answer.ts';
+import type { ChannelPast } from './channel-past.ts';
+import { partsOf } from './client-parts.ts';
+import { defaultChannels } from './default-channel.ts';
+import { RelayError } from './relay-error.ts';
+import { type SessionSnapshot, type SessionStore, sessionStore } from './session-store.ts';
+
+/** The conversation of a channel, which depends on who is signed in. */
+export interface ChannelOpening {
+  /** Begins to follow who is signed in; what was said before is then shown. */
+  readonly begin: () => void;
+  readonly end: () => void;
+  /** Undefined while nobody is signed in, or while that is not known. */
+  readonly talk: () => BotConversation | undefined;
+  /** Waits until somebody is signed in. @throws RelayError if nobody is */
+  readonly opened: () => Promise<BotConversation>;
+  /** Begins a new default channel; returns false if the channel has an id of its own. */
+  readonly renew: () => boolean;
+}
+
+interface OpeningOptions {
+  readonly shown: ShownChannel;
+  readonly past: ChannelPast;
+  /** Ends all that is under way, since the user has left. */
+  readonly leave: () => void;
+}
+
+/** Opens a channel for the user who is signed in, and empties it when that user leaves. */
+export function channelOpening(client: BotClient, { shown, past, leave }: OpeningOptions): ChannelOpening {
+  const { state, options } = shown;
+  const { options: bot } = partsOf(client);
+  const store = sessionStore(client);
+  let user: string | undefined;
+  let talk: BotConversation | undefined;
+  function open(its: string, isFresh = false): void {
+    const found = options.id === undefined ? defaultChannels(bot).idFor(its, isFresh) : undefined;
+    user = its;
+    talk = botConversation(client, found?.id ?? `${options.id}`);
+    past.begin(talk, found?.isNew === true);
+  }
+  function empty(isDropped = false): void {
+    leave();
+    if (isDropped) past.clear();
+    shown.pending.clear();
+    state.removeAll();
+    state.change({ error: undefined, isLoading: true });
+    talk = user = undefined;
+  }
+  const following = followed(store, {
+    look({ session, error }) {
+      state.change({ session, ...(session === null && { isLoading: false }) });
+      if (error && session === undefined) state.fail(error);
+      if (session && session.user.id !== user) open(session.user.id);
+    },
+    drop: () => empty(true),
+  });
+  return {
+    begin: following.begin,
+    end() {
+      following.end();
+      empty();
+    },
+    talk: () => talk,
+    async opened() {
+      following.begin();
+      const { error } = talk ? {} : await store.known();
+      if (talk) return talk;
+      throw error ?? new RelayError('You are not signed in.', { code: 'unauthenticated', status: 401 });
+    },
+    renew() {
+      if (options.id !== undefined || user === undefined) return false;
+      past.leave();
+      open(user, true);
+      return true;
+    },
+  };
+}
+
+interface Followed {
+  readonly look: (snapshot: SessionSnapshot) => void;
+  readonly drop: () => void;
+}
+
+/** Follows who is signed in, from `begin` to `end`. */
+function followed(store: SessionStore, { look, drop }: Followed) {
+  let ends: (() => void)[] = [];
+  return {
+    begin() {
+      if (ends.length > 0) return;
+      const lookNow = () => look(store.getSnapshot());
+      ends = [store.onDrop(drop), store.subscribe(lookNow)];
+      lookNow();
+    },
+    end() {
+      for (const end of ends.splice(0)) end();
+    },
+  };
+}

@@ -1,0 +1,66 @@
+import type { BotConversation } from './bot-conversation.ts';
+import { type ShownAnswer, type ShownChannel, showAnswer } from './channel-answer.ts';
+import { isOver } from './channel-state.ts';
+import type { ChannelMessage } from './channel-types.ts';
+import type { MessageStream, SendOptions } from './message-stream.ts';
+
+/** Begins what a run sends. */
+export type Begin = (talk: BotConversation, options: SendOptions) => MessageStream;
+
+/** Resolves with the conversation when something may be sent. @throws RelayError if it never may */
+export type Ready = (signal: AbortSignal) => Promise<BotConversation>;
+
+/** The runs that this page begins in a channel. */
+export interface ChannelRuns {
+  readonly isRunning: () => boolean;
+  /** Begins a run, and resolves with its answer when that has ended. It stands below the user's message `question`. */
+  readonly run: (begin: Begin, question?: string) => Promise<ChannelMessage>;
+  /** Shows all answers as stopped. The returned function reads them no further. */
+  readonly stop: () => () => void;
+  /** Reads no answer further; their runs go on. */
+  readonly leave: () => void;
+}
+
+/** Begins runs, and shows their answers. */
+export function channelRuns(shown: ShownChannel, ready: Ready): ChannelRuns {
+  const running = new Map<AbortController, ShownAnswer>();
+  const stop = () => {
+    const stopped = [...running];
+    for (const [, answer] of stopped) answer.onState('stopped');
+    return () => {
+      for (const [controller] of stopped) controller.abort();
+    };
+  };
+  return {
+    isRunning: () => [...running.values()].some((answer) => !isOver(answer.now().state)),
+    stop,
+    leave: () => stop()(),
+    async run(begin, question) {
+      const controller = new AbortController();
+      const { signal } = controller;
+      const { add, addBelow } = shown.state;
+      const show = (one: ChannelMessage) => (question === undefined ? add(one) : addBelow(question, one));
+      const answer = showAnswer(shown, show, 'submitted');
+      shown.state.change({ error: undefined });
+      running.set(controller, answer);
+      let stream: MessageStream | undefined;
+      const onState: SendOptions['onState'] = (state, { requestId }) => {
+        answer.note(requestId);
+        if (state !== 'done') answer.onState(state);
+      };
+      try {
+        const talk = await ready(signal);
+        // With an aborted signal it sends nothing.
+        stream = begin(talk, { signal, onState });
+        for await (const event of stream) answer.onEvent(event);
+        answer.onState('done');
+      } catch (thrown) {
+        answer.note(stream?.requestId);
+        answer.onError(thrown);
+      } finally {
+        running.delete(controller);
+      }
+      return answer.now();
+    },
+  };
+}

@@ -1,0 +1,100 @@
+import type { ShownChannel } from './channel-answer.ts';
+import type { ChannelRuns } from './channel-runs.ts';
+import type { Channel, ChannelMessage, FilePart, MessagePart, NewMessage } from './channel-types.ts';
+import { randomId } from './random-id.ts';
+import { RelayError } from './relay-error.ts';
+
+type Answered = Promise<ChannelMessage | undefined>;
+
+interface Sends extends Pick<Channel, 'send' | 'retry' | 'consent'> {
+  /** Drops the messages that wait for the end of an answer. */
+  readonly drop: () => void;
+}
+
+/** The messages of the user: sent at once, refused while the channel is busy, or sent when it is free again. */
+export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () => boolean): Sends {
+  const { state, options } = shown;
+  const queue: ((isSent: boolean) => void)[] = [];
+  function next(): void {
+    if (isBusy()) return;
+    queue.shift()?.(true);
+    if (queue.length === 0) state.listeners.delete(next);
+  }
+  const post = (question: ChannelMessage, { text = '', files, ...members }: NewMessage): Answered => {
+    state.replace({ ...question, state: 'done', metadata: { createdAt: Date.now() } });
+    const body = { ...members, text, ...(files && { blobIds: files.map(({ blobId }) => blobId) }) };
+    return runs.run((talk, to) => talk.send(body, to), question.id);
+  };
+  async function send(message: string | NewMessage): Answered {
+    const body = typeof message === 'string' ? { text: message } : message;
+    const mustWait = isBusy() || queue.length > 0;
+    if (mustWait && options.whileBusy !== 'queue') {
+      state.fail(new RelayError('An answer is still under way.', { code: 'busy', status: 0 }));
+      return undefined;
+    }
+    const question = questionOf(body.text, body.files, mustWait ? 'queued' : 'done');
+    state.add(question);
+    if (!mustWait) return post(question, body);
+    state.listeners.add(next);
+    const isSent = await new Promise<boolean>((resolve) => queue.push(resolve));
+    if (isSent) return post(question, body);
+    state.replace({ ...question, state: 'stopped' });
+    return undefined;
+  }
+  return {
+    send,
+    async retry(id) {
+      const all = state.messages();
+      const upTo = id === undefined ? all : all.slice(0, all.findIndex((one) => one.id === id) + 1);
+      const question = upTo.filter(({ role }) => role === 'user').at(-1);
+      return question && send(bodyOf(question));
+    },
+    consent: consenting(shown, runs),
+    drop() {
+      for (const resolve of queue.splice(0)) resolve(false);
+    },
+  };
+}
+
+/** Sends what the user has decided when nothing of the same answer waits any more. */
+function consenting({ pending, state }: ShownChannel, runs: ChannelRuns): Channel['consent'] {
+  return async (toolCallId, allow) => {
+    const call = pending.get(toolCallId);
+    if (!call) {
+      state.fail(new RelayError('This tool call does not wait.', { code: 'missing', status: 0 }));
+      return undefined;
+    }
+    const { answer } = call;
+    const allowed = allow === 'always' ? 'ALLOW_ALWAYS' : 'ALLOW_ONCE';
+    call.result = allow ? allowed : 'DENY_ONCE';
+    answer.decide(toolCallId, allow !== false);
+    const calls = [...pending].filter(([, one]) => one.answer === answer);
+    const decided = calls.flatMap(([id, { result }]) => (result ? [{ toolCallId: id, result }] : []));
+    if (decided.length < calls.length) return undefined;
+    for (const [id] of calls) pending.delete(id);
+    const reply = await runs.run((talk, to) => talk.consent(decided, to));
+    if (reply.error?.retryable === 'new message')
+      for (const [id] of calls) {
+        pending.set(id, { answer });
+        answer.decide(id, undefined);
+      }
+    return reply;
+  };
+}
+
+/** A message of the user. */
+export function questionOf(
+  text = '',
+  files: readonly FilePart[] = [],
+  state: ChannelMessage['state'] = 'done',
+): ChannelMessage {
+  const parts: MessagePart[] = [...(text === '' ? [] : [{ type: 'text', text } as const]), ...files];
+  return { id: randomId(), role: 'user', parts, state, metadata: {} };
+}
+
+/** What sends this message of the user once more. */
+function bodyOf({ parts }: ChannelMessage): NewMessage {
+  const text = parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
+  const files = parts.filter((part) => part.type === 'file');
+  return files.length > 0 ? { text, files } : { text };
+}

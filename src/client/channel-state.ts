@@ -1,0 +1,116 @@
+import { asRelayError } from './as-relay-error.ts';
+import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
+import { oncePerFrame } from './once-per-frame.ts';
+
+type Messages = readonly ChannelMessage[];
+
+/** What a channel shows now, and the changes for the next frame. */
+export interface ChannelState extends MessageList {
+  readonly listeners: Set<() => void>;
+  readonly shown: () => ChannelSnapshot;
+  readonly first: ChannelSnapshot;
+  readonly change: (changes: Partial<Omit<ChannelSnapshot, 'status'>>) => void;
+  /** Shows what was thrown as `error`. */
+  readonly fail: (thrown: unknown) => void;
+}
+
+/** The messages of a channel, with those that only the next frame shows. */
+interface MessageList {
+  readonly messages: () => Messages;
+  readonly add: (message: ChannelMessage) => void;
+  /** Adds an answer below the message with this id, if it is still there. */
+  readonly addBelow: (id: string, answer: ChannelMessage) => void;
+  /** Adds a message of the past, above those that `add` has added. The first one takes the place of the initial ones. */
+  readonly addPast: (message: ChannelMessage) => void;
+  /** Replaces the message with the same id; does nothing if it was removed. */
+  readonly replace: (message: ChannelMessage) => void;
+  readonly removeAll: () => void;
+}
+
+/** A state that calls its listeners at most once a frame. */
+export function channelState(options: ChannelOptions): ChannelState {
+  const listeners = new Set<() => void>();
+  const first: ChannelSnapshot = {
+    status: 'ready',
+    messages: [...(options.initialMessages ?? [])],
+    error: undefined,
+    session: undefined,
+    isLoading: true,
+  };
+  let shown = first;
+  let next = first;
+  const draw = oncePerFrame(() => {
+    shown = next = { ...next, status: statusOf(next) };
+    for (const listener of [...listeners]) listener();
+  });
+  const change: ChannelState['change'] = (changes) => {
+    next = { ...next, ...changes };
+    draw();
+  };
+  return {
+    listeners,
+    first,
+    shown: () => shown,
+    change,
+    fail(thrown) {
+      const error = asRelayError(thrown);
+      change({ error });
+      options.onError?.(error);
+    },
+    ...messageList({
+      initial: first.messages,
+      all: () => next.messages,
+      isShown: () => next.messages === shown.messages,
+      set: (messages) => change({ messages }),
+    }),
+  };
+}
+
+interface ListParts {
+  readonly initial: Messages;
+  readonly all: () => Messages;
+  readonly isShown: () => boolean;
+  readonly set: (messages: Messages) => void;
+}
+
+function messageList({ initial, all, isShown, set }: ListParts): MessageList {
+  let past = 0;
+  const insert = (list: Messages, at: number, message: ChannelMessage) =>
+    set([...list.slice(0, at), message, ...list.slice(at)]);
+  return {
+    messages: all,
+    add: (message) => set([...all(), message]),
+    addBelow(id, answer) {
+      const at = all().findIndex((one) => one.id === id);
+      if (at >= 0) insert(all(), at + 1, answer);
+    },
+    addPast(message) {
+      const others = past > 0 ? all() : all().filter((one) => !initial.includes(one));
+      insert(others, past++, message);
+    },
+    replace(message) {
+      let at = all().length - 1;
+      while (at >= 0 && all()[at]?.id !== message.id) at -= 1;
+      if (at < 0) return;
+      // Copied once a frame, not for each event: until it is shown, the list belongs to this state alone.
+      const list = (isShown() ? [...all()] : all()) as ChannelMessage[];
+      list[at] = message;
+      set(list);
+    },
+    removeAll() {
+      past = 0;
+      set([]);
+    },
+  };
+}
+
+/** Whether an answer in this state has ended. */
+export function isOver(state: ChannelMessage['state']): boolean {
+  return state === 'done' || state === 'stopped' || state === 'error';
+}
+
+function statusOf({ messages, error }: ChannelSnapshot): ChannelSnapshot['status'] {
+  const states = new Set(messages.map(({ state }) => state));
+  const running = (['streaming', 'reconnecting', 'submitted'] as const).find((state) => states.has(state));
+  return running ?? (error ? 'error' : 'ready');
+}

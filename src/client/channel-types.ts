@@ -1,0 +1,168 @@
+import type { BotEvent } from './bot-event.ts';
+import type { RelayError } from './relay-error.ts';
+import type { Session } from './session-tracker.ts';
+
+/** A text. An answer can consist of several, each a paragraph of its own. */
+export interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+
+/** A file that was uploaded in this channel. */
+export interface FilePart {
+  readonly type: 'file';
+  /** `application/octet-stream` if it is not known. */
+  readonly mediaType: string;
+  /** Missing if it is not known, as in a history. */
+  readonly filename?: string;
+  /** Its address, for a link; empty if its name is not known. */
+  readonly url: string;
+  /** Its id at the bot service. */
+  readonly blobId: string;
+}
+
+interface ToolCall {
+  readonly type: 'dynamic-tool';
+  readonly toolName: string;
+  readonly toolCallId: string;
+  readonly input: unknown;
+}
+
+/** A call of a tool. `approval-requested`: it waits for `consent(toolCallId, allow)`. */
+export type ToolPart = ToolCall &
+  (
+    | { readonly state: 'input-available' }
+    | { readonly state: 'approval-requested'; readonly approval: { readonly id: string } }
+    | {
+        readonly state: 'approval-responded';
+        readonly approval: { readonly id: string; readonly approved: boolean };
+      }
+    | { readonly state: 'output-available'; readonly output: unknown }
+  );
+
+/** An event that the application has added to `Facts`, with its `fact`. */
+export interface DataPart {
+  readonly type: `data-${string}`;
+  readonly data: unknown;
+}
+
+export type MessagePart = TextPart | FilePart | ToolPart | DataPart;
+
+/** What the user thinks of an answer. */
+export type Verdict = 'GOOD' | 'BAD';
+
+export interface MessageMetadata {
+  /** The id of an answer in the relay's log. */
+  readonly requestId?: string;
+  /** When a message was sent, or an answer began, in ms since 1970; missing in a history. */
+  readonly createdAt?: number;
+  /** The bot service's id of the last text of an answer, to which `feedback` belongs. */
+  readonly messageId?: string;
+  /** What the user has said with `feedback`. */
+  readonly verdict?: Verdict;
+}
+
+/**
+ * One message of a channel; the AI SDK takes it as its `UIMessage`. It is never changed in place: a change makes a new
+ * object, and a message without a change stays the same object.
+ */
+export interface ChannelMessage {
+  readonly id: string;
+  readonly role: 'user' | 'assistant';
+  readonly parts: MessagePart[];
+  /**
+   * A user's message is `queued` until it is sent, and then `done`. An answer is `submitted` (nothing has come yet),
+   * `streaming` or `reconnecting`, and ends as `done`, `stopped` or `error`.
+   */
+  readonly state: 'queued' | 'submitted' | 'streaming' | 'reconnecting' | 'done' | 'stopped' | 'error';
+  /** Why the answer is not complete, or its run has failed. */
+  readonly error?: RelayError;
+  readonly metadata: MessageMetadata;
+}
+
+/** Everything that a page shows of a channel. It is never changed in place: a change makes a new object. */
+export interface ChannelSnapshot {
+  /** What the last run does. `error`: the last message, call or history has failed; the next one clears it. */
+  readonly status: 'ready' | 'submitted' | 'streaming' | 'reconnecting' | 'error';
+  readonly messages: readonly ChannelMessage[];
+  readonly error: RelayError | undefined;
+  /** Undefined until it is known, null if nobody is signed in. */
+  readonly session: Session | null | undefined;
+  /** Whether something that was said before may still be missing in `messages`. */
+  readonly isLoading: boolean;
+}
+
+/** Where a page keeps messages itself, if the bot service gives no history. What it throws is the channel's `error`. */
+export interface ChannelStorage {
+  readonly load: () => Promise<readonly ChannelMessage[]>;
+  /** Called when a message or an answer is whole. */
+  readonly save: (messages: readonly ChannelMessage[]) => Promise<void>;
+  /** Called by `reset`, and when another user has signed in or this one has signed out. */
+  readonly clear: () => Promise<void>;
+}
+
+export interface ChannelOptions {
+  /** The id of the conversation. Without it: the default channel of this bot and user, which is kept over a reload. */
+  readonly id?: string | undefined;
+  /** Shown first. What was said before takes their place. */
+  readonly initialMessages?: readonly ChannelMessage[] | undefined;
+  /** Used if the bot service gives no history, as without the group `chat`. */
+  readonly history?: ChannelStorage | undefined;
+  /** What `send` does while an answer is under way: fail with the code `busy` (the default), or wait for its end. */
+  readonly whileBusy?: 'reject' | 'queue' | undefined;
+  /** How long the channel is kept without a subscriber and without a run, in ms; five minutes by default. */
+  readonly gcMs?: number | undefined;
+  /** Called with each event of an answer. */
+  readonly onEvent?: ((event: BotEvent, message: ChannelMessage) => void) | undefined;
+  /** Called with each answer that has ended, also if it was stopped or has failed. */
+  readonly onFinish?: ((message: ChannelMessage) => void) | undefined;
+  /** Called with each new `error` of the snapshot. */
+  readonly onError?: ((error: RelayError) => void) | undefined;
+}
+
+/** A message: its text, its files, and members of the bot's own form, such as `payload`. */
+export interface NewMessage {
+  readonly text?: string;
+  readonly files?: readonly FilePart[];
+  readonly [member: string]: unknown;
+}
+
+export interface UploadOptions {
+  /** Ends the upload. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called with the part that has left, from 0 to 1. */
+  readonly onProgress?: ((part: number) => void) | undefined;
+}
+
+/** A conversation with the bot. Its promises never reject: a failure is the snapshot's `error`. */
+export interface Channel {
+  /** The id of the conversation; undefined until it is known who is signed in, if it depends on that. */
+  readonly id: string | undefined;
+  /** Adds a listener, which is called at most once a frame; the returned function removes it, and stops no run. */
+  readonly subscribe: (listener: () => void) => () => void;
+  readonly getSnapshot: () => ChannelSnapshot;
+  /** What it shows before anything has come, for a server that renders the page. */
+  readonly getServerSnapshot: () => ChannelSnapshot;
+  /** Sends a message: a paid run. Resolves with its answer when that has ended; undefined if it was not sent. */
+  readonly send: (message: string | NewMessage) => Promise<ChannelMessage | undefined>;
+  /** Stops what runs in the channel at the bot service, drops what waits, and leaves. */
+  readonly stop: () => Promise<void>;
+  /**
+   * Sends the user's message `id` once more, or the one that the answer `id` belongs to; without an id, the last one.
+   * It is a new message at the end, and a new paid run.
+   */
+  readonly retry: (id?: string) => Promise<ChannelMessage | undefined>;
+  /**
+   * Answers a tool call for which the bot has asked. When all calls of its message are answered, they are sent, which
+   * is a paid run: it resolves with the answer, and before that with undefined.
+   */
+  readonly consent: (toolCallId: string, allow: boolean | 'always') => Promise<ChannelMessage | undefined>;
+  /** Tells the bot service what the user thinks of an answer. Resolves with false if it failed. */
+  readonly feedback: (id: string, verdict: Verdict, comment?: string) => Promise<boolean>;
+  /** Uploads a file for `send({ files })`. Resolves with undefined if it failed. */
+  readonly upload: (file: File, options?: UploadOptions) => Promise<FilePart | undefined>;
+  /** Forgets all that was said, at the bot service and here. Resolves with false if it failed. */
+  readonly reset: () => Promise<boolean>;
+  /** The address of a file in the conversation's folder, for a link. */
+  readonly downloadUrl: (path: string) => string;
+}

@@ -1,0 +1,23 @@
+import type { BotCalls, BotClientOptions } from './bot-calls.ts';
+import type { SessionTracker } from './session-tracker.ts';
+
+/** What a client is made of. */
+export interface ClientParts {
+  readonly options: BotClientOptions;
+  readonly calls: BotCalls;
+  readonly tracker: SessionTracker;
+}
+
+const parts = new WeakMap<object, ClientParts>();
+
+/** Notes the parts of a client. */
+export function setParts(client: object, its: ClientParts): void {
+  parts.set(client, its);
+}
+
+/** The parts of a client. @throws TypeError if it is none of this package */
+export function partsOf(client: object): ClientParts {
+  const its = parts.get(client);
+  if (!its) throw new TypeError('This is no client of this package.');
+  return its;
+}

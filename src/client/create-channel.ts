@@ -1,0 +1,161 @@
+import { asRelayError } from './as-relay-error.ts';
+import type { BotClient } from './bot-client.ts';
+import type { ShownChannel } from './channel-answer.ts';
+import { channelCalls } from './channel-calls.ts';
+import { type ChannelOpening, channelOpening } from './channel-opening.ts';
+import { type ChannelPast, channelPast } from './channel-past.ts';
+import { type ChannelRuns, channelRuns } from './channel-runs.ts';
+import { channelSends } from './channel-sends.ts';
+import { channelState } from './channel-state.ts';
+import type { Channel, ChannelOptions } from './channel-types.ts';
+import { NOTHING_THERE } from './follow-history.ts';
+import { inBackground } from './in-background.ts';
+
+/** How long a channel is kept that nobody uses, in ms. */
+const GC_MS = 300_000;
+/** How long a stop waits for the bot service before it leaves, in ms. */
+const LONGEST_STOP_MS = 2_000;
+
+interface Kept {
+  readonly channel: Channel;
+  /** A later call changes those that it names. */
+  readonly options: ChannelOptions;
+}
+
+const registry = new WeakMap<BotClient, Map<string | undefined, Kept>>();
+
+/**
+ * The channel with this id. The same client and id give the same channel, with the options of all calls; without an id,
+ * it is the default one of the user. Nothing is asked until it is subscribed to, or until something is sent.
+ */
+export function createChannel(client: BotClient, options: ChannelOptions = {}): Channel {
+  const kept = registry.get(client) ?? new Map<string | undefined, Kept>();
+  registry.set(client, kept);
+  const before = kept.get(options.id);
+  if (before) {
+    Object.assign(before.options, options);
+    return before.channel;
+  }
+  const own = { ...options };
+  const one: Kept = {
+    options: own,
+    channel: newChannel(client, own, (isUsed) => {
+      if (!isUsed) kept.delete(own.id);
+      else if (!kept.has(own.id)) kept.set(own.id, one);
+    }),
+  };
+  kept.set(own.id, one);
+  return one.channel;
+}
+
+/** A channel that is in no list. `onUse` is called when it is used, and when it has not been used for a while. */
+export function newChannel(
+  client: BotClient,
+  options: ChannelOptions,
+  onUse: (isUsed: boolean) => void = () => {},
+): Channel {
+  const state = channelState(options);
+  let onEnd: ShownChannel['onEnd'] = () => {};
+  const shown: ShownChannel = { state, options, pending: new Map(), onEnd: (answer) => onEnd(answer) };
+  const past = channelPast(shown);
+  let stopping: Promise<unknown> | undefined;
+  const runs = channelRuns(shown, async (signal) => {
+    await stopping;
+    const talk = await opening.opened();
+    await past.readyToSend(signal);
+    return talk;
+  });
+  const isBusy = () => runs.isRunning() || (!stopping && past.isRunning());
+  const { drop, ...sends } = channelSends(shown, runs, isBusy);
+  const opening = channelOpening(client, {
+    ...{ shown, past },
+    leave: () => [drop, runs.leave, past.leave].forEach((end) => void end()),
+  });
+  const use = usage(opening, { state, options, isBusy, onUse });
+  onEnd = (answer) => {
+    options.onFinish?.(answer);
+    past.save();
+    use.look();
+  };
+  async function stop(): Promise<void> {
+    drop();
+    if (isBusy()) stopping ??= stopRuns({ opening, past, runs, fail: state.fail });
+    await stopping;
+    stopping = undefined;
+  }
+  const calls = channelCalls({ shown, opening, past, stop });
+  return {
+    get id() {
+      return opening.talk()?.customChannelId;
+    },
+    subscribe: use.subscribe,
+    getSnapshot: state.shown,
+    getServerSnapshot: () => state.first,
+    ...sends,
+    ...calls,
+    stop,
+    downloadUrl: (path) => opening.talk()?.downloadUrl(path) ?? '',
+  };
+}
+
+interface Stopped {
+  readonly opening: ChannelOpening;
+  readonly past: ChannelPast;
+  readonly runs: ChannelRuns;
+  readonly fail: (thrown: unknown) => void;
+}
+
+/** Shows all answers as stopped, suspends their runs, and leaves. */
+async function stopRuns({ opening, past, runs, fail }: Stopped): Promise<void> {
+  const leave = runs.stop();
+  const asked = opening
+    .talk()
+    ?.stop()
+    // Nothing ran, or the relay cannot stop runs.
+    .catch((error) => NOTHING_THERE.includes(asRelayError(error).code) || fail(error));
+  await Promise.race([asked, new Promise<void>((resolve) => inBackground(resolve, LONGEST_STOP_MS))]);
+  leave();
+  // What was said is still shown if it comes later.
+  if (past.isRunning()) past.leave();
+}
+
+interface Used {
+  readonly state: ShownChannel['state'];
+  readonly options: ChannelOptions;
+  readonly isBusy: () => boolean;
+  readonly onUse: (isUsed: boolean) => void;
+}
+
+/** Ends a channel that nobody has used for a while. */
+function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used) {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let subscribers = 0;
+  function look(): void {
+    clearTimeout(timer);
+    if (subscribers > 0) return;
+    timer = inBackground(end, options.gcMs ?? GC_MS);
+  }
+  function end(): void {
+    // The end of the run looks again.
+    if (subscribers > 0 || isBusy()) return;
+    opening.end();
+    onUse(false);
+  }
+  look();
+  return {
+    look,
+    subscribe(listener: () => void) {
+      const own = () => listener();
+      state.listeners.add(own);
+      subscribers += 1;
+      clearTimeout(timer);
+      onUse(true);
+      opening.begin();
+      return () => {
+        if (!state.listeners.delete(own)) return;
+        subscribers -= 1;
+        look();
+      };
+    },
+  };
+}

@@ -1,0 +1,71 @@
+import type { ChannelMessage, Verdict } from '../channel-types.ts';
+import { textOf } from '../text-of.ts';
+import { button, copyFrom, setAttribute } from './chat-tools.ts';
+import { newElement } from './new-element.ts';
+import type { RowParts } from './row-parts.ts';
+
+const SVG = 'http://www.w3.org/2000/svg';
+const THUMB =
+  'M3 11h4v10H3zM7 20.5V11l4-8c1.6 0 2.6 1.3 2.2 3L12.5 9.5H19c1.5 0 2.4 1.3 2 2.7l-2 6.6c-.3 1-1.2 1.7-2.2 1.7z';
+
+/** What a user can do with an answer that has ended: copy it, ask again, and say what they think of it. */
+export function answerActions({ tools, channel, onSent }: RowParts) {
+  const { words } = tools;
+  let message: ChannelMessage | undefined;
+  const copy = button(words.copyAnswer, 'copy', () => {
+    if (message) void copyFrom(copy, textOf(message), tools);
+  });
+  const again = button(words.askAgain, 'ask-again', () => {
+    if (!tools.isFirstPress()) return;
+    void channel.retry(message?.id);
+    onSent();
+  });
+  again.title = words.askAgainHint;
+  const thumb = (verdict: Verdict, label: string) => {
+    const element = button('', 'thumb', () => {
+      if (message) void channel.feedback(message.id, verdict);
+    });
+    element.ariaLabel = label;
+    element.title = label;
+    element.append(thumbIcon());
+    element.classList.toggle('down', verdict === 'BAD');
+    return element;
+  };
+  const thumbs = { GOOD: thumb('GOOD', words.good), BAD: thumb('BAD', words.bad) };
+  const element = newElement(
+    'div',
+    { class: 'actions', part: 'actions' },
+    copy,
+    again,
+    thumbs.GOOD,
+    thumbs.BAD,
+  );
+  return {
+    element,
+    /** Shows what can be done with another state of the answer. */
+    update(next: ChannelMessage): void {
+      message = next;
+      const { state, metadata, parts } = next;
+      // The bot has asked something: this is not its answer yet.
+      const isAsking = parts.some((part) => 'state' in part && part.state === 'approval-requested');
+      const hasText = textOf(next) !== '';
+      element.hidden = isAsking || !(state === 'done' || state === 'stopped');
+      copy.hidden = !hasText;
+      for (const verdict of ['GOOD', 'BAD'] as const) {
+        thumbs[verdict].hidden = metadata.messageId === undefined;
+        setAttribute(thumbs[verdict], 'aria-pressed', String(metadata.verdict === verdict));
+      }
+    },
+  };
+}
+
+/** A thumb that points up. It is drawn, since not every device has a character for it. */
+function thumbIcon(): SVGElement {
+  const icon = document.createElementNS(SVG, 'svg');
+  icon.setAttribute('viewBox', '0 0 24 24');
+  icon.setAttribute('aria-hidden', 'true');
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', THUMB);
+  icon.append(path);
+  return icon;
+}

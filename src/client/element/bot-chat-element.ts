@@ -1,0 +1,130 @@
+import { createChannel } from '../create-channel.ts';
+import { afterSignOut } from './after-sign-out.ts';
+import { chatStyle } from './chat-style.ts';
+import { button } from './chat-tools.ts';
+import { chatView } from './chat-view.ts';
+import { clientOf } from './clients.ts';
+import { ElementBase } from './element-base.ts';
+import { newElement } from './new-element.ts';
+import { type ChatSettings, settingsOf } from './settings.ts';
+import { watchChannel } from './watch-channel.ts';
+import { languageOf } from './words.ts';
+
+const NAME = 'bot-chat';
+/** Where the relay is if an element does not say it. */
+let relay = '';
+
+/**
+ * The element `<bot-chat>`: a whole chat with one bot. Attributes: `base-url` (the relay), `bot` (`namespace/name`),
+ * `channel` (the id of a conversation) and `lang`. It dispatches `bot-ready`, `bot-error` with the error as `detail`,
+ * and `bot-signed-out`. Removing it stops no run.
+ */
+export class BotChatElement extends ElementBase {
+  static readonly observedAttributes = ['base-url', 'bot', 'channel', 'lang'];
+  #end = () => {};
+  /** Counts the starts: an older one, which waits for the relay, must show nothing. */
+  #starts = 0;
+
+  constructor() {
+    super();
+    this.attachShadow({ mode: 'open' }).adoptedStyleSheets = [chatStyle()];
+  }
+
+  connectedCallback(): void {
+    void this.#start();
+  }
+
+  disconnectedCallback(): void {
+    this.#stop();
+  }
+
+  attributeChangedCallback(_name: string, before: string | null, now: string | null): void {
+    if (this.isConnected && before !== now) void this.#start();
+  }
+
+  #stop(): void {
+    this.#starts += 1;
+    this.#end();
+    this.#end = () => {};
+    // The next user must not find it, and what comes next may take a while.
+    this.shadowRoot?.replaceChildren();
+  }
+
+  async #start(): Promise<void> {
+    this.#stop();
+    const own = this.#starts;
+    // Several attributes that change together are one start.
+    await undefined;
+    if (own !== this.#starts) return;
+    const base = (this.getAttribute('base-url') ?? relay).replace(/\/+$/, '');
+    try {
+      const settings = await settingsOf(base);
+      if (own === this.#starts) this.#show(base, settings);
+    } catch (error) {
+      if (own === this.#starts) this.#fail(error);
+    }
+  }
+
+  #show(base: string, settings: ChatSettings): void {
+    const language = languageOf(this.#lang(), settings.words);
+    const bot = this.getAttribute('bot') ?? settings.bots?.[0] ?? '';
+    if (!/^[^/]+\/[^/]+$/.test(bot)) throw new Error(language.words.noName);
+    const client = clientOf(base, bot);
+    const channel = createChannel(client, {
+      id: this.getAttribute('channel') || undefined,
+      whileBusy: 'queue',
+    });
+    const view = chatView({
+      ...{ language, client, channel, mode: settings.signIn },
+      isOtherOrigin: /^https?:/i.test(base) && new URL(base).origin !== location.origin,
+      botName: settings.title ?? bot,
+      suggestions: settings.suggestions ?? [],
+      hasFiles: settings.operations.includes('files'),
+      hasChat: settings.operations.includes('chat'),
+    });
+    this.shadowRoot?.replaceChildren(view.element);
+    const endView = view.begin();
+    const endWatch = watchChannel(channel, (name, detail) => this.#say(name, detail));
+    const endForget = afterSignOut(client, view.forget);
+    this.#end = () => {
+      endForget();
+      endWatch();
+      endView();
+    };
+  }
+
+  #lang(): string {
+    return this.getAttribute('lang') ?? document.documentElement.lang;
+  }
+
+  #fail(error: unknown): void {
+    const text = error instanceof Error ? error.message : String(error);
+    const { words, lang, dir } = languageOf(this.#lang());
+    const shown = newElement(
+      'div',
+      { class: 'trouble', lang, dir },
+      newElement('p', { class: 'why', role: 'alert', part: 'error', dir: 'auto' }, text),
+      button(words.tryAgain, 'try-again', () => void this.#start()),
+    );
+    this.shadowRoot?.replaceChildren(shown);
+    this.#say('bot-error', error);
+  }
+
+  #say(name: string, detail: unknown): void {
+    this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
+  }
+}
+
+/** Defines `<bot-chat>`. `base` is the relay of elements without `base-url`; empty: the one of the page's own origin. */
+export function defineBotChat(base: string): void {
+  relay = base;
+  // A server has no elements, and a page can load the file twice.
+  if (typeof customElements === 'undefined' || customElements.get(NAME)) return;
+  customElements.define(NAME, BotChatElement);
+}
+
+declare global {
+  interface HTMLElementTagNameMap {
+    'bot-chat': BotChatElement;
+  }
+}

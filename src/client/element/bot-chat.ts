@@ -1,0 +1,5 @@
+import { BotChatElement, defineBotChat } from './bot-chat-element.ts';
+
+export { BotChatElement };
+
+defineBotChat('');

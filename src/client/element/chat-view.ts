@@ -1,0 +1,136 @@
+import { chatHeader } from './chat-header.ts';
+import type { ChatParts } from './chat-parts.ts';
+import { announcer, button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
+import { addFrom, composer } from './composer.ts';
+import { keepAtEnd } from './keep-at-end.ts';
+import { messageLog } from './message-log.ts';
+import { newElement } from './new-element.ts';
+import { signInForm } from './sign-in.ts';
+
+/** A chat that is shown. */
+export interface ChatView {
+  readonly element: HTMLElement;
+  /** Shows what the channel has from now on; the returned function ends that, and stops no run. */
+  begin(): () => void;
+  /** Forgets what the user has written, attached and filled in, since they have left. */
+  forget(): void;
+}
+
+/** Makes the whole chat: header, messages, the form for signing in, and the composer. */
+export function chatView(parts: ChatParts): ChatView {
+  const shown = chatElements(parts);
+  const draw = drawing(parts, shown);
+  return {
+    element: shown.element,
+    begin() {
+      const end = parts.channel.subscribe(draw);
+      draw();
+      return () => {
+        shown.writer.clear();
+        end();
+      };
+    },
+    forget() {
+      for (const part of [shown.writer, shown.form]) part.clear();
+      // What was announced can be a whole answer.
+      shown.region.replaceChildren();
+    },
+  };
+}
+
+function chatElements(parts: ChatParts) {
+  const { language, channel, botName } = parts;
+  const { region, announce } = announcer();
+  const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst() };
+  const header = chatHeader(parts, tools);
+  const onSent = () => {
+    writer.focus();
+    log.scrollToEnd();
+    scrollToEnd();
+  };
+  const log = messageLog({ tools, channel, botName, onSent });
+  const maySend = () => {
+    const isSignedIn = Boolean(channel.getSnapshot().session);
+    if (!isSignedIn) form.focus();
+    return isSignedIn;
+  };
+  const writer = composer({ ...parts, tools, maySend, onSent });
+  const form = signInForm({ ...parts, tools });
+  const empty = emptyState(parts, tools, (text) => {
+    if (!tools.isFirstPress() || !maySend()) return;
+    void channel.send(text);
+    onSent();
+  });
+  const loading = newElement('p', { class: 'note', part: 'note' }, tools.words.loading);
+  const element = newElement(
+    'div',
+    { class: 'chat', lang: language.lang, dir: language.dir },
+    ...[header.element, log.element, loading, empty, form.element, writer.element, region],
+  );
+  // In a low window, all of the chat is scrolled.
+  const scrollToEnd = keepAtEnd(element, log.element);
+  if (parts.hasFiles) takeDrops(element, writer.addFiles);
+  return { element, header, log, loading, empty, form, writer, region };
+}
+
+/** Makes the function that shows what the channel has now. */
+function drawing({ channel, mode }: ChatParts, shown: ReturnType<typeof chatElements>): () => void {
+  const { element, header, log, loading, empty, form, writer } = shown;
+  let user: string | undefined;
+  function onUser(next: string): void {
+    // A guest is a new user in each session, but the same person.
+    if (user !== undefined && user !== next && mode !== 'guest') writer.clear();
+    user = next;
+  }
+  return () => {
+    const snapshot = channel.getSnapshot();
+    const { session, messages, isLoading } = snapshot;
+    const root = element.getRootNode();
+    const focused = root instanceof ShadowRoot ? root.activeElement : null;
+    form.show(session === null, user !== undefined);
+    if (session) onUser(session.user.id);
+    header.update(snapshot);
+    log.update(messages);
+    loading.hidden = session === null || !(isLoading || session === undefined);
+    empty.hidden = !session || isLoading || messages.length > 0;
+    log.element.hidden = messages.length === 0;
+    writer.element.hidden = !session && user === undefined;
+    writer.update(snapshot);
+    // What is hidden loses the focus.
+    if (!focused?.closest('[hidden]')) return;
+    if (session === null) form.focus();
+    else writer.focus();
+  };
+}
+
+function emptyState(
+  { suggestions }: ChatParts,
+  { words }: ChatTools,
+  send: (text: string) => void,
+): HTMLElement {
+  const buttons = suggestions.map((text) =>
+    newElement(
+      'li',
+      {},
+      button(text, 'suggestion', () => send(text)),
+    ),
+  );
+  const list = newElement('ul', { 'aria-label': words.suggestions }, ...buttons);
+  const title = newElement('h3', {});
+  setText(title, words.empty);
+  return newElement('div', { class: 'empty', part: 'empty' }, title, ...(buttons.length > 0 ? [list] : []));
+}
+
+/** Files can be dropped anywhere in the chat. */
+function takeDrops(element: HTMLElement, add: (files: Iterable<File>) => void): void {
+  const mark = (isOver: boolean) => element.toggleAttribute('data-dropping', isOver);
+  element.addEventListener('dragover', (event) => {
+    event.preventDefault();
+    mark(true);
+  });
+  element.addEventListener('dragleave', () => mark(false));
+  element.addEventListener('drop', (event) => {
+    mark(false);
+    addFrom(event.dataTransfer, event, add);
+  });
+}

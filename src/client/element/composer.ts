@@ -1,0 +1,110 @@
+import type { Channel, ChannelSnapshot } from '../channel-types.ts';
+import { attachments } from './attachments.ts';
+import { button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
+import { newElement } from './new-element.ts';
+
+/** What the composer needs. */
+export interface ComposerParts {
+  readonly tools: ChatTools;
+  readonly channel: Channel;
+  readonly hasFiles: boolean;
+  /** Called before a message is sent; false sends nothing. */
+  readonly maySend: () => boolean;
+  /** A message was sent. */
+  readonly onSent: () => void;
+}
+
+const RUNNING: readonly ChannelSnapshot['status'][] = ['submitted', 'streaming', 'reconnecting'];
+
+/** Where the user writes, and the buttons Send and Stop. */
+export function composer({ tools, channel, hasFiles, maySend, onSent }: ComposerParts) {
+  const { words } = tools;
+  const note = newElement('p', { class: 'why', role: 'alert' });
+  const text = textField(tools);
+  const isFirstStop = onlyFirst();
+  const stop = button(words.stop, 'stop', () => {
+    if (isFirstStop()) void channel.stop();
+  });
+  const focus = () => text.focus();
+  const files = attachments({ tools, channel, focusNext: focus });
+  const picker = hasFiles ? fileButton(words.attach, files.add) : [];
+  const tray = trayOf(tools, picker, stop);
+  const attributes = { class: 'composer', part: 'composer', 'aria-label': words.message };
+  const element = newElement('form', attributes, note, files.element, text, tray);
+
+  element.addEventListener('submit', (event) => {
+    event.preventDefault();
+    const written = text.value;
+    if (written.trim() === '' && files.isEmpty()) return text.focus();
+    if (!tools.isFirstPress() || !maySend()) return;
+    if (files.isUploading()) return setText(note, words.uploadsFirst);
+    setText(note, '');
+    text.value = '';
+    text.focus();
+    const sent = files.take();
+    void channel.send(sent.length > 0 ? { text: written, files: sent } : written);
+    onSent();
+  });
+  if (hasFiles) text.addEventListener('paste', (event) => addFrom(event.clipboardData, event, files.add));
+  return {
+    element,
+    addFiles: files.add,
+    focus,
+    /** Forgets what was written and attached. */
+    clear() {
+      text.value = '';
+      files.clear();
+    },
+    /** Shows what may be pressed now, and an error that belongs to no message. */
+    update({ status, messages, error }: ChannelSnapshot): void {
+      stop.hidden = !RUNNING.includes(status);
+      const isShown = messages.some((message) => message.error === error);
+      setText(note, error && !isShown ? error.message : '');
+    },
+  };
+}
+
+/** The row below the text. */
+function trayOf({ words }: ChatTools, picker: readonly Node[], stop: Node): HTMLElement {
+  const keys = newElement('p', { class: 'note', id: 'keys' }, words.keys);
+  const send = newElement('button', { type: 'submit', part: 'button send' }, words.send);
+  return newElement(
+    'div',
+    { class: 'tray' },
+    ...picker,
+    keys,
+    newElement('div', { class: 'run' }, stop, send),
+  );
+}
+
+/** Where the user writes. Enter sends. */
+function textField({ words }: ChatTools): HTMLTextAreaElement {
+  const text = newElement('textarea', {
+    ...{ rows: '1', part: 'input', dir: 'auto', enterkeyhint: 'send' },
+    ...{ 'aria-label': words.message, placeholder: words.message, 'aria-describedby': 'keys' },
+  });
+  text.addEventListener('keydown', (event) => {
+    // An Enter that ends the composition of a character does not send.
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+    event.preventDefault();
+    text.form?.requestSubmit();
+  });
+  return text;
+}
+
+/** Takes the files of a drop or of a paste, if there are any. */
+export function addFrom(data: DataTransfer | null, event: Event, add: (files: Iterable<File>) => void): void {
+  if (!data?.files.length) return;
+  event.preventDefault();
+  add([...data.files]);
+}
+
+function fileButton(label: string, add: (files: Iterable<File>) => void): HTMLElement[] {
+  const input = newElement('input', { type: 'file', multiple: '', hidden: '' });
+  input.addEventListener('change', () => {
+    add([...(input.files ?? [])]);
+    // The same file can be chosen again.
+    input.value = '';
+  });
+  return [button(label, 'attach', () => input.click()), input];
+}

@@ -1,0 +1,90 @@
+import { inlineNodes } from './markdown-inline.ts';
+import type { MarkedToken } from './markdown-lexer.ts';
+import { newElement } from './new-element.ts';
+
+type Token<T extends MarkedToken['type']> = Extract<MarkedToken, { type: T }>;
+
+/** The words beside an answer's code and tables. */
+export interface BlockWords {
+  readonly copy: string;
+  readonly code: string;
+  readonly table: string;
+}
+
+/** What a box is that can be scrolled sideways with the keyboard alone. */
+const scrollable = (label: string) => ({ role: 'region', tabindex: '0', 'aria-label': label });
+
+/** The element of one block; undefined for what is not shown. */
+export function blockElement(token: MarkedToken, words: BlockWords): HTMLElement | undefined {
+  switch (token.type) {
+    case 'space':
+    case 'def':
+      return undefined;
+    case 'hr':
+      return newElement('hr');
+    case 'heading':
+      // All of one level: answers skip levels, and the levels of the page around them are not known.
+      return newElement('h3', { dir: 'auto', 'data-depth': `${token.depth}` }, ...inlineNodes(token.tokens));
+    case 'code':
+      return codeElement(token, words);
+    case 'blockquote':
+      return newElement('blockquote', {}, ...blockElements(token.tokens, words));
+    case 'list':
+      return listElement(token, words);
+    case 'table':
+      return tableElement(token, words);
+    case 'paragraph':
+      return newElement('p', { dir: 'auto' }, ...inlineNodes(token.tokens));
+    default:
+      return newElement('p', { dir: 'auto' }, ...inlineNodes([token]));
+  }
+}
+
+function blockElements(tokens: readonly object[], words: BlockWords): HTMLElement[] {
+  return (tokens as readonly MarkedToken[]).flatMap((token) => blockElement(token, words) ?? []);
+}
+
+function codeElement({ lang = '', text }: Token<'code'>, { code, copy }: BlockWords): HTMLElement {
+  const [language = ''] = lang.split(/\s/, 1);
+  const label = language ? `${code} (${language})` : code;
+  const head = newElement(
+    'div',
+    { class: 'code-head' },
+    newElement('span', {}, language),
+    newElement('button', { type: 'button', part: 'button copy-code', 'data-copy-code': '' }, copy),
+  );
+  const body = newElement('pre', { dir: 'ltr', ...scrollable(label) }, newElement('code', {}, text));
+  return newElement('div', { class: 'code', part: 'code-block' }, head, body);
+}
+
+function listElement({ ordered, start, items }: Token<'list'>, words: BlockWords): HTMLElement {
+  const from = ordered && start !== '' && start !== 1 ? { start: `${start}` } : {};
+  return newElement(ordered ? 'ol' : 'ul', from, ...items.map((item) => itemElement(item, words)));
+}
+
+function itemElement({ tokens }: Token<'list_item'>, words: BlockWords): HTMLElement {
+  // The text of an item stands in it without a paragraph, unless the list has blank lines.
+  const nodes = (tokens as readonly MarkedToken[]).flatMap((token): (Node | undefined)[] =>
+    token.type === 'text' || token.type === 'checkbox' ? inlineNodes([token]) : [blockElement(token, words)],
+  );
+  return newElement('li', { dir: 'auto' }, ...nodes.filter((node) => node !== undefined));
+}
+
+function tableElement({ header, rows }: Token<'table'>, words: BlockWords): HTMLElement {
+  const row = (cells: Token<'table'>['header']) =>
+    newElement(
+      'tr',
+      {},
+      ...cells.map(({ header, align, tokens }) => {
+        const attributes = { dir: 'auto', ...(align && { 'data-align': align }) };
+        return newElement(header ? 'th' : 'td', attributes, ...inlineNodes(tokens));
+      }),
+    );
+  const table = newElement(
+    'table',
+    {},
+    newElement('thead', {}, row(header)),
+    newElement('tbody', {}, ...rows.map(row)),
+  );
+  return newElement('div', { class: 'table', ...scrollable(words.table) }, table);
+}

@@ -1,0 +1,69 @@
+import type { ChannelMessage } from '../channel-types.ts';
+import { textOf } from '../text-of.ts';
+import { copyFrom } from './chat-tools.ts';
+import { keepAtEnd } from './keep-at-end.ts';
+import { isGrowing, messageRow, type Row } from './message-row.ts';
+import { newElement } from './new-element.ts';
+import type { RowParts } from './row-parts.ts';
+import { fill } from './words.ts';
+
+/** The messages of a conversation. A reader at its end stays there while it grows. */
+export function messageLog(parts: RowParts) {
+  const { tools } = parts;
+  const list = newElement('ol', { class: 'messages' });
+  const attributes = { class: 'log', part: 'log', role: 'log', 'aria-live': 'off', tabindex: '0' };
+  const element = newElement('div', { ...attributes, 'aria-label': tools.words.conversation }, list);
+  const rows = new Map<string, { readonly row: Row; message: ChannelMessage }>();
+  const scrollToEnd = keepAtEnd(element, list);
+  list.addEventListener('click', ({ target }) => {
+    const button = target instanceof Element ? target.closest<HTMLElement>('[data-copy-code]') : null;
+    const code = button?.closest('.code')?.querySelector('pre')?.textContent;
+    if (button && code) void copyFrom(button, code, tools);
+  });
+
+  function rowOf(message: ChannelMessage): HTMLElement {
+    const known = rows.get(message.id);
+    if (!known) {
+      const row = messageRow(message, parts);
+      rows.set(message.id, { row, message });
+      return row.element;
+    }
+    if (known.message !== message) {
+      const before = known.message;
+      known.message = message;
+      known.row.update(message);
+      if (isGrowing(before) && !isGrowing(message)) announceEnd(message, parts);
+    }
+    return known.row.element;
+  }
+  return {
+    element,
+    scrollToEnd,
+    /** Shows these messages. A message that is the same object as before is not touched. */
+    update(messages: readonly ChannelMessage[]): void {
+      const wanted = new Set(messages.map(({ id }) => id));
+      for (const [id, { row }] of rows) {
+        if (wanted.has(id)) continue;
+        row.element.remove();
+        rows.delete(id);
+      }
+      let at: Element | null = list.firstElementChild;
+      for (const message of messages) {
+        const row = rowOf(message);
+        if (row === at) at = at.nextElementSibling;
+        else list.insertBefore(row, at);
+      }
+      element.ariaBusy = String(messages.some(isGrowing));
+    },
+  };
+}
+
+/** An answer is read out once, when it has ended. */
+function announceEnd(message: ChannelMessage, { tools, botName }: RowParts): void {
+  const { words, announce } = tools;
+  const text = textOf(message);
+  const { state, error } = message;
+  if (state === 'stopped') announce(words.stopped);
+  else if (error) announce(fill(text ? words.incomplete : words.failedAnswer, { error: error.message }));
+  else announce(text ? `${fill(words.saidBot, { bot: botName })}: ${text}` : words.nothing);
+}

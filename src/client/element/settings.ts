@@ -1,0 +1,21 @@
+import { answerOf, caller } from '../calls.ts';
+import type { SignInMode } from './sign-in.ts';
+import type { Words } from './words.ts';
+
+/** What the relay says about its chats. */
+export interface ChatSettings {
+  readonly signIn: SignInMode;
+  /** The groups of operations that the relay has enabled. */
+  readonly operations: readonly string[];
+  /** Bots to talk with, each `namespace/name`; the first one is taken if the element names none. */
+  readonly bots?: readonly string[];
+  readonly title?: string;
+  readonly suggestions?: readonly string[];
+  /** Words in place of the element's own. */
+  readonly words?: Partial<Words>;
+}
+
+/** Asks the relay at `base` how its users sign in, and what it offers. @throws RelayError */
+export function settingsOf(base: string): Promise<ChatSettings> {
+  return answerOf<ChatSettings>(caller({ baseUrl: base })('/client/bot-chat.json'));
+}

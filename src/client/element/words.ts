@@ -1,0 +1,28 @@
+import { ARABIC } from './words-ar.ts';
+import { ENGLISH, type Words } from './words-en.ts';
+
+export type { Words } from './words-en.ts';
+
+/** Words, and how they are written. */
+export interface Language {
+  readonly lang: string;
+  readonly dir: 'ltr' | 'rtl';
+  readonly words: Words;
+}
+
+const LANGUAGES: Readonly<Record<string, Language>> = {
+  en: { lang: 'en', dir: 'ltr', words: ENGLISH },
+  ar: { lang: 'ar', dir: 'rtl', words: ARABIC },
+};
+
+/** The words of `lang`, such as `ar-EG`; English if there are none. `own` take the place of single words. */
+export function languageOf(lang: string, own: Partial<Words> = {}): Language {
+  const found = LANGUAGES[lang.toLowerCase().split('-', 1)[0] ?? ''] ?? LANGUAGES.en;
+  const { dir, words } = found as Language;
+  return { lang: (found as Language).lang, dir, words: { ...words, ...own } };
+}
+
+/** A text with its values. */
+export function fill(text: string, values: Readonly<Record<string, string | number>>): string {
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+}

@@ -1,0 +1,19 @@
+export * from './bot-client.ts';
+export type {
+  Channel,
+  ChannelMessage,
+  ChannelOptions,
+  ChannelSnapshot,
+  ChannelStorage,
+  DataPart,
+  FilePart,
+  MessageMetadata,
+  MessagePart,
+  NewMessage,
+  TextPart,
+  ToolPart,
+  UploadOptions,
+  Verdict,
+} from './channel-types.ts';
+export { createChannel } from './create-channel.ts';
+export { textOf } from './text-of.ts';

@@ -1,0 +1,55 @@
+/** Where the browser keeps something: `sessionStorage`, or something like it. */
+export interface MessageStore {
+  getItem(key: string): string | null;
+  setItem(key: string, value: string): void;
+  removeItem(key: string): void;
+}
+
+/** Undefined in Node.js. */
+declare const document: unknown;
+declare const localStorage: MessageStore;
+declare const sessionStorage: MessageStore;
+
+const LONGEST_MS = 30 * 24 * 3_600_000;
+const MAX_ROWS = 20;
+
+/** One kept thing: when it was kept in ms since 1970, of which user if that is known, and what names it. */
+export type Row = readonly [at: number, user: string | null, ...names: string[]];
+
+/** A list that the browser keeps, the oldest first. What cannot be stored or read is not kept: nothing is thrown. */
+export interface KeptList {
+  /** Those that are not too old. */
+  readonly all: () => Row[];
+  readonly set: (rows: readonly Row[]) => void;
+}
+
+export interface KeptOptions {
+  /** In place of the browser's own; null keeps nothing, which is the default in Node.js. */
+  readonly store?: MessageStore | null | undefined;
+  /** Whether all tabs share the list, also later ones. */
+  readonly isShared?: boolean;
+}
+
+/** The list that is kept under `key`. */
+export function keptList(key: string, { store, isShared }: KeptOptions): KeptList {
+  function withStore<T>(use: (its: MessageStore) => T): T | undefined {
+    try {
+      // A browser may throw at the name alone.
+      const own = () => (isShared ? localStorage : sessionStorage);
+      const its = store === undefined && typeof document === 'object' ? own() : store;
+      return its ? use(its) : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+  return {
+    all() {
+      const rows = withStore((its) => [...JSON.parse(its.getItem(key) ?? '[]')] as Row[]) ?? [];
+      return rows.filter(([at]) => at > Date.now() - LONGEST_MS);
+    },
+    set: (rows) =>
+      withStore((its) =>
+        rows.length > 0 ? its.setItem(key, JSON.stringify(rows.slice(-MAX_ROWS))) : its.removeItem(key),
+      ),
+  };
+}

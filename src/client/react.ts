@@ -1,0 +1,82 @@
+'use client';
+import {
+  createContext,
+  createElement,
+  type ReactElement,
+  type ReactNode,
+  useContext,
+  useEffect,
+  useState,
+  useSyncExternalStore,
+} from 'react';
+import { type BotClient, type BotClientOptions, createBotClient } from './bot-client.ts';
+import type { Channel, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
+import { createChannel, newChannel } from './create-channel.ts';
+import { type SessionActions, type SessionSnapshot, sessionStore, UNKNOWN } from './session-store.ts';
+
+export * from './index.ts';
+
+const Client = createContext<BotClient | undefined>(undefined);
+
+/** A client, or the options of one. */
+export type BotProviderProps = { readonly children?: ReactNode } & (
+  | { readonly client: BotClient }
+  | (BotClientOptions & { readonly client?: undefined })
+);
+
+/**
+ * Gives the components below it one client. Of options, the client is made once; another one is made when `baseUrl`,
+ * `namespace` or `botProviderName` change.
+ */
+export function BotProvider({ children, ...of }: BotProviderProps): ReactElement {
+  const key = of.client ? '' : JSON.stringify([of.baseUrl, of.namespace, of.botProviderName]);
+  const make = () => ({ key, client: of.client ?? createBotClient(of) });
+  // Not in useMemo, since React may drop its value.
+  const [made, setMade] = useState(make);
+  // React renders the component again before its children.
+  if (made.key !== key) setMade(make());
+  return createElement(Client.Provider, { value: of.client ?? made.client }, children);
+}
+
+/** The client of the nearest `BotProvider`. @throws Error if there is none */
+export function useBotClient(): BotClient {
+  const client = useContext(Client);
+  if (!client) throw new Error('There is no BotProvider above this component.');
+  return client;
+}
+
+/** A channel that the page has made, or the options of one. */
+export type UseBotOptions =
+  | { readonly channel: Channel }
+  | (ChannelOptions & { readonly channel?: undefined });
+
+/** What a component shows of a channel, and what it can do. The functions keep their identity between renders. */
+export type Bot = ChannelSnapshot & Omit<Channel, 'subscribe' | 'getSnapshot' | 'getServerSnapshot'>;
+
+/**
+ * A channel, drawn at most once a frame. Components with the same client and `id` share it, and it goes on when they are
+ * gone. Nothing is asked while a server renders the page.
+ */
+export function useBot(options: UseBotOptions = {}): Bot {
+  const client = useContext(Client);
+  const channel = options.channel ?? channelOf(client, options);
+  const { subscribe, getSnapshot, getServerSnapshot, ...functions } = channel;
+  // Options of a later render, such as new functions, take the place of the former ones.
+  useEffect(() => {
+    if (client && !options.channel) createChannel(client, options);
+  });
+  return { ...useSyncExternalStore(subscribe, getSnapshot, getServerSnapshot), ...functions };
+}
+
+function channelOf(client: BotClient | undefined, options: ChannelOptions): Channel {
+  if (!client) throw new Error('There is no BotProvider above this component.');
+  // A server renders the pages of several users with one client.
+  if (typeof document === 'undefined') return newChannel(client, options);
+  return createChannel(client, { id: options.id, initialMessages: options.initialMessages });
+}
+
+/** Who is signed in, and the functions to sign in and out. They never reject: a failure is `error`. */
+export function useSession(): SessionSnapshot & SessionActions {
+  const { subscribe, getSnapshot, actions } = sessionStore(useBotClient());
+  return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...actions };
+}

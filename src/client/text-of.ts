@@ -1,0 +1,6 @@
+import type { ChannelMessage } from './channel-types.ts';
+
+/** The text of a message; its texts are paragraphs. */
+export function textOf({ parts }: Pick<ChannelMessage, 'parts'>): string {
+  return parts.flatMap((part) => (part.type === 'text' && part.text !== '' ? [part.text] : [])).join('\n\n');
+}

@@ -1,0 +1,34 @@
+/** Undefined outside of browsers. */
+declare const XMLHttpRequest: { new (): globalThis.XMLHttpRequest } | undefined;
+
+/**
+ * Posts a body, and tells which part of it has left, from 0 to 1. `fetch` cannot tell it, so browsers use
+ * XMLHttpRequest. Where there is none, or with a `fetch` of the application, only the end is told.
+ */
+export function postWithProgress(onProgress: (part: number) => void, own?: typeof fetch): typeof fetch {
+  return async (url, init = {}) => {
+    const hasProgress = own === undefined && typeof XMLHttpRequest === 'function';
+    const response = await (hasProgress ? post(String(url), init, onProgress) : (own ?? fetch)(url, init));
+    if (response.ok) onProgress(1);
+    return response;
+  };
+}
+
+function post(url: string, { body, headers, signal }: RequestInit, onProgress: (part: number) => void) {
+  return new Promise<Response>((resolve, reject) => {
+    const request = new (XMLHttpRequest as { new (): globalThis.XMLHttpRequest })();
+    request.open('POST', url);
+    request.withCredentials = true;
+    for (const [name, value] of new Headers(headers)) request.setRequestHeader(name, value);
+    request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
+    request.onload = () => {
+      const lines = request.getAllResponseHeaders().trim().split('\r\n');
+      const fields = lines.map((line) => line.split(': ', 2) as [string, string]);
+      const { status } = request;
+      resolve(new Response(status === 204 ? null : request.response, { status, headers: fields }));
+    };
+    request.onerror = request.onabort = () => reject(new TypeError('The upload has failed.'));
+    signal?.addEventListener('abort', () => request.abort(), { once: true });
+    request.send(body as FormData);
+  });
+}

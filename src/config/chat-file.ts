@@ -1,0 +1,90 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { contrast, LEAST_CONTRAST } from './contrast.ts';
+
+/** The colours of the chat, as its style sheet has them. */
+export const CHAT_COLORS = {
+  light: {
+    ...{ accent: '#2459a9', 'on-accent': '#ffffff', background: '#f6f6f4', surface: '#ffffff' },
+    ...{ text: '#1d2126', muted: '#59626d', own: '#e3ebf7', error: '#9f2018' },
+  },
+  dark: {
+    ...{ accent: '#8fb8f6', 'on-accent': '#0d1b2f', background: '#14171b', surface: '#1d2127' },
+    ...{ text: '#e7e9ec', muted: '#a5aeb9', own: '#263750', error: '#ffa39a' },
+  },
+};
+
+type Scheme = keyof typeof CHAT_COLORS;
+type Color = keyof typeof CHAT_COLORS.light;
+
+/** Which colours stand on which ones as text. */
+const PAIRS: readonly (readonly [text: Color, behind: Color])[] = [
+  ...(['text', 'muted', 'accent'] as const).flatMap((text) => [
+    [text, 'background'] as const,
+    [text, 'surface'] as const,
+  ]),
+  ['text', 'own'],
+  ['on-accent', 'accent'],
+  ['error', 'background'],
+];
+
+const MAX_BYTES = 65_536;
+const MAX_SUGGESTIONS = 3;
+const line = z
+  .string('must be a text')
+  .min(1, 'must not be empty')
+  .max(200, 'must have at most 200 characters');
+const color = z.string('must be #rrggbb').regex(/^#[0-9a-f]{6}$/i, 'must be #rrggbb');
+const names = Object.keys(CHAT_COLORS.light) as [Color, ...Color[]];
+const colors = z.partialRecord(z.enum(names), color, `must have only ${names.join(', ')}`);
+const schema = z.strictObject(
+  {
+    title: line.optional(),
+    suggestions: z.array(line).max(MAX_SUGGESTIONS, `must be at most ${MAX_SUGGESTIONS}`).optional(),
+    colors: z.strictObject({ light: colors.optional(), dark: colors.optional() }).optional(),
+    words: z.record(z.string(), line).optional(),
+  },
+  'must be an object with no more than title, suggestions, colors and words',
+);
+
+/** What an operator says about the looks and words of the chat. */
+export type ChatSettings = z.infer<typeof schema>;
+
+/** Reads the file at `path`. Its problems name the member that is wrong. */
+export function readChatFile(path: string): {
+  readonly chat: ChatSettings;
+  readonly problems: readonly string[];
+} {
+  const failed = (...problems: string[]) => ({
+    chat: {},
+    problems: problems.map((one) => `CHAT_FILE ${one}`),
+  });
+  let value: unknown;
+  try {
+    const text = readFileSync(path, 'utf8');
+    if (text.length > MAX_BYTES) return failed(`names a file of more than ${MAX_BYTES} characters`);
+    value = JSON.parse(text);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return failed(code ? `names a file that cannot be read (${code})` : 'must hold a JSON object');
+  }
+  const read = schema.safeParse(value);
+  if (!read.success)
+    return failed(
+      ...read.error.issues.map(({ path, message }) => `${path.join('.') || 'its content'}: ${message}`),
+    );
+  const problems = (['light', 'dark'] as const).flatMap((scheme) => faintTexts(scheme, read.data));
+  return problems.length > 0 ? failed(...problems) : { chat: read.data, problems: [] };
+}
+
+/** The texts that could hardly be read in these colours. */
+function faintTexts(scheme: Scheme, { colors }: ChatSettings): string[] {
+  const all: Readonly<Record<Color, string>> = { ...CHAT_COLORS[scheme], ...colors?.[scheme] };
+  return PAIRS.flatMap(([text, behind]) => {
+    const found = contrast(all[text], all[behind]);
+    if (found >= LEAST_CONTRAST) return [];
+    // Cut off and not rounded, so that 4.49 is not shown as 4.5.
+    const shown = Math.floor(found * 100) / 100;
+    return [`colors.${scheme}: ${text} on ${behind} has a contrast of ${shown}, and needs ${LEAST_CONTRAST}`];
+  });
+}

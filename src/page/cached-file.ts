@@ -1,0 +1,31 @@
+import { createHash } from 'node:crypto';
+import type { Page } from './chat-page.ts';
+
+/** A file, and the headers that it is served with. */
+export interface CachedFile {
+  readonly path: string;
+  readonly type: string;
+  readonly body: Buffer;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Serves a file that a cache asks for each time, since another version of the relay has another one at its path. */
+export function cachedFile({ path, type, body, headers = {} }: CachedFile): Page {
+  const etag = `"${createHash('sha256').update(body).digest('base64url')}"`;
+  return {
+    path,
+    handler(req, res) {
+      res.setHeader('Cache-Control', 'no-cache');
+      res.setHeader('ETag', etag);
+      for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
+      if (req.fresh) {
+        res.statusCode = 304;
+        res.end();
+        return;
+      }
+      res.setHeader('Content-Type', type);
+      res.setHeader('Content-Length', body.length);
+      res.end(body);
+    },
+  };
+}

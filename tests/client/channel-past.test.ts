@@ -1,0 +1,223 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { BotClient } from '../../src/client/bot-client.ts';
+import type { Channel, ChannelMessage, ChannelOptions } from '../../src/client/channel-types.ts';
+import { createChannel } from '../../src/client/create-channel.ts';
+import {
+  allOf,
+  type ChannelStage,
+  OTHER_USER,
+  refuseUnhandledRejections,
+  startDemoStage,
+  USER,
+} from '../support/channels.ts';
+import { type CuttingFront, memoryStore, startCuttingFront } from '../support/cutting-front.ts';
+import { startRelay } from '../support/relay.ts';
+import { until } from '../support/until.ts';
+
+refuseUnhandledRejections();
+
+const isReady = (channel: Channel) => until(() => channel.getSnapshot().status === 'ready');
+const isLoaded = (channel: Channel) => until(() => !channel.getSnapshot().isLoading);
+
+/** A channel of this client that is subscribed to. */
+function opened(client: BotClient, options?: ChannelOptions): Channel {
+  const channel = createChannel(client, options);
+  channel.subscribe(() => {});
+  return channel;
+}
+
+describe('with the history of the bot service', () => {
+  let stage: ChannelStage;
+  beforeEach(async () => {
+    stage = await startDemoStage('tools', { OPERATIONS: 'message,chat,files' });
+  });
+  afterEach(() => stage.close());
+
+  test('a channel shows what was said before, and takes the next message', async () => {
+    const first = await stage.channel({ id: 'my-channel' });
+    await first.send('Hello');
+    await isReady(first);
+    const again = await stage.channel({ id: 'my-channel' });
+    await isLoaded(again);
+    expect(allOf(again)).toEqual(allOf(first));
+    const call = again.getSnapshot().messages[1]?.parts.find(({ type }) => type === 'dynamic-tool');
+    expect(call).toMatchObject({ state: 'approval-requested', toolName: expect.any(String) });
+    await again.send('Next');
+    await isReady(again);
+    expect(allOf(again)).toHaveLength(4);
+    expect(allOf(again).slice(0, 2)).toEqual(allOf(first));
+  });
+
+  test('a tool call that waits is a part, and consent answers it', async () => {
+    const channel = await stage.channel();
+    const answer = await channel.send('Hello');
+    const call = answer?.parts.find((part) => part.type === 'dynamic-tool');
+    expect(call).toMatchObject({ state: 'approval-requested' });
+    const reply = await channel.consent(`${call?.toolCallId}`, true);
+    expect(reply?.state).toBe('done');
+    expect(reply?.parts).toContainEqual(
+      expect.objectContaining({ type: 'dynamic-tool', state: 'output-available' }),
+    );
+    await isReady(channel);
+    expect(channel.getSnapshot().messages[1]?.parts).toContainEqual(
+      expect.objectContaining({
+        state: 'approval-responded',
+        approval: { id: call?.toolCallId, approved: true },
+      }),
+    );
+    expect(await channel.consent(`${call?.toolCallId}`, true)).toBeUndefined();
+  });
+
+  test('files are uploaded and sent, and what the user thinks is shown', async () => {
+    const channel = await stage.channel();
+    const parts: number[] = [];
+    const file = await channel.upload(new File(['text'], 'a.txt', { type: 'text/plain' }), {
+      onProgress: (part) => parts.push(part),
+    });
+    expect(file).toMatchObject({ type: 'file', filename: 'a.txt', blobId: expect.any(String) });
+    expect(parts.at(-1)).toBe(1);
+    const answer = await channel.send({ text: 'See', files: file ? [file] : [] });
+    expect(answer?.state).toBe('done');
+    expect(channel.getSnapshot().messages[0]?.parts).toEqual([{ type: 'text', text: 'See' }, file]);
+    expect(await channel.feedback(`${answer?.id}`, 'GOOD')).toBe(true);
+    await until(() => channel.getSnapshot().messages[1]?.metadata.verdict === 'GOOD');
+  });
+
+  test('reset forgets all, here and at the bot service', async () => {
+    const channel = await stage.channel({ id: 'my-channel' });
+    await channel.send('Hello');
+    expect(await channel.reset()).toBe(true);
+    await until(() => allOf(channel).length === 0);
+    const again = await stage.channel({ id: 'my-channel' });
+    await isLoaded(again);
+    expect(allOf(again)).toEqual([]);
+  });
+
+  test('the default channel is the same after a reload', async () => {
+    const { store } = memoryStore();
+    const first = await stage.channel({}, { store });
+    await first.send('Hello');
+    await isReady(first);
+    const again = await stage.channel({}, { store });
+    await isLoaded(again);
+    expect(again.id).toBe(first.id);
+    expect(allOf(again)).toEqual(allOf(first));
+  });
+
+  test('a user sees nothing of the one before, and that one has another channel afterwards', async () => {
+    const { kept, store } = memoryStore();
+    const client = await stage.signedIn({ store });
+    const channel = opened(client);
+    await channel.send('Hello');
+    const { id } = channel;
+    await client.signIn(OTHER_USER.name, OTHER_USER.password);
+    await until(() => channel.getSnapshot().session?.user.name === OTHER_USER.name);
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual([]);
+    expect(channel.id).not.toBe(id);
+    expect(JSON.stringify([...kept.values()])).not.toContain(id);
+    await client.signOut();
+    await until(() => channel.getSnapshot().session === null);
+    expect(kept.size).toBe(0);
+  });
+});
+
+describe('without the history of the bot service', () => {
+  test('a channel shows what the page has kept, and has it keep more', async () => {
+    const stage = await startDemoStage('echo', { OPERATIONS: 'message' });
+    let messages: readonly ChannelMessage[] = [];
+    const keep = async (all: readonly ChannelMessage[]) => {
+      messages = all;
+    };
+    const history = { load: async () => messages, save: keep, clear: () => keep([]) };
+    try {
+      const first = await stage.channel({ id: 'my-channel', history });
+      await first.send('Hello');
+      await until(() => messages.length === 2);
+      const again = await stage.channel({ id: 'my-channel', history });
+      await isLoaded(again);
+      expect(allOf(again)).toEqual(['user: Hello', 'bot: You said: Hello']);
+      await again.send('Next');
+      await until(() => messages.length === 4);
+      await again.reset();
+      await until(() => again.getSnapshot().error?.code === 'operation_not_enabled');
+    } finally {
+      await stage.close();
+    }
+  });
+
+  test('reset begins another default channel', async () => {
+    const stage = await startDemoStage('echo', { OPERATIONS: 'message' });
+    try {
+      const channel = await stage.channel();
+      await channel.send('Hello');
+      const { id } = channel;
+      expect(await channel.reset()).toBe(true);
+      expect(channel.id).not.toBe(id);
+      await until(() => allOf(channel).length === 0);
+    } finally {
+      await stage.close();
+    }
+  });
+});
+
+describe('an answer', () => {
+  let front: CuttingFront;
+  beforeAll(async () => {
+    front = await startCuttingFront({ OPERATIONS: 'message' });
+  });
+  afterAll(() => front.close());
+  const posts = () => front.upstream.requests.length;
+  const event = (text: string) =>
+    `data: ${JSON.stringify({ eventType: 'asgard.message.delta', requestId: 'run-1', fact: { messageDelta: { message: { messageId: 'm', text } } } })}\n\n`;
+
+  test('is not there after a reload without joining, which is no error and no second run', async () => {
+    const relay = await startRelay(front.upstream.url, { OPERATIONS: 'message', JOIN: 'off' });
+    const { kept, store } = memoryStore();
+    const page = async () => {
+      const client = front.newClient({ baseUrl: relay.url, store });
+      await client.signIn(USER.name, USER.password);
+      return opened(client);
+    };
+    const before = posts();
+    const first = await page();
+    void first.send('Hello');
+    await until(() => posts() > before);
+    front.emit(event('You'));
+    await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
+    expect(kept.has('bot-relay-messages')).toBe(true);
+    const second = await page();
+    await isLoaded(second);
+    await until(() => !kept.has('bot-relay-messages'));
+    expect(second.getSnapshot()).toMatchObject({ messages: [], status: 'ready', error: undefined });
+    front.finish();
+    await until(() => allOf(first).at(-1) === 'bot: You');
+    expect(posts() - before).toBe(1);
+    await relay.close();
+  });
+
+  test('goes on after a break and after a reload, and is one run', async () => {
+    const { store } = memoryStore();
+    const page = async () => {
+      const client = front.newClient({ store });
+      await client.signIn(USER.name, USER.password);
+      return opened(client);
+    };
+    const before = posts();
+    const first = await page();
+    void first.send('Hello');
+    await until(() => posts() > before);
+    front.emit(event('You'));
+    await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
+    front.cut();
+    await until(() => first.getSnapshot().status === 'reconnecting');
+    await until(() => first.getSnapshot().status === 'streaming');
+    const second = await page();
+    await until(() => allOf(second).at(-1) === 'bot: You (streaming)');
+    front.emit(event(' said'));
+    front.finish();
+    await until(() => allOf(second).at(-1) === 'bot: You said');
+    await until(() => allOf(first).at(-1) === 'bot: You said');
+    expect(posts() - before).toBe(1);
+  });
+});

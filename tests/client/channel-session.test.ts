@@ -1,0 +1,201 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { createBotClient } from '../../src/client/bot-client.ts';
+import { partsOf } from '../../src/client/client-parts.ts';
+import { createChannel } from '../../src/client/create-channel.ts';
+import { sessionStore } from '../../src/client/session-store.ts';
+import { allOf, OTHER_USER, refuseUnhandledRejections, startRunsStage, USER } from '../support/channels.ts';
+import { startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
+import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
+
+refuseUnhandledRejections();
+
+const BOT = { namespace: 'acme', botProviderName: 'helper' };
+let stage: Awaited<ReturnType<typeof startRunsStage>>;
+beforeEach(async () => {
+  stage = await startRunsStage({ JOIN_GRACE_MS: '200' });
+});
+afterEach(() => stage.close());
+
+/** A client whose questions for the session are counted. */
+function counted() {
+  let asked = 0;
+  const own: typeof fetch = (url, init) => {
+    if (String(url).endsWith('/auth/session')) asked += 1;
+    return fetch(url, init);
+  };
+  return { client: createBotClient({ baseUrl: stage.relay.url, ...BOT, fetch: own }), asked: () => asked };
+}
+
+describe('the session of a client', () => {
+  test('is asked for once, whatever reads it', async () => {
+    const { client, asked } = counted();
+    const channels = [createChannel(client), createChannel(client, { id: 'one' })];
+    for (const channel of channels) channel.subscribe(() => {});
+    const leave = sessionStore(client).subscribe(() => {});
+    expect(await Promise.all([client.session(), client.session()])).toEqual([undefined, undefined]);
+    await until(() => channels.every((channel) => channel.getSnapshot().session === null));
+    expect(sessionStore(client).getSnapshot()).toEqual({ session: null, error: undefined });
+    leave();
+    expect(asked()).toBe(1);
+  });
+
+  test('is asked for only when somebody listens', async () => {
+    const { client, asked } = counted();
+    createChannel(client).getSnapshot();
+    sessionStore(client).getSnapshot();
+    await sleep(20);
+    expect(asked()).toBe(0);
+  });
+
+  test('is asked for again with pauses while the relay is away', async () => {
+    const front = await startFakeLoadBalancer({
+      answer(_, res) {
+        if (isUp) return false;
+        res.writeHead(503).end();
+        return true;
+      },
+    });
+    let isUp = false;
+    front.forwardTo(stage.relay.port);
+    const client = createBotClient({ baseUrl: front.url, ...BOT });
+    const channel = createChannel(client);
+    channel.subscribe(() => {});
+    await until(() => channel.getSnapshot().error?.status === 503);
+    expect(channel.getSnapshot().session).toBeUndefined();
+    isUp = true;
+    await until(() => channel.getSnapshot().session === null);
+    await front.close();
+  });
+
+  test('that is missing refuses a message without a call', async () => {
+    const { client } = counted();
+    const answer = await createChannel(client).send('Hello');
+    expect(answer).toMatchObject({ state: 'error', error: { code: 'unauthenticated' } });
+    expect(stage.bot.runs).toHaveLength(0);
+  });
+});
+
+test('a sign-out empties channels also if the streams of its session have told of it first', async () => {
+  const client = await stage.signedIn();
+  const channel = createChannel(client, { id: 'my-channel' });
+  channel.subscribe(() => {});
+  const sent = channel.send('Hello');
+  (await stage.bot.run('Hello')).answer('You');
+  await sent;
+  const { tracker } = partsOf(client);
+  const askedIn = tracker.current();
+  // What a stream learns when the relay ends it, before the answer to the sign-out is there.
+  tracker.learn(false, askedIn);
+  tracker.learn(null, askedIn);
+  await until(() => channel.getSnapshot().session === null);
+  expect(allOf(channel)).toEqual([]);
+});
+
+test('no function of a channel and of its session rejects', async () => {
+  const client = createBotClient({
+    baseUrl: 'http://relay.example.com',
+    ...BOT,
+    fetch: () => Promise.reject(new TypeError('no network')),
+  });
+  const channel = createChannel(client);
+  const { actions, getSnapshot } = sessionStore(client);
+  expect(await channel.send('Hello')).toMatchObject({ state: 'error', error: { code: 'unreachable' } });
+  expect(await channel.upload(new File(['text'], 'a.txt'))).toBeUndefined();
+  expect(await channel.feedback('none', 'GOOD')).toBe(false);
+  expect(await channel.reset()).toBe(false);
+  expect(await channel.consent('none', true)).toBeUndefined();
+  expect(await channel.retry('none')).toBeUndefined();
+  await channel.stop();
+  await actions.signIn('ada', 'x');
+  expect(getSnapshot().error?.code).toBe('unreachable');
+  expect(await actions.signOut()).toEqual({ logoutUrl: null });
+  await actions.signInAsGuest();
+});
+
+test('a process with a channel ends when its messages have ended, also if the relay is away', async () => {
+  const program = `
+    const { createBotClient, createChannel } = await import(process.env.CLIENT);
+    const client = createBotClient({ baseUrl: 'http://127.0.0.1:9', namespace: 'a', botProviderName: 'b' });
+    const channel = createChannel(client);
+    channel.subscribe(() => {});
+    const answer = await channel.send('Hello');
+    await channel.stop();
+    console.log(answer.error.code);
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    env: { CLIENT: fileURLToPath(new URL('../../src/client/index.ts', import.meta.url)) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 15_000,
+  });
+  const [out, err, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  expect({ out, err, code }).toEqual({ out: 'unreachable\n', err: '', code: 0 });
+});
+
+describe('the messages of a channel', () => {
+  /** A channel with one answer. */
+  async function said() {
+    const client = await stage.signedIn();
+    const channel = createChannel(client, { id: 'my-channel' });
+    channel.subscribe(() => {});
+    const sent = channel.send('Hello');
+    (await stage.bot.run('Hello')).answer('You');
+    await sent;
+    await until(() => allOf(channel).at(-1) === 'bot: You');
+    return { client, channel };
+  }
+
+  test('go when the user signs out, also those under way', async () => {
+    const { client, channel } = await said();
+    const sent = channel.send('More');
+    const run = await stage.bot.run('More');
+    await client.signOut();
+    expect((await sent)?.state).toBe('stopped');
+    await until(() => channel.getSnapshot().session === null);
+    expect(allOf(channel)).toEqual([]);
+    await run.gone;
+  });
+
+  test('go when another user signs in', async () => {
+    const { client, channel } = await said();
+    await client.signIn(OTHER_USER.name, OTHER_USER.password);
+    await until(() => channel.getSnapshot().session?.user.name === OTHER_USER.name);
+    expect(allOf(channel)).toEqual([]);
+  });
+
+  test('stay when the same user signs in again after the session has ended', async () => {
+    const { client, channel } = await said();
+    const headers = { Cookie: await stage.relay.signIn() };
+    await fetch(`${stage.relay.url}/auth/logout-all`, { method: 'POST', headers });
+    const answer = await channel.send('More');
+    expect(answer?.error?.code).toBe('unauthenticated');
+    await until(() => channel.getSnapshot().session === null);
+    await client.signIn(USER.name, USER.password);
+    await until(() => channel.getSnapshot().session?.user.name === USER.name);
+    expect(allOf(channel)).toEqual(['user: Hello', 'bot: You', 'user: More', 'bot:  (error)']);
+  });
+
+  test('go when nobody listens and nothing runs for gcMs', async () => {
+    const client = await stage.signedIn();
+    const channel = createChannel(client, { gcMs: 30 });
+    const leave = channel.subscribe(() => {});
+    const sent = channel.send('Hello');
+    const run = await stage.bot.run('Hello');
+    leave();
+    await sleep(60);
+    expect(createChannel(client)).toBe(channel);
+    run.answer('You');
+    await sent;
+    expect(allOf(channel)).toHaveLength(2);
+    await until(() => allOf(channel).length === 0);
+    expect(createChannel(client)).not.toBe(channel);
+  });
+});

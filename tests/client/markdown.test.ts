@@ -1,0 +1,141 @@
+/// <reference lib="dom" />
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { Page } from 'playwright-core';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { serveElementPage } from '../support/element-page.ts';
+import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
+import { hostileMarkdown } from '../support/hostile-markdown.ts';
+import { faultsOf, MARKDOWN_PAGE, type MarkdownWindow, traces } from '../support/markdown-page.ts';
+import { randomNumbers } from '../support/random-streams.ts';
+
+let front: FakeLoadBalancer;
+let page: Page;
+let complaints: string[];
+const asked: string[] = [];
+const chromium = oneChromium({ keepsTabs: true });
+beforeAll(async () => {
+  front = await serveElementPage(MARKDOWN_PAGE);
+  ({ page, complaints } = await chromium.open(`${front.url}/`));
+  await page.waitForFunction('globalThis.newView');
+  page.on('request', (request) => asked.push(request.url()));
+});
+afterEach(async () => {
+  expect(await traces(page)).toEqual({ hits: 0, refused: [] });
+  expect({ asked, complaints }).toEqual({ asked: [], complaints: [] });
+});
+afterAll(() => front?.close());
+
+/** The page's HTML of a text, each of whose pieces is drawn: without a clock, the view makes no pauses. */
+const shown = (...pieces: readonly string[]) =>
+  page.evaluate((pieces) => {
+    Object.assign(performance, { now: () => 0 });
+    const { root, show } = (globalThis as MarkdownWindow).newView();
+    let text = '';
+    for (const [at, piece] of pieces.entries()) {
+      text += piece;
+      show(text, at === pieces.length - 1);
+    }
+    root.remove();
+    return root.innerHTML;
+  }, pieces);
+
+const LINK = 'target="_blank" rel="noopener noreferrer"';
+const p = (html: string) => `<p dir="auto">${html}</p>`;
+
+describeInChromium('an answer in Markdown', () => {
+  test.each([
+    ['Hello\nthere', p('Hello<br>there')],
+    ['**a** *b* ~~c~~ `d`', p('<strong>a</strong> <em>b</em> <del>c</del> <code part="code">d</code>')],
+    ['#### Deep', '<h3 dir="auto" data-depth="4">Deep</h3>'],
+    ['- a\n- b\n  1. c', '<ul><li dir="auto">a</li><li dir="auto">b<ol><li dir="auto">c</li></ol></li></ul>'],
+    ['3. a\n4. b', '<ol start="3"><li dir="auto">a</li><li dir="auto">b</li></ol>'],
+    ['- [x] a\n- [ ] b', '<ul><li dir="auto">☑ a</li><li dir="auto">☐ b</li></ul>'],
+    ['> a\n\n---', `<blockquote>${p('a')}</blockquote><hr>`],
+    [
+      '```js\nif (a < b) {}\n```',
+      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" data-copy-code="">Copy</button></div><pre dir="ltr" role="region" tabindex="0" aria-label="Code (js)"><code>if (a &lt; b) {}</code></pre></div>',
+    ],
+    [
+      '| a | b |\n|---|--:|\n| 1 | 2 |',
+      '<div class="table" role="region" tabindex="0" aria-label="Table"><table><thead><tr><th dir="auto">a</th><th dir="auto" data-align="right">b</th></tr></thead><tbody><tr><td dir="auto">1</td><td dir="auto" data-align="right">2</td></tr></tbody></table></div>',
+    ],
+    ['&lt;b&gt; &copy; &#x41; &nothing;', p('&lt;b&gt; © A &amp;nothing;')],
+  ])('is shown by elements: %j', async (text, html) => {
+    expect(await shown(text)).toBe(html);
+  });
+
+  test('shows HTML as text', async () => {
+    expect(await shown('<b>a</b> <img src=x onerror=hit()>\n\n<script>\nhit()\n</script>')).toBe(
+      p('&lt;b&gt;a&lt;/b&gt; &lt;img src=x onerror=hit()&gt;') +
+        p('&lt;script&gt;<br>hit()<br>&lt;/script&gt;'),
+    );
+  });
+
+  test.each([
+    ['[a](https://x.example/?b&amp;c)', 'https://x.example/?b&amp;c', 'a'],
+    ['<http://x.example/?b&amp;c>', 'http://x.example/?b&amp;amp;c', 'http://x.example/?b&amp;amp;c'],
+    ['https://x.example', 'https://x.example/', 'https://x.example'],
+    ['[a][b]\n\n[b]: mailto:c@x.example', 'mailto:c@x.example', 'a'],
+    // A picture would tell the other server who reads this.
+    ['![A cat](https://x.example/cat.png)', 'https://x.example/cat.png', 'A cat'],
+    ['![](https://x.example/cat.png)', 'https://x.example/cat.png', 'https://x.example/cat.png'],
+    ['[![A cat](https://x.example/cat.png)](https://x.example/)', 'https://x.example/', 'A cat'],
+  ])('links to %j in a new tab that knows nothing of this one', async (text, href, html) => {
+    expect(await shown(text)).toBe(p(`<a part="link" href="${href}" ${LINK}>${html}</a>`));
+  });
+
+  test.each([
+    ...['[a](javascript:hit())', '[a](javascript&#58;hit())', '[a](data:text/html,x)', '[a](/auth/login)'],
+    ...['![a](/own.png)', '[a](//x.example)', '![a](data:image/png;base64,AA)', '[a](blob:x)'],
+  ])('shows the source of a link that leads elsewhere: %j', async (text) => {
+    expect(await shown(text)).toBe(p(text.replaceAll('&', '&amp;')));
+  });
+
+  test('ends as the same, in whatever pieces it came', async () => {
+    const texts = [
+      '1. a\n\n2. b\n\n3. c\n\nEnd',
+      '- a\n\n  b\n\n- c\n\n    d\n',
+      'Title\n===\n\nText [a] and [b].\n\n```js\nx\n\n\ny\n```\n\n| a |\n|---|\n| 1 |\n\n[a]: http://a.example\n[b]: http://b.example',
+      '> a\n\n> b\nc\n\n<div>\n\n**x**\r\n\r\ny\r\rz\n\n***\n\n    code\n\n    more\n\nend',
+      ...Array.from({ length: 60 }, (_, seed) => hostileMarkdown(10_000 + seed)),
+    ];
+    for (const [at, text] of texts.entries()) {
+      const random = randomNumbers(at);
+      const pieces: string[] = [];
+      for (let from = 0; from < text.length; ) {
+        const size = 1 + Math.floor(random() * 4);
+        pieces.push(text.slice(from, from + size));
+        from += size;
+      }
+      const once = await shown(text);
+      expect({ text, html: await shown(...pieces) }).toEqual({ text, html: once });
+    }
+  });
+
+  test.each(['> ', '>', '- ', '1. ', '*', '_', '[', '![', '~', '`', '<', '&'])(
+    'is text where it lies in itself too deep: %j',
+    async (mark) => {
+      const { deepest, text } = await page.evaluate(
+        (source) => {
+          const { root, show } = (globalThis as MarkdownWindow).newView();
+          show(source, true);
+          const levels = [...root.querySelectorAll('*')].map((element) => {
+            let level = 0;
+            for (let one: Element | null = element; one && one !== root; one = one.parentElement) level += 1;
+            return level;
+          });
+          root.remove();
+          return { deepest: Math.max(...levels), text: String(root.textContent) };
+        },
+        `${mark.repeat(1_000)}x${mark.trim().split('').reverse().join('').repeat(1_000)}`,
+      );
+      expect(deepest).toBeLessThan(60);
+      expect(text).toContain('x');
+    },
+  );
+
+  test('runs no script and asks no server, whatever it says', async () => {
+    const texts = Array.from({ length: 400 }, (_, seed) => hostileMarkdown(seed));
+    expect(await faultsOf(page, texts)).toEqual([]);
+  });
+});
