@@ -9,23 +9,25 @@ type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 
 interface CallsParts {
   readonly shown: ShownChannel;
-  readonly opening: Pick<ChannelOpening, 'opened' | 'renew'>;
+  readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'>;
   readonly past: ChannelPast;
   readonly stop: () => Promise<void>;
 }
 
 /** What else a page does in a channel. */
 export function channelCalls({ shown: { state, pending }, opening, past, stop }: CallsParts): Calls {
-  /** Resolves with undefined if `work` fails. */
+  /** Resolves with undefined if `work` fails, and shows why if the user has not left. */
   async function trying<T>(
     work: (talk: BotConversation) => Promise<T>,
     signal?: AbortSignal,
   ): Promise<T | undefined> {
     state.change({ error: undefined });
+    let talk: BotConversation | undefined;
     try {
-      return await work(await opening.opened());
+      talk = await opening.opened();
+      return await work(talk);
     } catch (error) {
-      if (!signal?.aborted) state.fail(error);
+      if (!signal?.aborted && talk === opening.talk()) state.fail(error);
       return undefined;
     }
   }
@@ -47,12 +49,18 @@ export function channelCalls({ shown: { state, pending }, opening, past, stop }:
     reset: async () =>
       (await trying(async (talk) => {
         await stop();
+        let isRenewed = false;
         await talk.reset().catch((error: RelayError) => {
+          if (talk !== opening.talk()) return;
           // Nobody has begun it, or the bot service cannot forget: then another one begins.
           if (error.code === 'not_your_conversation') return;
           if (error.code !== 'operation_not_enabled' || !opening.renew()) throw error;
+          isRenewed = true;
         });
-        past.clear();
+        // Another user's messages may be there by now.
+        if (!isRenewed && talk !== opening.talk()) return false;
+        const its = isRenewed ? undefined : past.forget();
+        if (its) past.begin({ ...its, isNew: true });
         pending.clear();
         state.removeAll();
         return true;

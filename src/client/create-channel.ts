@@ -66,7 +66,7 @@ export function newChannel(
   const { drop, ...sends } = channelSends(shown, runs, isBusy);
   const opening = channelOpening(client, {
     ...{ shown, past },
-    leave: () => [drop, stopping.leave, runs.leave, past.leave].forEach((end) => void end()),
+    leave: () => [drop, stopping.leave, runs.leave, past.close].forEach((end) => void end()),
   });
   const use = usage(opening, { state, options, isBusy, onUse });
   onEnd = (answer) => {

@@ -1,9 +1,9 @@
-/** A `fetch` whose calls of some paths are held until the test lets them go. */
+/** A `fetch` whose answers from some paths are held until the test lets them go. */
 export interface HeldCalls {
   readonly fetch: typeof fetch;
-  /** Holds calls whose address contains `part`, from now on. The returned function lets all of them go. */
+  /** Holds the answers to calls whose method and address contain `part`, from now on. The returned function lets all of them go. */
   hold(part: string): () => void;
-  /** The addresses that were called, in order, also those that are held. */
+  /** The addresses that were called, in order, also those whose answers are held. */
   readonly called: readonly string[];
 }
 
@@ -19,8 +19,11 @@ export function heldCalls(): HeldCalls {
       const aborted = new Promise<void>((resolve) =>
         init?.signal?.addEventListener('abort', () => resolve(), { once: true }),
       );
-      for (const [part, gate] of gates) if (address.includes(part)) await Promise.race([gate, aborted]);
-      return fetch(url, init);
+      const held = [...gates].filter(([part]) => `${init?.method ?? 'GET'} ${address}`.includes(part));
+      const response = await fetch(url, init);
+      for (const [, gate] of held) await Promise.race([gate, aborted]);
+      init?.signal?.throwIfAborted();
+      return response;
     },
     hold(part) {
       let open: () => void = () => {};
