@@ -1,19 +1,8 @@
-import type { BotConversation } from './bot-conversation.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
-import type { ChannelKey, ChannelMessage, ChannelStorage } from './channel-types.ts';
 import { type FollowedHistory, followHistory } from './follow-history.ts';
-import type { RelayError } from './relay-error.ts';
+import { type Opened, pageStorage } from './page-storage.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
-
-/** A conversation that is open. */
-export interface Opened {
-  readonly talk: BotConversation;
-  /** The id of the user. */
-  readonly user: string;
-  /** Nothing was said there yet. */
-  readonly isNew: boolean;
-}
 
 /** What was said before in a channel, and what is said in it elsewhere. */
 export interface ChannelPast {
@@ -37,35 +26,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   let history: FollowedHistory | undefined;
   let resumed: ResumedAnswers | undefined;
   let opened: Opened | undefined;
-  let isKept = false;
-  /** Calls a function of the page. Its failure is shown if the conversation is still there. */
-  async function page(its: Opened, call: (storage: ChannelStorage) => Promise<void>): Promise<void> {
-    try {
-      if (options.history) await call(options.history);
-    } catch (error) {
-      if (its === opened) state.fail(error);
-    }
-  }
-  const clear = (its: Opened) => page(its, (storage) => storage.clear(keyOf(its)));
-  /** What the page has kept; nothing of a new conversation, whatever the page would load. */
-  async function showKept(its: Opened): Promise<void> {
-    let messages: readonly ChannelMessage[] | undefined;
-    if (its.isNew) await clear(its);
-    else messages = await options.history?.load(keyOf(its));
-    // The user may have left meanwhile.
-    if (its !== opened) return;
-    for (const message of messages ?? []) state.addPast(message);
-    isKept = true;
-  }
-  /** The conversation, whose messages the page has kept if the bot service has no history. */
-  const withKept = (its: Opened) => ({
-    history: its.talk.history,
-    metadata: () =>
-      its.talk.metadata().catch(async (error: RelayError) => {
-        if (its === opened && error.code === 'operation_not_enabled') await showKept(its);
-        throw error;
-      }),
-  });
+  const storage = pageStorage(shown, () => opened);
   const onError = state.fail;
   function leave(): void {
     resumed?.leave();
@@ -75,7 +36,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   function close(): void {
     leave();
     opened = undefined;
-    isKept = false;
+    storage.close();
   }
   function begin(its: Opened): void {
     opened = its;
@@ -83,7 +44,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     resumed = resumedAnswers(its.talk, { onAnswer, onError, history: () => history });
     state.change({ isLoading: !its.isNew });
     if (its.isNew && !options.history) return;
-    const own = followHistory(withKept(its), {
+    const own = followHistory(storage.withKept(its), {
       onQuestion: (text, blobIds) => state.addPast(questionOf(text, blobIds.map(fileOf))),
       onAnswer: () => showAnswer(shown, state.addPast, 'done'),
       onError,
@@ -97,20 +58,15 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     isRunning: () => resumed?.isRunning() === true || history?.isRunning() === true,
     readyToSend: (signal) => history?.readyToSend(signal),
     ...{ leave, close },
-    save() {
-      const its = opened;
-      if (its && isKept) void page(its, (storage) => storage.save(state.messages(), keyOf(its)));
-    },
+    save: storage.save,
     forget() {
       const its = opened;
       close();
-      if (its) void clear(its);
+      if (its) void storage.clear(its);
       return its;
     },
   };
 }
-
-const keyOf = ({ user, talk }: Opened): ChannelKey => ({ user, channelId: talk.customChannelId });
 
 const fileOf = (blobId: string) =>
   ({ type: 'file', mediaType: 'application/octet-stream', url: '', blobId }) as const;
