@@ -65,7 +65,7 @@ export interface BotConversation {
    */
   history(options?: Pick<SendOptions, 'signal'>): AsyncIterable<BotEvent>;
   /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
-  stop(): Promise<boolean>;
+  stop(options?: Pick<SendOptions, 'signal'>): Promise<boolean>;
   /** Uploads a file, and returns its `blobId` for a message. */
   upload(file: File, options?: UploadOptions): Promise<string>;
   feedback(feedback: Feedback): Promise<void>;
@@ -104,7 +104,7 @@ export function botConversation(client: EventTarget, customChannelId: string): B
     metadata: async () => metadataOf(await ask(here('channel/metadata')).catch(ifMissing)),
     history: ({ signal } = {}) =>
       readOnce(unlessMissing(stream(here('message/sse'), {}, { signal, isLive: true }))),
-    stop: () => wasThere(ask(here('message/suspend'), POST)),
+    stop: ({ signal } = {}) => wasThere(ask(here('message/suspend'), { ...POST, signal })),
     async upload(file, { signal, onProgress } = {}) {
       const body = new FormData();
       body.append('file', file, file.name);

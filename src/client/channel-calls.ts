@@ -9,23 +9,27 @@ type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 
 interface CallsParts {
   readonly shown: ShownChannel;
-  readonly opening: Pick<ChannelOpening, 'opened' | 'renew'>;
+  readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'>;
   readonly past: ChannelPast;
   readonly stop: () => Promise<void>;
 }
 
 /** What else a page does in a channel. */
-export function channelCalls({ shown: { state, pending }, opening, past, stop }: CallsParts): Calls {
-  /** Resolves with undefined if `work` fails. */
+export function channelCalls(parts: CallsParts): Calls {
+  const { opening, shown } = parts;
+  const { state } = shown;
+  /** Resolves with undefined if `work` fails, and shows why if the user has not left. */
   async function trying<T>(
     work: (talk: BotConversation) => Promise<T>,
     signal?: AbortSignal,
   ): Promise<T | undefined> {
     state.change({ error: undefined });
+    let talk: BotConversation | undefined;
     try {
-      return await work(await opening.opened());
+      talk = await opening.opened();
+      return await work(talk);
     } catch (error) {
-      if (!signal?.aborted) state.fail(error);
+      if (!signal?.aborted && talk === opening.talk()) state.fail(error);
       return undefined;
     }
   }
@@ -44,18 +48,26 @@ export function channelCalls({ shown: { state, pending }, opening, past, stop }:
         const mediaType = file.type || 'application/octet-stream';
         return { type: 'file', mediaType, filename: file.name, url: talk.downloadUrl(file.name), blobId };
       }, options.signal),
-    reset: async () =>
-      (await trying(async (talk) => {
-        await stop();
-        await talk.reset().catch((error: RelayError) => {
-          // Nobody has begun it, or the bot service cannot forget: then another one begins.
-          if (error.code === 'not_your_conversation') return;
-          if (error.code !== 'operation_not_enabled' || !opening.renew()) throw error;
-        });
-        past.clear();
-        pending.clear();
-        state.removeAll();
-        return true;
-      })) ?? false,
+    reset: async () => (await trying((talk) => reset(parts, talk))) ?? false,
   };
+}
+
+/** Forgets all that was said in `talk`. Returns false if the user has left meanwhile. @throws RelayError */
+async function reset({ shown, opening, past, stop }: CallsParts, talk: BotConversation): Promise<boolean> {
+  await stop();
+  let isRenewed = false;
+  await talk.reset().catch((error: RelayError) => {
+    if (talk !== opening.talk()) return;
+    // Nobody has begun it, or the bot service cannot forget: then another one begins.
+    if (error.code === 'not_your_conversation') return;
+    if (error.code !== 'operation_not_enabled' || !opening.renew()) throw error;
+    isRenewed = true;
+  });
+  // Another user's messages may be there by now.
+  if (!isRenewed && talk !== opening.talk()) return false;
+  const its = isRenewed ? undefined : past.forget();
+  if (its) past.begin({ ...its, isNew: true });
+  shown.pending.clear();
+  shown.state.removeAll();
+  return true;
 }

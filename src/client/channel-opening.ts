@@ -38,11 +38,11 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
     const found = options.id === undefined ? defaultChannels(bot).idFor(its, isFresh) : undefined;
     user = its;
     talk = botConversation(client, found?.id ?? `${options.id}`);
-    past.begin(talk, found?.isNew === true);
+    past.begin({ talk, user: its, isNew: found?.isNew === true });
   }
   function empty(isDropped = false): void {
+    if (isDropped) past.forget();
     leave();
-    if (isDropped) past.clear();
     shown.pending.clear();
     state.removeAll();
     state.change({ error: undefined, isLoading: true });
@@ -71,7 +71,7 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
     },
     renew() {
       if (options.id !== undefined || user === undefined) return false;
-      past.leave();
+      past.forget();
       open(user, true);
       return true;
     },

@@ -15,7 +15,7 @@ export interface ChannelRuns {
   readonly isRunning: () => boolean;
   /** Begins a run, and resolves with its answer when that has ended. It stands below the user's message `question`. */
   readonly run: (begin: Begin, question?: string) => Promise<ChannelMessage>;
-  /** Shows all answers as stopped. The returned function reads them no further. */
+  /** Shows all answers as stopped, and sends no message that waits. The returned function reads no answer further. */
   readonly stop: () => () => void;
   /** Reads no answer further; their runs go on. */
   readonly leave: () => void;
@@ -24,9 +24,13 @@ export interface ChannelRuns {
 /** Begins runs, and shows their answers. */
 export function channelRuns(shown: ShownChannel, ready: Ready): ChannelRuns {
   const running = new Map<AbortController, ShownAnswer>();
+  const waiting = new Set<AbortController>();
   const stop = () => {
     const stopped = [...running];
-    for (const [, answer] of stopped) answer.onState('stopped');
+    for (const [controller, answer] of stopped) {
+      if (waiting.has(controller)) controller.abort();
+      answer.onState('stopped');
+    }
     return () => {
       for (const [controller] of stopped) controller.abort();
     };
@@ -43,14 +47,15 @@ export function channelRuns(shown: ShownChannel, ready: Ready): ChannelRuns {
       const answer = showAnswer(shown, show, 'submitted');
       shown.state.change({ error: undefined });
       running.set(controller, answer);
+      waiting.add(controller);
       let stream: MessageStream | undefined;
       const onState: SendOptions['onState'] = (state, { requestId }) => {
         answer.note(requestId);
         if (state !== 'done') answer.onState(state);
       };
       try {
-        const talk = await ready(signal);
-        // With an aborted signal it sends nothing.
+        const talk = await Promise.race([ready(signal), abortOf(signal)]);
+        waiting.delete(controller);
         stream = begin(talk, { signal, onState });
         for await (const event of stream) answer.onEvent(event);
         answer.onState('done');
@@ -59,8 +64,16 @@ export function channelRuns(shown: ShownChannel, ready: Ready): ChannelRuns {
         answer.onError(thrown);
       } finally {
         running.delete(controller);
+        waiting.delete(controller);
       }
       return answer.now();
     },
   };
+}
+
+/** Rejects when `signal` is aborted. */
+function abortOf(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) =>
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true }),
+  );
 }

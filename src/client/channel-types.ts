@@ -92,13 +92,20 @@ export interface ChannelSnapshot {
   readonly isLoading: boolean;
 }
 
+/** Whose messages are kept, and of which conversation. */
+export interface ChannelKey {
+  /** The id of the user. */
+  readonly user: string;
+  readonly channelId: string;
+}
+
 /** Where a page keeps messages itself, if the bot service gives no history. What it throws is the channel's `error`. */
 export interface ChannelStorage {
-  readonly load: () => Promise<readonly ChannelMessage[]>;
+  readonly load: (key: ChannelKey) => Promise<readonly ChannelMessage[]>;
   /** Called when a message or an answer is whole. */
-  readonly save: (messages: readonly ChannelMessage[]) => Promise<void>;
-  /** Called by `reset`, and when another user has signed in or this one has signed out. */
-  readonly clear: () => Promise<void>;
+  readonly save: (messages: readonly ChannelMessage[], key: ChannelKey) => Promise<void>;
+  /** Called by `reset`, when this user has signed out or another one has signed in, and for a new conversation. */
+  readonly clear: (key: ChannelKey) => Promise<void>;
 }
 
 export interface ChannelOptions {

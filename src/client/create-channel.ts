@@ -1,20 +1,17 @@
-import { asRelayError } from './as-relay-error.ts';
 import type { BotClient } from './bot-client.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { channelCalls } from './channel-calls.ts';
 import { type ChannelOpening, channelOpening } from './channel-opening.ts';
-import { type ChannelPast, channelPast } from './channel-past.ts';
-import { type ChannelRuns, channelRuns } from './channel-runs.ts';
+import { channelPast } from './channel-past.ts';
+import { channelRuns } from './channel-runs.ts';
 import { channelSends } from './channel-sends.ts';
 import { channelState } from './channel-state.ts';
+import { channelStop } from './channel-stop.ts';
 import type { Channel, ChannelOptions } from './channel-types.ts';
-import { NOTHING_THERE } from './follow-history.ts';
 import { inBackground } from './in-background.ts';
 
 /** How long a channel is kept that nobody uses, in ms. */
 const GC_MS = 300_000;
-/** How long a stop waits for the bot service before it leaves, in ms. */
-const LONGEST_STOP_MS = 2_000;
 
 interface Kept {
   readonly channel: Channel;
@@ -58,18 +55,18 @@ export function newChannel(
   let onEnd: ShownChannel['onEnd'] = () => {};
   const shown: ShownChannel = { state, options, pending: new Map(), onEnd: (answer) => onEnd(answer) };
   const past = channelPast(shown);
-  let stopping: Promise<unknown> | undefined;
   const runs = channelRuns(shown, async (signal) => {
-    await stopping;
+    await stopping.ended();
     const talk = await opening.opened();
     await past.readyToSend(signal);
     return talk;
   });
-  const isBusy = () => runs.isRunning() || (!stopping && past.isRunning());
+  const stopping = channelStop({ talk: () => opening.talk(), past, runs, fail: state.fail });
+  const isBusy = () => runs.isRunning() || (!stopping.ended() && past.isRunning());
   const { drop, ...sends } = channelSends(shown, runs, isBusy);
   const opening = channelOpening(client, {
     ...{ shown, past },
-    leave: () => [drop, runs.leave, past.leave].forEach((end) => void end()),
+    leave: () => [drop, stopping.leave, runs.leave, past.close].forEach((end) => void end()),
   });
   const use = usage(opening, { state, options, isBusy, onUse });
   onEnd = (answer) => {
@@ -79,9 +76,7 @@ export function newChannel(
   };
   async function stop(): Promise<void> {
     drop();
-    if (isBusy()) stopping ??= stopRuns({ opening, past, runs, fail: state.fail });
-    await stopping;
-    stopping = undefined;
+    await stopping.stop();
   }
   const calls = channelCalls({ shown, opening, past, stop });
   return {
@@ -96,27 +91,6 @@ export function newChannel(
     stop,
     downloadUrl: (path) => opening.talk()?.downloadUrl(path) ?? '',
   };
-}
-
-interface Stopped {
-  readonly opening: ChannelOpening;
-  readonly past: ChannelPast;
-  readonly runs: ChannelRuns;
-  readonly fail: (thrown: unknown) => void;
-}
-
-/** Shows all answers as stopped, suspends their runs, and leaves. */
-async function stopRuns({ opening, past, runs, fail }: Stopped): Promise<void> {
-  const leave = runs.stop();
-  const asked = opening
-    .talk()
-    ?.stop()
-    // Nothing ran, or the relay cannot stop runs.
-    .catch((error) => NOTHING_THERE.includes(asRelayError(error).code) || fail(error));
-  await Promise.race([asked, new Promise<void>((resolve) => inBackground(resolve, LONGEST_STOP_MS))]);
-  leave();
-  // What was said is still shown if it comes later.
-  if (past.isRunning()) past.leave();
 }
 
 interface Used {

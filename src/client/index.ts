@@ -1,6 +1,7 @@
 export * from './bot-client.ts';
 export type {
   Channel,
+  ChannelKey,
   ChannelMessage,
   ChannelOptions,
   ChannelSnapshot,

@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import type { ChannelMessage } from '../../src/client/channel-types.ts';
+import { refuseUnhandledRejections, startRunsStage } from '../support/channels.ts';
+import { heldCalls } from '../support/held-calls.ts';
+import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
+
+refuseUnhandledRejections();
+
+const SUSPEND = 'message/suspend';
+let stage: Awaited<ReturnType<typeof startRunsStage>>;
+beforeEach(async () => {
+  stage = await startRunsStage({ OPERATIONS: 'message,chat', JOIN_GRACE_MS: '200' });
+});
+afterEach(() => stage.close());
+
+const texts = () => stage.bot.runs.map(({ text }) => text);
+
+/** A channel whose calls can be held, and which has been loaded. */
+async function held() {
+  const calls = heldCalls();
+  const channel = await stage.channel({ id: 'my-channel' }, { fetch: calls.fetch });
+  await until(() => !channel.getSnapshot().isLoading);
+  const suspends = () => calls.called.filter((address) => address.includes(SUSPEND)).length;
+  return { ...calls, channel, suspends };
+}
+
+describe('a stop', () => {
+  test('keeps a message that waits for the history from being sent, also while the suspend is slow', async () => {
+    const calls = heldCalls();
+    const showHistory = calls.hold('channel/metadata');
+    const answerSuspend = calls.hold(SUSPEND);
+    const channel = await stage.channel({ id: 'my-channel' }, { fetch: calls.fetch });
+    const sent = channel.send('one');
+    const stopped = channel.stop();
+    showHistory();
+    expect(await sent).toMatchObject({ state: 'stopped' });
+    await until(() => !channel.getSnapshot().isLoading);
+    await sleep(300);
+    answerSuspend();
+    await stopped;
+    await sleep(50);
+    expect(texts()).toEqual([]);
+  });
+
+  test('also stops a message that was sent while an earlier stop is under way, with one suspend', async () => {
+    const { channel, hold, suspends } = await held();
+    const one = channel.send('one');
+    (await stage.bot.run('one')).begin();
+    const answerSuspend = hold(SUSPEND);
+    const first = channel.stop();
+    const two = channel.send('two');
+    await sleep(50);
+    const second = channel.stop();
+    expect((await two)?.state).toBe('stopped');
+    answerSuspend();
+    await Promise.all([first, second]);
+    expect((await one)?.state).toBe('stopped');
+    await sleep(100);
+    expect(texts()).toEqual(['one']);
+    expect(suspends()).toBe(1);
+  });
+
+  test('that is slow leaves after two seconds, and the next message waits until it has ended', async () => {
+    const { channel, hold } = await held();
+    const one = channel.send('one');
+    (await stage.bot.run('one')).begin();
+    const answerSuspend = hold(SUSPEND);
+    await channel.stop();
+    expect((await one)?.state).toBe('stopped');
+    let answer: ChannelMessage | undefined;
+    const two = channel.send('two').then((its) => {
+      answer = its;
+    });
+    await sleep(300);
+    expect(texts()).toEqual(['one']);
+    answerSuspend();
+    (await stage.bot.run('two')).answer('2');
+    await two;
+    expect(answer?.state).toBe('done');
+  });
+
+  test('that is never answered holds the next message for ten seconds at most', async () => {
+    const { channel, hold } = await held();
+    void channel.send('one');
+    (await stage.bot.run('one')).begin();
+    const begun = performance.now();
+    hold(SUSPEND);
+    await channel.stop();
+    const two = channel.send('two');
+    await until(() => texts().includes('two'), 20);
+    expect(performance.now() - begun).toBeGreaterThan(9_500);
+    (await stage.bot.run('two')).answer('2');
+    expect((await two)?.state).toBe('done');
+    expect(channel.getSnapshot().error).toBeUndefined();
+  });
+});
