@@ -128,8 +128,9 @@ describeWithRedis('a run', () => {
     const looking = all.say(1, {}, ['Last-Event-ID: unknown']);
     await looking.waitFor('"n":4');
     await at(1).logLine(({ outcome }) => outcome === 'taken_over');
-    const resumption = all.upstream.requests.findIndex((request) => request.all('last-event-id')[0] === '7');
-    expect(resumption).toBeGreaterThan(0);
+    const place = () => all.upstream.requests.findIndex((request) => request.all('last-event-id')[0] === '7');
+    await until(() => place() > 0);
+    const resumption = place();
     await until(() => all.streams[resumption]?.destroyed === true);
     expect(looking.socket.destroyed).toBe(false);
   });
