@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
+import { CHAT_WORDS } from './chat-words.ts';
 import { contrast, LEAST_CONTRAST } from './contrast.ts';
 
 /** The colours of the chat, as its style sheet has them. */
@@ -37,12 +38,17 @@ const line = z
 const color = z.string('must be #rrggbb').regex(/^#[0-9a-f]{6}$/i, 'must be #rrggbb');
 const names = Object.keys(CHAT_COLORS.light) as [Color, ...Color[]];
 const colors = z.partialRecord(z.enum(names), color, `must have only ${names.join(', ')}`);
+const onlyKnownWords: Parameters<z.ZodRecord['superRefine']>[0] = (words, context) => {
+  for (const name of Object.keys(words))
+    if (!CHAT_WORDS.has(name))
+      context.addIssue({ code: 'custom', path: [name], message: 'is no word of the chat' });
+};
 const schema = z.strictObject(
   {
     title: line.optional(),
     suggestions: z.array(line).max(MAX_SUGGESTIONS, `must be at most ${MAX_SUGGESTIONS}`).optional(),
     colors: z.strictObject({ light: colors.optional(), dark: colors.optional() }).optional(),
-    words: z.record(z.string(), line).optional(),
+    words: z.record(z.string(), line).superRefine(onlyKnownWords).optional(),
   },
   'must be an object with no more than title, suggestions, colors and words',
 );

@@ -32,7 +32,9 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
     problems.push(
       'CHANNEL_SECRET must not be one of SESSION_SECRETS: those are replaced from time to time, and it never is',
     );
-  const { CLIENT_FILES, CHAT_PAGE } = values;
+  const { CLIENT_FILES, CHAT_PAGE, BOTS } = values;
+  if (CHAT_PAGE && BOTS?.every((bot) => bot.includes('*')))
+    problems.push('CHAT_PAGE is on, but each entry of BOTS has a *: the page would have no bot to talk with');
   if (CLIENT_FILES === false && CHAT_PAGE)
     problems.push('CHAT_PAGE is on, but CLIENT_FILES is off: the page would have no script');
   if (isSet('CHAT_FILE') && CLIENT_FILES === false)

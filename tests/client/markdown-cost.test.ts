@@ -58,6 +58,41 @@ async function frameMs(text: string, length: number, hasPauses = true): Promise<
   return ms;
 }
 
+/** The CPU time that the page's thread takes to show a whole text, in ms. */
+async function wholeMs(text: string): Promise<number> {
+  const session = await page.context().newCDPSession(page);
+  await session.send('Performance.enable', { timeDomain: 'threadTicks' });
+  const taskMs = async () => {
+    const { metrics } = await session.send('Performance.getMetrics');
+    return Number(metrics.find(({ name }) => name === 'TaskDuration')?.value) * 1000;
+  };
+  const before = await taskMs();
+  const shown = await page.evaluate((text) => {
+    const { root, show } = (globalThis as MarkdownWindow).newView();
+    show(text, true);
+    root.remove();
+    return root.textContent?.replace(/\s/g, '').length;
+  }, text);
+  const ms = (await taskMs()) - before;
+  await session.detach();
+  expect(shown).toBeGreaterThan(0);
+  return ms;
+}
+
+const many = (part: string) => part.repeat(50_000 / part.length);
+/** Texts of 50 KB for which marked alone takes a second or more. */
+const SLOW: Readonly<Record<string, string>> = {
+  'dotted word before an @': `${many('a.')}@`,
+  'dotted word': many('a-_.'),
+  'word of capitals and underscores': many('A1_'),
+  'word of underscores': many('a_'),
+  'word that begins with underscores': many('_a'),
+  'row of opened emphasis': many('**a'),
+  'run of spaces': `a${many(' ')}b`,
+  'run of spaces in a heading': `# a${many(' ')}b`,
+  'address of brackets': `http://a${many(')')}`,
+};
+
 const { blocks, ...ofOneBlock } = longAnswers(50_000);
 
 describeInChromium('an answer of 50 KB that grows', () => {
@@ -71,5 +106,11 @@ describeInChromium('an answer of 50 KB that grows', () => {
   test.each(Object.entries(ofOneBlock))('leaves time for other work if it is one %s', async (_, text) => {
     // Two frames of a screen with 60 in a second.
     expect(await frameMs(text, 50_000)).toBeLessThan(33);
+  });
+});
+
+describeInChromium('an answer of 50 KB without an empty line', () => {
+  test.each(Object.entries(SLOW))('is shown in less than half a second if it is a %s', async (_, text) => {
+    expect(await wholeMs(text)).toBeLessThan(500);
   });
 });

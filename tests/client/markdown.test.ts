@@ -134,6 +134,47 @@ describeInChromium('an answer in Markdown', () => {
     },
   );
 
+  test('is shown whole if it has very many lines', async () => {
+    const html = await shown(`${'a\n'.repeat(70_000)}**b**`);
+    expect(html.match(/<br>/g)).toHaveLength(70_000);
+    expect(html).toMatch(/^<p dir="auto">a<br>a<br>.*a<br><strong>b<\/strong><\/p>$/);
+  });
+
+  test.each([
+    ['\n', '<br>'],
+    [' ', ' '],
+  ])('keeps its format in long paragraphs, whose words end with %j', async (end, html) => {
+    const source = Array.from({ length: 1_000 }, (_, at) => `*${at}*`);
+    const wanted = source.map((word) => `<em>${word.slice(1, -1)}</em>`);
+    expect(await shown(source.join(end))).toBe(p(wanted.join(html)));
+  });
+
+  test('cuts no character into halves', async () => {
+    const text = `a${'😀'.repeat(3_000)}`;
+    expect(await shown(text)).toBe(p(text));
+  });
+
+  test('is shown as its source if it cannot be drawn', async () => {
+    const text = await page.evaluate(() => {
+      const { root, show } = (globalThis as MarkdownWindow).newView();
+      const real = document.createElement;
+      show('One\n\ntwo\n\nthree', false);
+      document.createElement = () => {
+        throw new RangeError('Maximum call stack size exceeded');
+      };
+      show('One\n\ntwo\n\nthree **four', false);
+      document.createElement = real;
+      const broken = root.textContent;
+      show('One\n\ntwo\n\nthree **four**', true);
+      root.remove();
+      return [broken, root.innerHTML];
+    });
+    expect(text).toEqual([
+      'One\n\ntwo\n\nthree **four',
+      `${p('One')}${p('two')}${p('three <strong>four</strong>')}`,
+    ]);
+  });
+
   test('runs no script and asks no server, whatever it says', async () => {
     const texts = Array.from({ length: 400 }, (_, seed) => hostileMarkdown(seed));
     expect(await faultsOf(page, texts)).toEqual([]);

@@ -2,7 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { ENGLISH } from '../../src/client/element/words-en.ts';
 import { CHAT_COLORS } from '../../src/config/chat-file.ts';
+import { CHAT_WORDS } from '../../src/config/chat-words.ts';
 import { type ConfigError, loadConfig } from '../../src/config/config.ts';
 import { contrast } from '../../src/config/contrast.ts';
 import { call, expectProblem } from '../support/call.ts';
@@ -71,6 +73,21 @@ describe('GET /client/bot-chat.js', () => {
 });
 
 describe('the page with the chat', () => {
+  test('is refused if no bot has a name of its own, since it would have none to talk with', () => {
+    const problemsOf = (bots: string) => {
+      try {
+        loadConfig({ CHAT_PAGE: 'on', BOTS: bots });
+        return [];
+      } catch (error) {
+        return (error as ConfigError).problems;
+      }
+    };
+    expect(problemsOf('acme/*,*/helper')).toEqual([
+      'CHAT_PAGE is on, but each entry of BOTS has a *: the page would have no bot to talk with',
+    ]);
+    expect(problemsOf('acme/*,acme/helper')).toEqual([]);
+  });
+
   test('is not there unless it is turned on', async () => {
     expectProblem(await answered('/chat', {}), 404, 'not_found');
   });
@@ -141,6 +158,16 @@ describe('CHAT_FILE', () => {
       'CHAT_FILE is set, but CLIENT_FILES is off: nobody would see what it says',
     ]);
     expect(problemsOf('{}')).toEqual([]);
+  });
+
+  test('is refused if it has a word that the chat has not', () => {
+    expect(problemsOf('{"words":{"send":"Go","sent":"Gone"}}')).toEqual([
+      'CHAT_FILE words.sent: is no word of the chat',
+    ]);
+  });
+
+  test('knows the words that the chat has', () => {
+    expect([...CHAT_WORDS].sort()).toEqual(Object.keys(ENGLISH).sort());
   });
 
   test('knows the colours that the style sheet has', () => {

@@ -24,19 +24,19 @@ export function blockElement(token: MarkedToken, words: BlockWords): HTMLElement
       return newElement('hr');
     case 'heading':
       // All of one level: answers skip levels, and the levels of the page around them are not known.
-      return newElement('h3', { dir: 'auto', 'data-depth': `${token.depth}` }, ...inlineNodes(token.tokens));
+      return newElement('h3', { dir: 'auto', 'data-depth': `${token.depth}` }, inlineNodes(token.tokens));
     case 'code':
       return codeElement(token, words);
     case 'blockquote':
-      return newElement('blockquote', {}, ...blockElements(token.tokens, words));
+      return newElement('blockquote', {}, blockElements(token.tokens, words));
     case 'list':
       return listElement(token, words);
     case 'table':
       return tableElement(token, words);
     case 'paragraph':
-      return newElement('p', { dir: 'auto' }, ...inlineNodes(token.tokens));
+      return newElement('p', { dir: 'auto' }, inlineNodes(token.tokens));
     default:
-      return newElement('p', { dir: 'auto' }, ...inlineNodes([token]));
+      return newElement('p', { dir: 'auto' }, inlineNodes([token]));
   }
 }
 
@@ -59,7 +59,11 @@ function codeElement({ lang = '', text }: Token<'code'>, { code, copy }: BlockWo
 
 function listElement({ ordered, start, items }: Token<'list'>, words: BlockWords): HTMLElement {
   const from = ordered && start !== '' && start !== 1 ? { start: `${start}` } : {};
-  return newElement(ordered ? 'ol' : 'ul', from, ...items.map((item) => itemElement(item, words)));
+  return newElement(
+    ordered ? 'ol' : 'ul',
+    from,
+    items.map((item) => itemElement(item, words)),
+  );
 }
 
 function itemElement({ tokens }: Token<'list_item'>, words: BlockWords): HTMLElement {
@@ -67,7 +71,11 @@ function itemElement({ tokens }: Token<'list_item'>, words: BlockWords): HTMLEle
   const nodes = (tokens as readonly MarkedToken[]).flatMap((token): (Node | undefined)[] =>
     token.type === 'text' || token.type === 'checkbox' ? inlineNodes([token]) : [blockElement(token, words)],
   );
-  return newElement('li', { dir: 'auto' }, ...nodes.filter((node) => node !== undefined));
+  return newElement(
+    'li',
+    { dir: 'auto' },
+    nodes.filter((node) => node !== undefined),
+  );
 }
 
 function tableElement({ header, rows }: Token<'table'>, words: BlockWords): HTMLElement {
@@ -75,16 +83,16 @@ function tableElement({ header, rows }: Token<'table'>, words: BlockWords): HTML
     newElement(
       'tr',
       {},
-      ...cells.map(({ header, align, tokens }) => {
+      cells.map(({ header, align, tokens }) => {
         const attributes = { dir: 'auto', ...(align && { 'data-align': align }) };
-        return newElement(header ? 'th' : 'td', attributes, ...inlineNodes(tokens));
+        return newElement(header ? 'th' : 'td', attributes, inlineNodes(tokens));
       }),
     );
   const table = newElement(
     'table',
     {},
     newElement('thead', {}, row(header)),
-    newElement('tbody', {}, ...rows.map(row)),
+    newElement('tbody', {}, rows.map(row)),
   );
   return newElement('div', { class: 'table', ...scrollable(words.table) }, table);
 }

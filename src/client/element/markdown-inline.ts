@@ -23,7 +23,7 @@ function nodesOf(token: MarkedToken, isInLink: boolean): Node[] {
     case 'strong':
     case 'em':
     case 'del':
-      return [newElement(WRAPPERS[token.type], {}, ...inlineNodes(token.tokens, isInLink))];
+      return [newElement(WRAPPERS[token.type], {}, inlineNodes(token.tokens, isInLink))];
     case 'codespan':
       return [newElement('code', { part: 'code' }, token.text)];
     case 'br':
@@ -48,5 +48,5 @@ function linkNodes(token: Inline, isInLink: boolean): Node[] {
   if (href === undefined) return [new Text(token.raw)];
   const attributes = { part: 'link', href, target: '_blank', rel: 'noopener noreferrer' };
   const shown = text();
-  return [newElement('a', attributes, ...(shown.length > 0 ? shown : [href]))];
+  return [newElement('a', attributes, shown.length > 0 ? shown : href)];
 }

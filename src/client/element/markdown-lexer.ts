@@ -1,9 +1,16 @@
 import { Lexer, type Links, type MarkedToken, Tokenizer } from 'marked';
+import { textPieces } from './text-pieces.ts';
 
 export type { Links, MarkedToken } from 'marked';
 
 /** How deep blocks may lie in blocks, and emphasis in emphasis. What is deeper is text: no one reads it. */
 const MAX_DEPTH = 24;
+
+/**
+ * How many characters of a paragraph are parsed at once. The time grows with their square. Emphasis, a link or code that
+ * goes on in the next piece is shown as its source.
+ */
+const LONGEST_PIECE = 1_024;
 
 /**
  * Parses Markdown as GitHub reads comments: with tables, and each new line begins a line. HTML is text. `links` are the
@@ -12,6 +19,15 @@ const MAX_DEPTH = 24;
 export function parseMarkdown(text: string, links: Links): readonly MarkedToken[] {
   const lexer = new Lexer({ gfm: true, breaks: true, tokenizer: boundedTokenizer() });
   Object.assign(lexer.tokens.links, links);
+  const whole = lexer.inlineTokens.bind(lexer);
+  lexer.inlineTokens = (source, tokens = []) => {
+    for (const piece of textPieces(source, LONGEST_PIECE)) {
+      const line = piece.length < source.length && piece.endsWith('\n') ? piece.slice(0, -1) : piece;
+      whole(line, tokens);
+      if (line !== piece) tokens.push({ type: 'br', raw: '\n' });
+    }
+    return tokens;
+  };
   try {
     // Without extensions, all tokens are marked's own.
     return lexer.lex(text) as MarkedToken[];

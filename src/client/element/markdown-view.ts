@@ -33,9 +33,15 @@ export function markdownView(root: HTMLElement, words: BlockWords): ShowMarkdown
     const { text, isWhole } = next;
     if (!text.startsWith(before)) settled = NOTHING;
     before = text;
-    settled = drawn(root, { text, settled, words });
-    // A link may be defined below the text that uses it.
-    if (isWhole && text.includes(']:')) settled = drawn(root, { text, settled: NOTHING, words });
+    try {
+      settled = drawn(root, { text, settled, words });
+      // A link may be defined below the text that uses it.
+      if (isWhole && text.includes(']:')) settled = drawn(root, { text, settled: NOTHING, words });
+    } catch {
+      // A text that is too much for the parser or the page is shown as it came.
+      root.textContent = text;
+      settled = NOTHING;
+    }
     const now = performance.now();
     restUntil = now + REST * (now - began);
   }

@@ -1,11 +1,16 @@
-/** A new element with these attributes and children. A text is never read as HTML. */
+type Child = Node | string;
+
+/**
+ * A new element with these attributes and children. Of many children, give the list itself: a call takes only so many
+ * arguments. A text is never read as HTML.
+ */
 export function newElement<K extends keyof HTMLElementTagNameMap>(
   name: K,
   attributes: Readonly<Record<string, string>> = {},
-  ...children: readonly (Node | string)[]
+  ...children: readonly (Child | readonly Child[])[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
-  element.append(...children);
+  for (const child of children.flat()) element.append(child);
   return element;
 }
