@@ -193,7 +193,7 @@ function listenForChanges(client: BotClient, { told, returned, session, ask }: C
     told(user);
     if (isSignIn || session()?.user.id !== user) ask();
   });
-  if (typeof document !== 'object') return end;
+  if (typeof location !== 'object') return end;
   // A page from the back/forward cache has missed what other tabs have told.
   const onShow = ({ persisted }: PageTransitionEvent) => {
     if (!persisted) return;
