@@ -6,6 +6,7 @@ import type { MessageStream, SendOptions } from './message-stream.ts';
 import { randomId } from './random-id.ts';
 import { sessionCalls } from './session-calls.ts';
 import { type Session, sessionTracker } from './session-tracker.ts';
+import { tabsOf } from './tabs.ts';
 
 export type { BotClientOptions } from './bot-calls.ts';
 export type { BotEvent, Facts, Guards, KnownEvent, PendingCall, UnknownEvent } from './bot-event.ts';
@@ -42,9 +43,10 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const client = new EventTarget();
   const tracker = sessionTracker(() => client.dispatchEvent(new Event('signed-out')));
   const calls = botCalls(options, { call, tracker });
-  setParts(client, { options, calls, tracker });
+  const tabs = tabsOf(options);
+  setParts(client, { options, calls, tracker, tabs });
   const channel = randomId();
-  return Object.assign(client, sessionCalls(call, tracker), {
+  return Object.assign(client, sessionCalls(call, { tracker, tabs }), {
     send(message: string | object, sendOptions: SendOptions = {}) {
       // The channel's id also holds the session's number, so that the next user does not continue this user's
       // conversation.

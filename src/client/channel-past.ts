@@ -40,7 +40,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   }
   function begin(its: Opened): void {
     opened = its;
-    const onAnswer = () => showAnswer(shown, state.add, 'done');
+    const onAnswer = () => showAnswer(shown, state.addResumed, 'done');
     resumed = resumedAnswers(its.talk, { onAnswer, onError, history: () => history });
     state.change({ isLoading: !its.isNew });
     if (its.isNew && !options.history) return;

@@ -1,4 +1,5 @@
 import { asRelayError } from './as-relay-error.ts';
+import { callPage } from './call-page.ts';
 import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
 import { oncePerFrame } from './once-per-frame.ts';
 
@@ -22,6 +23,8 @@ interface MessageList {
   readonly addBelow: (id: string, answer: ChannelMessage) => void;
   /** Adds a message of the past, above those that `add` has added. The first one takes the place of the initial ones. */
   readonly addPast: (message: ChannelMessage) => void;
+  /** Adds an answer that goes on: below the past, and above what `add` has added. */
+  readonly addResumed: (answer: ChannelMessage) => void;
   /** Replaces the message with the same id; does nothing if it was removed. */
   readonly replace: (message: ChannelMessage) => void;
   readonly removeAll: () => void;
@@ -41,7 +44,7 @@ export function channelState(options: ChannelOptions): ChannelState {
   let next = first;
   const draw = oncePerFrame(() => {
     shown = next = { ...next, status: statusOf(next) };
-    for (const listener of [...listeners]) listener();
+    for (const listener of [...listeners]) callPage(listener);
   });
   const change: ChannelState['change'] = (changes) => {
     next = { ...next, ...changes };
@@ -55,7 +58,7 @@ export function channelState(options: ChannelOptions): ChannelState {
     fail(thrown) {
       const error = asRelayError(thrown);
       change({ error });
-      options.onError?.(error);
+      callPage(() => options.onError?.(error));
     },
     ...messageList({
       initial: first.messages,
@@ -75,6 +78,7 @@ interface ListParts {
 
 function messageList({ initial, all, isShown, set }: ListParts): MessageList {
   let past = 0;
+  let resumed = 0;
   const insert = (list: Messages, at: number, message: ChannelMessage) =>
     set([...list.slice(0, at), message, ...list.slice(at)]);
   return {
@@ -88,6 +92,10 @@ function messageList({ initial, all, isShown, set }: ListParts): MessageList {
       const others = past > 0 ? all() : all().filter((one) => !initial.includes(one));
       insert(others, past++, message);
     },
+    addResumed(answer) {
+      const first = past > 0 ? 0 : all().filter((one) => initial.includes(one)).length;
+      insert(all(), first + past + resumed++, answer);
+    },
     replace(message) {
       let at = all().length - 1;
       while (at >= 0 && all()[at]?.id !== message.id) at -= 1;
@@ -98,7 +106,7 @@ function messageList({ initial, all, isShown, set }: ListParts): MessageList {
       set(list);
     },
     removeAll() {
-      past = 0;
+      past = resumed = 0;
       set([]);
     },
   };

@@ -1,11 +1,13 @@
 import type { BotCalls, BotClientOptions } from './bot-calls.ts';
 import type { SessionTracker } from './session-tracker.ts';
+import type { Tabs } from './tabs.ts';
 
 /** What a client is made of. */
 export interface ClientParts {
   readonly options: BotClientOptions;
   readonly calls: BotCalls;
   readonly tracker: SessionTracker;
+  readonly tabs: Tabs;
 }
 
 const parts = new WeakMap<object, ClientParts>();

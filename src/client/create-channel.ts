@@ -1,4 +1,5 @@
 import type { BotClient } from './bot-client.ts';
+import { callPage } from './call-page.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { channelCalls } from './channel-calls.ts';
 import { type ChannelOpening, channelOpening } from './channel-opening.ts';
@@ -37,8 +38,8 @@ export function createChannel(client: BotClient, options: ChannelOptions = {}): 
   const one: Kept = {
     options: own,
     channel: newChannel(client, own, (isUsed) => {
-      if (!isUsed) kept.delete(own.id);
-      else if (!kept.has(own.id)) kept.set(own.id, one);
+      if (!isUsed && kept.get(own.id) === one) kept.delete(own.id);
+      else if (isUsed && !kept.has(own.id)) kept.set(own.id, one);
     }),
   };
   kept.set(own.id, one);
@@ -49,7 +50,7 @@ export function createChannel(client: BotClient, options: ChannelOptions = {}): 
 export function newChannel(
   client: BotClient,
   options: ChannelOptions,
-  onUse: (isUsed: boolean) => void = () => {},
+  onUse?: (isUsed: boolean) => void,
 ): Channel {
   const state = channelState(options);
   let onEnd: ShownChannel['onEnd'] = () => {};
@@ -57,7 +58,7 @@ export function newChannel(
   const past = channelPast(shown);
   const runs = channelRuns(shown, async (signal) => {
     await stopping.ended();
-    const talk = await opening.opened();
+    const talk = await use.opened();
     await past.readyToSend(signal);
     return talk;
   });
@@ -70,7 +71,7 @@ export function newChannel(
   });
   const use = usage(opening, { state, options, isBusy, onUse });
   onEnd = (answer) => {
-    options.onFinish?.(answer);
+    callPage(() => options.onFinish?.(answer));
     past.save();
     use.look();
   };
@@ -78,7 +79,7 @@ export function newChannel(
     drop();
     await stopping.stop();
   }
-  const calls = channelCalls({ shown, opening, past, stop });
+  const calls = channelCalls({ shown, opening: { ...opening, opened: use.opened }, past, stop });
   return {
     get id() {
       return opening.talk()?.customChannelId;
@@ -97,7 +98,7 @@ interface Used {
   readonly state: ShownChannel['state'];
   readonly options: ChannelOptions;
   readonly isBusy: () => boolean;
-  readonly onUse: (isUsed: boolean) => void;
+  readonly onUse: ((isUsed: boolean) => void) | undefined;
 }
 
 /** Ends a channel that nobody has used for a while. */
@@ -113,17 +114,22 @@ function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used)
     // The end of the run looks again.
     if (subscribers > 0 || isBusy()) return;
     opening.end();
-    onUse(false);
+    onUse?.(false);
   }
-  look();
+  if (onUse) look();
   return {
     look,
+    opened() {
+      onUse?.(true);
+      look();
+      return opening.opened();
+    },
     subscribe(listener: () => void) {
       const own = () => listener();
       state.listeners.add(own);
       subscribers += 1;
       clearTimeout(timer);
-      onUse(true);
+      onUse?.(true);
       opening.begin();
       return () => {
         if (!state.listeners.delete(own)) return;

@@ -44,7 +44,8 @@ export function keptList(key: string, { store, isShared }: KeptOptions): KeptLis
   }
   return {
     all() {
-      const rows = withStore((its) => [...JSON.parse(its.getItem(key) ?? '[]')] as Row[]) ?? [];
+      const read = (its: MessageStore) => [...JSON.parse(its.getItem(key) ?? '[]')].filter(isRow);
+      const rows = withStore(read) ?? [];
       return rows.filter(([at]) => at > Date.now() - LONGEST_MS);
     },
     set: (rows) =>
@@ -52,4 +53,8 @@ export function keptList(key: string, { store, isShared }: KeptOptions): KeptLis
         rows.length > 0 ? its.setItem(key, JSON.stringify(rows.slice(-MAX_ROWS))) : its.removeItem(key),
       ),
   };
+}
+
+function isRow(row: unknown): row is Row {
+  return Array.isArray(row);
 }

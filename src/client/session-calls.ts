@@ -1,22 +1,32 @@
 import { answerOf, type Caller } from './calls.ts';
 import { RelayError } from './relay-error.ts';
 import type { Session, SessionTracker } from './session-tracker.ts';
+import type { Tabs } from './tabs.ts';
 
 /** The answer to a sign-out; undefined unless `AUTH_MODE=oidc`. */
 type SignOutAnswer = { readonly logoutUrl: string | null } | undefined;
 
-/** The calls of a client that begin, end and show its session. `tracker` learns what each has found. */
-export function sessionCalls(call: Caller, tracker: SessionTracker) {
+/** Who learns what each call has found. */
+interface SessionParts {
+  readonly tracker: SessionTracker;
+  readonly tabs: Tabs;
+}
+
+/** The calls of a client that begin, end and show its session. */
+export function sessionCalls(call: Caller, { tracker, tabs }: SessionParts) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
     tracker.learn(session);
+    tabs.tell(session.user.id, true);
     return session;
   };
   /** The question that is under way, and the number of the session in which it was asked. */
   let asking: { readonly askedIn: number; readonly answer: Promise<Session | undefined> } | undefined;
   async function ask(askedIn: number): Promise<Session | undefined> {
     const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
+    const isCurrent = askedIn === tracker.current();
     tracker.learn(session, askedIn);
+    if (isCurrent) tabs.tell(session?.user.id);
     return session;
   }
   return {
@@ -38,6 +48,7 @@ export function sessionCalls(call: Caller, tracker: SessionTracker) {
         unlessSignedOut,
       );
       tracker.learn(null, askedIn);
+      tabs.tell(null);
       return { logoutUrl: answer?.logoutUrl ?? null };
     },
   };

@@ -1,6 +1,6 @@
 import { asRelayError } from './as-relay-error.ts';
 import type { BotClient } from './bot-client.ts';
-import { baseOf } from './calls.ts';
+import { callPage } from './call-page.ts';
 import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
 import { inBackground } from './in-background.ts';
@@ -60,50 +60,61 @@ function newStore(client: BotClient): SessionStore {
   const listeners = new Set<() => void>();
   const drops = new Set<() => void>();
   let snapshot = UNKNOWN;
+  let end: () => void = () => {};
   const set = (next: SessionSnapshot) => {
     snapshot = next;
-    for (const listener of [...listeners]) listener();
+    for (const listener of [...listeners]) callPage(listener);
   };
-  const asking = firstQuestion(client, (error) => set({ session: undefined, error }));
-  const tell = tabsOf(client, asking.begin);
-  followTracker(client, {
-    tell,
-    drop: () => drops.forEach((drop) => void drop()),
+  // What is known stays: the relay may only be away.
+  const onError = (error: RelayError) => snapshot.session === undefined && set({ ...UNKNOWN, error });
+  const asking = firstQuestion(client, onError);
+  const followed = followTracker(client, {
+    drop: () => drops.forEach(callPage),
     set: (session) => set({ session, error: undefined }),
     session: () => snapshot.session,
   });
   const subscribe = (listener: () => void) => {
     listeners.add(listener);
     if (listeners.size === 1) {
-      tell.begin();
-      if (snapshot.session === undefined) asking.begin();
+      // Somebody may have signed in or out while nobody listened.
+      snapshot = UNKNOWN;
+      end = listenForChanges(client, { ...followed, session: () => snapshot.session, ask: asking.begin });
+      asking.begin();
     }
     return () => {
       if (!listeners.delete(listener) || listeners.size > 0) return;
-      tell.close();
+      end();
       asking.end();
     };
   };
   return {
     subscribe,
     getSnapshot: () => snapshot,
-    known: () =>
-      snapshot.session !== undefined
-        ? Promise.resolve(snapshot)
-        : new Promise((resolve) => {
-            const leave = subscribe(() => {
-              if (snapshot.session === undefined && !snapshot.error) return;
-              leave();
-              resolve(snapshot);
-            });
-            asking.begin();
-          }),
+    known: async () =>
+      snapshot.session === undefined ? nextKnown(subscribe, () => snapshot, asking.begin) : snapshot,
     actions: sessionActions(client, (error) => set({ ...snapshot, error })),
     onDrop(drop) {
       drops.add(drop);
       return () => void drops.delete(drop);
     },
   };
+}
+
+/** Asks, and resolves when the session is known, or why it is not. */
+function nextKnown(
+  subscribe: SessionStore['subscribe'],
+  getSnapshot: () => SessionSnapshot,
+  ask: () => void,
+): Promise<SessionSnapshot> {
+  return new Promise((resolve) => {
+    const leave = subscribe(() => {
+      const { session, error } = getSnapshot();
+      if (session === undefined && !error) return;
+      leave();
+      resolve(getSnapshot());
+    });
+    ask();
+  });
 }
 
 function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {
@@ -119,37 +130,84 @@ function sessionActions(client: BotClient, setError: (error?: RelayError) => voi
   };
 }
 
-interface Followed {
-  readonly tell: Tabs;
+interface Following {
   readonly drop: () => void;
-  readonly set: (session: Session | null) => void;
+  readonly set: (session: Session | null | undefined) => void;
   readonly session: () => Session | null | undefined;
 }
 
+interface Followed {
+  /** Somebody is signed in elsewhere: what another user has seen goes at once. */
+  readonly told: (user: string) => void;
+  /** The page was away: if nobody is signed in now, that counts as a sign-out. */
+  readonly returned: () => void;
+}
+
 /** Learns from all calls of the client who is signed in. */
-function followTracker(client: BotClient, { tell, drop, set, session }: Followed): void {
+function followTracker(client: BotClient, { drop, set, session }: Following): Followed {
   const { tracker, options } = partsOf(client);
   const names = unfinished(client);
   const channels = defaultChannels(options);
   let user: string | undefined;
-  tracker.watch((found, isSignIn) => {
+  let hasReturned = false;
+  function leave(next?: string): void {
+    drop();
+    names.clear();
+    channels.forget(next);
+    user = undefined;
+  }
+  tracker.watch((found) => {
     // A message was accepted: somebody has signed in elsewhere.
     if (found === true) return void (session() === null && client.session().catch(() => {}));
-    if (found === null || (found && user !== undefined && user !== found.user.id)) {
-      drop();
-      names.clear();
-    }
-    if (found || found === null) channels.forget(found?.user.id);
     if (found) {
+      if (user !== undefined && user !== found.user.id) leave(found.user.id);
       user = found.user.id;
+      channels.forget(user);
       names.enter(user);
-      if (isSignIn) tell.post('in');
-    } else if (found === null) {
-      user = undefined;
-      tell.post('out');
-    }
+    } else if (found === null || (found === undefined && hasReturned)) leave();
+    if (found !== false) hasReturned = false;
     set(found || null);
   });
+  return {
+    told(next) {
+      if (user === undefined || user === next) return;
+      leave(next);
+      set(undefined);
+    },
+    returned() {
+      hasReturned = true;
+    },
+  };
+}
+
+interface Changes extends Followed, Pick<Following, 'session'> {
+  /** Asks who is signed in. */
+  readonly ask: () => void;
+}
+
+/** Listens for what changes the session outside of this client. The returned function ends it. */
+function listenForChanges(client: BotClient, { told, returned, session, ask }: Changes): () => void {
+  const { tracker, tabs } = partsOf(client);
+  const end = tabs.listen((user, isSignIn) => {
+    if (user === null) return tracker.learn(null);
+    told(user);
+    if (isSignIn || session()?.user.id !== user) ask();
+  });
+  if (typeof location !== 'object') return end;
+  // A page from the back/forward cache has missed what other tabs have told.
+  const onShow = ({ persisted }: PageTransitionEvent) => {
+    if (!persisted) return;
+    returned();
+    ask();
+  };
+  const onVisible = () => document.visibilityState === 'visible' && ask();
+  addEventListener('pageshow', onShow);
+  document.addEventListener('visibilitychange', onVisible);
+  return () => {
+    end();
+    removeEventListener('pageshow', onShow);
+    document.removeEventListener('visibilitychange', onVisible);
+  };
 }
 
 /** Asks who is signed in, and again with pauses while the relay cannot say so. */
@@ -176,40 +234,5 @@ function firstQuestion(client: BotClient, onError: (error: RelayError) => void) 
       clearTimeout(timer);
       timer = undefined;
     },
-  };
-}
-
-interface Tabs {
-  readonly begin: () => void;
-  readonly close: () => void;
-  readonly post: (what: 'in' | 'out') => void;
-}
-
-/** The other tabs of this browser. `refresh` is called when this tab may have missed a change. */
-function tabsOf(client: BotClient, refresh: () => void): Tabs {
-  const { options, tracker } = partsOf(client);
-  let tabs: BroadcastChannel | undefined;
-  let isTold = false;
-  // A page from the back/forward cache has missed the messages of other tabs.
-  const onShow = ({ persisted }: PageTransitionEvent) => persisted && refresh();
-  return {
-    begin() {
-      // Node.js has tabs of no browser, and the connection would keep it running.
-      if (typeof location !== 'object') return;
-      tabs = new BroadcastChannel(`bot-relay ${new URL(baseOf(options) || '/', location.href)}`);
-      addEventListener('pageshow', onShow);
-      tabs.onmessage = ({ data }) => {
-        if (data === 'in') return refresh();
-        isTold = true;
-        tracker.learn(null);
-        isTold = false;
-      };
-    },
-    close() {
-      tabs?.close();
-      tabs = undefined;
-      if (typeof location === 'object') removeEventListener('pageshow', onShow);
-    },
-    post: (what) => void (isTold || tabs?.postMessage(what)),
   };
 }

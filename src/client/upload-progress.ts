@@ -22,13 +22,25 @@ function post(url: string, { body, headers, signal }: RequestInit, onProgress: (
     for (const [name, value] of new Headers(headers)) request.setRequestHeader(name, value);
     request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
     request.onload = () => {
-      const lines = request.getAllResponseHeaders().trim().split('\r\n');
-      const fields = lines.map((line) => line.split(': ', 2) as [string, string]);
-      const { status } = request;
-      resolve(new Response(status === 204 ? null : request.response, { status, headers: fields }));
+      try {
+        resolve(responseOf(request));
+      } catch {
+        reject(new TypeError('The answer to the upload cannot be read.'));
+      }
     };
     request.onerror = request.onabort = () => reject(new TypeError('The upload has failed.'));
     signal?.addEventListener('abort', () => request.abort(), { once: true });
     request.send(body as FormData);
   });
+}
+
+/** @throws TypeError for a header that `Headers` does not take */
+function responseOf(request: XMLHttpRequest): Response {
+  const headers = new Headers();
+  for (const line of request.getAllResponseHeaders().trim().split('\r\n')) {
+    const [, name = '', value = ''] = /^(.*?):(.*)$/.exec(line) ?? [];
+    if (name) headers.append(name, value.trim());
+  }
+  const { status } = request;
+  return new Response(status === 204 ? null : request.response, { status, headers });
 }

@@ -20,13 +20,13 @@ type Color = keyof typeof CHAT_COLORS.light;
 
 /** Which colours stand on which ones as text. */
 const PAIRS: readonly (readonly [text: Color, behind: Color])[] = [
-  ...(['text', 'muted', 'accent'] as const).flatMap((text) => [
+  ...(['text', 'muted', 'accent', 'error'] as const).flatMap((text) => [
     [text, 'background'] as const,
     [text, 'surface'] as const,
   ]),
   ['text', 'own'],
+  ['accent', 'own'],
   ['on-accent', 'accent'],
-  ['error', 'background'],
 ];
 
 const MAX_BYTES = 65_536;

@@ -52,6 +52,20 @@ describe('the session of a client', () => {
     expect(asked()).toBe(0);
   });
 
+  test('is not known again when nobody has listened for a while', async () => {
+    const client = await stage.signedIn();
+    const { subscribe, getSnapshot } = sessionStore(client);
+    const leave = subscribe(() => {});
+    await until(() => getSnapshot().session?.user.name === USER.name);
+    leave();
+    const headers = { Cookie: await stage.relay.signIn() };
+    await fetch(`${stage.relay.url}/auth/logout-all`, { method: 'POST', headers });
+    const end = subscribe(() => {});
+    expect(getSnapshot().session).toBeUndefined();
+    await until(() => getSnapshot().session === null);
+    end();
+  });
+
   test('is asked for again with pauses while the relay is away', async () => {
     const front = await startFakeLoadBalancer({
       answer(_, res) {

@@ -113,6 +113,17 @@ describeInChromium('channels in the tabs of one browser', () => {
     await page.context().close();
   });
 
+  test('upload a file also if the answer has a header without a value', async () => {
+    const { page } = await open();
+    await isUser(page, null);
+    await run(page, signIn(USER));
+    const answer = { contentType: 'application/json', body: '{"data":[{"blobId":"blob"}]}' };
+    await page.route('**/blob', (route) => route.fulfill({ ...answer, headers: { 'x-zz': '' } }));
+    const upload = "channel.upload(new File(['text'], 'a.txt'), { onProgress() {} })";
+    expect(await run(page, `${upload}.then((file) => file?.filename)`)).toBe('a.txt');
+    await page.context().close();
+  });
+
   test('tell how much of a file has left, and why it was refused', async () => {
     const { page, complaints } = await open();
     await isUser(page, null);

@@ -5,7 +5,7 @@ const VARIABLES = `
   --page: var(--bot-chat-background, #f6f6f4); --surface: var(--bot-chat-surface, #fff);
   --text: var(--bot-chat-text, #1d2126); --muted: var(--bot-chat-muted, #59626d);
   --own: var(--bot-chat-own, #e3ebf7); --bad: var(--bot-chat-error, #9f2018);
-  --line: #dddfe2; --edge: #7f8791; --on-bad: #fcefed;
+  --line: #dddfe2; --edge: #7f8791;
   color-scheme: light dark; display: block; block-size: 100%; min-block-size: 16rem;
   color: var(--text); background: var(--page);
   font: 100% / 1.55 var(--bot-chat-font, system-ui, sans-serif);
@@ -16,7 +16,7 @@ const VARIABLES = `
     --page: var(--bot-chat-background-dark, #14171b); --surface: var(--bot-chat-surface-dark, #1d2127);
     --text: var(--bot-chat-text-dark, #e7e9ec); --muted: var(--bot-chat-muted-dark, #a5aeb9);
     --own: var(--bot-chat-own-dark, #263750); --bad: var(--bot-chat-error-dark, #ffa39a);
-    --line: #30363e; --edge: #737d89; --on-bad: #341f1e;
+    --line: #30363e; --edge: #737d89;
   }
 }
 :host([hidden]), [hidden] { display: none !important; }
@@ -106,7 +106,7 @@ th, td { padding: .3rem .7rem; border: 1px solid var(--line); text-align: start;
 .consent, .trouble { display: flex; flex-wrap: wrap; align-items: center; gap: .5rem; padding: .75rem .9rem; border: 1px solid var(--line); border-radius: .6rem; background: var(--surface); }
 .consent p, .trouble p { flex-basis: 100%; }
 .tool { color: var(--muted); font-size: .875rem; }
-.trouble { border-color: var(--bad); background: var(--on-bad); }
+.trouble { border-color: var(--bad); background: var(--surface); }
 .actions { display: flex; flex-wrap: wrap; gap: .35rem; }
 .actions button { min-block-size: 2.25rem; padding: .1rem .7rem; }
 svg { inline-size: 1.25em; block-size: 1.25em; vertical-align: middle; fill: none; stroke: currentColor; stroke-width: 1.75; }
