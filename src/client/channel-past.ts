@@ -10,6 +10,8 @@ export interface ChannelPast {
   readonly isRunning: () => boolean;
   /** Resolves when all of it is there that is shown before a message which is sent now. */
   readonly readyToSend: (signal: AbortSignal) => Promise<void> | undefined;
+  /** Shows answers that are under way as stopped. */
+  readonly showStopped: () => void;
   /** Follows it no further. */
   readonly leave: () => void;
   /** The same, and shows nothing of the conversation any more. */
@@ -57,6 +59,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     begin,
     isRunning: () => resumed?.isRunning() === true || history?.isRunning() === true,
     readyToSend: (signal) => history?.readyToSend(signal),
+    showStopped: () => [resumed, history].forEach((one) => void one?.showStopped()),
     ...{ leave, close },
     save: storage.save,
     forget() {

@@ -60,6 +60,8 @@ export function channelStop({ talk, past, runs, fail }: Stopped): ChannelStop {
     async stop() {
       const isBusy = runs.isRunning() || past.isRunning();
       const leave = runs.stop();
+      // Now: a run that has ended by the suspend would show its answer as whole.
+      past.showStopped();
       const its = talk();
       if (isBusy && its) suspend ??= begin(its);
       const longest = new Promise<void>((resolve) => inBackground(resolve, LONGEST_STOP_MS));

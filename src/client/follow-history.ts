@@ -53,6 +53,8 @@ export interface FollowedHistory {
    * followed further: what a page sends itself would be shown twice.
    */
   readonly readyToSend: (signal: AbortSignal) => Promise<void>;
+  /** Shows answers that are under way as `stopped`, before their runs end. */
+  readonly showStopped: () => void;
   /** Follows nothing any more. Answers that are under way are `stopped`; their runs go on. */
   readonly leave: () => void;
 }
@@ -83,16 +85,17 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
       if (isFinishing && !shown.isRunning()) return;
     }
   }
-  const followed = follow().then(
-    () => shown.end(),
-    (error) => {
-      if (abort.signal.aborted) return;
-      if (error instanceof RelayError && NOTHING_THERE.includes(error.code)) return;
-      shown.end(error);
-      view.onError(error);
-    },
-  );
-  followed.finally(() => wait(0));
+  follow()
+    .then(
+      () => shown.end(),
+      (error) => {
+        if (abort.signal.aborted) return;
+        if (error instanceof RelayError && NOTHING_THERE.includes(error.code)) return;
+        shown.end(error);
+        view.onError(error);
+      },
+    )
+    .finally(() => wait(0));
   return {
     isRunning: shown.isRunning,
     shows: shown.shows,
@@ -103,9 +106,10 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
       isFinishing = true;
       if (!shown.isRunning()) abort.abort();
     },
+    showStopped: shown.stop,
     leave() {
       abort.abort();
-      shown.leave();
+      shown.stop();
     },
   };
 }
@@ -154,9 +158,8 @@ function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView)
     end(error?: unknown): void {
       for (const run of running) end(run, error);
     },
-    leave(): void {
+    stop(): void {
       for (const run of running) answers.get(run)?.onState('stopped');
-      running.clear();
     },
   };
 }

@@ -16,6 +16,8 @@ export interface ResumedView {
 /** Answers that had not ended when the page was left. `begun`: each goes on, or is not there. */
 export interface ResumedAnswers extends ShownElsewhere {
   readonly isRunning: () => boolean;
+  /** Shows answers that are under way as `stopped`, before their runs end. */
+  readonly showStopped: () => void;
   /** Follows nothing any more. Answers that are under way are `stopped`; their runs go on. */
   readonly leave: () => void;
 }
@@ -30,8 +32,7 @@ export function resumedAnswers(
   const runs = new Set<unknown>();
   const answers = new Map<MessageStream, AnswerView>();
   /** Shows the answer of this event; undefined if the history shows it already, or would show it a second time. */
-  function begin(stream: MessageStream, event: BotEvent): AnswerView | undefined {
-    const run = event.runId;
+  function begin(stream: MessageStream, { runId: run }: BotEvent): AnswerView | undefined {
     const history = view.history();
     if (history && (run === undefined || history.shows(run))) return undefined;
     runs.add(run);
@@ -67,6 +68,7 @@ export function resumedAnswers(
     isRunning: () => answers.size > 0,
     begun: begun.length > 0 ? Promise.all(begun) : undefined,
     shows: (run) => runs.has(run),
+    showStopped: () => answers.forEach((answer) => void answer.onState('stopped')),
     leave: () => abort.abort(),
   };
 }

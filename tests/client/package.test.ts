@@ -113,11 +113,11 @@ function bundled(contents: string, options: BuildOptions = {}) {
 describe('in a page', () => {
   const CLIENT = "export { createBotClient } from 'bot-relay-client';";
 
-  test('the client is at most 6.25 KiB, with channels at most 14 KiB, and needs nothing of Node.js', () => {
+  test('the client is at most 6.25 KiB, with channels at most 14.25 KiB, and needs nothing of Node.js', () => {
     const { text, metafile, bytes } = bundled(CLIENT);
     expect(bytes).toBeLessThanOrEqual(6400);
     const channels = "export { createBotClient, createChannel } from 'bot-relay-client';";
-    expect(bundled(channels).bytes).toBeLessThanOrEqual(14_336);
+    expect(bundled(channels).bytes).toBeLessThanOrEqual(14_592);
     expect(Object.values(metafile?.outputs ?? {}).flatMap(({ imports }) => imports)).toEqual([]);
     expect(text).not.toMatch(/\brequire\(|\bprocess\.|\bBuffer\b/);
   });

@@ -147,6 +147,9 @@ describe('CHAT_FILE', () => {
     expect(problemsOf('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
       'CHAT_FILE colors.dark: on-accent on accent has a contrast of 1.28, and needs 4.5',
     );
+    const dark = problemsOf('{"colors":{"light":{"surface":"#9f2018","own":"#2459a9"}}}').join();
+    expect(dark).toContain('error on surface has a contrast of 1,');
+    expect(dark).toContain('accent on own has a contrast of 1,');
   });
 
   test('is refused if it cannot be read, or if nobody would see it', () => {
