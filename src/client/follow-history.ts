@@ -85,17 +85,15 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
       if (isFinishing && !shown.isRunning()) return;
     }
   }
-  follow()
-    .then(
-      () => shown.end(),
-      (error) => {
-        if (abort.signal.aborted) return;
-        if (error instanceof RelayError && NOTHING_THERE.includes(error.code)) return;
-        shown.end(error);
-        view.onError(error);
-      },
-    )
-    .finally(() => wait(0));
+  const followed = follow().then(
+    () => shown.end(),
+    (error) => {
+      if (abort.signal.aborted || isNothingThere(error)) return;
+      shown.end(error);
+      view.onError(error);
+    },
+  );
+  followed.finally(() => wait(0));
   return {
     isRunning: shown.isRunning,
     shows: shown.shows,
@@ -162,6 +160,10 @@ function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView)
       for (const run of running) answers.get(run)?.onState('stopped');
     },
   };
+}
+
+function isNothingThere(error: unknown): boolean {
+  return error instanceof RelayError && NOTHING_THERE.includes(error.code);
 }
 
 /** Whether an event belongs to an answer for sure. */
