@@ -2,23 +2,13 @@ import type { Config } from '../config/config.ts';
 import { builtFile } from './built-file.ts';
 import { cachedFile } from './cached-file.ts';
 import type { Page } from './chat-page.ts';
+import { pagePolicy } from './page-policy.ts';
 
 /** What the chat knows of the relay's configuration. */
 type ChatConfig = Pick<Config, 'authMode' | 'bots' | 'operations' | 'chatPage' | 'chat'>;
 
-/** Allows files of the relay's own origin only, and never turns text into code (W3C CSP 3, Trusted Types). */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self' blob:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join('; ');
+/** Attachments are shown from memory. */
+const POLICY = pagePolicy(['blob:']);
 
 /** A speech bubble. */
 const ICON =

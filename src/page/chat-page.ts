@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import type { Request, Response } from 'express';
 import type { Config } from '../config/config.ts';
+import { pagePolicy } from './page-policy.ts';
 
 /** One path below the base path, and its handler of `GET`. */
 export interface Page {
@@ -19,19 +20,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** Allows files of the relay's own origin only, and never turns text into code (W3C CSP 3, Trusted Types). */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join('; ');
+const POLICY = pagePolicy();
 
 /** What the page knows of the relay's configuration. */
 type PageConfig = Pick<Config, 'basePath' | 'authMode' | 'bots' | 'operations'> & {

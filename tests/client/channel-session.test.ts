@@ -94,13 +94,20 @@ describe('the session of a client', () => {
   });
 });
 
-test('a sign-out empties channels also if the streams of its session have told of it first', async () => {
+/** A channel with one answer. */
+async function said() {
   const client = await stage.signedIn();
   const channel = createChannel(client, { id: 'my-channel' });
   channel.subscribe(() => {});
   const sent = channel.send('Hello');
   (await stage.bot.run('Hello')).answer('You');
   await sent;
+  await until(() => allOf(channel).at(-1) === 'bot: You');
+  return { client, channel };
+}
+
+test('a sign-out empties channels also if the streams of its session have told of it first', async () => {
+  const { client, channel } = await said();
   const { tracker } = partsOf(client);
   const askedIn = tracker.current();
   // What a stream learns when the relay ends it, before the answer to the sign-out is there.
@@ -155,18 +162,6 @@ test('a process with a channel ends when its messages have ended, also if the re
 });
 
 describe('the messages of a channel', () => {
-  /** A channel with one answer. */
-  async function said() {
-    const client = await stage.signedIn();
-    const channel = createChannel(client, { id: 'my-channel' });
-    channel.subscribe(() => {});
-    const sent = channel.send('Hello');
-    (await stage.bot.run('Hello')).answer('You');
-    await sent;
-    await until(() => allOf(channel).at(-1) === 'bot: You');
-    return { client, channel };
-  }
-
   test('go when the user signs out, also those under way', async () => {
     const { client, channel } = await said();
     const sent = channel.send('More');
