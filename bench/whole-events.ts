@@ -3,7 +3,7 @@
  * Run it with `--expose-gc`. Events come one a chunk, in two chunks each, or as many as a read takes.
  */
 import { heldBytes } from '../src/relay/message/held-bytes.ts';
-import { forgetTail, streamCursor, wentDown } from '../src/relay/message/stream-cursor.ts';
+import { forgetTail, noteSent, streamCursor } from '../src/relay/message/stream-cursor.ts';
 import { holds, push, wholeEvents } from '../src/relay/message/whole-events.ts';
 import { overRounds } from './support/statistics.ts';
 
@@ -76,10 +76,10 @@ function follow({ start, chunks, events }: Series, count: number): number {
 function followOne(start: Buffer, chunks: readonly Buffer[], times: number): number {
   const stream = wholeEvents(SHARED);
   const cursor = streamCursor({ lastEventId: undefined, held: SHARED.held, keepsTail: true });
-  for (const passed of push(stream, start)) wentDown(cursor, passed);
+  for (const passed of push(stream, start)) noteSent(cursor, passed);
   const startedAt = process.hrtime.bigint();
   for (let n = 0; n < times; n++) {
-    for (const chunk of chunks) for (const passed of push(stream, chunk)) wentDown(cursor, passed);
+    for (const chunk of chunks) for (const passed of push(stream, chunk)) noteSent(cursor, passed);
   }
   const ns = Number(process.hrtime.bigint() - startedAt);
   forgetTail(cursor);
@@ -101,7 +101,7 @@ function memoryPerStream(): number {
   for (let n = 0; n < STREAMS; n++) {
     const stream = wholeEvents(SHARED);
     const cursor = streamCursor({ lastEventId: undefined, held: SHARED.held, keepsTail: true });
-    for (const passed of push(stream, Buffer.from(first))) wentDown(cursor, passed);
+    for (const passed of push(stream, Buffer.from(first))) noteSent(cursor, passed);
     streams[n] = [stream, cursor];
   }
   const bytes = bytesNow() - before;

@@ -1,23 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { type BuildOptions, build } from 'esbuild';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
+import { ENTRIES } from './entries.ts';
 
 /** The oldest browsers that the client supports. */
 const BROWSERS = ['chrome111', 'firefox115', 'safari16.4'];
-/** The entries of the package: `exports` of its package.json names the files. */
-const ENTRIES = { index: 'index', react: 'react', element: 'element/bot-chat' };
 /** The element in one file, for a page without a bundler. */
 const ELEMENT_FILE = { 'bot-chat': 'element/bot-chat-file' };
-/** What the chat page uses of the client; not all of it is an entry of the package. */
-const PAGE_ENTRIES = {
-  'bot-relay-client': 'bot-client',
-  'bot-relay-conversation': 'bot-conversation',
-  'bot-relay-history': 'follow-history',
-  'bot-relay-resumed': 'resumed-answers',
-  'bot-relay-random-id': 'random-id',
-};
-
 /** The name of the package that a file belongs to. */
 const PACKAGE = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/;
 
@@ -33,13 +23,29 @@ const node = (command: readonly string[], stdout: 'inherit' | 'pipe') =>
   });
 
 /**
+ * Takes the part of `marked` that makes HTML out of the bundles: its instance at the end of the file keeps the bundler
+ * from leaving out what nothing uses.
+ */
+const lexerAlone: Plugin = {
+  name: 'lexer-alone',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /marked\.esm\.js$/ }, ({ path }) => {
+      const text = readFileSync(path, 'utf8');
+      const [instance = ''] = /;var \w+=new \w+;function /.exec(text) ?? [];
+      const exported = text.slice(text.lastIndexOf('export{')).match(/\w+ as (Lexer|Tokenizer)\b/g) ?? [];
+      if (!instance || exported.length < 2) throw new Error('marked has another form: see lexerAlone');
+      return { contents: `${text.slice(0, text.indexOf(instance))};export{${exported}}` };
+    }),
+};
+
+/**
  * Bundles modules of the client into `outdir`, by the name of each entry. All entries share their chunks. Returns the
  * names of the packages that are now in them.
  */
 async function bundle(
   outdir: string,
   entries: Readonly<Record<string, string>>,
-  options: Pick<BuildOptions, 'chunkNames' | 'external' | 'minify' | 'footer'>,
+  options: Pick<BuildOptions, 'external' | 'minify' | 'footer'>,
 ): Promise<string[]> {
   const { metafile } = await build({
     entryPoints: Object.entries(entries).map(([out, name]) => ({ in: pathOf(`src/client/${name}.ts`), out })),
@@ -50,6 +56,7 @@ async function bundle(
     target: BROWSERS,
     logLevel: 'warning',
     metafile: true,
+    plugins: [lexerAlone],
     ...options,
   });
   const names = Object.keys(metafile.inputs).flatMap((path) => PACKAGE.exec(path)?.[1] ?? []);
@@ -57,9 +64,6 @@ async function bundle(
 }
 
 rmSync(pathOf('dist/client'), { recursive: true, force: true });
-rmSync(pathOf('dist/page/files'), { recursive: true, force: true });
-cpSync(pathOf('src/page/files'), pathOf('dist/page/files'), { recursive: true });
-await bundle('dist/page/files', PAGE_ENTRIES, { chunkNames: 'bot-relay-chunk-[hash]' });
 const contained = await bundle('dist/client', ENTRIES, { external: ['react'] });
 node(['node_modules/typescript/bin/tsc', '-p', 'src/client'], 'inherit');
 
@@ -69,12 +73,21 @@ writeFileSync(
   `${JSON.stringify({ ...fields('src/client/package.json'), version }, null, 2)}\n`,
 );
 cpSync(pathOf('LICENSE'), pathOf('dist/client/LICENSE'));
-const notices = contained.map((name) => {
-  const folder = `node_modules/${name}`;
-  return `This package contains ${name} ${fields(`${folder}/package.json`).version}:\n\n${read(`${folder}/LICENSE`)}`;
+/** The licenses of packages that a bundle contains. */
+const noticesOf = (names: readonly string[]) =>
+  names
+    .map((name) => {
+      const folder = `node_modules/${name}`;
+      return `It contains ${name} ${fields(`${folder}/package.json`).version}:\n\n${read(`${folder}/LICENSE`)}`;
+    })
+    .join('\n');
+writeFileSync(pathOf('dist/client/NOTICES.txt'), noticesOf(contained));
+// Beside the file, which each page loads: they are larger than many of its parts.
+const own = await bundle('dist', ELEMENT_FILE, {
+  minify: true,
+  footer: { js: '/* Licenses of what it contains: bot-chat.txt beside this file */' },
 });
-writeFileSync(pathOf('dist/client/NOTICES.txt'), notices.join('\n'));
-await bundle('dist', ELEMENT_FILE, { minify: true, footer: { js: `/*\n${notices.join('\n')}*/` } });
+writeFileSync(pathOf('dist/bot-chat.txt'), noticesOf(own));
 
 // Packed here and not when it is asked for, so that all instances of an image serve the same bytes.
 /** npm itself, which runs this script. */

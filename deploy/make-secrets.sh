@@ -2,6 +2,7 @@
 # Makes the secrets that docker-compose.yml mounts, in deploy/secrets: a key for the demo's bot service, a session
 # secret, the secret of conversations, a certificate for localhost, and a user whose password it prints. Existing files
 # stay as they are.
+
 # Each container has a user of its own, so everybody can read the files. Only you can read the folder.
 set -eu
 cd "$(dirname "$0")/.."

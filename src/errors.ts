@@ -108,8 +108,8 @@ export interface FailureNotes {
   /** Why a stream that broke off was not resumed. */
   notResumed?: string;
   level?: 'warn';
-  userId?: string;
-  bot?: string;
+  userId?: string | undefined;
+  bot?: string | undefined;
 }
 
 /** A refusal or failure with a code of the table. Every stage throws it or passes it on. */

@@ -45,6 +45,7 @@ const ROOMS: Readonly<Record<string, string>> = {
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
   commands: `authenticate/password authenticate/sessions guard relay/upstream watch config storage ${BASE}`,
+  'client/ai-sdk': 'client',
   'client/element': 'client',
   client: '',
   demo: `config:types http ${BASE}`,

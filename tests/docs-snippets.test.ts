@@ -13,6 +13,7 @@ import { createChannel } from '../src/client/create-channel.ts';
 import { textOf } from '../src/client/text-of.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
 import { startBotRuns } from './support/bot-runs.ts';
+import { codeOf } from './support/markdown.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './support/relay.ts';
 import { until } from './support/relay-and-upstream.ts';
 
@@ -27,17 +28,12 @@ const documents = ['README.md', 'docs/front-end.md', 'docs/sign-in.md']
   .map((path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8'))
   .join('\n');
 
-/** The code of the documents' snippet `name`. */
-function codeOf(name: string): string {
-  const block = new RegExp(`<!-- snippet: ${name} -->\n\`\`\`js\n([^]*?)\`\`\``);
-  const [, code = ''] = documents.match(block) ?? [];
-  if (code === '') throw new Error(`the documents have no snippet ${name}`);
-  return code.replace(/^import .*$/gm, '');
-}
+/** The code of the documents' snippet `name`, without its imports. */
+const scriptOf = (name: string) => codeOf(documents, name).replace(/^import .*$/gm, '');
 
 /** The documents' snippet `name` as a function of what a page has around it. */
 function snippet(name: string, ...around: string[]) {
-  return new AsyncFunction(...around, codeOf(name));
+  return new AsyncFunction(...around, scriptOf(name));
 }
 
 let botService: BotService;
@@ -170,7 +166,7 @@ describe('the snippet of the other operations with plain fetch', () => {
   }
   const names = 'send, consent, history, metadata, stop, reset, feedback, upload, downloadUrl';
   const around = ['fetch', 'show', 'EventSourceParserStream'];
-  const code = [codeOf('fetch'), codeOf('operations'), `return { ${names} };`].join('\n');
+  const code = [scriptOf('fetch'), scriptOf('operations'), `return { ${names} };`].join('\n');
   const run = new AsyncFunction(...around, code.replace('/echo/', '/tools/'));
 
   async function all(events: Events): Promise<Event[]> {
@@ -257,6 +253,7 @@ describe('the snippet with the client', () => {
     let signIns = 0;
     const create = (options: BotClientOptions) =>
       createBotClient({
+        cookies: 'keep',
         ...options,
         fetch(path, init) {
           const headers = new Headers(init?.headers);
@@ -326,7 +323,7 @@ describe('the snippet with a channel', () => {
     }
     let client: BotClient | undefined;
     const create = (options: BotClientOptions) => {
-      client = createBotClient({ ...options, baseUrl: relay.url });
+      client = createBotClient({ cookies: 'keep', ...options, baseUrl: relay.url });
       return client;
     };
     let signIns = 0;
@@ -352,7 +349,8 @@ describe('the snippet for a project of Vite', () => {
   const run = snippet('vite', 'createBotClient', 'prompt', 'document');
 
   test('signs in and shows the answer', async () => {
-    const create = (options: BotClientOptions) => createBotClient({ ...options, baseUrl: relay.url });
+    const create = (options: BotClientOptions) =>
+      createBotClient({ cookies: 'keep', ...options, baseUrl: relay.url });
     const asked: string[] = [];
     const prompt = (what: string) => (asked.push(what) === 1 ? USER.name : USER.password);
     const shown: string[] = [];
@@ -371,7 +369,13 @@ describe('the event of its own that the document has', () => {
     const front = await startRelay(bot.upstream.url, { BOTS: 'demo/echo' });
     try {
       const client = createBotClient({
-        ...{ baseUrl: front.url, namespace: 'demo', botProviderName: 'echo', guards: guards as Guards },
+        ...{
+          baseUrl: front.url,
+          cookies: 'keep',
+          namespace: 'demo',
+          botProviderName: 'echo',
+          guards: guards as Guards,
+        },
       });
       await client.signIn(USER.name, USER.password);
       const sent = createChannel(client).send('Hello');

@@ -1,35 +1,47 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
+import { ROOT } from './support/sources.ts';
 
 interface Entry {
+  readonly version?: string;
   readonly integrity?: string;
+  readonly resolved?: string;
   readonly link?: boolean;
   readonly inBundle?: boolean;
-  readonly resolved?: string;
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
+type Packages = Readonly<Record<string, Entry>>;
 
-const lock = JSON.parse(readFileSync(new URL('../package-lock.json', import.meta.url), 'utf8')) as {
-  readonly packages: Readonly<Record<string, Entry>>;
-};
-const entries = Object.entries(lock.packages).filter(([path]) => path !== '');
+const CLIENT = 'node_modules/bot-relay-client';
+const examples = readdirSync(join(ROOT, 'examples')).map((name) => `examples/${name}`);
+
+/** The entries of a lock file, without the project itself and the client of this checkout. */
+function packagesIn(folder: string): Packages {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, folder, 'package-lock.json'), 'utf8'));
+  const { '': _project, [CLIENT]: _client, ...others } = packages as Packages;
+  return others;
+}
 
 /** Whether Node.js would find the package `name` from the folder `path`. */
-function isFound(name: string, path: string): boolean {
+function isFound(packages: Packages, name: string, path: string): boolean {
   const folders = [
     path,
     ...[...path.matchAll(/\/?node_modules\//g)].map(({ index }) => path.slice(0, index)),
   ];
-  return folders.some((folder) => `${folder ? `${folder}/` : ''}node_modules/${name}` in lock.packages);
+  return folders.some((folder) => `${folder ? `${folder}/` : ''}node_modules/${name}` in packages);
 }
 
-describe('package-lock.json', () => {
+describe.each(['.', 'build/reference', ...examples])('package-lock.json in %s', (folder) => {
+  const packages = packagesIn(folder);
+  const entries = Object.entries(packages);
+
   test('has an entry for every optional dependency of every platform', () => {
     const wanted = entries.flatMap(([path, { optionalDependencies = {} }]) =>
       Object.keys(optionalDependencies).map((name) => ({ path, name })),
     );
-    expect(wanted.length).toBeGreaterThan(50);
-    expect(wanted.filter(({ path, name }) => !isFound(name, path))).toEqual([]);
+    if (folder === '.') expect(wanted.length).toBeGreaterThan(50);
+    expect(wanted.filter(({ path, name }) => !isFound(packages, name, path))).toEqual([]);
   });
 
   test('has the checksum of every package', () => {
@@ -41,5 +53,13 @@ describe('package-lock.json', () => {
 
   test('names no registry', () => {
     expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
+  });
+});
+
+describe('package-lock.json of an example', () => {
+  test.each(examples)('takes each build of the client, whose checksum changes: %s', (folder) => {
+    const lock = JSON.parse(readFileSync(join(ROOT, folder, 'package-lock.json'), 'utf8'));
+    const { version, integrity, resolved }: Entry = lock.packages[CLIENT];
+    expect({ version, integrity, resolved }).toEqual({ resolved: 'file:bot-relay-client.tgz' });
   });
 });

@@ -1,16 +1,6 @@
 /**
- * A very cheap bot service as a process: HTTP/1.1 with keep-alive over plain TCP.
- * Without the key it answers 401. The bot's name says how it answers:
- *
- * - `three-N`: three events of 100 bytes and the end of the answer, all in one write;
- * - `silent-NAME`: headers and one event of 100 bytes at once, then nothing more;
- * - `drip-COUNT-BYTES-MS`: COUNT events of BYTES bytes, the first at once, one every MS from then on;
- * - `flood-COUNT-BYTES`: COUNT events of BYTES bytes, as fast as they are taken;
- * - `paced-N`: like `three-N`, and notes when each message arrived.
- *
- * Every event has its number and the time at which it was sent (`../support/timed-event.ts`).
- * `GET /arrivals` gives the times of messages by bot (monotonic, in ms). `GET /open` says for each bot of silent
- * streams how many are open, and when the last one closed. Prints `{"port":…}` and runs until it is told to stop.
+ * A very cheap bot service as a process: HTTP/1.1 with keep-alive over plain TCP, 401 without the key. Prints
+ * `{"port":…}` and runs until it is told to stop. Every event has its number and when it was sent (`timed-event.ts`).
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { API_KEY } from '../support/message.ts';
@@ -26,7 +16,9 @@ const SMALL_BYTES = 100;
 const SMALL_REST = restOfEvent(SMALL_BYTES);
 const KEY_LINE = new RegExp(`\r\nx-api-key: *${API_KEY}\r\n`, 'i');
 
+/** The times of messages by bot, monotonic, in ms: the answer to `GET /arrivals`. */
 const arrivals: Record<string, number[]> = {};
+/** For each bot of silent streams, how many are open, and when the last one closed: the answer to `GET /open`. */
 const silent: Record<string, { open: number; lastClosedAt: string }> = {};
 
 const server = createServer({ noDelay: true }, (socket) => {
@@ -60,6 +52,7 @@ function lengthOfFirst(received: string): number {
   return received.length < length ? 0 : length;
 }
 
+/** The bot's name says how: `drip-COUNT-BYTES-MS`, `flood-COUNT-BYTES`, `silent-NAME`, `paced-N`, or `three-N`. */
 function answer(socket: Socket, head: string): void {
   const requestLine = head.slice(0, head.indexOf('\r\n'));
   const bot = BOT.exec(requestLine)?.[1];
@@ -78,9 +71,11 @@ function answer(socket: Socket, head: string): void {
     if (everyMs) drip(socket, shape);
     else flood(socket, shape);
   } else if (bot.startsWith('silent-')) {
+    // Nothing more comes.
     countUntilClosed(socket, bot);
     socket.write(STREAM_HEAD + smallEvent(0));
   } else {
+    // All in one write.
     if (bot.startsWith('paced-')) noteArrival(bot);
     socket.write(STREAM_HEAD + smallEvent(0) + smallEvent(1) + smallEvent(2) + LAST_CHUNK);
   }
@@ -107,6 +102,7 @@ interface Shape {
   readonly everyMs: number;
 }
 
+/** `count` events of `bytes` bytes, the first at once, and one every `everyMs` from then on. */
 function drip(socket: Socket, { count, bytes, everyMs }: Shape): void {
   const rest = restOfEvent(bytes);
   let sent = 0;
@@ -131,6 +127,7 @@ function drip(socket: Socket, { count, bytes, everyMs }: Shape): void {
   tick();
 }
 
+/** `count` events of `bytes` bytes, as fast as they are taken. */
 function flood(socket: Socket, { count, bytes }: Shape): void {
   const size = `${bytes.toString(16)}\r\n`;
   const rest = Buffer.from(`${restOfEvent(bytes)}\r\n`);

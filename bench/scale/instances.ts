@@ -23,9 +23,11 @@ type Instance = Awaited<ReturnType<typeof openInstance>>;
 
 const all = await Promise.all(Array.from({ length: load.instances }, openInstance));
 const sessions = await beginSessions(all[0] as Instance);
+const places = await takePlaces();
 // Whoever measures waits for this line.
 console.log('ready');
 await sendAll();
+for (const place of places) place?.release();
 console.log(JSON.stringify(seen satisfies Seen));
 process.exit();
 
@@ -53,8 +55,18 @@ async function beginSessions({ sessions }: Instance): Promise<LiveSession[]> {
     user: { id: userOf(n), name: userOf(n) },
     ...times,
   }));
-  await Promise.all(begun.map(({ key, ...session }) => sessions.set(key, session)));
+  for (const { key, ...session } of begun) await sessions.set(key, session);
   return begun;
+}
+
+/** Takes a place for each open stream; the instances renew its lease while they send. */
+async function takePlaces() {
+  const places = [];
+  for (let n = 0; n < load.streams; n++) {
+    const { streams } = all[n % all.length] as Instance;
+    places.push(await streams.acquire(`reader-${process.pid}-${n}`, MAX_STREAMS));
+  }
+  return places;
 }
 
 function userOf(n: number): string {

@@ -7,6 +7,8 @@ export interface Load {
   readonly bots: number;
   readonly users: number;
   readonly messagesPerSecond: number;
+  /** How many streams are open all the time, each of a user of its own; none if there are messages. */
+  readonly streams: number;
   readonly durationMs: number;
 }
 

@@ -22,6 +22,7 @@ export async function simulate(load: Load): Promise<Simulated> {
     instances: Math.round(load.instances / count),
     users: Math.round(load.users / count),
     messagesPerSecond: load.messagesPerSecond / count,
+    streams: Math.round(load.streams / count),
   };
   const processes = Array.from({ length: count }, () => start(share));
   await Promise.all(processes.map(({ ready }) => ready));

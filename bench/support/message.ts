@@ -4,7 +4,7 @@ let messages = 0;
 export function messageBody(): string {
   messages += 1;
   return JSON.stringify({
-    customChannelId: 'channel-1',
+    customChannelId: `channel-${messages % 10}`,
     customMessageId: `${process.pid}`.padStart(8, '0') + `${messages}`.padStart(12, '0'),
     text: 'What is the weather like in Ghent today?',
     action: 'NONE',

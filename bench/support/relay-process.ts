@@ -12,7 +12,7 @@ import { waitUntil } from './wait.ts';
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 const START_TIMEOUT_MS = 10_000;
 /** As `npm start` has it. */
-const FLAGS = ['--max-semi-space-size=16'];
+const FLAGS = ['--max-semi-space-size=16', '--no-parallel-scavenge'];
 
 /** As in production, but with limits so high that they do not matter, and no run without its client. */
 const ENVIRONMENT = {

@@ -114,10 +114,10 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   const isFirst = connection.answers.size === 0;
   connection.answers.add(res);
   connection.latest = res;
-  // The next answer must not inherit this answer's timeout.
-  res.on('finish', () => connection.answers.size > 1 && req.socket.setTimeout(0));
+  // This answer must not inherit the timeout of the one before.
+  if (!isFirst) latest?.on('finish', () => req.socket.setTimeout(0));
   // The timer restarts whenever the client reads; after the last byte the server sets the timeout of an idle connection.
-  res.on('prefinish', () => res.setTimeout(stalledMs, () => breakOff(res)));
+  res.on('prefinish', () => isWaitedFor(res) && res.setTimeout(stalledMs, () => breakOff(res)));
   res.on('close', () => {
     connection.answers.delete(res);
     if (serving.draining) server.closeIdleConnections();
@@ -126,6 +126,11 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   // that ends the connection, such as a stream in HTTP/1.0: its message would run, and nobody would get the answer.
   if (isFirst || latest === undefined) app(req, res);
   else latest.once('close', () => req.socket.writable && app(req, res));
+}
+
+/** Whether the system has not taken all of the answer yet. It nearly always has: a timer for nothing costs more. */
+function isWaitedFor({ socket }: ServerResponse): boolean {
+  return socket === null || socket.writableLength > 0;
 }
 
 function cut({ logger, onConnectionCut }: Serving, socket: Socket, connection: Connection): void {

@@ -1,6 +1,7 @@
 import { readFact } from './answer-text.ts';
-import type { BotEvent, Facts, Tool } from './bot-event.ts';
+import type { BotEvent, Tool } from './bot-event.ts';
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
+import { callIdOf, type ToolFacts } from './tool-calls.ts';
 
 /** What an event has changed. */
 interface Taken {
@@ -44,7 +45,7 @@ export function answerParts(): AnswerParts {
       );
       const called = toolCallStart ?? toolCallComplete;
       if (called) {
-        const call = callOf(`${called.processId}-${called.callSeq}`, called.toolCall);
+        const call = callOf(callIdOf(called), called.toolCall);
         const output = toolCallComplete?.toolCallResult ?? null;
         const end = { state: 'output-available', output } as const;
         parts.set(call.toolCallId, { ...call, ...(toolCallComplete ? end : { state: 'input-available' }) });
@@ -64,9 +65,6 @@ export function answerParts(): AnswerParts {
 
 type Approval = Extract<ToolPart, { readonly approval: unknown }>;
 type ToolCall = Omit<Approval, 'state' | 'approval'>;
-type ToolFacts = Facts['asgard.tool_call.start'] &
-  Facts['asgard.tool_call.complete'] &
-  Facts['asgard.tool_call.consent'];
 
 function callOf(toolCallId: string, { toolName, parameter }: Tool): ToolCall {
   return { type: 'dynamic-tool', toolName, toolCallId, input: parameter };

@@ -21,26 +21,16 @@ export function readFact(event: BotEvent): Text | undefined {
     const { message = 'The run of the bot failed.', code } = event.known ? event.fact.runError.error : {};
     throw new RelayError(message, { code: code ?? 'unexpected_response', status: 200 });
   }
-  if (!event.known) return undefined;
-  switch (event.eventType) {
-    case 'asgard.message.start': {
-      // A resumed stream repeats a message from its start.
-      const part = partOf(event.fact.messageStart);
-      return part === undefined ? undefined : { text: '', part };
-    }
-    case 'asgard.message.delta': {
-      const { messageDelta } = event.fact;
-      return { add: messageDelta.message.text, part: partOf(messageDelta) };
-    }
-    case 'asgard.message.complete': {
-      const { messageComplete } = event.fact;
-      return { text: messageComplete.message.text, part: partOf(messageComplete) };
-    }
-    default:
-      return undefined;
-  }
+  if (!event.known || !event.eventType.startsWith('asgard.message.')) return undefined;
+  const { messageStart, messageDelta, messageComplete } = event.fact as Partial<TextFacts>;
+  const { message } = messageDelta ?? messageComplete ?? messageStart ?? {};
+  const part = message?.messageId ?? undefined;
+  if (messageDelta) return { add: messageDelta.message.text, part };
+  if (messageComplete) return { text: messageComplete.message.text, part };
+  // A resumed stream repeats a message from its start.
+  return part === undefined ? undefined : { text: '', part };
 }
 
-function partOf({ message }: Facts['asgard.message.start']['messageStart']): string | undefined {
-  return message.messageId ?? undefined;
-}
+type TextFacts = Facts['asgard.message.start'] &
+  Facts['asgard.message.delta'] &
+  Facts['asgard.message.complete'];

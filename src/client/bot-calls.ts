@@ -3,7 +3,7 @@ import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from '.
 import type { MessageStore } from './kept.ts';
 import type { MessageName } from './message-name.ts';
 import { type MessageStream, messageStream, type OnState } from './message-stream.ts';
-import { RelayError } from './relay-error.ts';
+import { giveHint, RelayError, signedOut } from './relay-error.ts';
 import { isSignedOut } from './session-calls.ts';
 import type { SessionTracker } from './session-tracker.ts';
 import type { Open } from './way-back.ts';
@@ -13,14 +13,15 @@ const SILENCE_MS = 45_000;
 
 /** The settings of the bot service's own libraries, without the key. */
 export interface BotClientOptions extends CallsOptions {
-  /** The relay, with its base path: `https://chat.example.com`, `/chat-api`, or empty for the page's own origin. */
-  readonly baseUrl: string;
+  /** The namespace of the bot. */
   readonly namespace: string;
+  /** The bot's name in its namespace. */
   readonly botProviderName: string;
-  /** How long a stream may be silent before it counts as lost, in ms: at least twice the relay's `HEARTBEAT_MS`. */
+  /**
+   * How long a stream may be silent before it counts as lost, in ms; 45,000 by default. At least twice the relay's
+   * `HEARTBEAT_MS`.
+   */
   readonly silenceMs?: number;
-  /** In place of the global `fetch`. */
-  readonly fetch?: typeof fetch;
   /** For kinds of events that the application has added to `Facts`. */
   readonly guards?: Guards;
   /**
@@ -66,9 +67,11 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsP
   const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>
     base + operation + (query ? `?${new URLSearchParams(query)}` : '');
-  /** Lets the tracker learn from an error. */
+  /** Lets the tracker learn from an error, and says in its hint which bot is not known. */
   const noting = (askedIn: number) => (error: unknown) => {
     if (isSignedOut(error)) tracker.learn(false, askedIn);
+    if (error instanceof RelayError && error.code === 'unknown_bot')
+      giveHint(error, `The relay has no bot ${namespace}/${botProviderName}: look at its BOTS.`);
   };
   return {
     pathOf,
@@ -84,8 +87,7 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsP
         (of: string, by: Call): Open =>
         async (signal, lastEventId) => {
           // Nothing must be sent, resumed or shown in the session of another user.
-          if (askedIn !== tracker.current())
-            throw new RelayError('Signed out.', { code: 'session_ended', status: 401 });
+          if (askedIn !== tracker.current()) throw signedOut();
           onAsk?.();
           const response = await streamOf(call(of, { ...by, lastEventId, signal }));
           tracker.learn(true, askedIn);

@@ -9,33 +9,65 @@ import { type Session, sessionTracker } from './session-tracker.ts';
 import { tabsOf } from './tabs.ts';
 
 export type { BotClientOptions } from './bot-calls.ts';
-export type { BotEvent, Facts, Guards, KnownEvent, PendingCall, UnknownEvent } from './bot-event.ts';
+export type {
+  BotEvent,
+  BotMessage,
+  CalledTool,
+  EventHead,
+  Facts,
+  Guards,
+  KnownEvent,
+  PendingCall,
+  TextMessage,
+  Tool,
+  UnknownEvent,
+} from './bot-event.ts';
 export type { MessageStore } from './kept.ts';
-export type { MessageState, MessageStream, SendOptions } from './message-stream.ts';
-export { RelayError } from './relay-error.ts';
+export type { MessageState, MessageStream, OnState, SendOptions } from './message-stream.ts';
+export { type ClientErrorCode, RelayError, type RelayErrorFields, type Retryable } from './relay-error.ts';
 export type { Session } from './session-tracker.ts';
 
 /** One bot behind the relay. Dispatches the event `signed-out` once when an answer shows that the session is over. */
 export interface BotClient extends EventTarget {
   /**
-   * Sends a message: its text, in a conversation of this client and session, or an object in the bot's own form. It is sent when its answer is first read; that fails
-   * if somebody has signed in or out meanwhile.
+   * Sends a message, which is a paid run. It is sent when its answer is first read; that fails if somebody has signed in
+   * or out meanwhile.
+   * @param message Its text, in a conversation of this client and session, or an object in the bot's own form. An object
+   * is joined after a break only if it has a `customChannelId`, and a `customMessageId` that is new for each message.
+   * @returns The answer. Reading it throws a RelayError, or the reason of `signal`.
    */
   send(message: string | object, options?: SendOptions): MessageStream;
-  /** With `AUTH_MODE=password`. @throws RelayError */
+  /**
+   * Signs in with a password, with `AUTH_MODE=password`.
+   * @throws RelayError
+   */
   signIn(username: string, password: string): Promise<Session>;
-  /** With `AUTH_MODE=guest`. @throws RelayError */
+  /**
+   * Makes a guest and signs them in, with `AUTH_MODE=guest`.
+   * @throws RelayError
+   */
   signInAsGuest(): Promise<Session>;
-  /** With `AUTH_MODE=oidc`: where to send the browser, `location.assign(client.signInUrl('/chat'))`. */
+  /**
+   * Where to send the browser to sign in, with `AUTH_MODE=oidc`: `location.assign(client.signInUrl('/chat'))`.
+   * @param returnTo The path to which the browser returns.
+   */
   signInUrl(returnTo: string): string;
-  /** The current session; undefined if there is none. @throws RelayError */
+  /**
+   * Asks for the current session.
+   * @returns Undefined if nobody is signed in.
+   * @throws RelayError
+   */
   session(): Promise<Session | undefined>;
-  /** With `AUTH_MODE=oidc`, send the browser to `logoutUrl` if it is not null. @throws RelayError */
+  /**
+   * Ends the session.
+   * @returns With `AUTH_MODE=oidc`, the page sends the browser to `logoutUrl` if that is not null.
+   * @throws RelayError
+   */
   signOut(): Promise<{ readonly logoutUrl: string | null }>;
 }
 
 /**
- * A client of one bot, for browsers and Node.js. In Node.js it keeps the session cookie itself.
+ * A client of one bot, for browsers and Node.js.
  * @throws TypeError if `baseUrl` is no address
  */
 export function createBotClient(options: BotClientOptions): BotClient {
@@ -46,7 +78,7 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const tabs = tabsOf(options);
   setParts(client, { options, calls, tracker, tabs });
   const channel = randomId();
-  return Object.assign(client, sessionCalls(call, { tracker, tabs }), {
+  return Object.assign(client, sessionCalls(call, { options, tracker, tabs }), {
     send(message: string | object, sendOptions: SendOptions = {}) {
       // The channel's id also holds the session's number, so that the next user does not continue this user's
       // conversation.

@@ -1,28 +1,38 @@
 /** A message that the bot writes. */
-interface BotMessage {
+export interface BotMessage {
+  /** Its id at the bot service, if it has told one. */
   readonly messageId?: string | null | undefined;
 }
 
-interface TextMessage extends BotMessage {
+/** A text that the bot writes: a piece of it, or the whole. */
+export interface TextMessage extends BotMessage {
+  /** A piece or the whole: see the events in `Facts`. */
   readonly text: string;
 }
 
 /** A call of a tool: the same `processId` and `callSeq` mean the same call. */
-interface CalledTool {
+export interface CalledTool {
+  /** With `callSeq`, tells the call from all others. */
   readonly processId: string;
+  /** Tells calls with the same `processId` apart. */
   readonly callSeq: number;
+  /** The tool that is called. */
   readonly toolCall: Tool;
 }
 
 /** A tool, and what it is called with. */
 export interface Tool {
+  /** The tool's name. */
   readonly toolName: string;
+  /** The name of the set that it belongs to. */
   readonly toolsetName?: string | null | undefined;
+  /** What it is called with. */
   readonly parameter?: unknown;
 }
 
 /** A tool call that waits for the user's consent. */
 export interface PendingCall extends Tool {
+  /** Names the call in the user's answer. */
   readonly toolCallId: string;
 }
 
@@ -31,7 +41,9 @@ export interface PendingCall extends Tool {
  * Applications add kinds of their own to it, and a guard for each to the option `guards`.
  */
 export interface Facts {
+  /** The run has begun. */
   'asgard.run.init': { readonly runInit: object };
+  /** The run has ended. */
   'asgard.run.done': { readonly runDone: object };
   /** The run has failed. */
   'asgard.run.error': {
@@ -56,7 +68,9 @@ export interface Facts {
   'asgard.message.feedback': {
     readonly messageFeedback: { readonly targetMessageId: string; readonly verdict: string };
   };
+  /** The bot calls a tool. */
   'asgard.tool_call.start': { readonly toolCallStart: CalledTool };
+  /** A tool has answered. */
   'asgard.tool_call.complete': {
     readonly toolCallComplete: CalledTool & { readonly toolCallResult?: unknown };
   };
@@ -64,10 +78,14 @@ export interface Facts {
   'asgard.tool_call.consent': { readonly toolCallConsent: { readonly pendingCalls: readonly PendingCall[] } };
 }
 
-/** Functions that find out whether the fact of an event has the shape that `Facts` gives it. */
+/**
+ * Functions that find out whether the fact of an event has the shape that `Facts` gives it. Each gets the `fact` as it
+ * is; if it throws, the event is not known.
+ */
 export type Guards = { readonly [K in keyof Facts]?: (fact: unknown) => fact is Facts[K] };
 
-interface EventHead {
+/** What every event has. */
+export interface EventHead {
   /** The run that it belongs to: its member `requestId`. */
   readonly runId: string | undefined;
   /** Its id in the stream, if it has one. */
@@ -78,11 +96,19 @@ interface EventHead {
 
 /** An event whose `fact` was found to have the shape that `Facts` gives it. */
 export type KnownEvent<K extends keyof Facts = keyof Facts> = {
-  readonly [T in K]: EventHead & { readonly known: true; readonly eventType: T; readonly fact: Facts[T] };
+  readonly [T in K]: EventHead & {
+    /** Its `fact` has the shape that `Facts` gives it. */
+    readonly known: true;
+    /** The kind of event. */
+    readonly eventType: T;
+    /** What it says. */
+    readonly fact: Facts[T];
+  };
 }[K];
 
 /** Any other event. It may have the `eventType` of a known one, and another shape. */
 export interface UnknownEvent extends EventHead {
+  /** Its `fact` has no shape that the client knows. */
   readonly known: false;
   /** Its member `eventType`; without one, its name in the stream, which is `message` if it has none. */
   readonly eventType: string;
@@ -90,5 +116,5 @@ export interface UnknownEvent extends EventHead {
   readonly fact?: undefined;
 }
 
-/** One event of an answer: `known` says whether its `fact` can be used. */
+/** One event of an answer: `known`, and then `eventType`, narrow its type. */
 export type BotEvent = KnownEvent | UnknownEvent;

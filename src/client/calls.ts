@@ -1,10 +1,18 @@
 import { errorOf, RelayError } from './relay-error.ts';
 
 export interface CallsOptions {
-  /** The relay, with its base path. */
+  /**
+   * The origin of the relay with its base path: `https://chat.example.com`, or `/chat-api`. On the page's own origin the
+   * base path alone, or empty; in Node.js always a URL.
+   */
   readonly baseUrl: string;
   /** In place of the global `fetch`. */
   readonly fetch?: typeof fetch;
+  /**
+   * `keep`: in Node.js, the client keeps the cookies of the relay in memory. It is then a client of one user: a server
+   * needs one for each. Browsers keep cookies themselves.
+   */
+  readonly cookies?: 'keep' | undefined;
 }
 
 export interface Call {
@@ -23,8 +31,8 @@ export type Caller = (path: string, call?: Call) => Promise<Response>;
 /** Makes the function that calls paths below `baseUrl` with the session's cookie. @throws TypeError for a wrong one */
 export function caller(options: CallsOptions): Caller {
   const base = baseOf(options);
-  // Needed outside of browsers only: browsers keep cookies themselves and do not show them to scripts.
   const cookies = new Map<string, string>();
+  let isReached = false;
   return async (path, { lastEventId, signal = null, by = options.fetch, ...init } = {}) => {
     const headers = new Headers();
     // `fetch` itself names the type of a form, with its boundary.
@@ -41,9 +49,16 @@ export function caller(options: CallsOptions): Caller {
       credentials: 'include',
     }).catch((cause) => {
       signal?.throwIfAborted();
-      throw new RelayError('The server is unreachable.', { code: 'unreachable', status: 0, cause });
+      // A browser does not tell a refused origin from a lost connection.
+      const hint =
+        isReached || !isOtherOrigin(base)
+          ? undefined
+          : `The relay may be away, or its ALLOWED_ORIGINS lacks ${location.origin}.`;
+      throw new RelayError('The server is unreachable.', { code: 'unreachable', status: 0, hint, cause });
     });
-    for (const line of response.headers.getSetCookie?.() ?? []) {
+    isReached = true;
+    // A server may render the pages of many users with one client.
+    for (const line of (options.cookies && response.headers.getSetCookie?.()) || []) {
       const [pair = '', name = '', value] = /^(.*?)=([^;]*)/.exec(line) ?? [];
       if (value) cookies.set(name, pair);
       else cookies.delete(name);
@@ -56,6 +71,11 @@ export function caller(options: CallsOptions): Caller {
 export function baseOf({ baseUrl }: CallsOptions): string {
   if (typeof baseUrl !== 'string' || !/^(https?:\/\/[^\s/]\S*|\/\S*)?$/i.test(baseUrl)) throw wrongBase();
   return baseUrl.replace(/\/+$/, '');
+}
+
+/** Whether the page has another origin than the relay at `base`; false in Node.js. */
+export function isOtherOrigin(base: string): boolean {
+  return typeof location === 'object' && new URL(base || '/', location.href).origin !== location.origin;
 }
 
 function wrongBase(): TypeError {

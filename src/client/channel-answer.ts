@@ -1,6 +1,7 @@
 import { answerParts } from './answer-parts.ts';
 import { asRelayError } from './as-relay-error.ts';
 import type { ToolCallConsent } from './bot-conversation.ts';
+import { callPage } from './call-page.ts';
 import { type ChannelState, isOver } from './channel-state.ts';
 import type { ChannelMessage, ChannelOptions, MessageMetadata } from './channel-types.ts';
 import type { AnswerView } from './follow-history.ts';
@@ -52,7 +53,7 @@ export function showAnswer(
     decide: (toolCallId, approved) => change({ parts: decide(toolCallId, approved) }),
     onEvent(event) {
       if (isEnded()) return;
-      options.onEvent?.(event, now);
+      callPage(() => options.onEvent?.(event, now));
       const { parts, messageId, asks = [] } = take(event);
       if (parts) change({ parts }, messageId === undefined ? {} : { messageId });
       for (const id of asks) pending.set(id, { answer });

@@ -1,15 +1,19 @@
 import type { BotConversation } from './bot-conversation.ts';
+import { callPage } from './call-page.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelOpening } from './channel-opening.ts';
 import type { ChannelPast } from './channel-past.ts';
-import type { Channel } from './channel-types.ts';
+import type { Channel, UploadOptions } from './channel-types.ts';
 import type { RelayError } from './relay-error.ts';
 
 type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 
 interface CallsParts {
   readonly shown: ShownChannel;
-  readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'>;
+  readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'> & {
+    /** Keeps the channel while `work` goes on. */
+    readonly hold: <T>(work: () => Promise<T>) => Promise<T>;
+  };
   readonly past: ChannelPast;
   readonly stop: () => Promise<void>;
 }
@@ -21,15 +25,19 @@ export function channelCalls(parts: CallsParts): Calls {
   /** Resolves with undefined if `work` fails, and shows why if the user has not left. */
   async function trying<T>(
     work: (talk: BotConversation) => Promise<T>,
-    signal?: AbortSignal,
+    { signal, onError }: UploadOptions = {},
   ): Promise<T | undefined> {
     state.change({ error: undefined });
     let talk: BotConversation | undefined;
     try {
-      talk = await opening.opened();
-      return await work(talk);
+      return await opening.hold(async () => {
+        talk = await opening.opened();
+        return await work(talk);
+      });
     } catch (error) {
-      if (!signal?.aborted && talk === opening.talk()) state.fail(error);
+      if (signal?.aborted || talk !== opening.talk()) return undefined;
+      const failure = state.fail(error);
+      callPage(() => onError?.(failure));
       return undefined;
     }
   }
@@ -42,12 +50,14 @@ export function channelCalls(parts: CallsParts): Calls {
         if (message) state.replace({ ...message, metadata: { ...message.metadata, verdict } });
         return true;
       })) ?? false,
-    upload: (file, options = {}) =>
-      trying(async (talk) => {
+    upload: (file, given) => {
+      const options = given ?? {};
+      return trying(async (talk) => {
         const blobId = await talk.upload(file, options);
         const mediaType = file.type || 'application/octet-stream';
         return { type: 'file', mediaType, filename: file.name, url: talk.downloadUrl(file.name), blobId };
-      }, options.signal),
+      }, options);
+    },
     reset: async () => (await trying((talk) => reset(parts, talk))) ?? false,
   };
 }

@@ -2,10 +2,12 @@ import type { BotClient } from './bot-client.ts';
 import { type BotConversation, botConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelPast } from './channel-past.ts';
+import type { ChannelOptions } from './channel-types.ts';
 import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
+import { type FollowedSession, followedSession, type SessionSnapshot } from './followed-session.ts';
+import { randomId } from './random-id.ts';
 import { RelayError } from './relay-error.ts';
-import { type SessionSnapshot, type SessionStore, sessionStore } from './session-store.ts';
 
 /** The conversation of a channel, which depends on who is signed in. */
 export interface ChannelOpening {
@@ -27,42 +29,52 @@ interface OpeningOptions {
   readonly leave: () => void;
 }
 
+/** The ids of `freshId` that no channel has opened yet. */
+const fresh = new Set<string>();
+
+/** Makes the id of a conversation that is new: its channel does not ask what was said before. */
+export function freshId(): string {
+  const id = randomId();
+  fresh.add(id);
+  return id;
+}
+
 /** Opens a channel for the user who is signed in, and empties it when that user leaves. */
 export function channelOpening(client: BotClient, { shown, past, leave }: OpeningOptions): ChannelOpening {
   const { state, options } = shown;
   const { options: bot } = partsOf(client);
-  const store = sessionStore(client);
+  const store = followedSession(client);
   let user: string | undefined;
   let talk: BotConversation | undefined;
   function open(its: string, isFresh = false): void {
     const found = options.id === undefined ? defaultChannels(bot).idFor(its, isFresh) : undefined;
     user = its;
     talk = botConversation(client, found?.id ?? `${options.id}`);
-    past.begin({ talk, user: its, isNew: found?.isNew === true });
+    past.begin({ talk, user: its, isNew: found?.isNew ?? fresh.delete(`${options.id}`) });
   }
   function empty(isDropped = false): void {
     if (isDropped) past.forget();
     leave();
     shown.pending.clear();
     state.removeAll();
-    state.change({ error: undefined, isLoading: true });
+    state.change({ error: undefined, isLoading: true, failedHistory: undefined });
     talk = user = undefined;
   }
   const following = followed(store, {
     look({ session, error }) {
       state.change({ session, ...(session === null && { isLoading: false }) });
       if (error && session === undefined) state.fail(error);
-      if (session && session.user.id !== user) open(session.user.id);
+      if (session && session.user.id !== user && isFor(options, session.user.id)) open(session.user.id);
+      past.onSession(session?.user.id === user);
     },
     drop: () => empty(true),
   });
   return {
-    begin: following.begin,
+    ...{ begin: following.begin, talk: () => talk },
     end() {
       following.end();
       empty();
     },
-    talk: () => talk,
     async opened() {
       following.begin();
       const { error } = talk ? {} : await store.known();
@@ -78,13 +90,16 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
   };
 }
 
+/** Whether the conversation may be that of this user. */
+const isFor = (options: ChannelOptions, its: string) => (options.user ?? its) === its;
+
 interface Followed {
   readonly look: (snapshot: SessionSnapshot) => void;
   readonly drop: () => void;
 }
 
 /** Follows who is signed in, from `begin` to `end`. */
-function followed(store: SessionStore, { look, drop }: Followed) {
+function followed(store: FollowedSession, { look, drop }: Followed) {
   let ends: (() => void)[] = [];
   return {
     begin() {

@@ -1,12 +1,18 @@
+import { asRelayError } from './as-relay-error.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
+import { isOver } from './channel-state.ts';
 import { type FollowedHistory, followHistory } from './follow-history.ts';
 import { type Opened, pageStorage } from './page-storage.ts';
+import type { RelayError } from './relay-error.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
+import { isSignedOut } from './session-calls.ts';
 
 /** What was said before in a channel, and what is said in it elsewhere. */
 export interface ChannelPast {
   readonly begin: (its: Opened) => void;
+  /** Takes whether its user is signed in: then, what the end of a session has broken begins again. */
+  readonly onSession: (isSignedIn: boolean) => void;
   readonly isRunning: () => boolean;
   /** Resolves when all of it is there that is shown before a message which is sent now. */
   readonly readyToSend: (signal: AbortSignal) => Promise<void> | undefined;
@@ -22,6 +28,43 @@ export interface ChannelPast {
   readonly forget: () => Opened | undefined;
 }
 
+interface Loading {
+  /** Whether the conversation is still the one that could not be loaded. */
+  readonly isOpen: () => boolean;
+  readonly load: () => void;
+}
+
+/** Shows why a history could not be loaded, and loads it again. */
+function failures({ change, fail, messages, setInitial }: ShownChannel['state']) {
+  let isSignedIn = true;
+  let signedInAgain = () => {};
+  function onSession(isThere: boolean): void {
+    isSignedIn = isThere;
+    if (isThere) signedInAgain();
+  }
+  return {
+    onSession,
+    onError(error: RelayError, isWhole: boolean, { isOpen, load }: Loading): void {
+      function loadAgain(): void {
+        const all = messages();
+        if (!isOpen() || !all.every((one) => isOver(one.state))) return;
+        // What is shown stays until there is something in its place; the bot service lacks what an ended session refused.
+        setInitial(all.filter((one, at) => ![one, all[at + 1]].some((its) => isSignedOut(its?.error))));
+        change({ error: undefined });
+        load();
+      }
+      if (!isSignedOut(error)) {
+        if (!isWhole) change({ failedHistory: { error, loadAgain } });
+        fail(error);
+        return;
+      }
+      signedInAgain = loadAgain;
+      // The same user may be back already, in another session.
+      if (isSignedIn) loadAgain();
+    },
+  };
+}
+
 /** Shows what was said before: as the bot service tells it, else what the page has kept. */
 export function channelPast(shown: ShownChannel): ChannelPast {
   const { state, options } = shown;
@@ -29,7 +72,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   let resumed: ResumedAnswers | undefined;
   let opened: Opened | undefined;
   const storage = pageStorage(shown, () => opened);
-  const onError = state.fail;
+  const { onSession, onError } = failures(state);
   function leave(): void {
     resumed?.leave();
     history?.leave();
@@ -41,26 +84,27 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     storage.close();
   }
   function begin(its: Opened): void {
+    leave();
     opened = its;
+    const loading = { isOpen: () => own === history, load: () => begin(its) };
     const onAnswer = () => showAnswer(shown, state.addResumed, 'done');
-    resumed = resumedAnswers(its.talk, { onAnswer, onError, history: () => history });
-    state.change({ isLoading: !its.isNew });
+    resumed = resumedAnswers(its.talk, { onAnswer, onError: state.fail, history: () => history });
+    state.change({ isLoading: !its.isNew, failedHistory: undefined });
     if (its.isNew && !options.history) return;
     const own = followHistory(storage.withKept(its), {
       onQuestion: (text, blobIds) => state.addPast(questionOf(text, blobIds.map(fileOf))),
       onAnswer: () => showAnswer(shown, state.addPast, 'done'),
-      onError,
+      onError: (thrown, isWhole) => onError(asRelayError(thrown), isWhole, loading),
       resumed,
     });
     history = own;
     own.settled.then(() => own === history && state.change({ isLoading: false }));
   }
   return {
-    begin,
     isRunning: () => resumed?.isRunning() === true || history?.isRunning() === true,
     readyToSend: (signal) => history?.readyToSend(signal),
     showStopped: () => [resumed, history].forEach((one) => void one?.showStopped()),
-    ...{ leave, close },
+    ...{ begin, onSession, leave, close },
     save: storage.save,
     forget() {
       const its = opened;

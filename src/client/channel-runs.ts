@@ -1,3 +1,4 @@
+import { abortOf } from './abort-of.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import { type ShownAnswer, type ShownChannel, showAnswer } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';
@@ -69,11 +70,4 @@ export function channelRuns(shown: ShownChannel, ready: Ready): ChannelRuns {
       return answer.now();
     },
   };
-}
-
-/** Rejects when `signal` is aborted. */
-function abortOf(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) =>
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true }),
-  );
 }

@@ -3,6 +3,7 @@ import type { ChannelRuns } from './channel-runs.ts';
 import type { Channel, ChannelMessage, FilePart, MessagePart, NewMessage } from './channel-types.ts';
 import { randomId } from './random-id.ts';
 import { RelayError } from './relay-error.ts';
+import { consentResult } from './tool-calls.ts';
 
 type Answered = Promise<ChannelMessage | undefined>;
 
@@ -42,7 +43,8 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     return undefined;
   }
   return {
-    send,
+    // What a page passes that is no message is a failure, too.
+    send: (message) => send(message).catch((thrown) => void state.fail(thrown)),
     async retry(id) {
       const all = state.messages();
       const upTo = id === undefined ? all : all.slice(0, all.findIndex((one) => one.id === id) + 1);
@@ -65,8 +67,7 @@ function consenting({ pending, state }: ShownChannel, runs: ChannelRuns): Channe
       return undefined;
     }
     const { answer } = call;
-    const allowed = allow === 'always' ? 'ALLOW_ALWAYS' : 'ALLOW_ONCE';
-    call.result = allow ? allowed : 'DENY_ONCE';
+    call.result = consentResult(allow);
     answer.decide(toolCallId, allow !== false);
     const calls = [...pending].filter(([, one]) => one.answer === answer);
     const decided = calls.flatMap(([id, { result }]) => (result ? [{ toolCallId: id, result }] : []));

@@ -2,6 +2,7 @@ import { asRelayError } from './as-relay-error.ts';
 import { callPage } from './call-page.ts';
 import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
 import { oncePerFrame } from './once-per-frame.ts';
+import type { RelayError } from './relay-error.ts';
 
 type Messages = readonly ChannelMessage[];
 
@@ -11,8 +12,8 @@ export interface ChannelState extends MessageList {
   readonly shown: () => ChannelSnapshot;
   readonly first: ChannelSnapshot;
   readonly change: (changes: Partial<Omit<ChannelSnapshot, 'status'>>) => void;
-  /** Shows what was thrown as `error`. */
-  readonly fail: (thrown: unknown) => void;
+  /** Shows what was thrown as `error`, and returns that. */
+  readonly fail: (thrown: unknown) => RelayError;
 }
 
 /** The messages of a channel, with those that only the next frame shows. */
@@ -23,6 +24,8 @@ interface MessageList {
   readonly addBelow: (id: string, answer: ChannelMessage) => void;
   /** Adds a message of the past, above those that `add` has added. The first one takes the place of the initial ones. */
   readonly addPast: (message: ChannelMessage) => void;
+  /** Has these count as the initial ones from now on. */
+  readonly setInitial: (messages: Messages) => void;
   /** Adds an answer that goes on: below the past, and above what `add` has added. */
   readonly addResumed: (answer: ChannelMessage) => void;
   /** Replaces the message with the same id; does nothing if it was removed. */
@@ -59,9 +62,10 @@ export function channelState(options: ChannelOptions): ChannelState {
       const error = asRelayError(thrown);
       change({ error });
       callPage(() => options.onError?.(error));
+      return error;
     },
     ...messageList({
-      initial: first.messages,
+      first: first.messages,
       all: () => next.messages,
       isShown: () => next.messages === shown.messages,
       set: (messages) => change({ messages }),
@@ -70,13 +74,15 @@ export function channelState(options: ChannelOptions): ChannelState {
 }
 
 interface ListParts {
-  readonly initial: Messages;
+  /** The messages at first. */
+  readonly first: Messages;
   readonly all: () => Messages;
   readonly isShown: () => boolean;
   readonly set: (messages: Messages) => void;
 }
 
-function messageList({ initial, all, isShown, set }: ListParts): MessageList {
+function messageList({ first, all, isShown, set }: ListParts): MessageList {
+  let initial = idsOf(first);
   let past = 0;
   let resumed = 0;
   const insert = (list: Messages, at: number, message: ChannelMessage) =>
@@ -89,12 +95,16 @@ function messageList({ initial, all, isShown, set }: ListParts): MessageList {
       if (at >= 0) insert(all(), at + 1, answer);
     },
     addPast(message) {
-      const others = past > 0 ? all() : all().filter((one) => !initial.includes(one));
+      const others = past > 0 ? all() : all().filter(({ id }) => !initial.has(id));
       insert(others, past++, message);
     },
+    setInitial(messages) {
+      initial = idsOf(messages);
+      past = resumed = 0;
+    },
     addResumed(answer) {
-      const first = past > 0 ? 0 : all().filter((one) => initial.includes(one)).length;
-      insert(all(), first + past + resumed++, answer);
+      const above = past > 0 ? 0 : all().filter(({ id }) => initial.has(id)).length;
+      insert(all(), above + past + resumed++, answer);
     },
     replace(message) {
       let at = all().length - 1;
@@ -111,6 +121,8 @@ function messageList({ initial, all, isShown, set }: ListParts): MessageList {
     },
   };
 }
+
+const idsOf = (messages: Messages) => new Set(messages.map(({ id }) => id));
 
 /** Whether an answer in this state has ended. */
 export function isOver(state: ChannelMessage['state']): boolean {

@@ -25,6 +25,7 @@ const registry = new WeakMap<BotClient, Map<string | undefined, Kept>>();
 /**
  * The channel with this id. The same client and id give the same channel, with the options of all calls; without an id,
  * it is the default one of the user. Nothing is asked until it is subscribed to, or until something is sent.
+ * @param options Those of a later call change those that it names.
  */
 export function createChannel(client: BotClient, options: ChannelOptions = {}): Channel {
   const kept = registry.get(client) ?? new Map<string | undefined, Kept>();
@@ -79,7 +80,7 @@ export function newChannel(
     drop();
     await stopping.stop();
   }
-  const calls = channelCalls({ shown, opening: { ...opening, opened: use.opened }, past, stop });
+  const calls = channelCalls({ shown, opening: { ...opening, ...use }, past, stop });
   return {
     get id() {
       return opening.talk()?.customChannelId;
@@ -105,20 +106,28 @@ interface Used {
 function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used) {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let subscribers = 0;
+  let calls = 0;
   function look(): void {
     clearTimeout(timer);
     if (subscribers > 0) return;
     timer = inBackground(end, options.gcMs ?? GC_MS);
   }
   function end(): void {
-    // The end of the run looks again.
-    if (subscribers > 0 || isBusy()) return;
+    // The end of the run or call looks again.
+    if (subscribers > 0 || calls > 0 || isBusy()) return;
     opening.end();
     onUse?.(false);
   }
   if (onUse) look();
   return {
     look,
+    hold<T>(work: () => Promise<T>): Promise<T> {
+      calls += 1;
+      return work().finally(() => {
+        calls -= 1;
+        look();
+      });
+    },
     opened() {
       onUse?.(true);
       look();

@@ -1,41 +1,55 @@
 import type { BotClientOptions } from './bot-calls.ts';
 import { baseOf } from './calls.ts';
-import { type KeptList, keptList } from './kept.ts';
+import { CHANNELS, CHATS } from './forget-kept.ts';
+import { type KeptList, type KeptOptions, keptList } from './kept.ts';
 import { randomId } from './random-id.ts';
 import { botKey } from './unfinished.ts';
 
-const KEY = 'bot-relay-channels';
+const MAX_ROWS = 1_000;
 
 /** The ids of the default channels that the browser keeps, for one user at a time. */
 export interface DefaultChannels {
   /** The id of this user's channel with the bot, and whether it was made now. With `isNew`, it is made anew. */
   readonly idFor: (user: string, isNew?: boolean) => { readonly id: string; readonly isNew: boolean };
-  /** Forgets those of this relay's users, or of all but one. */
-  readonly forget: (exceptOf?: string) => void;
+  /** Makes another conversation the default one. */
+  readonly choose: (user: string, id: string) => void;
 }
 
-/** Opens what the browser keeps. A guest's is kept in the tab. */
+const listOf = (key: string, options: KeptOptions, isShared: boolean) =>
+  keptList(key, { ...options, isShared, max: MAX_ROWS });
+const isGuest = (user: string) => user.startsWith('guest:');
+
+/** The chats of a user, each with its id and its title behind the bot. A guest's are kept in the tab. */
+export function chatRows(options: KeptOptions, user: string): KeptList {
+  return listOf(CHATS, options, !isGuest(user));
+}
+
+/** The one of `bots` that this tab has opened last or, in a new tab, another one of the browser. */
+export function lastBot(
+  options: Pick<BotClientOptions, 'baseUrl' | 'store'>,
+  bots: readonly string[],
+): string | undefined {
+  const rows = [true, false].flatMap((isShared) => listOf(CHANNELS, options, isShared).all());
+  return rows.reverse().flatMap(([, , key]) => bots.filter((bot) => key === `${baseOf(options)} ${bot}`))[0];
+}
+
+/** Opens what the browser keeps. A guest's is kept in the tab; any other one for the tab, and for later tabs. */
 export function defaultChannels(options: BotClientOptions): DefaultChannels {
   const bot = botKey(options);
-  const relay = `${baseOf(options)} `;
-  const ofTab = keptList(KEY, options);
-  const ofBrowser = keptList(KEY, { ...options, isShared: true });
-  const forget = (list: KeptList, exceptOf?: string) => {
-    const rows = list.all();
-    const own = rows.filter(([, user, one = '']) => user === exceptOf || !one.startsWith(relay));
-    if (own.length < rows.length) list.set(own);
-  };
+  const idsOf = (user: string) =>
+    [false, ...(isGuest(user) ? [] : [true])].map((shared) => listOf(CHANNELS, options, shared));
+  function choose(user: string, id: string): void {
+    for (const list of idsOf(user))
+      list.set([...list.all().filter(([, , one]) => one !== bot), [Date.now(), user, bot, id]]);
+  }
   return {
     idFor(user, isNew = false) {
-      const list = user.startsWith('guest:') ? ofTab : ofBrowser;
-      const rows = list.all();
+      const rows = idsOf(user).flatMap((list) => list.all());
       const [, , , kept] = rows.find(([, of, one]) => of === user && one === bot) ?? [];
       const id = (!isNew && kept) || randomId();
-      list.set([...rows.filter(([, , one]) => one !== bot), [Date.now(), user, bot, id]]);
+      choose(user, id);
       return { id, isNew: id !== kept };
     },
-    forget(exceptOf) {
-      for (const list of [ofTab, ofBrowser]) forget(list, exceptOf);
-    },
+    choose,
   };
 }

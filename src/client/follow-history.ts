@@ -1,9 +1,13 @@
 import type { BotConversation } from './bot-conversation.ts';
 import type { BotEvent } from './bot-event.ts';
+import { inBackground } from './in-background.ts';
 import { RelayError } from './relay-error.ts';
 
-/** How long nothing may come before what was said so far counts as complete, in ms: the stream does not say it. */
-const QUIET_MS = 300;
+/**
+ * How long nothing may come before what was said so far counts as complete, in ms. The stream of a bot service goes on
+ * with what is said now, and nothing in it says where that begins.
+ */
+const QUIET_MS = 500;
 /** The longest wait until what was said so far counts as complete, in ms. */
 const LONGEST_WAIT_MS = 5_000;
 /** How long it waits until resumed answers have begun, in ms: which runs they show is known only then. */
@@ -17,8 +21,8 @@ export interface HistoryView {
   readonly onQuestion: (text: string, blobIds: readonly string[]) => void;
   /** The bot has answered, or answers. */
   readonly onAnswer: () => AnswerView;
-  /** What was said cannot be shown, or cannot be followed further. */
-  readonly onError: (error: unknown) => void;
+  /** What was said cannot be shown or, if `isWhole`, all of it is shown and cannot be followed further. */
+  readonly onError: (error: unknown, isWhole: boolean) => void;
   /** Answers that the page shows in another way: their runs are left out. */
   readonly resumed?: ShownElsewhere | undefined;
   /** Whether an event that is not known can begin an answer, since the page may find a text in it. */
@@ -65,7 +69,7 @@ type Followed = Pick<BotConversation, 'metadata' | 'history'>;
 export function followHistory(conversation: Followed, view: HistoryView): FollowedHistory {
   const abort = new AbortController();
   const shown = shownRuns(view);
-  const { settled, wait } = quietness(LONGEST_WAIT_MS);
+  const { settled, wait, isQuiet } = quietness(LONGEST_WAIT_MS);
   let isFinishing = false;
   /** A run that is under way has said something. */
   let isLive = false;
@@ -90,7 +94,7 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
     (error) => {
       if (abort.signal.aborted || isNothingThere(error)) return;
       shown.end(error);
-      view.onError(error);
+      view.onError(error, isQuiet());
     },
   );
   followed.finally(() => wait(0));
@@ -172,7 +176,7 @@ function isOfAnswer({ known, eventType }: BotEvent): boolean {
 }
 
 function after(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+  return new Promise((resolve) => void inBackground(resolve, ms));
 }
 
 /** Resolves when `signal` is aborted. */
@@ -180,13 +184,22 @@ function abortOf(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
-/** `settled` resolves when the time of the last `wait`, in ms, has passed, and `longest` after this call at the latest. */
-function quietness(longest: number): { settled: Promise<void>; wait: (ms: number) => void } {
+interface Quietness {
+  /** Resolves when the time of the last `wait`, in ms, has passed, or the longest time. */
+  readonly settled: Promise<void>;
+  readonly wait: (ms: number) => void;
+  /** Whether the time of a `wait` has passed. */
+  readonly isQuiet: () => boolean;
+}
+
+/** Waits for `longest` ms after this call at the latest. */
+function quietness(longest: number): Quietness {
+  let isQuiet = false;
   let settle: () => void = () => {};
   const settled = new Promise<void>((resolve) => {
     settle = resolve;
   });
-  const last = setTimeout(settle, longest);
+  const last = inBackground(settle, longest);
   let quiet: ReturnType<typeof setTimeout> | undefined;
   settled.then(() => {
     clearTimeout(last);
@@ -194,9 +207,13 @@ function quietness(longest: number): { settled: Promise<void>; wait: (ms: number
   });
   return {
     settled,
+    isQuiet: () => isQuiet,
     wait(ms) {
       clearTimeout(quiet);
-      quiet = setTimeout(settle, ms);
+      quiet = setTimeout(() => {
+        isQuiet = true;
+        settle();
+      }, ms);
     },
   };
 }

@@ -1,3 +1,7 @@
+/**
+ * The client of the relay, for browsers and Node.js.
+ * @module bot-relay-client
+ */
 export * from './bot-client.ts';
 export type {
   Channel,
@@ -7,11 +11,13 @@ export type {
   ChannelSnapshot,
   ChannelStorage,
   DataPart,
+  FailedHistory,
   FilePart,
   MessageMetadata,
   MessagePart,
   NewMessage,
   TextPart,
+  ToolCall,
   ToolPart,
   UploadOptions,
   Verdict,

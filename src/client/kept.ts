@@ -1,7 +1,10 @@
 /** Where the browser keeps something: `sessionStorage`, or something like it. */
 export interface MessageStore {
+  /** The text that is kept under `key`; null if there is none. */
   getItem(key: string): string | null;
+  /** Keeps a text under `key`. */
   setItem(key: string, value: string): void;
+  /** Removes what is kept under `key`. */
   removeItem(key: string): void;
 }
 
@@ -16,7 +19,7 @@ const MAX_ROWS = 20;
 /** One kept thing: when it was kept in ms since 1970, of which user if that is known, and what names it. */
 export type Row = readonly [at: number, user: string | null, ...names: string[]];
 
-/** A list that the browser keeps, the oldest first. What cannot be stored or read is not kept: nothing is thrown. */
+/** A list that the browser keeps, the oldest first; what is 30 days old is removed. What cannot be stored or read is not kept: nothing is thrown. */
 export interface KeptList {
   /** Those that are not too old. */
   readonly all: () => Row[];
@@ -28,10 +31,12 @@ export interface KeptOptions {
   readonly store?: MessageStore | null | undefined;
   /** Whether all tabs share the list, also later ones. */
   readonly isShared?: boolean;
+  /** How many rows are kept, 20 by default: the newest. */
+  readonly max?: number;
 }
 
 /** The list that is kept under `key`. */
-export function keptList(key: string, { store, isShared }: KeptOptions): KeptList {
+export function keptList(key: string, { store, isShared, max = MAX_ROWS }: KeptOptions): KeptList {
   function withStore<T>(use: (its: MessageStore) => T): T | undefined {
     try {
       // A browser may throw at the name alone.
@@ -42,19 +47,22 @@ export function keptList(key: string, { store, isShared }: KeptOptions): KeptLis
       return undefined;
     }
   }
+  const set = (rows: readonly Row[]) =>
+    withStore((its) =>
+      rows.length > 0 ? its.setItem(key, JSON.stringify(rows.slice(-max))) : its.removeItem(key),
+    );
   return {
     all() {
       const read = (its: MessageStore) => [...JSON.parse(its.getItem(key) ?? '[]')].filter(isRow);
       const rows = withStore(read) ?? [];
-      return rows.filter(([at]) => at > Date.now() - LONGEST_MS);
+      const kept = rows.filter(([at]) => at > Date.now() - LONGEST_MS);
+      if (kept.length < rows.length) set(kept);
+      return kept;
     },
-    set: (rows) =>
-      withStore((its) =>
-        rows.length > 0 ? its.setItem(key, JSON.stringify(rows.slice(-MAX_ROWS))) : its.removeItem(key),
-      ),
+    set,
   };
 }
 
 function isRow(row: unknown): row is Row {
-  return Array.isArray(row);
+  return Array.isArray(row) && row.slice(2).every((name) => typeof name === 'string');
 }

@@ -4,14 +4,15 @@ import { readOnce } from './read-once.ts';
 import { RelayError } from './relay-error.ts';
 import { type Ways, wayBack } from './way-back.ts';
 
-/** The state of a message: not answered yet, being answered, or over. */
+/** The state of a message: not answered yet, or connecting again (`waiting`), being answered, or over. */
 export type MessageState = 'waiting' | 'streaming' | 'done';
 
 /**
- * The answer to a message; it can be read once. The message is sent when reading begins, and is aborted when reading
- * stops.
+ * The answer to a message: its events, for one `for await`. A second loop throws an Error. The message is sent when
+ * reading begins, and is aborted when reading stops.
  */
 export interface MessageStream extends AsyncIterable<BotEvent> {
+  /** What it does now. */
   readonly state: MessageState;
   /** The message's id in the relay's log; known as soon as the relay answers, even with an error. */
   readonly requestId: string | undefined;
@@ -32,9 +33,11 @@ export interface MessageStreamOptions extends Ways {
 /** Called at each change of the state of `stream`. */
 export type OnState = (state: MessageState, stream: MessageStream) => void;
 
+/** How a message is sent. */
 export interface SendOptions {
   /** Stops the answer. The bot's run may go on: only a suspend of its conversation stops it. */
   readonly signal?: AbortSignal | undefined;
+  /** Called at each change of the answer's `state`. */
   readonly onState?: OnState | undefined;
 }
 

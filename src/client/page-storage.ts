@@ -1,5 +1,6 @@
 import type { BotConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
+import { isOver } from './channel-state.ts';
 import type { ChannelKey, ChannelMessage, ChannelStorage } from './channel-types.ts';
 import type { RelayError } from './relay-error.ts';
 
@@ -33,17 +34,25 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
       if (its === now()) state.fail(error);
     }
   }
+  function save(): void {
+    const its = now();
+    if (its && isKept) void page(its, (storage) => storage.save(state.messages(), keyOf(its)));
+  }
   const clear = (its: Opened) => page(its, (storage) => storage.clear(keyOf(its)));
   /** Shows them, and has the page keep more from now on. */
   async function show(its: Opened): Promise<void> {
-    let messages: readonly ChannelMessage[] | undefined;
+    let messages: readonly ChannelMessage[] = [];
     // Nothing of a new conversation, whatever the page would load.
     if (its.isNew) await clear(its);
-    else messages = await options.history?.load(keyOf(its));
+    else messages = (await options.history?.load(keyOf(its))) ?? [];
     // The user may have left meanwhile.
     if (its !== now()) return;
-    for (const message of messages ?? []) state.addPast(message);
+    // What was said while it could not be loaded is kept, too.
+    state.setInitial(state.first.messages);
+    for (const message of messages) state.addPast(message);
     isKept = true;
+    const all = state.messages();
+    if (all.length > messages.length && all.every((one) => isOver(one.state))) save();
   }
   return {
     clear,
@@ -55,10 +64,7 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
           throw error;
         }),
     }),
-    save() {
-      const its = now();
-      if (its && isKept) void page(its, (storage) => storage.save(state.messages(), keyOf(its)));
-    },
+    save,
     close() {
       isKept = false;
     },

@@ -1,3 +1,7 @@
+/**
+ * Hooks for React 18 and 19. The module also exports all of `bot-relay-client`.
+ * @module bot-relay-client/react
+ */
 'use client';
 import {
   createContext,
@@ -12,21 +16,33 @@ import {
 import { type BotClient, type BotClientOptions, createBotClient } from './bot-client.ts';
 import type { Channel, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
 import { createChannel, newChannel } from './create-channel.ts';
-import { type SessionActions, type SessionSnapshot, sessionStore, UNKNOWN } from './session-store.ts';
+import { type SessionSnapshot, UNKNOWN } from './followed-session.ts';
+import { type SessionActions, sessionStore } from './session-store.ts';
 
 export * from './index.ts';
+export type { SessionActions, SessionSnapshot };
 
 const Client = createContext<BotClient | undefined>(undefined);
 
 /** A client, or the options of one. */
-export type BotProviderProps = { readonly children?: ReactNode } & (
-  | { readonly client: BotClient }
-  | (BotClientOptions & { readonly client?: undefined })
+export type BotProviderProps = {
+  /** The components that use it. */
+  readonly children?: ReactNode;
+} & (
+  | {
+      /** A client that the page has made. */
+      readonly client: BotClient;
+    }
+  | (BotClientOptions & {
+      /** Missing with options. */
+      readonly client?: undefined;
+    })
 );
 
 /**
  * Gives the components below it one client. Of options, the client is made once; another one is made when `baseUrl`,
- * `namespace` or `botProviderName` change.
+ * `namespace` or `botProviderName` change. Plain options can come from a component of the server.
+ * @param props A client, or the options of one.
  */
 export function BotProvider({ children, ...of }: BotProviderProps): ReactElement {
   const key = of.client ? '' : JSON.stringify([of.baseUrl, of.namespace, of.botProviderName]);
@@ -38,7 +54,10 @@ export function BotProvider({ children, ...of }: BotProviderProps): ReactElement
   return createElement(Client.Provider, { value: of.client ?? made.client }, children);
 }
 
-/** The client of the nearest `BotProvider`. @throws Error if there is none */
+/**
+ * The client of the nearest `BotProvider`.
+ * @throws Error if there is none
+ */
 export function useBotClient(): BotClient {
   const client = useContext(Client);
   if (!client) throw new Error('There is no BotProvider above this component.');
@@ -47,8 +66,14 @@ export function useBotClient(): BotClient {
 
 /** A channel that the page has made, or the options of one. */
 export type UseBotOptions =
-  | { readonly channel: Channel }
-  | (ChannelOptions & { readonly channel?: undefined });
+  | {
+      /** A channel that the page has made. */
+      readonly channel: Channel;
+    }
+  | (ChannelOptions & {
+      /** Missing with options. */
+      readonly channel?: undefined;
+    });
 
 /** What a component shows of a channel, and what it can do. The functions keep their identity between renders. */
 export type Bot = ChannelSnapshot & Omit<Channel, 'subscribe' | 'getSnapshot' | 'getServerSnapshot'>;
@@ -56,6 +81,7 @@ export type Bot = ChannelSnapshot & Omit<Channel, 'subscribe' | 'getSnapshot' | 
 /**
  * A channel, drawn at most once a frame. Components with the same client and `id` share it, and it goes on when they are
  * gone. Nothing is asked while a server renders the page.
+ * @throws Error if there is neither a `channel` nor a BotProvider
  */
 export function useBot(options: UseBotOptions = {}): Bot {
   const client = useContext(Client);
@@ -75,7 +101,11 @@ function channelOf(client: BotClient | undefined, options: ChannelOptions): Chan
   return createChannel(client, { id: options.id, initialMessages: options.initialMessages });
 }
 
-/** Who is signed in, and the functions to sign in and out. They never reject: a failure is `error`. */
+/**
+ * Who is signed in, and the functions to sign in and out. They never reject: a failure is `error`. The relay is asked
+ * once, whatever uses it.
+ * @throws Error if there is no BotProvider
+ */
 export function useSession(): SessionSnapshot & SessionActions {
   const { subscribe, getSnapshot, actions } = sessionStore(useBotClient());
   return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...actions };

@@ -40,9 +40,9 @@ export async function* readEvents(
       if (error || options.isNew(data, id)) events.push(error ?? typed(raw, event, id));
     },
   });
-  const failed = (code: 'connection_lost' | 'connection_silent', message: string) =>
-    new RelayError(message, {
-      code,
+  const failed = (how: 'lost' | 'silent') =>
+    new RelayError(`The connection is ${how}.`, {
+      code: `connection_${how}`,
       status: 0,
       requestId: response.headers.get('X-Request-Id') ?? undefined,
     });
@@ -52,12 +52,12 @@ export async function* readEvents(
     new Promise<Awaited<ReturnType<typeof reader.read>>>((resolve, reject) => {
       let halves = 0;
       const timer = setInterval(
-        () => halves++ && reject(failed('connection_silent', 'The connection is silent.')),
+        () => halves++ && reject(failed('silent')),
         Math.min(options.silenceMs / 2, LONGEST_TIMER_MS),
       );
       reader
         .read()
-        .then(resolve, () => reject(failed('connection_lost', 'The connection is lost.')))
+        .then(resolve, () => reject(failed('lost')))
         .finally(() => clearInterval(timer));
     });
   try {

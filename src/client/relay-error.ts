@@ -17,6 +17,7 @@ export type ClientErrorCode =
  */
 export type Retryable = false | 'new message' | 'same message';
 
+/** What a RelayError says besides its message. */
 export interface RelayErrorFields extends ErrorOptions {
   /** A code of the relay's table of errors, or one of the client's own. */
   readonly code: ClientErrorCode | (string & {});
@@ -30,9 +31,14 @@ export interface RelayErrorFields extends ErrorOptions {
   readonly retryable?: Retryable | undefined;
   /** True if the bot may run, or the operation may have been done. */
   readonly maybeStarted?: boolean | undefined;
+  /** What may be wrong with the set-up: for developers, not for users. */
+  readonly hint?: string | undefined;
   /** The JSON with which the bot service refused, for `upstream_refused`. */
   readonly upstream?: unknown;
 }
+
+/** The hints that the console has. */
+const hints = new Set<string>();
 
 /** Why a call or a message failed. `message` is one sentence that a page can show. */
 export class RelayError extends Error implements RelayErrorFields {
@@ -42,21 +48,35 @@ export class RelayError extends Error implements RelayErrorFields {
   declare readonly requestId: string | undefined;
   declare readonly retryable: Retryable | undefined;
   declare readonly maybeStarted: boolean | undefined;
+  declare readonly hint: string | undefined;
   declare readonly upstream: unknown;
 
   constructor(message: string, fields: RelayErrorFields) {
     super(message, fields);
-    const { code, status, requestId, retryAfter, retryable, maybeStarted, upstream } = fields;
-    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, upstream };
+    const { code, status, requestId, retryAfter, retryable, maybeStarted, hint, upstream } = fields;
+    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, hint, upstream };
     Object.assign(this, { name: 'RelayError', ...named });
+    if (hint) giveHint(this, hint);
   }
 }
 
+/** Gives an error its hint, which is written to the console once. */
+export function giveHint(error: RelayError, hint: string): void {
+  Object.assign(error, { hint });
+  if (!hints.has(hint)) console.warn(hint);
+  hints.add(hint);
+}
+
 /** The error of an unexpected answer. It holds the problem (RFC 9457) of `body` if that is one. */
-export function errorOf({ status, headers }: Response, body: unknown): RelayError {
+export function errorOf({ status, headers, url }: Response, body: unknown): RelayError {
   const isHtml = /html/i.test(`${headers.get('Content-Type')}`);
+  // What is in front of a relay that is away says 5xx.
+  const isOther = (isHtml && status < 300) || (status === 404 && !body);
+  // An upload has no address.
+  const answered = `The server answered${url && ` ${url.split('?')[0]}`} with ${status}${isHtml ? ' and HTML' : ''}.`;
   const problem = asProblem(body as MaybeProblem) ?? {
-    detail: `The server answered ${status}${isHtml ? ' with HTML, which is not of the relay' : ''}.`,
+    detail: answered,
+    hint: isOther ? `${answered} It is not the relay: add /auth and /generic to its proxy.` : undefined,
     // The relay passes on a 404 of the bot service if it is JSON. Pages of proxies are not.
     code: status === 404 && body ? 'missing' : 'unexpected_response',
   };
@@ -86,6 +106,11 @@ interface Problem {
   readonly retryAfter?: number;
   readonly maybeStarted?: boolean;
   readonly upstream?: unknown;
+}
+
+/** The error of a call whose session another user, or nobody, has taken the place of. */
+export function signedOut(): RelayError {
+  return new RelayError('Signed out.', { code: 'session_ended', status: 401 });
 }
 
 type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;

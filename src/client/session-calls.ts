@@ -1,4 +1,5 @@
 import { answerOf, type Caller } from './calls.ts';
+import { forgetKept, type KeptOfRelay } from './forget-kept.ts';
 import { RelayError } from './relay-error.ts';
 import type { Session, SessionTracker } from './session-tracker.ts';
 import type { Tabs } from './tabs.ts';
@@ -8,14 +9,17 @@ type SignOutAnswer = { readonly logoutUrl: string | null } | undefined;
 
 /** Who learns what each call has found. */
 interface SessionParts {
+  readonly options: KeptOfRelay;
   readonly tracker: SessionTracker;
   readonly tabs: Tabs;
 }
 
 /** The calls of a client that begin, end and show its session. */
-export function sessionCalls(call: Caller, { tracker, tabs }: SessionParts) {
+export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionParts) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
+    // Nothing else does it where the page follows no session.
+    forgetKept(options, (of) => of === session.user.id);
     tracker.learn(session);
     tabs.tell(session.user.id, true);
     return session;
@@ -48,6 +52,7 @@ export function sessionCalls(call: Caller, { tracker, tabs }: SessionParts) {
         unlessSignedOut,
       );
       tracker.learn(null, askedIn);
+      forgetKept(options);
       tabs.tell(null);
       return { logoutUrl: answer?.logoutUrl ?? null };
     },

@@ -1,27 +1,7 @@
 import { asRelayError } from './as-relay-error.ts';
 import type { BotClient } from './bot-client.ts';
-import { callPage } from './call-page.ts';
-import { partsOf } from './client-parts.ts';
-import { defaultChannels } from './default-channel.ts';
-import { inBackground } from './in-background.ts';
+import { type FollowedSession, followedSession } from './followed-session.ts';
 import type { RelayError } from './relay-error.ts';
-import type { Session } from './session-tracker.ts';
-import { unfinished } from './unfinished.ts';
-
-/** Pauses between the tries of the first question, in ms. */
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 30_000;
-const MAX_TRIES = 10;
-
-export interface SessionSnapshot {
-  /** Undefined until it is known, null if nobody is signed in. */
-  readonly session: Session | null | undefined;
-  /** Why it is not known, or why the last sign-in or sign-out has failed. */
-  readonly error: RelayError | undefined;
-}
-
-/** Before anything is known. */
-export const UNKNOWN: SessionSnapshot = { session: undefined, error: undefined };
 
 /** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
 export interface SessionActions {
@@ -35,15 +15,8 @@ export interface SessionActions {
   readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
 }
 
-/** Who is signed in, for all that shows it. Tabs of a browser tell each other of a sign-in and a sign-out. */
-export interface SessionStore {
-  /** Adds a listener; the returned function removes it. With the first one, the relay is asked. */
-  readonly subscribe: (listener: () => void) => () => void;
-  readonly getSnapshot: () => SessionSnapshot;
-  /** Resolves when it is known who is signed in, or why it is not. */
-  readonly known: () => Promise<SessionSnapshot>;
-  /** Adds a function that is called when the user has signed out, or another one has signed in. */
-  readonly onDrop: (drop: () => void) => () => void;
+/** Who is signed in, with what a page calls to change that. */
+export interface SessionStore extends Pick<FollowedSession, 'subscribe' | 'getSnapshot'> {
   readonly actions: SessionActions;
 }
 
@@ -51,70 +24,10 @@ const stores = new WeakMap<BotClient, SessionStore>();
 
 /** The store of the client's session. */
 export function sessionStore(client: BotClient): SessionStore {
-  const store = stores.get(client) ?? newStore(client);
+  const { setError, ...session } = followedSession(client);
+  const store = stores.get(client) ?? { ...session, actions: sessionActions(client, setError) };
   stores.set(client, store);
   return store;
-}
-
-function newStore(client: BotClient): SessionStore {
-  const listeners = new Set<() => void>();
-  const drops = new Set<() => void>();
-  let snapshot = UNKNOWN;
-  let end: () => void = () => {};
-  const set = (next: SessionSnapshot) => {
-    snapshot = next;
-    for (const listener of [...listeners]) callPage(listener);
-  };
-  // What is known stays: the relay may only be away.
-  const onError = (error: RelayError) => snapshot.session === undefined && set({ ...UNKNOWN, error });
-  const asking = firstQuestion(client, onError);
-  const followed = followTracker(client, {
-    drop: () => drops.forEach(callPage),
-    set: (session) => set({ session, error: undefined }),
-    session: () => snapshot.session,
-  });
-  const subscribe = (listener: () => void) => {
-    listeners.add(listener);
-    if (listeners.size === 1) {
-      // Somebody may have signed in or out while nobody listened.
-      snapshot = UNKNOWN;
-      end = listenForChanges(client, { ...followed, session: () => snapshot.session, ask: asking.begin });
-      asking.begin();
-    }
-    return () => {
-      if (!listeners.delete(listener) || listeners.size > 0) return;
-      end();
-      asking.end();
-    };
-  };
-  return {
-    subscribe,
-    getSnapshot: () => snapshot,
-    known: async () =>
-      snapshot.session === undefined ? nextKnown(subscribe, () => snapshot, asking.begin) : snapshot,
-    actions: sessionActions(client, (error) => set({ ...snapshot, error })),
-    onDrop(drop) {
-      drops.add(drop);
-      return () => void drops.delete(drop);
-    },
-  };
-}
-
-/** Asks, and resolves when the session is known, or why it is not. */
-function nextKnown(
-  subscribe: SessionStore['subscribe'],
-  getSnapshot: () => SessionSnapshot,
-  ask: () => void,
-): Promise<SessionSnapshot> {
-  return new Promise((resolve) => {
-    const leave = subscribe(() => {
-      const { session, error } = getSnapshot();
-      if (session === undefined && !error) return;
-      leave();
-      resolve(getSnapshot());
-    });
-    ask();
-  });
 }
 
 function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {
@@ -127,112 +40,5 @@ function sessionActions(client: BotClient, setError: (error?: RelayError) => voi
     signInAsGuest: async () => void (await trying(() => client.signInAsGuest())),
     signInUrl: client.signInUrl,
     signOut: async () => (await trying(() => client.signOut())) ?? { logoutUrl: null },
-  };
-}
-
-interface Following {
-  readonly drop: () => void;
-  readonly set: (session: Session | null | undefined) => void;
-  readonly session: () => Session | null | undefined;
-}
-
-interface Followed {
-  /** Somebody is signed in elsewhere: what another user has seen goes at once. */
-  readonly told: (user: string) => void;
-  /** The page was away: if nobody is signed in now, that counts as a sign-out. */
-  readonly returned: () => void;
-}
-
-/** Learns from all calls of the client who is signed in. */
-function followTracker(client: BotClient, { drop, set, session }: Following): Followed {
-  const { tracker, options } = partsOf(client);
-  const names = unfinished(client);
-  const channels = defaultChannels(options);
-  let user: string | undefined;
-  let hasReturned = false;
-  function leave(next?: string): void {
-    drop();
-    names.clear();
-    channels.forget(next);
-    user = undefined;
-  }
-  tracker.watch((found) => {
-    // A message was accepted: somebody has signed in elsewhere.
-    if (found === true) return void (session() === null && client.session().catch(() => {}));
-    if (found) {
-      if (user !== undefined && user !== found.user.id) leave(found.user.id);
-      user = found.user.id;
-      channels.forget(user);
-      names.enter(user);
-    } else if (found === null || (found === undefined && hasReturned)) leave();
-    if (found !== false) hasReturned = false;
-    set(found || null);
-  });
-  return {
-    told(next) {
-      if (user === undefined || user === next) return;
-      leave(next);
-      set(undefined);
-    },
-    returned() {
-      hasReturned = true;
-    },
-  };
-}
-
-interface Changes extends Followed, Pick<Following, 'session'> {
-  /** Asks who is signed in. */
-  readonly ask: () => void;
-}
-
-/** Listens for what changes the session outside of this client. The returned function ends it. */
-function listenForChanges(client: BotClient, { told, returned, session, ask }: Changes): () => void {
-  const { tracker, tabs } = partsOf(client);
-  const end = tabs.listen((user, isSignIn) => {
-    if (user === null) return tracker.learn(null);
-    told(user);
-    if (isSignIn || session()?.user.id !== user) ask();
-  });
-  if (typeof location !== 'object') return end;
-  // A page from the back/forward cache has missed what other tabs have told.
-  const onShow = ({ persisted }: PageTransitionEvent) => {
-    if (!persisted) return;
-    returned();
-    ask();
-  };
-  const onVisible = () => document.visibilityState === 'visible' && ask();
-  addEventListener('pageshow', onShow);
-  document.addEventListener('visibilitychange', onVisible);
-  return () => {
-    end();
-    removeEventListener('pageshow', onShow);
-    document.removeEventListener('visibilitychange', onVisible);
-  };
-}
-
-/** Asks who is signed in, and again with pauses while the relay cannot say so. */
-function firstQuestion(client: BotClient, onError: (error: RelayError) => void) {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  async function ask(tries: number): Promise<void> {
-    try {
-      await client.session();
-    } catch (thrown) {
-      const error = asRelayError(thrown);
-      onError(error);
-      const isTemporary = error.status === 0 || error.status === 429 || error.status > 500;
-      if (!isTemporary || tries >= MAX_TRIES || timer === undefined) return;
-      const pauseMs = Math.max(FIRST_PAUSE_MS * 2 ** tries, (error.retryAfter ?? 0) * 1000);
-      timer = inBackground(() => void ask(tries + 1), Math.min(pauseMs, LONGEST_PAUSE_MS));
-    }
-  }
-  return {
-    begin() {
-      clearTimeout(timer);
-      timer = setTimeout(ask, 0, 0);
-    },
-    end() {
-      clearTimeout(timer);
-      timer = undefined;
-    },
   };
 }

@@ -1,7 +1,15 @@
 /** A session's user, and its two limits in ISO 8601. */
 export interface Session {
-  readonly user: { readonly id: string; readonly name: string };
+  /** Who is signed in. */
+  readonly user: {
+    /** Stays the same; a guest has another one in each session. */
+    readonly id: string;
+    /** To show. */
+    readonly name: string;
+  };
+  /** When it ends if nothing is asked until then. */
   readonly idleExpiresAt: string;
+  /** When it ends in every case. */
   readonly absoluteExpiresAt: string;
 }
 
@@ -11,6 +19,8 @@ export interface SessionTracker {
   readonly current: () => number;
   /** Aborted at the end of the current session. */
   readonly ended: () => AbortSignal;
+  /** The id of the user who is signed in; null if it is not known. */
+  readonly user: () => string | null;
   /**
    * Takes what a call has found. `found` is the session, or undefined if there is none. For a message it is whether the
    * relay accepted the session, and null for a sign-out. `askedIn` is the session's number when the call began; it is
@@ -29,6 +39,7 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
   let signedIn: boolean | undefined;
   /** The absolute limit of the session. It never changes during a session, so it tells sessions apart. */
   let limit: string | undefined;
+  let user: string | null = null;
   let number = 0;
   let session = new AbortController();
   let tell: Watcher = () => {};
@@ -38,6 +49,7 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
     },
     current: () => number,
     ended: () => session.signal,
+    user: () => user,
     learn(found, askedIn) {
       // A sign-out also ends the streams of its session, which may have told so first.
       const isKnown = found === null && signedIn === false;
@@ -47,6 +59,7 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
       signedIn = !!found;
       const before = limit;
       limit = (found as Session | null | undefined)?.absoluteExpiresAt ?? before;
+      if (found !== true) user = found ? found.user.id : null;
       // Another limit means that somebody has signed in elsewhere, such as in another tab.
       if (!found || askedIn === undefined || (before ?? limit) !== limit) {
         number++;

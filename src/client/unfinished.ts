@@ -1,5 +1,6 @@
 import { baseOf } from './calls.ts';
-import { partsOf } from './client-parts.ts';
+import { type ClientParts, partsOf } from './client-parts.ts';
+import { MESSAGES } from './forget-kept.ts';
 import { type KeptOptions, keptList } from './kept.ts';
 import type { MessageName } from './message-name.ts';
 
@@ -11,8 +12,6 @@ export interface Unfinished {
   readonly list: (customChannelId: string) => MessageName[];
   /** Forgets those of all bots. */
   readonly clear: () => void;
-  /** This user has signed in: forgets those of others. */
-  readonly enter: (user: string) => void;
 }
 
 interface BotOptions extends KeptOptions {
@@ -30,7 +29,7 @@ const names = new WeakMap<EventTarget, Unfinished>();
 
 /** The names of the client's messages. */
 export function unfinished(client: EventTarget): Unfinished {
-  const its = names.get(client) ?? newNames(partsOf(client).options);
+  const its = names.get(client) ?? newNames(partsOf(client));
   if (!names.has(client)) {
     names.set(client, its);
     // The next user of this tab must not ask for them.
@@ -39,16 +38,14 @@ export function unfinished(client: EventTarget): Unfinished {
   return its;
 }
 
-function newNames(options: BotOptions): Unfinished {
+function newNames({ options, tracker }: ClientParts): Unfinished {
   const bot = botKey(options);
-  const relay = `${baseOf(options)} `;
-  const { all, set } = keptList('bot-relay-messages', options);
-  let user: string | null = null;
+  const { all, set } = keptList(MESSAGES, options);
   const others = ({ customChannelId, customMessageId }: MessageName) =>
     all().filter(([, , ...name]) => String(name) !== String([bot, customChannelId, customMessageId]));
   return {
     add(name) {
-      const row = [Date.now(), user, bot, name.customChannelId, name.customMessageId] as const;
+      const row = [Date.now(), tracker.user(), bot, name.customChannelId, name.customMessageId] as const;
       set([...others(name), row]);
     },
     remove: (name) => set(others(name)),
@@ -57,11 +54,5 @@ function newNames(options: BotOptions): Unfinished {
         .filter(([, , its, where]) => its === bot && where === channel)
         .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
     clear: () => set([]),
-    enter(next) {
-      user = next;
-      const kept = all();
-      const own = kept.filter(([, of, its = '']) => of === null || of === user || !its.startsWith(relay));
-      if (own.length < kept.length) set(own);
-    },
   };
 }

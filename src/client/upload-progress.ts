@@ -14,24 +14,23 @@ export function postWithProgress(onProgress: (part: number) => void, own?: typeo
   };
 }
 
-function post(url: string, { body, headers, signal }: RequestInit, onProgress: (part: number) => void) {
-  return new Promise<Response>((resolve, reject) => {
-    const request = new (XMLHttpRequest as { new (): globalThis.XMLHttpRequest })();
+async function post(
+  url: string,
+  { body, headers, signal }: RequestInit,
+  onProgress: (part: number) => void,
+): Promise<Response> {
+  const request = new (XMLHttpRequest as { new (): globalThis.XMLHttpRequest })();
+  await new Promise((resolve, reject) => {
     request.open('POST', url);
     request.withCredentials = true;
     for (const [name, value] of new Headers(headers)) request.setRequestHeader(name, value);
     request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
-    request.onload = () => {
-      try {
-        resolve(responseOf(request));
-      } catch {
-        reject(new TypeError('The answer to the upload cannot be read.'));
-      }
-    };
+    request.onload = resolve;
     request.onerror = request.onabort = () => reject(new TypeError('The upload has failed.'));
     signal?.addEventListener('abort', () => request.abort(), { once: true });
     request.send(body as FormData);
   });
+  return responseOf(request);
 }
 
 /** @throws TypeError for a header that `Headers` does not take */

@@ -46,11 +46,12 @@ const onlyKnownWords: Parameters<z.ZodRecord['superRefine']>[0] = (words, contex
 const schema = z.strictObject(
   {
     title: line.optional(),
+    lang: z.enum(['en', 'ar'], 'must be en or ar').optional(),
     suggestions: z.array(line).max(MAX_SUGGESTIONS, `must be at most ${MAX_SUGGESTIONS}`).optional(),
     colors: z.strictObject({ light: colors.optional(), dark: colors.optional() }).optional(),
     words: z.record(z.string(), line).superRefine(onlyKnownWords).optional(),
   },
-  'must be an object with no more than title, suggestions, colors and words',
+  'must be an object with no more than title, lang, suggestions, colors and words',
 );
 
 /** What an operator says about the looks and words of the chat. */

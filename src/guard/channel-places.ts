@@ -34,7 +34,13 @@ export function namedMembers(json: Buffer): readonly JsonMember[] {
 
 /** The body with another id in its place. Every other byte stays. */
 export function withChannel(json: Buffer, { from, to }: PlacedChannel, id: string): Buffer {
-  return Buffer.concat([json.subarray(0, from), Buffer.from(JSON.stringify(id)), json.subarray(to)]);
+  const text = JSON.stringify(id);
+  const length = Buffer.byteLength(text);
+  const changed = Buffer.allocUnsafe(from + length + json.length - to);
+  json.copy(changed, 0, 0, from);
+  changed.write(text, from);
+  json.copy(changed, from + length, to);
+  return changed;
 }
 
 /**
@@ -62,11 +68,19 @@ function onlyExact<One extends { readonly name: string }>(
   named: readonly One[],
 ): One | undefined {
   if (named.length > MAX_NAMES) throw invalid(`There may be ${MAX_NAMES} names at most.`);
-  const verdicts = named.map(({ name }) => judgeChannelName(name, exact));
-  if (verdicts.includes('too long')) throw invalid(`A name may have ${MAX_NAME_LENGTH} characters at most.`);
-  if (verdicts.includes('similar')) throw invalid(`The conversation's id must be named ${exact}.`);
-  const [found, ...more] = named.filter((_, i) => verdicts[i] === 'exact');
-  if (more.length > 0) throw invalid(`${exact} stands more than once.`);
+  let found: One | undefined;
+  let isTwice = false;
+  let isSimilar = false;
+  for (const one of named) {
+    const verdict = judgeChannelName(one.name, exact);
+    if (verdict === 'too long') throw invalid(`A name may have ${MAX_NAME_LENGTH} characters at most.`);
+    if (verdict === 'similar') isSimilar = true;
+    if (verdict !== 'exact') continue;
+    isTwice = found !== undefined;
+    found = one;
+  }
+  if (isSimilar) throw invalid(`The conversation's id must be named ${exact}.`);
+  if (isTwice) throw invalid(`${exact} stands more than once.`);
   return found;
 }
 

@@ -18,9 +18,10 @@ export interface ConversationBlobs {
   remember(json: Buffer, owner: BlobOwner): Promise<void>;
   /**
    * Lets a message pass if all its files were given to this user in this conversation; every message if uploads are off.
+   * Without files there is nothing to wait for.
    * @throws Problem `not_your_conversation`, `invalid_conversation`, `session_store_unavailable`
    */
-  check(json: Buffer, owner: BlobOwner): Promise<void>;
+  check(json: Buffer, owner: BlobOwner): Promise<void> | undefined;
 }
 
 export interface ConversationBlobsOptions {
@@ -42,19 +43,21 @@ export function conversationBlobs(options: ConversationBlobsOptions): Conversati
   const { given, realm, takesFiles } = options;
   const placeOf = ({ bot, userId }: BlobOwner, { upstream }: Conversation) =>
     JSON.stringify([realm, userId, bot, upstream]);
+  async function checkGiven(ids: readonly string[], owner: BlobOwner): Promise<void> {
+    const { conversation } = owner;
+    const areGiven = conversation && (await given.areGiven(placeOf(owner, conversation), ids));
+    if (!areGiven)
+      throw new Problem('not_your_conversation', 'A file of the message is not of this conversation.');
+  }
   return {
     async remember(json, owner) {
       const ids = idsIn(json).slice(0, MAX_IDS);
       if (owner.conversation && ids.length > 0) await given.remember(placeOf(owner, owner.conversation), ids);
     },
-    async check(json, owner) {
-      if (!takesFiles(owner.bot)) return;
+    check(json, owner) {
+      if (!takesFiles(owner.bot)) return undefined;
       const ids = blobIdsOf(json);
-      if (ids.length === 0) return;
-      const { conversation } = owner;
-      const areGiven = conversation && (await given.areGiven(placeOf(owner, conversation), ids));
-      if (!areGiven)
-        throw new Problem('not_your_conversation', 'A file of the message is not of this conversation.');
+      return ids.length > 0 ? checkGiven(ids, owner) : undefined;
     },
   };
 }

@@ -20,18 +20,16 @@ export interface ConversationRequest extends ChannelUser {
 }
 
 /**
- * Finds the conversation of a request, and makes sure that a user reaches their own ones only. Every method rejects
- * with Problem `invalid_conversation`, `invalid_query`, `not_your_conversation` or `session_store_unavailable`.
+ * Finds the conversation of a request, and makes sure that a user reaches their own ones only.
+ * @throws Problem `invalid_conversation`, `invalid_query`, `not_your_conversation` or `session_store_unavailable` from
+ *   each method
  */
 export interface Conversations {
   /**
    * The conversation of a message, and the message's JSON with the upstream id in its place; every other byte stays. A
-   * message without an id goes as it came. Rejects also with the problems of `isFree`.
+   * message without an id goes as it came. Waits only with `CHANNELS=owned`. @throws also the problems of `isFree`
    */
-  ofMessage(
-    json: Buffer,
-    request: ConversationRequest,
-  ): Promise<{ readonly body: Buffer; readonly conversation: Conversation | undefined }>;
+  ofMessage(json: Buffer, request: ConversationRequest): ReadConversation | Promise<ReadConversation>;
   /** As `ofMessage`, for another operation, which must name a conversation. */
   ofJson(
     json: Buffer,
@@ -49,6 +47,12 @@ export interface Conversations {
   ): Promise<Conversation>;
 }
 
+/** The JSON of a message for the bot service, and the conversation that it names. */
+export interface ReadConversation {
+  readonly body: Buffer;
+  readonly conversation: Conversation | undefined;
+}
+
 export interface ConversationsOptions extends OwnedChannelsOptions {
   /**
    * `scoped`: each user has conversations of their own. `owned`: an id belongs to the user who has begun its
@@ -61,18 +65,20 @@ export interface ConversationsOptions extends OwnedChannelsOptions {
 /** Names of members that some parsers of JSON read as other members of an object. */
 const INHERITED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
-/** Only with the mode `owned`, a method waits for anything. */
+/** Makes them. */
 export function conversations(options: ConversationsOptions): Conversations {
   const { mode, secret, realm } = options;
   const owned = ownedChannels(options);
   const scoped = scopedChannelIds(secret, realm);
-  const conversationOf = async (client: string, request: ConversationRequest): Promise<Conversation> => {
-    const { userId } = request;
-    if (mode === 'owned') await owned.require(client, request);
-    const upstream = mode === 'scoped' ? scoped(userId, client) : client;
-    return { client, upstream };
+  const conversationOf = (
+    client: string,
+    request: ConversationRequest,
+  ): Conversation | Promise<Conversation> => {
+    const upstream = mode === 'scoped' ? scoped(request.userId, client) : client;
+    const conversation = { client, upstream };
+    return mode === 'owned' ? owned.require(client, request).then(() => conversation) : conversation;
   };
-  const ofMessage: Conversations['ofMessage'] = async (json, request) => {
+  const ofMessage: Conversations['ofMessage'] = (json, request) => {
     const members = namedMembers(json);
     const placed = channelInJson(json, members);
     const inQuery = channelInQuery(request.url);
@@ -80,9 +86,12 @@ export function conversations(options: ConversationsOptions): Conversations {
       throw invalid("The conversation's id in the query must be that of the body.");
     if (mode !== 'shared') refuseOtherPlaces(json, members);
     if (!placed) return { body: json, conversation: undefined };
-    const conversation = await conversationOf(placed.id, request);
-    const body = mode === 'scoped' ? withChannel(json, placed, conversation.upstream) : json;
-    return { body, conversation };
+    const read = (conversation: Conversation) => ({
+      body: mode === 'scoped' ? withChannel(json, placed, conversation.upstream) : json,
+      conversation,
+    });
+    const conversation = conversationOf(placed.id, request);
+    return conversation instanceof Promise ? conversation.then(read) : read(conversation);
   };
   return {
     ofMessage,

@@ -30,10 +30,15 @@ export function jsonMembers(json: Buffer, most = Number.POSITIVE_INFINITY): read
     const colon = afterSpace(json, nameEnd);
     const from = afterSpace(json, colon + 1);
     const to = endOfValue(json, from);
-    members.push({ name: JSON.parse(json.toString('utf8', at, nameEnd)) as string, from, to });
+    members.push({ name: nameIn(json.toString('utf8', at + 1, nameEnd - 1)), from, to });
     at = afterSpace(json, to);
   } while (json[at] === COMMA && members.length < most);
   return members;
+}
+
+/** The name that stands between these quotes. */
+function nameIn(quoted: string): string {
+  return quoted.includes('\\') ? (JSON.parse(`"${quoted}"`) as string) : quoted;
 }
 
 /** Whether the JSON value in `json` is an object. */

@@ -2,7 +2,7 @@
 export interface RequestLocals {
   requestId: string;
   /** The route's path pattern, never the path of the request. */
-  route?: string;
+  route?: string | undefined;
   /** True for a request to a health probe. */
   isProbe?: boolean;
   /** True for a live stream: its waits and its first byte say nothing about messages. */
@@ -16,13 +16,13 @@ export interface RequestLocals {
   /** The level of the log line, where it does not follow from the outcome. */
   level?: 'warn';
   /** Whose session it was, or who was refused. */
-  userId?: string;
+  userId?: string | undefined;
   /** `namespace/bot` of the allow-list, or one that is not on it and looks like a name. */
-  bot?: string;
+  bot?: string | undefined;
   /** The HTTP status of the bot service, if it answered. */
   upstreamStatus?: number | undefined;
   /** What was carried of the bot service's stream. */
-  stream?: CarriedStream;
+  stream?: CarriedStream | undefined;
   /** How many sessions the identity provider has ended, and by which claim. */
   sessionsEnded?: { readonly by: 'sid' | 'sub'; readonly count: number };
   /** How many messages a suspend has dropped before they were sent. */
@@ -32,7 +32,20 @@ export interface RequestLocals {
   /** Why a stream that broke off was not resumed, or not once more. */
   notResumed?: string;
   /** How the message waited for its slots. */
-  slotWait?: SlotWait;
+  slotWait?: SlotWait | undefined;
+}
+
+/** Nothing is known yet. What most requests set is there from the start: to add properties to an object costs more. */
+export function newLocals(): RequestLocals {
+  return {
+    requestId: '',
+    route: undefined,
+    userId: undefined,
+    bot: undefined,
+    upstreamStatus: undefined,
+    stream: undefined,
+    slotWait: undefined,
+  };
 }
 
 /** The waits of a message for its slots. */

@@ -9,15 +9,15 @@ export interface BodyOptions {
 }
 
 /**
- * Reads the whole body and returns its bytes. It refuses a body that is too large at once, where the body parser of
- * Express first reads all of it.
+ * Reads the whole body: returns its bytes at once if all of it is here, as nearly always. It refuses a body that is too
+ * large at once, where the body parser of Express first reads all of it.
  * @throws Problem `body_too_large`, `request_timeout`; `CLIENT_LEFT` if the client leaves before the body is whole
  */
-export async function readBody(req: IncomingMessage, options: BodyOptions): Promise<Buffer> {
+export function readBody(req: IncomingMessage, options: BodyOptions): Buffer | Promise<Buffer> {
   return arrivedBody(req, options) ?? arrivingBody(req, options);
 }
 
-/** The body if all of it is here already, as nearly always: it needs no timer then, and nobody to listen. */
+/** The body if all of it is here already: it needs no timer then, and nobody to listen. */
 function arrivedBody(req: IncomingMessage, { maxBytes }: BodyOptions): Buffer | undefined {
   const { complete, destroyed, readableFlowing, readableLength } = req;
   if (!complete || destroyed || readableFlowing !== null || readableLength > maxBytes) return undefined;

@@ -24,30 +24,19 @@ const NOT_KEPT: ReadonlySet<ProblemCode> = new Set([
   'too_many_streams',
 ] as const);
 
-/** Begins a run; `ended` tells what has to be kept of it once it is over. */
-export function endingRun(options: RunOptions): { readonly run: Run; readonly ended: () => EndedRun } {
-  const run = newRun(options);
-  const { requestId, progress, log, stream } = run;
-  let head: ReadonlyMap<string, string> | undefined;
-  let failure: unknown;
-  const ending: Run = {
-    ...run,
-    begin(headers) {
-      head = headers;
-      run.begin(headers);
-    },
-    over(error) {
-      failure = error;
-      run.over(error);
-    },
-  };
+const NOTHING: readonly string[] = [];
+
+/** What has to be kept of a run that is over. */
+export function endedRun({ requestId, progress, log, stream, headers, outcome }: Run): EndedRun {
+  const { head, failure } = outcome();
   return {
-    run: ending,
-    ended: () => ({
-      ...{ requestId, progress, log, failure, end: stream.ended() },
-      headers: [...run.headers].flat(),
-      head: head && [...head].flat(),
-    }),
+    requestId,
+    progress,
+    log,
+    headers: flatOf(headers),
+    head: head && flatOf(head),
+    failure,
+    end: stream.ended(),
   };
 }
 
@@ -90,10 +79,22 @@ export function isWhole(run: Run): boolean {
   if (run.isGivenUp()) return false;
   if (ended && !ended.problem) return true;
   // Who came back would get the same cut again.
-  if (ended?.isCut && run.log.end() > 0) return false;
+  if (ended?.isCut && run.log.end > 0) return false;
   // Before its stream, only `stop` knows what has ended it.
   const causes: readonly unknown[] = [ended?.problem, run.stop.signal.reason];
   return !causes.some((cause) => cause instanceof Problem && NOT_KEPT.has(cause.code));
+}
+
+function flatOf(map: ReadonlyMap<string, string>): readonly string[] {
+  if (map.size === 0) return NOTHING;
+  // An array to which is pushed takes memory for more.
+  const flat = new Array<string>(2 * map.size);
+  let at = 0;
+  for (const [name, value] of map) {
+    flat[at++] = name;
+    flat[at++] = value;
+  }
+  return flat;
 }
 
 function mapOf(flat: readonly string[]): Map<string, string> {

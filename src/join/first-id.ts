@@ -8,7 +8,7 @@ export interface FirstIdRun {
   /** Who writes the stream. */
   source: OutletSource | undefined;
   /** What waits of the stream, and what ends it after that; undefined if nothing waits. */
-  waiting: { readonly bytes: Buffer[]; end: (() => void) | undefined } | undefined;
+  waiting: { readonly bytes: Buffer[]; isInside: boolean; end: (() => void) | undefined } | undefined;
 }
 
 /** The outlet of the run's stream. While the stream waits, it keeps what comes. */
@@ -29,9 +29,11 @@ export function waitingOutlet(held: FirstIdRun): Outlet {
         // The readers may stand inside an event that the source has ended.
         mayBeat: () => !isWaiting() && source.mayBeat(),
       }),
-    write(bytes) {
-      if (held.waiting) held.waiting.bytes.push(bytes);
-      else outlet.write(bytes);
+    write(bytes, isInside) {
+      const { waiting } = held;
+      if (!waiting) return outlet.write(bytes, isInside);
+      waiting.bytes.push(bytes);
+      waiting.isInside = isInside;
     },
     isFull: () => isWaiting() || outlet.isFull(),
     hasBegun: () => isWaiting() || outlet.hasBegun(),
@@ -41,10 +43,10 @@ export function waitingOutlet(held: FirstIdRun): Outlet {
 }
 
 /** Takes the bytes with the first id. What stands before that event goes down; the rest waits for `releaseWaiting`. */
-export function holdBack(held: FirstIdRun, bytes: Buffer): void {
+export function holdBack(held: FirstIdRun, bytes: Buffer, isInside: boolean): void {
   const at = eventWithId(bytes);
-  if (at > 0) held.run.stream.outlet.write(bytes.subarray(0, at));
-  held.waiting = { bytes: [bytes.subarray(at)], end: undefined };
+  if (at > 0) held.run.stream.outlet.write(bytes.subarray(0, at), false);
+  held.waiting = { bytes: [bytes.subarray(at)], isInside, end: undefined };
   held.source?.full();
 }
 
@@ -54,7 +56,7 @@ export function releaseWaiting(held: FirstIdRun, { withEnd = true } = {}): void 
   if (!waiting) return;
   held.waiting = undefined;
   const { outlet } = run.stream;
-  outlet.write(Buffer.concat(waiting.bytes));
+  outlet.write(Buffer.concat(waiting.bytes), waiting.isInside);
   if (withEnd) waiting.end?.();
   // Not at once: more may come from it, and whoever calls may have bytes that stand before that.
   queueMicrotask(() => {

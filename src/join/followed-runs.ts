@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Problem } from '../errors.ts';
 import type { JoinEntry } from './joinable-runs.ts';
-import { LEASE_MS, type ToldRun } from './run-calls.ts';
+import { LEASE_MS, type RunInRedis } from './run-calls.ts';
 import { endWith, follower, look, openStream, RUN_DROPPED, stay } from './run-follower.ts';
+import { startOfLog } from './run-log.ts';
 import { RUN_LOST } from './run-lost.ts';
 import { type FoundRun, notKept, over, placeIn } from './runs.ts';
 import { addRun, closeUnread, type LocalRun, type SharedState } from './shared-state.ts';
 
 /** How often followed runs are looked at, whatever is published, in ms. */
-const LOOK_MS = 1_000;
+const LOG_LOOK_MS = 1_000;
 /** An event that a reader has got is in the log at the latest when another instance has taken the run over, in ms. */
 const AHEAD_MS = LEASE_MS + 1_000;
 /** If the beginning of the log is gone, the event may be, too, in ms. */
@@ -17,29 +18,29 @@ const LATE_MS = 1_000;
 const POLL_MS = { least: 50, most: 800 };
 
 /** Joins the run that a name or a message id leads to; undefined if the service must be asked for the rest. */
-export async function joinTold<T>(
+export async function joinFoundRun<T>(
   state: SharedState,
-  told: ToldRun,
+  inRedis: RunInRedis,
   { lastEventId, signal, join }: JoinEntry<T>,
 ): Promise<T | undefined> {
-  await state.claims.get(told.id);
+  await state.claims.get(inRedis.id);
   const isWhole = lastEventId === undefined;
-  const isOver = told.state === 'over' || told.state === 'unknown';
-  if (isOver || (told.state === 'broken' && !isWhole)) {
+  const isOver = inRedis.state === 'over' || inRedis.state === 'unknown';
+  if (isOver || (inRedis.state === 'broken' && !isWhole)) {
     if (isWhole) throw over();
     return undefined;
   }
-  const one = state.local.get(told.id) ?? (told.first < 0 ? undefined : followRun(state, told));
+  const one = state.runsHere.get(inRedis.id) ?? (inRedis.first < 0 ? undefined : followRun(state, inRedis));
   // The store will know of it soon.
   if (isWhole && one?.run.isGivenUp()) throw RUN_DROPPED;
   if (one) one.joining++;
   try {
     const found = one && (await place(state, one, { lastEventId, signal }));
-    if (found) return join({ ...found, state: told.state === 'live' ? 'live' : 'ended' });
+    if (found) return join({ ...found, state: inRedis.state === 'live' ? 'live' : 'ended' });
   } finally {
     if (one) dropUnread(state, one);
   }
-  if (isWhole) throw told.state === 'live' ? notKept() : over();
+  if (isWhole) throw inRedis.state === 'live' ? notKept() : over();
   return undefined;
 }
 
@@ -54,11 +55,11 @@ async function place(
   let searched = -1;
   for (let pollMs = POLL_MS.least; ; pollMs = Math.min(pollMs * 2, POLL_MS.most)) {
     if (run.isGivenUp()) return undefined;
-    const end = run.log.end();
+    const end = run.log.end;
     // A search costs as much as the log is long: it waits until there is more.
     const found = end > searched ? placeIn(run, lastEventId) : undefined;
     searched = end;
-    const waitMs = lastEventId === undefined ? 0 : run.log.start() === 0 ? AHEAD_MS : LATE_MS;
+    const waitMs = lastEventId === undefined ? 0 : startOfLog(run.log) === 0 ? AHEAD_MS : LATE_MS;
     const isLate = performance.now() - since >= waitMs;
     if (found || !one.follower || run.isOver() || isLate) return found;
     void look(one.follower, state.following);
@@ -67,7 +68,7 @@ async function place(
   }
 }
 
-function followRun(state: SharedState, { id, first, requestId }: ToldRun): LocalRun {
+function followRun(state: SharedState, { id, first, requestId }: RunInRedis): LocalRun {
   const progress = { hasLeft: true, mayHaveStarted: true };
   const one = addRun(state, id, { requestId, progress, from: first });
   follow(state, one, { at: first, hasBegun: false });
@@ -94,18 +95,18 @@ export function follow(state: SharedState, one: LocalRun, from: Parameters<typeo
   });
   if (from.hasBegun) openStream(own, state.following);
   void look(own, state.following);
-  state.looks ??= setInterval(() => lookAtAll(state), LOOK_MS);
+  state.logTimer ??= setInterval(() => lookAtAll(state), LOG_LOOK_MS);
 }
 
 function lookAtAll(state: SharedState): void {
-  const followed = [...state.local.values()].filter((one) => one.follower);
+  const followed = [...state.runsHere.values()].filter((one) => one.follower);
   for (const one of followed) {
     if (one.follower?.isFull) void stay(one.follower, state.following);
     else lookAt(state, one);
   }
   if (followed.length > 0) return;
-  clearInterval(state.looks);
-  state.looks = undefined;
+  clearInterval(state.logTimer);
+  state.logTimer = undefined;
 }
 
 /** Something may have come of a run. */
@@ -122,7 +123,7 @@ function dropUnread(state: SharedState, one: LocalRun): void {
   dropTaken(one);
   if (!own || run.clients() > 0) return;
   own.isOver = true;
-  state.local.delete(id);
+  state.runsHere.delete(id);
   run.over(notKept());
 }
 

@@ -25,7 +25,7 @@ export interface HeldRun extends Claim, FirstIdRun {
   hold: (() => unknown) | undefined;
   end: { readonly how: StoredEnd; readonly state: Batch['state'] } | undefined;
   /** Whether other instances shall take it. */
-  isGiven: boolean;
+  isHandedOver: boolean;
   /** Nothing more is stored of its stream. */
   log: 'open' | 'closing' | 'closed';
   /** When the last batch was sent that was answered, by `performance.now()` in ms: the lease begins then, or later. */
@@ -35,7 +35,7 @@ export interface HeldRun extends Claim, FirstIdRun {
   /** Whether an event goes on after what was written. */
   isInside: boolean;
   /** Redis has lost it: nothing of it is stored, and no other instance knows it. */
-  isAlone: boolean;
+  isLostByRedis: boolean;
   /** Whether another instance could go on with what is stored: its stream has had an id. */
   isResumable: boolean;
   /** Whether clients of other instances read it, as far as is known here. */
@@ -43,7 +43,7 @@ export interface HeldRun extends Claim, FirstIdRun {
   /** Whether Redis is asked how far readers elsewhere have come, though there is nothing to store. */
   isAsking: boolean;
   /** Whether what carries it is ahead of what was noted: part of that waits. */
-  isDoubted: boolean;
+  isSourceAhead: boolean;
 }
 
 /** How many bytes one batch has, about: a larger one makes Redis hold up all others. */
@@ -61,14 +61,36 @@ export function heldRun(
   run: Run,
   from: Pick<HeldRun, 'name' | 'offset' | 'budget'> & { readonly sentAt: number },
 ): HeldRun {
+  // Written out: a spread takes more time and more memory.
   return {
-    ...{ ...claim, run, name: from.name, offset: from.offset, confirmedAt: from.sentAt },
-    ...{ sent: [], pending: [], pendingBytes: 0, budget: from.budget, countedBytes: 0, sending: undefined },
-    ...{ head: undefined, hold: undefined, end: undefined, isGiven: false, log: 'open', source: undefined },
-    ...{ hasBegun: false, isInside: false, waiting: undefined },
+    id: claim.id,
+    token: claim.token,
+    requestId: claim.requestId,
+    run,
+    name: from.name,
+    offset: from.offset,
+    confirmedAt: from.sentAt,
+    sent: [],
+    pending: [],
+    pendingBytes: 0,
+    budget: from.budget,
+    countedBytes: 0,
+    sending: undefined,
+    head: undefined,
+    hold: undefined,
+    end: undefined,
+    isHandedOver: false,
+    log: 'open',
+    source: undefined,
+    hasBegun: false,
+    isInside: false,
+    waiting: undefined,
+    isLostByRedis: false,
     // What was taken over may have more readers than those here.
-    ...{ isAlone: false, isFollowed: from.offset > 0, isAsking: false },
-    ...{ isResumable: false, isDoubted: false },
+    isFollowed: from.offset > 0,
+    isAsking: false,
+    isResumable: false,
+    isSourceAhead: false,
   };
 }
 
@@ -99,7 +121,7 @@ export function closeLog(held: HeldRun): void {
 }
 
 /** Nothing more is stored of the run. What waits may still be read. */
-export function letGo(held: HeldRun): void {
+export function stopStoring(held: HeldRun): void {
   held.log = 'closed';
   release(held, held.countedBytes);
   releaseWaiting(held);
@@ -127,8 +149,8 @@ export function isAwaited({ head, hold, isFollowed, isResumable, pendingBytes }:
 
 /** Whether something must be stored now, or the lease extended. */
 export function isDue(held: HeldRun, now: number): boolean {
-  const { sending, end, isGiven, isAsking, log, confirmedAt } = held;
-  if (isAsking || sending || end || isGiven || log === 'closing') return true;
+  const { sending, end, isHandedOver, isAsking, log, confirmedAt } = held;
+  if (isAsking || sending || end || isHandedOver || log === 'closing') return true;
   return now - confirmedAt >= RENEW_MS || (isAwaited(held) && hasNews(held));
 }
 
@@ -140,11 +162,11 @@ export function batchOf(held: HeldRun, codec: RunCodec, maxBytes: number): Batch
 }
 
 function newBatch(held: HeldRun, codec: RunCodec, batchBytes: number): Batch {
-  const { id, token, offset, head, hold, end, isGiven, log } = held;
+  const { id, token, offset, head, hold, end, isHandedOver, log } = held;
   const bytes = takePending(held, batchBytes);
   const isLast = held.pending.length === 0;
   const isInside = held.sent.at(-1)?.isInside === true;
-  const isPlace = bytes.length > 0 && isLast && !isInside && !held.isDoubted;
+  const isPlace = bytes.length > 0 && isLast && !isInside && !held.isSourceAhead;
   const cursor = isPlace ? held.source?.resumeState?.() : undefined;
   held.head = undefined;
   held.hold = undefined;
@@ -156,7 +178,7 @@ function newBatch(held: HeldRun, codec: RunCodec, batchBytes: number): Batch {
     hold: hold === undefined || end ? '' : codec.seal(hold(), id, 'hold'),
     cursor: cursor ? codec.seal({ at: offset + bytes.length, cursor }, id, 'cursor') : '',
     end: end && isLast ? codec.sealEnd(end.how, id) : '',
-    state: isLast ? (end?.state ?? (isGiven ? 'given' : '')) : '',
+    state: isLast ? (end?.state ?? (isHandedOver ? 'given' : '')) : '',
   };
 }
 

@@ -5,7 +5,7 @@ import type { RunEntry } from './joinable-runs.ts';
 import { publishedRun } from './published-run.ts';
 import { remoteReaders } from './remote-readers.ts';
 import type { Run } from './run.ts';
-import type { BatchAnswer, Claim, ToldRun } from './run-calls.ts';
+import type { BatchAnswer, Claim, RunInRedis } from './run-calls.ts';
 import { endWith, follower } from './run-follower.ts';
 import { RUN_LOST } from './run-lost.ts';
 import type { RunName } from './run-name.ts';
@@ -52,7 +52,7 @@ export function carry(state: SharedState, one: LocalRun, { claim, ...from }: Hol
 
 /** What Redis has answered to what was stored of a run. */
 export function onAnswer(state: SharedState, held: HeldRun, [status, followed, seen]: BatchAnswer): void {
-  const one = state.local.get(held.id);
+  const one = state.runsHere.get(held.id);
   if (status === 'gone') void restore(state, held);
   else if (status === 'lost') lose(state, held);
   else if (one?.held) {
@@ -60,13 +60,13 @@ export function onAnswer(state: SharedState, held: HeldRun, [status, followed, s
     held.isFollowed = followed > 0;
     others.update(followed, seen);
     held.isAsking = others.areBehind();
-    if (held.isAsking) state.flush.soon();
+    if (held.isAsking) state.flush.flushSoon();
   }
 }
 
 /** Another instance has taken the run: what carries it here ends, and its clients read on in the log. */
 function lose(state: SharedState, held: HeldRun): void {
-  const one = state.local.get(held.id);
+  const one = state.runsHere.get(held.id);
   const isOpen = held.log === 'open';
   // The other one ends the stream.
   releaseWaiting(held, { withEnd: false });
@@ -78,7 +78,7 @@ function lose(state: SharedState, held: HeldRun): void {
   one.held = undefined;
   published.detach();
   state.onMoved(one.run, 'lost');
-  const from = { at: one.run.log.end(), ahead, hasBegun, isInside };
+  const from = { at: one.run.log.end, ahead, hasBegun, isInside };
   // What was written since its log was closed cannot be compared.
   if (isOpen) follow(state, one, from);
   else endWith(follower(one.id, one.run, from), RUN_LOST);
@@ -88,21 +88,21 @@ function lose(state: SharedState, held: HeldRun): void {
 /** Redis has lost its data: the name is claimed again, so that nobody sends the message once more. */
 async function restore(state: SharedState, held: HeldRun): Promise<void> {
   closeLog(held);
-  const told = await claimAgain(state, held).catch(() => undefined);
-  if (!told || told.state === 'claimed' || told.state === 'forgotten') return;
-  if (told.id === held.id && told.state === 'live') return;
-  held.isAlone = true;
+  const inRedis = await claimAgain(state, held).catch(() => undefined);
+  if (!inRedis || inRedis.state === 'claimed' || inRedis.state === 'forgotten') return;
+  if (inRedis.id === held.id && inRedis.state === 'live') return;
+  held.isLostByRedis = true;
   state.flush.remove(held);
 }
 
 /** Claims the name of a run that is carried here. If Redis has lost the run, nothing more of its stream is stored. */
-export async function claimAgain(state: SharedState, held: HeldRun): Promise<ToldRun> {
+export async function claimAgain(state: SharedState, held: HeldRun): Promise<RunInRedis> {
   const { id, token, requestId, name } = held;
-  const told = await state.calls.enter(name, { id, token, requestId });
-  if (told.state === 'claimed') {
+  const inRedis = await state.calls.enter(name, { id, token, requestId });
+  if (inRedis.state === 'claimed') {
     // Its log would have a gap.
     closeLog(held);
-    state.flush.soon();
+    state.flush.flushSoon();
   }
-  return told;
+  return inRedis;
 }

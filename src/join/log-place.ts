@@ -1,4 +1,4 @@
-import type { RunLog } from './run-log.ts';
+import { type RunLog, readLog, startOfLog } from './run-log.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -19,7 +19,7 @@ const SEARCHED_BYTES = 16;
  * noted for each event; whatever the log holds, it reads each byte a few times at most.
  */
 export function logPlaceAfter(log: RunLog, id: string): number | undefined {
-  const start = log.start();
+  const start = startOfLog(log);
   const bytes = bytesOf(log);
   const first = firstLine(bytes, start);
   const wanted = Buffer.from(id, 'latin1');
@@ -107,8 +107,8 @@ function isLineEnd(byte: number | undefined): boolean {
 
 function bytesOf(log: RunLog): Buffer {
   const parts: Buffer[] = [];
-  let at = log.start();
-  for (let part = log.read(at); part; part = log.read(at)) {
+  let at = startOfLog(log);
+  for (let part = readLog(log, at); part; part = readLog(log, at)) {
     parts.push(part.bytes);
     at += part.bytes.length;
   }

@@ -30,7 +30,7 @@ interface State extends PublishOptions {
   readonly held: HeldRun;
   readonly stop: AbortController;
   /** What waits until it is known whether the lease is lost; undefined if it is not in doubt. */
-  doubted: (() => void)[] | undefined;
+  delayed: (() => void)[] | undefined;
   isDetached: boolean;
   /** Whether another instance had stored an id before this one took the run. */
   hasStoredId: boolean;
@@ -40,7 +40,7 @@ interface State extends PublishOptions {
 export function publishedRun(held: HeldRun, options: PublishOptions): PublishedRun {
   const state: State = {
     ...{ ...options, held, stop: new AbortController() },
-    ...{ doubted: undefined, isDetached: false, hasStoredId: false },
+    ...{ delayed: undefined, isDetached: false, hasStoredId: false },
   };
   const { run } = held;
   const { flush } = state;
@@ -48,11 +48,13 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
   if (run.stop.signal.aborted) abort();
   else run.stop.signal.addEventListener('abort', abort, { once: true });
   const published: Run = {
-    ...{ ...run, stop: state.stop, stream: { ...run.stream, outlet: outletOf(state) } },
+    ...run,
+    stop: state.stop,
+    stream: { ...run.stream, outlet: outletOf(state) },
     begin(head) {
       held.head = { head: [...head], headers: [...run.headers] };
       held.hasBegun = true;
-      if (isAwaited(held)) flush.soon();
+      if (isAwaited(held)) flush.flushSoon();
       run.begin(head);
     },
     keep(hold) {
@@ -80,13 +82,13 @@ function outletOf(state: State): Outlet {
       state.hasStoredId = source.resumeState?.() !== undefined;
       outlet.open(source);
     },
-    write: (bytes) =>
+    write: (bytes, isInside) =>
       act(state, () => {
-        held.isInside = held.source?.mayBeat() === false;
+        held.isInside = isInside;
         const kept = Buffer.from(bytes);
-        note(held, { bytes: kept, isInside: held.isInside }, maxBytes);
-        if (storeSoon(state)) holdBack(held, kept);
-        else outlet.write(kept);
+        note(held, { bytes: kept, isInside }, maxBytes);
+        if (storeSoon(state)) holdBack(held, kept, isInside);
+        else outlet.write(kept, isInside);
       }),
     complete: () => act(state, outlet.complete),
     endEarly: (problem, isCut) => act(state, () => outlet.endEarly(problem, isCut)),
@@ -97,47 +99,47 @@ function outletOf(state: State): Outlet {
 function storeSoon(state: State): boolean {
   const { held, flush } = state;
   if (held.isResumable || !held.source?.resumeState?.()) {
-    if (isAwaited(held)) flush.soon();
+    if (isAwaited(held)) flush.flushSoon();
     return false;
   }
   held.isResumable = true;
-  flush.atOnce(held);
+  flush.flushInThisTurn(held);
   return held.log === 'open' && !state.hasStoredId;
 }
 
 /** A process that was stopped must not go on with a stream that another instance goes on with: it asks first. */
 function act(state: State, work: () => void): void {
   if (state.isDetached) return;
-  if (state.doubted) state.doubted.push(work);
+  if (state.delayed) state.delayed.push(work);
   else if (isSure(state)) work();
   else {
-    state.doubted = [work];
-    state.held.isDoubted = true;
+    state.delayed = [work];
+    state.held.isSourceAhead = true;
     state.held.source?.full();
-    void state.flush.now().then(() => settle(state));
+    void state.flush.flushNow().then(() => settle(state));
   }
 }
 
 /** Without an answer, the readers go on: nobody can take a run whose Redis is away. */
 function settle(state: State): void {
-  const { doubted = [], held } = state;
-  state.doubted = undefined;
+  const { delayed = [], held } = state;
+  state.delayed = undefined;
   if (state.isDetached) return;
-  for (const [n, work] of doubted.entries()) {
-    held.isDoubted = n < doubted.length - 1;
+  for (const [n, work] of delayed.entries()) {
+    held.isSourceAhead = n < delayed.length - 1;
     work();
   }
   if (!held.waiting && !held.run.stream.outlet.isFull()) held.source?.drained();
 }
 
 function isSure({ held }: State): boolean {
-  return held.isAlone || performance.now() - held.confirmedAt < SURE_MS;
+  return held.isLostByRedis || performance.now() - held.confirmedAt < SURE_MS;
 }
 
 async function mayLeave(state: State): Promise<void> {
   await state.held.run.mayLeave();
   if (!state.isDetached && isSure(state)) return;
-  await state.flush.now();
+  await state.flush.flushNow();
   state.stop.signal.throwIfAborted();
   if (state.isDetached || !isSure(state)) {
     throw new Problem('session_store_unavailable', 'Messages can not be sent right now; try again.', {
@@ -164,13 +166,13 @@ function ended({ held, flush, isKept }: State, error: unknown): void {
   const problem = how ? how.problem : run.isGivenUp() ? RUN_LOST : asProblem(error);
   held.end = {
     how: {
-      ...{ problem, isCut: how?.problem ? how.isCut : false, at: run.log.end(), isDropped },
+      ...{ problem, isCut: how?.problem ? how.isCut : false, at: run.log.end, isDropped },
       ...{ progress: { hasLeft, mayHaveStarted }, headers: [...run.headers] },
     },
     state: stateAfter(run, isKept),
   };
   held.source = undefined;
-  flush.soon();
+  flush.flushSoon();
 }
 
 function stateAfter(run: Run, isKept: boolean): Batch['state'] {

@@ -74,7 +74,7 @@ function sit(state: State): void {
       complete: () => state.source?.closed(),
       endEarly: () => state.source?.closed(),
     },
-    run.log.end(),
+    run.log.end,
   );
   // The stream may end, or end them, before the others are known to have left.
   void reading.then(() => {
@@ -101,7 +101,7 @@ function clear(state: State): void {
 /** What is stored goes no further ahead than half of what is kept, so that the fastest reader loses nothing. */
 function judge(state: State): void {
   const { run, maxBytes, seen, source, isFull } = state;
-  state.isFull = run.log.end() - seen > maxBytes / 2;
+  state.isFull = run.log.end - seen > maxBytes / 2;
   if (state.isFull && !isFull) source?.full();
   else if (!state.isFull && isFull) source?.drained();
 }

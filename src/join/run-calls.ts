@@ -32,8 +32,8 @@ export interface RunBounds {
   readonly maxNames: number;
 }
 
-/** What is told of a name: that it was claimed, is not known, was forgotten for this run, or the state of its run. */
-export interface ToldRun {
+/** What Redis says of a name: that it was claimed, is not known, was forgotten for this run, or the state of its run. */
+export interface RunInRedis {
   readonly state: 'claimed' | 'unknown' | 'forgotten' | 'over' | 'live' | 'kept' | 'broken';
   readonly id: string;
   /** The offset of the first byte of its log; -1 if that is closed. */
@@ -105,8 +105,8 @@ export interface TakenAnswer {
 export interface RunCalls {
   /** A new id for a run of this conversation. */
   newId(conversation: string): string;
-  enter(name: RunName, claim: Claim | undefined): Promise<ToldRun>;
-  newest(name: MessageName): Promise<ToldRun>;
+  enter(name: RunName, claim: Claim | undefined): Promise<RunInRedis>;
+  newest(name: MessageName): Promise<RunInRedis>;
   forget(conversation: string, exceptName: string): Promise<void>;
   /** The part of Redis that has a run. */
   partOf(id: string): string;
@@ -137,10 +137,10 @@ export function runCalls(
       const request = claim ? codec.seal(claim.requestId, id, 'request') : '';
       const name = [claim ? 'claims' : '', conversation, message, key, isKept ? 'kept' : ''];
       const args = [...name, id, token, request, ...nameBounds];
-      return toldOf(await scripts.enter(ofConversation(conversation), args), codec);
+      return runInRedis(await scripts.enter(ofConversation(conversation), args), codec);
     },
     newest: async ({ conversation, message }) =>
-      toldOf(await scripts.newest(ofConversation(conversation), [message]), codec),
+      runInRedis(await scripts.newest(ofConversation(conversation), [message]), codec),
     async forget(conversation, exceptName) {
       await scripts.forget(ofConversation(conversation), [conversation, exceptName]);
     },
@@ -189,8 +189,8 @@ type TakeReply = [
   ...names: string[],
 ];
 
-function toldOf(answer: unknown, codec: Pick<RunCodec, 'open'>): ToldRun {
-  const [state, id = '', first = '0', , request] = answer as [ToldRun['state'], ...string[]];
+function runInRedis(answer: unknown, codec: Pick<RunCodec, 'open'>): RunInRedis {
+  const [state, id = '', first = '0', , request] = answer as [RunInRedis['state'], ...string[]];
   const requestId = request ? (codec.open(request, id, 'request') as string | undefined) : undefined;
   return { state, id, first: Number(first), requestId: requestId ?? '' };
 }

@@ -1,32 +1,32 @@
 import { releaseWaiting } from './first-id.ts';
-import { answered, batchOf, closeLog, type HeldRun, hasNews, isDue, letGo } from './held-run.ts';
+import { answered, batchOf, closeLog, type HeldRun, hasNews, isDue, stopStoring } from './held-run.ts';
 import type { Batch, BatchAnswer, RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
 import type { RunName } from './run-name.ts';
 
-/** How often what has come is stored, at most, in ms. */
+/** What has come is stored after this time, with what has come since, in ms. */
 const FLUSH_MS = 50;
-/** How often leases are looked at, and what nobody waits for, in ms. */
-const LOOK_MS = 250;
-/** A run that has ended, and whose end could not be stored for so long, is given up, in ms. */
+/** How often the loop looks for leases to extend, and with them for what nobody waits for, in ms. */
+const LEASE_LOOK_MS = 250;
+/** How long to try to store the end of a run, in ms. */
 const END_MS = 60_000;
 /** How many runs, and about how many bytes of them, are stored by one call of a script: Redis does nothing else meanwhile. */
 const RUNS_AT_ONCE = 100;
 const BYTES_AT_ONCE = 1 << 20;
 
-/** Stores what comes of the runs of this instance, all in one flight. */
+/** Stores the streams of the runs that this instance carries, those of all runs in one flight. */
 export interface RunFlush {
   add(held: HeldRun): void;
   /** Nothing more is stored of it. May be called again. */
   remove(held: HeldRun): void;
   /** The newest run of this name of which something may be stored. */
   find(name: RunName): HeldRun | undefined;
-  /** There is something that must be stored. */
-  soon(): void;
+  /** Something has come that shall not wait for the lease. */
+  flushSoon(): void;
   /** Stores what has come of this run, and what still comes in this turn of the event loop. */
-  atOnce(held: HeldRun): void;
-  /** Stores all now. Resolves with whether this succeeded. */
-  now(): Promise<boolean>;
+  flushInThisTurn(held: HeldRun): void;
+  /** Stores all that has come, of all runs. Resolves with whether this succeeded. */
+  flushNow(): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -35,22 +35,22 @@ export interface RunFlushOptions {
   readonly codec: RunCodec;
   /** How many bytes of a run are kept. */
   readonly maxBytes: number;
-  /** Called with each answer other than of a run that is over. */
+  /** Called with each answer, unless it is the last one of its run. */
   readonly onAnswer: (held: HeldRun, answer: BatchAnswer) => void;
-  /** Others can go on with a run that was given; `lost` if one of them has taken it before. */
-  readonly onGiven: (held: HeldRun, outcome: 'handed_over' | 'lost') => void;
+  /** Others can go on with a run that `isHandedOver`; `lost` if one of them has taken it before. */
+  readonly onHandedOver: (held: HeldRun, outcome: 'handed_over' | 'lost') => void;
 }
 
 interface State extends RunFlushOptions {
-  /** By when each has ended, by `performance.now()` in ms. */
+  /** Each with when its end could first not be stored, by `performance.now()` in ms; infinity before that. */
   readonly held: Map<HeldRun, number>;
-  /** The newest by the keys of their names. */
+  /** The newest run of each name, by the key of the name. */
   readonly named: Map<string, HeldRun>;
   timer: NodeJS.Timeout | undefined;
   immediate: NodeJS.Immediate | undefined;
   /** Those that do not wait for the timer. */
   readonly urgent: Set<HeldRun>;
-  looks: NodeJS.Timeout | undefined;
+  leaseTimer: NodeJS.Timeout | undefined;
   flight: Promise<boolean> | undefined;
 }
 
@@ -58,19 +58,19 @@ interface State extends RunFlushOptions {
 export function runFlush(options: RunFlushOptions): RunFlush {
   const state: State = {
     ...{ ...options, held: new Map(), named: new Map(), urgent: new Set() },
-    ...{ timer: undefined, immediate: undefined, looks: undefined, flight: undefined },
+    ...{ timer: undefined, immediate: undefined, leaseTimer: undefined, flight: undefined },
   };
   const remove = (held: HeldRun) => removeFrom(state, held);
   return {
     add(held) {
       state.held.set(held, Number.POSITIVE_INFINITY);
       state.named.set(held.name.key, held);
-      state.looks ??= setInterval(() => void flushNow(state, isDue), LOOK_MS);
+      state.leaseTimer ??= setInterval(() => void flushNow(state, isDue), LEASE_LOOK_MS);
     },
     remove,
     find: ({ key }) => state.named.get(key),
-    soon: () => flushSoon(state, FLUSH_MS),
-    atOnce(held) {
+    flushSoon: () => flushSoon(state, FLUSH_MS),
+    flushInThisTurn(held) {
       if (!state.held.has(held)) return;
       state.urgent.add(held);
       state.immediate ??= setImmediate(() => {
@@ -78,7 +78,7 @@ export function runFlush(options: RunFlushOptions): RunFlush {
         void flushNow(state, hasNewsOrIsDue, state.urgent);
       });
     },
-    now: () => flushNow(state),
+    flushNow: () => flushNow(state),
     async close() {
       // What has come during a flight is stored by the next one.
       for (let n = 0; n < 3 && state.held.size > 0; n++) await flushNow(state);
@@ -90,14 +90,14 @@ export function runFlush(options: RunFlushOptions): RunFlush {
 function removeFrom(state: State, held: HeldRun): void {
   state.held.delete(held);
   state.urgent.delete(held);
-  letGo(held);
+  stopStoring(held);
   if (state.named.get(held.name.key) === held) state.named.delete(held.name.key);
   if (state.held.size > 0) return;
-  clearInterval(state.looks);
+  clearInterval(state.leaseTimer);
   clearTimeout(state.timer);
   clearImmediate(state.immediate);
   state.immediate = undefined;
-  state.looks = undefined;
+  state.leaseTimer = undefined;
   state.timer = undefined;
 }
 
@@ -128,10 +128,10 @@ async function flush(state: State, isWanted: IsWanted, all: readonly HeldRun[]):
     const due = all.filter((held) => isWanted(held, sentAt));
     for (const held of all) state.urgent.delete(held);
     const news = due.map((held) => ({ held, batch: batchOf(held, state.codec, state.maxBytes) }));
-    // Each part of Redis by itself: one that fails is not in the way of the others.
+    // One call for each part of Redis: one that fails is not in the way of the others.
     const byPart = Map.groupBy(news, ({ batch }) => state.calls.partOf(batch.id));
     const calls = [...byPart.values()].flatMap(callsOf);
-    // What comes during the flight has its own time.
+    // What did not fit into a batch follows at once. What comes during the flight has a timer of its own.
     const hasMore = due.some(({ pending }) => pending.length > 0);
     const stored = await Promise.all(calls.map((some) => store(state, some, sentAt)));
     const isDone = stored.every(Boolean);
@@ -194,18 +194,18 @@ function take(
     held.confirmedAt = sentAt;
     if (answered(held, batch, answer)) {
       removeFrom(state, held);
-      if (batch.state === 'given') state.onGiven(held, 'handed_over');
+      if (batch.state === 'given') state.onHandedOver(held, 'handed_over');
       return;
     }
   } else if (batch.state !== '' && (status !== 'gone' || batch.state === 'free' || batch.state === 'given')) {
     removeFrom(state, held);
-    if (batch.state === 'given' && status === 'lost') state.onGiven(held, 'lost');
+    if (batch.state === 'given' && status === 'lost') state.onHandedOver(held, 'lost');
     return;
   }
   state.onAnswer(held, answer);
 }
 
-/** No run is kept for ever because its end could not be stored; its stream is not stored with a delay of minutes. */
+/** Gives a run up whose end could not be stored in time: it must not be kept for ever, nor be stored minutes later. */
 function giveUpLate(state: State, held: HeldRun, now: number): void {
   const knownEnd = state.held.get(held);
   if (!held.end || knownEnd === undefined) return;

@@ -231,7 +231,7 @@ function takeBytes(
   if (fresh.length === 0) return;
   follower.at += fresh.length;
   follower.endsWithCr = fresh.at(-1) === CR;
-  follower.run.stream.outlet.write(fresh);
+  follower.run.stream.outlet.write(fresh, follower.isInside || follower.endsWithCr);
 }
 
 /** Ends the run for the clients of this instance; without a problem, as complete. */

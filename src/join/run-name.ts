@@ -48,10 +48,12 @@ export function runName(message: NamedMessage): RunName | undefined {
   const body = membersOf(value);
   const id = idIn(body.customMessageId) ?? idIn(headers['idempotency-key']);
   if (id === undefined) return undefined;
-  const name = messageName(message, id);
+  const { conversation, message: own } = messageName(message, id);
+  // Written out: a spread takes more memory, for as long as the name is remembered.
   return {
-    ...name,
-    key: keyPart(`${name.message} ${message.hash ?? hash('sha256', bytes, 'base64url')} ${message.query}`),
+    conversation,
+    message: own,
+    key: keyPart(`${own} ${message.hash ?? hash('sha256', bytes, 'base64url')} ${message.query}`),
     isKept: id.length >= MIN_KEPT_ID_LENGTH && saysSomething(body),
   };
 }

@@ -10,7 +10,7 @@ export interface NamedRun {
   /** What is kept of it after its end; it stays while the run is read again. */
   ended: EndedRun | undefined;
   /** Until when it is kept or remembered, by `performance.now()` in ms; infinity while it lives. */
-  until: number;
+  expiresAt: number;
 }
 
 /** All names, so that those of one conversation can be forgotten together. */

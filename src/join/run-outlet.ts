@@ -18,7 +18,8 @@ export interface OutletSource {
 export interface Outlet {
   /** Begins the stream. Call it once, before all others. */
   open(source: OutletSource): void;
-  write(bytes: Buffer): void;
+  /** `isInside` tells whether an event, or the end of a line, may go on after these bytes. */
+  write(bytes: Buffer, isInside: boolean): void;
   isFull(): boolean;
   /** Whether a byte was written, be it of a heartbeat. */
   hasBegun(): boolean;

@@ -1,6 +1,15 @@
 import { Problem } from '../errors.ts';
-import type { LogPart, RunLog } from './run-log.ts';
+import { dropLog, pushToLog, type RunLog, readLog, startOfLog, trimLog } from './run-log.ts';
 import type { Outlet, OutletSource } from './run-outlet.ts';
+import {
+  addReader,
+  areFull,
+  furthest,
+  haveBegun,
+  removeReader,
+  type StreamReader,
+  type StreamReaders,
+} from './run-readers.ts';
 
 /** How a run's stream has ended: as complete, or with a problem. */
 export type StreamEnd =
@@ -31,19 +40,9 @@ export interface RunStreamOptions {
   readonly maxBytes: number;
 }
 
-interface ReaderState {
-  readonly outlet: Outlet;
-  /** The offset up to which it has got the stream. */
-  at: number;
-  isFull: boolean;
-  /** Whether that is inside an event. */
-  isInside: boolean;
-}
-
-interface State extends RunStreamOptions {
-  readonly readers: Set<ReaderState>;
+interface State extends RunStreamOptions, StreamReaders {
   source: OutletSource | undefined;
-  hasBeaten: boolean;
+  hasSentHeartbeat: boolean;
   isAbandoned: boolean;
   end: StreamEnd | undefined;
 }
@@ -55,30 +54,29 @@ const TOO_SLOW = new Problem('reader_too_slow', 'This reader fell too far behind
  * The fastest reader sets the speed: the stream is full when no reader can take more, and nothing is forgotten before
  * the fastest has it. Without a reader, the stream is full when the log is.
  */
-export function runStream(options: RunStreamOptions): RunStream {
+export function runStream({ log, maxBytes }: RunStreamOptions): RunStream {
   const state: State = {
-    ...options,
-    readers: new Set(),
+    log,
+    maxBytes,
+    first: undefined,
     source: undefined,
-    hasBeaten: false,
+    hasSentHeartbeat: false,
     isAbandoned: false,
     end: undefined,
   };
-  const { log, readers } = state;
   return {
     outlet: {
       open(source) {
         state.source = source;
         if (state.isAbandoned) closeSource(state);
       },
-      write: (bytes) => write(state, bytes),
+      write: (bytes, isInside) => write(state, bytes, isInside),
       isFull: () => isFull(state),
-      hasBegun: () =>
-        state.hasBeaten || log.end() > 0 || [...readers].some(({ outlet }) => outlet.hasBegun()),
+      hasBegun: () => state.hasSentHeartbeat || log.end > 0 || haveBegun(state),
       complete: () => end(state, { problem: undefined }),
       endEarly: (problem, isCut) => end(state, { problem, isCut }),
     },
-    read: (outlet, at, closed) => read(state, { outlet, at, isFull: false, isInside: false }, closed),
+    read: (outlet, at, closed) => read(state, addReader(state, outlet, at), closed),
     ended: () => state.end,
     abandon() {
       state.isAbandoned = true;
@@ -87,90 +85,84 @@ export function runStream(options: RunStreamOptions): RunStream {
   };
 }
 
-function isFull({ readers, log, maxBytes }: State): boolean {
-  if (readers.size === 0) return log.bytes() >= maxBytes;
-  for (const reader of readers) if (!reader.isFull) return false;
-  return true;
+function isFull(state: State): boolean {
+  return state.first ? areFull(state) : state.log.bytes >= state.maxBytes;
 }
 
-function write(state: State, bytes: Buffer): void {
-  const { log, readers, source, maxBytes } = state;
-  const before = log.end();
-  const part = { bytes, isInside: source?.mayBeat() === false };
-  const isKept = log.push(bytes, part.isInside);
+function write(state: State, bytes: Buffer, isInside: boolean): void {
+  const { log, maxBytes } = state;
+  const before = log.end;
+  const isKept = pushToLog(log, bytes, isInside);
   let isGiven = false;
-  for (const reader of readers) {
-    if (reader.at !== before || reader.isFull) continue;
-    give(reader, part);
+  for (let reader = state.first; reader; reader = reader.next) {
+    if (reader.at !== before || reader.isFull || !reader.isReading) continue;
+    give(reader, bytes, isInside);
     isGiven = true;
   }
   if (!isKept) {
-    if (!isGiven) giveToFastest(state, part);
-    log.close();
+    if (!isGiven) giveToFastest(state, bytes, isInside);
+    dropLog(log);
   }
-  if (!isKept || log.bytes() > maxBytes) trim(state);
-  if (isFull(state)) source?.full();
+  if (!isKept || log.bytes > maxBytes) trim(state);
+  if (isFull(state)) state.source?.full();
 }
 
-function give(reader: ReaderState, { bytes, isInside }: LogPart): void {
-  reader.outlet.write(bytes);
+function give(reader: StreamReader, bytes: Buffer, isInside: boolean): void {
+  reader.outlet.write(bytes, isInside);
   reader.at += bytes.length;
   reader.isInside = isInside;
 }
 
 /** Gives what is not kept to those who have got most, though they can't take more now. */
-function giveToFastest({ log, readers }: State, part: LogPart): void {
-  const fastest = furthest(readers);
-  for (const reader of readers) {
-    if (reader.at < fastest) continue;
-    giveKept(reader, log);
-    give(reader, part);
+function giveToFastest(state: State, bytes: Buffer, isInside: boolean): void {
+  const fastest = furthest(state);
+  for (let reader = state.first; reader; reader = reader.next) {
+    if (reader.at < fastest || !reader.isReading) continue;
+    giveKept(reader, state.log);
+    give(reader, bytes, isInside);
   }
 }
 
 /** Gives all that the log has for this reader. */
-function giveKept(reader: ReaderState, log: RunLog): void {
-  for (let part = log.read(reader.at); part; part = log.read(reader.at)) give(reader, part);
-}
-
-function furthest(readers: Iterable<ReaderState>): number {
-  let most = 0;
-  for (const { at } of readers) most = Math.max(most, at);
-  return most;
+function giveKept(reader: StreamReader, log: RunLog): void {
+  for (let part = readLog(log, reader.at); part; part = readLog(log, reader.at)) {
+    give(reader, part.bytes, part.isInside);
+  }
 }
 
 /** Forgets what is too much for the log, and ends those who have not got it. */
 function trim(state: State): void {
-  const { log, readers, maxBytes } = state;
-  log.trim(maxBytes, furthest(readers));
-  const start = log.start();
-  for (const reader of readers) if (reader.at < start) endReader(state, reader, TOO_SLOW);
+  const { log, maxBytes } = state;
+  trimLog(log, maxBytes, furthest(state));
+  const start = startOfLog(log);
+  for (let reader = state.first; reader; reader = reader.next) {
+    if (reader.at < start) endReader(state, reader, TOO_SLOW);
+  }
 }
 
-function endReader(state: State, reader: ReaderState, problem: Problem): void {
-  if (!state.readers.delete(reader)) return;
+function endReader(state: State, reader: StreamReader, problem: Problem): void {
+  if (!removeReader(state, reader)) return;
   reader.outlet.endEarly(problem, reader.isInside);
   // It may have been the only one with room.
   if (isFull(state)) state.source?.full();
 }
 
 /** Gives what the log has for this reader, as long as that can take it. */
-function pump(state: State, reader: ReaderState): void {
+function giveUntilFull(state: State, reader: StreamReader): void {
   const { log } = state;
   while (!reader.isFull) {
-    const part = log.read(reader.at);
+    const part = readLog(log, reader.at);
     if (!part) break;
-    give(reader, part);
+    give(reader, part.bytes, part.isInside);
     // It tells `full` at once.
     reader.outlet.isFull();
   }
-  if (log.bytes() > state.maxBytes) trim(state);
+  if (log.bytes > state.maxBytes) trim(state);
   if (!reader.isFull) state.source?.drained();
 }
 
-function read(state: State, reader: ReaderState, closed: () => void): Reader {
-  const { readers, log } = state;
-  readers.add(reader);
+function read(state: State, reader: StreamReader, closed: () => void): Reader {
+  const { log } = state;
   reader.outlet.open({
     full() {
       reader.isFull = true;
@@ -178,35 +170,37 @@ function read(state: State, reader: ReaderState, closed: () => void): Reader {
     },
     drained() {
       reader.isFull = false;
-      if (readers.has(reader) && !state.end) pump(state, reader);
+      if (reader.isReading && !state.end) giveUntilFull(state, reader);
     },
     mayBeat: () =>
-      readers.has(reader) && !state.end && reader.at === log.end() && state.source?.mayBeat() === true,
+      reader.isReading && !state.end && reader.at === log.end && state.source?.mayBeat() === true,
     closed() {
-      state.hasBeaten ||= reader.outlet.hasBegun();
-      readers.delete(reader);
+      state.hasSentHeartbeat ||= reader.outlet.hasBegun();
+      removeReader(state, reader);
       if (isFull(state)) state.source?.full();
       else state.source?.drained();
       closed();
     },
   });
   // One that has closed already is gone.
-  if (readers.has(reader)) {
+  if (reader.isReading) {
     if (state.end) finish(reader, log, state.end);
-    else pump(state, reader);
+    else giveUntilFull(state, reader);
   }
   return {
     end(problem) {
       if (!state.end) endReader(state, reader, problem);
       // It has all, but may take it slowly, and nobody counts the bytes that wait for it any more.
-      else if (readers.has(reader)) reader.outlet.endEarly(problem, true);
+      else if (reader.isReading) reader.outlet.endEarly(problem, true);
     },
   };
 }
 
 function end(state: State, how: StreamEnd): void {
   state.end = how;
-  for (const reader of state.readers) finish(reader, state.log, how);
+  for (let reader = state.first; reader; reader = reader.next) {
+    if (reader.isReading) finish(reader, state.log, how);
+  }
   closeSource(state);
 }
 
@@ -218,7 +212,7 @@ function closeSource(state: State): void {
 }
 
 /** Gives all that is missing, and the end. */
-function finish(reader: ReaderState, log: RunLog, how: StreamEnd): void {
+function finish(reader: StreamReader, log: RunLog, how: StreamEnd): void {
   giveKept(reader, log);
   if (how.problem) reader.outlet.endEarly(how.problem, how.isCut);
   else reader.outlet.complete();

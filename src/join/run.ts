@@ -1,5 +1,7 @@
 import { asProblem, Problem } from '../errors.ts';
 import { CLIENT_LEFT } from '../http/client-left.ts';
+import type { HoldRun, OptionsWithoutClients, StateWithoutClients } from './lone-run.ts';
+import { endAlone, giveUp, lastClientLeft } from './lone-run.ts';
 import type { RunLog } from './run-log.ts';
 import type { Outlet } from './run-outlet.ts';
 import { type RunStream, runStream } from './run-stream.ts';
@@ -20,7 +22,7 @@ export interface RunClient {
   /** Aborted with a Problem, it ends the stream of this client with that; with any other reason, the client has left. */
   readonly stop: AbortController;
   /** Lets the end of this client's session, or a shutdown, abort `stop`, the run's own. Returns what undoes it. */
-  readonly holdRun: (stop: AbortController) => () => void;
+  readonly holdRun: HoldRun;
 }
 
 /** The place of one client at a run. */
@@ -33,24 +35,21 @@ export interface Seat {
   leave(): void;
 }
 
-/** What becomes of a run that all its clients have left. */
-export type LeftRunOutcome = 'returned' | 'expired' | 'ended';
+/** What `begin` and `over` were told. */
+export interface RunOutcome {
+  readonly head: ReadonlyMap<string, string> | undefined;
+  readonly failure: unknown;
+}
 
-export interface RunOptions {
+export interface RunOptions extends OptionsWithoutClients {
   readonly log: RunLog;
   /** How many bytes the log keeps. */
   readonly maxBytes: number;
-  /** How long the run goes on without a client, in ms. */
-  readonly graceMs: () => number;
   /** The id of the request that has begun it. */
   readonly requestId: string;
   readonly progress: Progress;
-  /** Lets clients of other instances sit down before the run is given up; undefined if there can be none. */
-  readonly askElsewhere?: () => Promise<unknown> | undefined;
   /** Called when the session of a client has ended. */
   readonly onSessionEnd?: () => void;
-  /** Called when a run without clients has got one, has waited in vain, or has ended. */
-  readonly onLeft: (outcome: LeftRunOutcome) => void;
   /** Called when the run is over and when its last client is gone after that. */
   readonly onChange: () => void;
 }
@@ -81,9 +80,11 @@ export interface Run {
   refused(): void;
   /** The stream begins, with these headers. */
   begin(headers: ReadonlyMap<string, string>): void;
-  /** It is over; `error` is what it has failed with before its stream began. */
+  /** It is over; `error` is what it has failed with before its stream began. The first call decides. */
   over(error?: unknown): void;
   isOver(): boolean;
+  /** With what it has begun, if it has, and what it has failed with. */
+  outcome(): RunOutcome;
   /** Whether nobody came back to it in time, so that it is being aborted. */
   isGivenUp(): boolean;
   /** Whether it goes on without a client. */
@@ -100,98 +101,136 @@ const TOO_MANY = new Problem('too_many_streams', `This answer has ${MAX_CLIENTS}
   retryable: false,
 });
 
-interface State extends RunOptions {
-  readonly stop: AbortController;
-  readonly stream: RunStream;
-  readonly start: PromiseWithResolvers<ReadonlyMap<string, string>>;
-  readonly seated: Set<RunClient>;
+type Begun = PromiseWithResolvers<ReadonlyMap<string, string>>;
+
+interface State extends StateWithoutClients {
+  readonly options: RunOptions;
+  /** In the order in which they have come. Most runs have one: this takes less memory than a set. */
+  seated: readonly RunClient[];
+  /** Those who wait for the beginning of the stream. */
+  waiting: Begun[];
+  outcome: RunOutcome;
   /** How the last client that has come lets the end of its session end the run. */
-  holdRun: RunClient['holdRun'];
-  isOver: boolean;
-  /** Set while the run goes on without a client. */
-  alone: { readonly timer: NodeJS.Timeout; readonly release: () => void } | undefined;
-  /** Set while other instances are asked for clients: the message must not leave meanwhile. */
-  asking: Promise<void> | undefined;
+  holdRun: HoldRun | undefined;
 }
+
+const NO_OUTCOME: RunOutcome = { head: undefined, failure: undefined };
+const always = () => true;
+const nothing = () => {};
 
 /** Begins a run without a client: `sit` must follow at once. */
 export function newRun(options: RunOptions): Run {
-  const start = Promise.withResolvers<ReadonlyMap<string, string>>();
-  // There may be nobody who waits for it.
-  start.promise.catch(() => {});
+  const { log, maxBytes, requestId, progress } = options;
+  const stop = new AbortController();
+  const stream = runStream({ log, maxBytes });
   const state: State = {
-    ...{ ...options, stop: new AbortController(), stream: runStream(options), start },
-    ...{ seated: new Set(), isOver: false, alone: undefined, asking: undefined, holdRun: () => () => {} },
+    options,
+    stop,
+    stream,
+    seated: [],
+    waiting: [],
+    outcome: NO_OUTCOME,
+    holdRun: undefined,
+    isOver: false,
+    alone: undefined,
+    asking: undefined,
   };
-  const { stop, stream, log, requestId, progress } = state;
+  // Written out, here and above: what a spread makes takes more time and more memory.
   return {
-    ...{ requestId, progress, stop, log, stream, headers: new Map() },
+    requestId,
+    progress,
+    stop,
+    log,
+    stream,
+    headers: new Map(),
     sit(client) {
       state.holdRun = client.holdRun;
       return sit(state, client);
     },
-    sitElsewhere: (stop) => sit(state, { stop, holdRun: (own) => state.holdRun(own) }),
+    sitElsewhere: (own) => sit(state, { stop: own, holdRun: (one) => state.holdRun?.(one) ?? nothing }),
     endAll(problem) {
-      for (const client of [...state.seated]) client.stop.abort(problem);
+      for (const client of state.seated) client.stop.abort(problem);
     },
-    async mayLeave() {
-      if (!state.asking) return;
-      await state.asking;
-      stop.signal.throwIfAborted();
-    },
-    isSure: () => true,
-    keep() {},
+    mayLeave: () => mayLeave(state),
+    isSure: always,
+    keep: nothing,
     refused() {
-      if (state.seated.size === 0) giveUp(state);
+      if (state.seated.length === 0) giveUp(state);
     },
-    begin: start.resolve,
-    over(error) {
-      state.isOver = true;
-      endAlone(state, 'ended');
-      start.reject(error);
-      // No reader waits for ever. After a fault, it is not known whether what was written ends inside an event.
-      if (!stream.ended() && state.seated.size > 0) {
-        stream.outlet.endEarly(asProblem(error), stream.outlet.hasBegun());
-      }
-      state.onChange();
-    },
+    begin: (head) => begin(state, head),
+    over: (error) => over(state, state.isOver ? state.outcome.failure : error),
     isOver: () => state.isOver,
+    outcome: () => state.outcome,
     isGivenUp: () => stop.signal.reason === CLIENT_LEFT,
     isAlone: () => state.alone !== undefined,
-    clients: () => state.seated.size,
+    clients: () => state.seated.length,
   };
 }
 
+async function mayLeave({ asking, stop }: State): Promise<void> {
+  if (!asking) return;
+  await asking;
+  stop.signal.throwIfAborted();
+}
+
+function begin(state: State, head: ReadonlyMap<string, string>): void {
+  if (state.outcome.head || state.isOver) return;
+  state.outcome = { head, failure: undefined };
+  for (const { resolve } of state.waiting) resolve(head);
+  state.waiting = [];
+}
+
+function over(state: State, failure: unknown): void {
+  const { stream, outcome, seated, waiting, options } = state;
+  state.isOver = true;
+  state.outcome = { head: outcome.head, failure };
+  endAlone(state, 'ended');
+  state.waiting = [];
+  for (const { reject } of waiting) reject(failure);
+  // No reader waits for ever. After a fault, it is not known whether what was written ends inside an event.
+  if (!stream.ended() && seated.length > 0) {
+    stream.outlet.endEarly(asProblem(failure), stream.outlet.hasBegun());
+  }
+  options.onChange();
+}
+
+/** Resolves with what the stream begins with. It may have begun, or failed, already. */
+function awaitBeginning({ outcome, isOver, waiting }: State): Begun {
+  const begun: Begun = Promise.withResolvers();
+  // There may be nobody who waits for it.
+  begun.promise.catch(nothing);
+  if (outcome.head) begun.resolve(outcome.head);
+  else if (isOver) begun.reject(outcome.failure);
+  else waiting.push(begun);
+  return begun;
+}
+
 function sit(state: State, client: RunClient): Seat {
-  const { seated, stream, start } = state;
   const { signal } = client.stop;
   signal.throwIfAborted();
-  const [oldest] = seated;
-  if (seated.size >= MAX_CLIENTS) oldest?.stop.abort(TOO_MANY);
+  if (state.seated.length >= MAX_CLIENTS) state.seated[0]?.stop.abort(TOO_MANY);
   endAlone(state, 'returned');
-  seated.add(client);
-  const wait = Promise.withResolvers<ReadonlyMap<string, string>>();
-  wait.promise.catch(() => {});
-  let endReading = (_problem: Problem) => {};
+  state.seated = state.seated.length === 0 ? [client] : [...state.seated, client];
+  const begun = awaitBeginning(state);
+  let endReading: ((problem: Problem) => void) | undefined;
   const onAbort = () => {
     const { reason } = signal;
-    const isLast = seated.size === 1 && seated.has(client);
+    const isLast = state.seated.length === 1 && state.seated[0] === client;
     // What ends the last client ends the run, in its own way.
     const endsRun = isLast && reason instanceof Problem && reason !== TOO_MANY_OF_USER;
     if (endsRun && !state.isOver) state.stop.abort(reason);
-    else wait.reject(reason);
-    if (reason instanceof Problem) endReading(reason);
-    if (reason instanceof Problem && reason.code === 'session_ended') state.onSessionEnd?.();
+    else begun.reject(reason);
+    if (reason instanceof Problem) endReading?.(reason);
+    if (reason instanceof Problem && reason.code === 'session_ended') state.options.onSessionEnd?.();
     leave(state, client);
   };
   signal.addEventListener('abort', onAbort, { once: true });
-  start.promise.then(wait.resolve, wait.reject);
   return {
-    begun: wait.promise,
+    begun: begun.promise,
     read: (outlet, at) =>
       new Promise((resolve) => {
         if (signal.aborted && !(signal.reason instanceof Problem)) return resolve();
-        endReading = stream.read(outlet, at, resolve).end;
+        endReading = state.stream.read(outlet, at, resolve).end;
         if (signal.aborted) endReading(signal.reason);
       }),
     leave() {
@@ -202,48 +241,10 @@ function sit(state: State, client: RunClient): Seat {
 }
 
 function leave(state: State, client: RunClient): void {
-  const { seated, isOver, progress, graceMs, onChange } = state;
-  if (!seated.delete(client) || seated.size > 0) return;
-  if (isOver) onChange();
-  // Then it is ending by itself.
-  else if (state.stop.signal.aborted || state.stream.ended()) return;
-  else if (progress.mayHaveStarted && graceMs() > 0) stayAlone(state, client);
-  else giveUp(state, client);
-}
-
-function stayAlone(state: State, client: RunClient): void {
-  const timer = setTimeout(() => giveUp(state), state.graceMs());
-  state.alone = { timer, release: client.holdRun(state.stop) };
-}
-
-/** Nobody has come back here, and `left` was the last: aborts the message, unless clients elsewhere read it. */
-function giveUp(state: State, left?: RunClient): void {
-  const asked = state.askElsewhere?.();
-  if (!asked) return void abandon(state);
-  const { alone, seated, stop, stream, progress } = state;
-  const asking = asked.then(() => {
-    if (state.asking === asking) state.asking = undefined;
-    const hasChanged = seated.size > 0 || state.alone !== alone || state.isOver;
-    if (hasChanged || stop.signal.aborted || stream.ended()) return;
-    // It was on its way already.
-    if (left && progress.mayHaveStarted && state.graceMs() > 0) stayAlone(state, left);
-    else abandon(state);
-  });
-  state.asking = asking;
-}
-
-/** The stream of the run is read no further. */
-function abandon(state: State): void {
-  endAlone(state, 'expired');
-  state.stop.abort(CLIENT_LEFT);
-  state.stream.abandon();
-}
-
-function endAlone(state: State, outcome: LeftRunOutcome): void {
-  const { alone } = state;
-  if (!alone) return;
-  state.alone = undefined;
-  clearTimeout(alone.timer);
-  alone.release();
-  state.onLeft(outcome);
+  const { seated, isOver, options } = state;
+  if (!seated.includes(client)) return;
+  state.seated = seated.filter((one) => one !== client);
+  if (state.seated.length > 0) return;
+  if (isOver) options.onChange();
+  else lastClientLeft(state, client.holdRun);
 }

@@ -1,9 +1,10 @@
 import { Problem } from '../errors.ts';
-import { type EndedRun, endingRun, isWhole, runOfEnded } from './ended-run.ts';
+import { endedRun, isWhole, runOfEnded } from './ended-run.ts';
 import { type InOrderOfAge, inOrderOfAge } from './in-order-of-age.ts';
 import { logPlaceAfter } from './log-place.ts';
-import type { LeftRunOutcome, Progress, Run } from './run.ts';
-import { type LogBudget, runLog } from './run-log.ts';
+import type { LeftRunOutcome } from './lone-run.ts';
+import { newRun, type Progress, type Run } from './run.ts';
+import { dropLog, type LogBudget, runLog, startOfLog } from './run-log.ts';
 import type { RunName } from './run-name.ts';
 import { type NamedRun, runNames } from './run-names.ts';
 
@@ -56,6 +57,7 @@ interface State extends RunsOptions {
   readonly maxNames: number;
   readonly names: ReturnType<typeof runNames>;
   readonly logs: LogBudget;
+  readonly graceMs: () => number;
   /** Ended runs that are kept, the oldest first; each for the same time. */
   readonly kept: InOrderOfAge<NamedRun>;
   /** Names of runs that are not kept any more, the oldest first. */
@@ -68,6 +70,7 @@ export function openRuns(options: RunsOptions): Runs {
   const state: State = {
     ...{ maxNames: MAX_NAMES, ...options, names: runNames() },
     ...{ kept: inOrderOfAge(), remembered: inOrderOfAge(), timer: undefined },
+    graceMs: () => options.times.graceMs,
     logs: { release: options.budget.release, take: (bytes) => takeForLog(state, bytes) },
   };
   const { names, budget } = state;
@@ -89,7 +92,7 @@ export function openRuns(options: RunsOptions): Runs {
     claim: (name, begins) => claim(state, name, begins),
     forget(conversation, except) {
       const others = names.deleteConversation(conversation, except && names.find(except));
-      for (const named of others) letGo(state, named);
+      for (const named of others) unlinkRun(state, named);
     },
     bytes: budget.bytes,
     count: names.count,
@@ -97,15 +100,18 @@ export function openRuns(options: RunsOptions): Runs {
 }
 
 function claim(state: State, name: RunName, begins: { requestId: string; progress: Progress }): Run {
-  const { names, maxBytes, times, onLeft } = state;
+  const { names, maxBytes, graceMs, onLeft } = state;
   while (names.count() >= state.maxNames && forgetOldest(state)) {}
-  const log = runLog(state.logs);
-  const { run, ended } = endingRun({
-    ...{ ...begins, log, maxBytes, graceMs: () => times.graceMs },
+  const run = newRun({
+    log: runLog(state.logs),
+    maxBytes,
+    graceMs,
+    requestId: begins.requestId,
+    progress: begins.progress,
     onLeft: (outcome) => onLeft(run, outcome),
-    onChange: () => changed(state, named, { run, ended }),
+    onChange: () => changed(state, named, run),
   });
-  const named: NamedRun = { name, run, ended: undefined, until: Number.POSITIVE_INFINITY };
+  const named: NamedRun = { name, run, ended: undefined, expiresAt: Number.POSITIVE_INFINITY };
   names.add(named);
   return run;
 }
@@ -118,7 +124,7 @@ function awake(state: State, named: NamedRun | undefined): Found | undefined {
     onSeat: () => {
       named.run = run;
     },
-    onChange: () => changed(state, named, { run }),
+    onChange: () => changed(state, named, run),
   });
   return { name: named.name, run };
 }
@@ -128,7 +134,7 @@ function takeForLog(state: State, bytes: number): boolean {
   while (!state.budget.take(bytes)) {
     const oldest = state.kept.oldest();
     if (!oldest) return false;
-    remember(state, oldest);
+    keepNameOnly(state, oldest);
   }
   return true;
 }
@@ -152,59 +158,56 @@ function restOfRun({ run }: Found, lastEventId: string): FoundRun | undefined {
 /** Where a client can begin to read; undefined if that is not kept. */
 export function placeIn(run: Run, lastEventId: string | undefined): FoundRun | undefined {
   const at = lastEventId === undefined ? 0 : logPlaceAfter(run.log, lastEventId);
-  if (at === undefined || at < run.log.start()) return undefined;
+  if (at === undefined || at < startOfLog(run.log)) return undefined;
   return { run, at, state: run.isOver() ? 'ended' : 'live' };
 }
 
-/** The run is over, or its last client has gone after that. Without a client, only what `ended` tells is kept of it. */
-function changed(
-  state: State,
-  named: NamedRun,
-  { run, ended }: { readonly run: Run; readonly ended?: () => EndedRun },
-): void {
-  const { name } = named;
+/** The run is over, or its last client has gone after that. Without a client, only what `endedRun` tells is kept of it. */
+function changed(state: State, named: NamedRun, run: Run): void {
+  const { names, kept, times } = state;
   if (!run.isOver()) return;
-  if (named.until === Number.POSITIVE_INFINITY && state.names.has(named)) {
-    const isKept = name.isKept && run.progress.mayHaveStarted;
-    named.until = performance.now() + state.times.keepMs;
-    named.ended = ended?.();
-    if (!isKept) state.names.delete(named);
-    else if (state.times.keepMs > 0 && isWhole(run)) state.kept.add(named);
-    else remember(state, named);
-    if (isKept) planFor(state, named.until);
+  if (named.expiresAt === Number.POSITIVE_INFINITY && names.has(named)) {
+    const isKept = named.name.isKept && run.progress.mayHaveStarted;
+    named.expiresAt = performance.now() + times.keepMs;
+    if (!isKept) names.delete(named);
+    else if (times.keepMs > 0 && isWhole(run)) {
+      named.ended = endedRun(run);
+      kept.add(named);
+      planFor(state, named.expiresAt);
+    } else keepNameOnly(state, named);
   }
   if (run.clients() > 0) return;
-  if (!state.kept.has(named)) run.log.close();
+  if (!kept.has(named)) dropLog(run.log);
   else if (named.run === run) named.run = undefined;
 }
 
 /** Keeps nothing of a run but its name. */
-function remember(state: State, named: NamedRun): void {
+function keepNameOnly(state: State, named: NamedRun): void {
   const { times, names, remembered } = state;
   names.retire(named);
-  letGo(state, named);
-  named.until = performance.now() + times.rememberMs;
+  unlinkRun(state, named);
+  named.expiresAt = performance.now() + times.rememberMs;
   remembered.add(named);
-  planFor(state, named.until);
+  planFor(state, named.expiresAt);
 }
 
 /** The name does not lead to its run any more. */
-function letGo({ kept, remembered }: State, named: NamedRun): void {
+function unlinkRun({ kept, remembered }: State, named: NamedRun): void {
   const { run, ended } = named;
   kept.delete(named);
   remembered.delete(named);
-  named.until = 0;
+  named.expiresAt = 0;
   named.ended = undefined;
-  if (!run) ended?.log.close();
+  if (!run && ended) dropLog(ended.log);
   if (!run?.isOver()) return;
   named.run = undefined;
-  if (run.clients() === 0) run.log.close();
+  if (run.clients() === 0) dropLog(run.log);
 }
 
 function forgetOldest(state: State): boolean {
   const oldest = state.remembered.oldest() ?? state.kept.oldest();
   if (!oldest) return false;
-  letGo(state, oldest);
+  unlinkRun(state, oldest);
   state.names.delete(oldest);
   return true;
 }
@@ -214,26 +217,25 @@ function sweep(state: State): void {
   const { kept, remembered, names, timer } = state;
   const now = performance.now();
   if (timer && now < timer.at) return;
-  for (let named = kept.oldest(); named && named.until <= now; named = kept.oldest()) remember(state, named);
-  for (let named = remembered.oldest(); named && named.until <= now; named = remembered.oldest()) {
-    letGo(state, named);
+  for (let named = kept.oldest(); named && named.expiresAt <= now; named = kept.oldest())
+    keepNameOnly(state, named);
+  for (let named = remembered.oldest(); named && named.expiresAt <= now; named = remembered.oldest()) {
+    unlinkRun(state, named);
     names.delete(named);
   }
-  for (const oldest of [kept.oldest(), remembered.oldest()]) {
-    if (oldest) planFor(state, oldest.until);
-  }
+  for (const oldest of [kept.oldest(), remembered.oldest()]) if (oldest) planFor(state, oldest.expiresAt);
 }
 
-/** Sees to it that the timer sweeps at `until`, or before. */
-function planFor(state: State, until: number): void {
-  if (until >= (state.timer?.at ?? Number.POSITIVE_INFINITY)) return;
+/** Sees to it that the timer sweeps at that time, or before. */
+function planFor(state: State, expiresAt: number): void {
+  if (expiresAt >= (state.timer?.at ?? Number.POSITIVE_INFINITY)) return;
   clearTimeout(state.timer?.timeout);
-  const ms = Math.min(MAX_TIMER_MS, Math.max(1, until - performance.now()));
+  const ms = Math.min(MAX_TIMER_MS, Math.max(1, expiresAt - performance.now()));
   const timeout = setTimeout(() => {
     state.timer = undefined;
     sweep(state);
   }, ms);
-  state.timer = { timeout: timeout.unref(), at: until };
+  state.timer = { timeout: timeout.unref(), at: expiresAt };
 }
 
 /** The run of a name is not there any more. */

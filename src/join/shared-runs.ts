@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Problem } from '../errors.ts';
-import { joinTold, lookAt } from './followed-runs.ts';
+import { joinFoundRun, lookAt } from './followed-runs.ts';
 import { beginRun, claimAgain, onAnswer } from './held-runs.ts';
 import type { GoOn, JoinableRuns, JoinEntry, RunEntry } from './joinable-runs.ts';
 import { lostClaims } from './lost-claims.ts';
 import { SESSION_OVER } from './remote-readers.ts';
-import type { ToldRun } from './run-calls.ts';
+import type { RunInRedis } from './run-calls.ts';
 import { runFlush } from './run-flush.ts';
 import type { MessageName, RunName } from './run-name.ts';
 import { notKept, over } from './runs.ts';
-import { askElsewhere, type SharedOptions, type SharedState } from './shared-state.ts';
+import { askOtherInstances, type SharedOptions, type SharedState } from './shared-state.ts';
 import { takeOver } from './take-over.ts';
 
 /** The runs that this instance shares with others. */
@@ -35,12 +35,12 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
   const { calls, codec } = options;
   let goOn: GoOn | undefined;
   const state: SharedState = {
-    ...{ ...options, local: new Map(), claims: new Map(), looks: undefined },
+    ...{ ...options, runsHere: new Map(), claims: new Map(), logTimer: undefined },
     lostClaims: lostClaims(calls, codec),
     flush: runFlush({
       ...{ calls, codec, maxBytes: options.maxBytes },
       onAnswer: (held, answer) => onAnswer(state, held, answer),
-      onGiven(held, outcome) {
+      onHandedOver(held, outcome) {
         options.onMoved(held.run, outcome);
         held.run.endAll(SAME_MESSAGE);
       },
@@ -58,18 +58,18 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
     },
     onNews(ids) {
       if (ids.startsWith('?')) askAbout(state, ids.slice(1));
-      else if (ids.startsWith('!')) state.local.get(ids.slice(1))?.held?.others.endUnread(SESSION_OVER);
-      else for (const id of ids.split(' ')) lookAt(state, state.local.get(id));
+      else if (ids.startsWith('!')) state.runsHere.get(ids.slice(1))?.held?.others.endUnread(SESSION_OVER);
+      else for (const id of ids.split(' ')) lookAt(state, state.runsHere.get(id));
     },
     onListening() {
-      for (const { held } of state.local.values()) if (held) held.held.isAsking = true;
-      void state.flush.now();
+      for (const { held } of state.runsHere.values()) if (held) held.held.isAsking = true;
+      void state.flush.flushNow();
     },
     areReadElsewhere: () =>
-      [...state.local.values()].some(({ held, run }) => held && !run.isOver() && run.clients() > 0),
+      [...state.runsHere.values()].some(({ held, run }) => held && !run.isOver() && run.clients() > 0),
     handOver: () => handOver(state),
     async close() {
-      clearInterval(state.looks);
+      clearInterval(state.logTimer);
       state.lostClaims.close();
       await state.flush.close();
     },
@@ -81,7 +81,7 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
   const { calls, claims } = state;
   const { lastEventId, requestId, onAsked } = entry;
   if (lastEventId !== undefined) return joinGranted(state, await calls.enter(name, undefined), entry);
-  const known = await toldOfHeld(state, name);
+  const known = await reclaimHeld(state, name);
   if (known) return joinGranted(state, known, entry);
   const claim = { id: calls.newId(name.conversation), token: randomUUID(), requestId };
   const claimed = Promise.withResolvers<void>();
@@ -90,9 +90,9 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
   try {
     const answer = calls.enter(name, claim);
     onAsked?.();
-    const told = await answer;
-    if (told.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
-    return await joinGranted(state, told, entry);
+    const inRedis = await answer;
+    if (inRedis.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
+    return await joinGranted(state, inRedis, entry);
   } catch (error) {
     if (error instanceof Problem && error.code === 'session_store_unavailable')
       state.lostClaims.add(claim, error);
@@ -104,38 +104,42 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
 }
 
 /** What may be refused takes no seat at the run of another. */
-async function joinGranted<T>(state: SharedState, told: ToldRun, entry: RunEntry<T>): Promise<T | undefined> {
+async function joinGranted<T>(
+  state: SharedState,
+  inRedis: RunInRedis,
+  entry: RunEntry<T>,
+): Promise<T | undefined> {
   await entry.granted;
-  return joinTold(state, told, entry);
+  return joinFoundRun(state, inRedis, entry);
 }
 
 /** Redis may have lost a run that is here. Undefined if none of this name is, or if its name was forgotten. */
-async function toldOfHeld(state: SharedState, name: RunName): Promise<ToldRun | undefined> {
+async function reclaimHeld(state: SharedState, name: RunName): Promise<RunInRedis | undefined> {
   const held = state.flush.find(name);
   if (!held || held.end?.state === 'free') return undefined;
-  const told = await claimAgain(state, held);
-  if (told.state === 'claimed') return { ...told, id: held.id, state: 'live', first: -1 };
-  return told.state === 'forgotten' ? undefined : told;
+  const inRedis = await claimAgain(state, held);
+  if (inRedis.state === 'claimed') return { ...inRedis, id: held.id, state: 'live', first: -1 };
+  return inRedis.state === 'forgotten' ? undefined : inRedis;
 }
 
 /** Somebody begins to follow a run elsewhere: asks at once, so that it does not end for want of a client. */
 function askAbout(state: SharedState, id: string): void {
-  const one = state.local.get(id);
-  if (one) void askElsewhere(state, one);
+  const one = state.runsHere.get(id);
+  if (one) void askOtherInstances(state, one);
 }
 
 async function newest<T>(state: SharedState, name: MessageName, entry: JoinEntry<T>): Promise<T> {
-  const told = await state.calls.newest(name);
-  const joined = await joinTold(state, told, entry);
-  if (joined === undefined) throw told.state === 'over' ? over() : notKept();
+  const inRedis = await state.calls.newest(name);
+  const joined = await joinFoundRun(state, inRedis, entry);
+  if (joined === undefined) throw inRedis.state === 'over' ? over() : notKept();
   return joined;
 }
 
 /** Gives what others can go on with, and sends the readers of all to them. */
 async function handOver(state: SharedState): Promise<void> {
-  for (const { run, held } of state.local.values()) {
-    if (held?.held.source?.resumeState?.()) held.held.isGiven = true;
+  for (const { run, held } of state.runsHere.values()) {
+    if (held?.held.source?.resumeState?.()) held.held.isHandedOver = true;
     else if (!held) run.endAll(SAME_MESSAGE);
   }
-  await state.flush.now();
+  await state.flush.flushNow();
 }

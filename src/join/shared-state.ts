@@ -8,7 +8,7 @@ import type { RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
 import type { RunFlush } from './run-flush.ts';
 import type { Follower, FollowerOptions } from './run-follower.ts';
-import { runLog } from './run-log.ts';
+import { dropLog, runLog } from './run-log.ts';
 
 /** A run that this instance carries, or that its clients read from the log of another. */
 export interface LocalRun {
@@ -32,13 +32,13 @@ export interface SharedOptions extends JoinableOptions {
 /** What an instance knows of runs. */
 export interface SharedState extends SharedOptions {
   /** By their ids, until they are over. */
-  readonly local: Map<string, LocalRun>;
+  readonly runsHere: Map<string, LocalRun>;
   readonly flush: RunFlush;
   readonly following: FollowerOptions;
   /** Claims under way, by the ids of their runs. */
   readonly claims: Map<string, Promise<void>>;
   readonly lostClaims: LostClaims;
-  looks: NodeJS.Timeout | undefined;
+  logTimer: NodeJS.Timeout | undefined;
 }
 
 /** Adds a run, whose stream before `from` is not there. */
@@ -47,35 +47,38 @@ export function addRun(
   id: string,
   options: Pick<RunOptions, 'requestId' | 'progress'> & { readonly from: number },
 ): LocalRun {
-  const { budget, maxBytes, times, onLeft, local } = state;
+  const { budget, maxBytes, times, onLeft, runsHere } = state;
   const { from, ...begins } = options;
   const log = runLog(budget, from);
   const run = newRun({
     ...{ ...begins, log, maxBytes },
-    askElsewhere: () => askElsewhere(state, one),
+    askOtherInstances: () => askOtherInstances(state, one),
     // The one who carries the run waits for those who come back.
     graceMs: () => (one.held ? times.graceMs : 0),
     onSessionEnd: () => one.held?.others.endUnread(SESSION_OVER),
     onLeft: (outcome) => one.held && onLeft(run, outcome),
     onChange() {
       if (!run.isOver()) return;
-      if (local.get(id) === one) local.delete(id);
+      if (runsHere.get(id) === one) runsHere.delete(id);
       closeUnread(one);
     },
   });
   const one: LocalRun = { id, run, held: undefined, follower: undefined, joining: 0 };
-  local.set(id, one);
+  runsHere.set(id, one);
   return one;
 }
 
 /** Asks at once who follows a run that is carried here; undefined if no other instance can know it. */
-export function askElsewhere({ flush }: SharedState, { held: own }: LocalRun): Promise<unknown> | undefined {
-  if (!own || own.held.isAlone) return undefined;
+export function askOtherInstances(
+  { flush }: SharedState,
+  { held: own }: LocalRun,
+): Promise<unknown> | undefined {
+  if (!own || own.held.isLostByRedis) return undefined;
   own.held.isAsking = true;
-  return flush.now();
+  return flush.flushNow();
 }
 
 /** Forgets the stream of a run that is over, and that nobody reads. */
 export function closeUnread({ run, joining }: LocalRun): void {
-  if (run.isOver() && run.clients() === 0 && joining === 0) run.log.close();
+  if (run.isOver() && run.clients() === 0 && joining === 0) dropLog(run.log);
 }

@@ -12,7 +12,7 @@ export async function takeOver(
   follower: Follower,
   goOn: GoOn | undefined,
 ): Promise<void> {
-  const one = state.local.get(follower.id);
+  const one = state.runsHere.get(follower.id);
   if (!one || one.follower !== follower) return;
   const { id } = follower;
   const { requestId } = one.run;

@@ -88,8 +88,8 @@ export interface Pause {
  * less than 5 ms later.
  */
 export interface EndpointBudgets {
-  /** Reserves the first slot that fits, in the order of the calls. */
-  reserve(request: SlotRequest): Promise<Reservation>;
+  /** Reserves the first slot that fits, in the order of the calls. The answer of the memory is there at once. */
+  reserve(request: SlotRequest): Reservation | Promise<Reservation>;
   /**
    * Asks whether a message may start. If so, it counts from now. If not (the service has asked for a pause, or others
    * were late), its slot is moved. There are three cases:

@@ -19,8 +19,14 @@ export type EnterQueues = (
 /** How much longer than its deadline a message may wait behind others that wait for the budget's answer, in ms. */
 const ANSWERS_MS = 500;
 
+export interface HolderQueues {
+  readonly enter: EnterQueues;
+  /** Whether `enter` would return at once. */
+  areFree(request: QueueRequest, signal: AbortSignal): boolean;
+}
+
 /** A queue for each holder at each endpoint, with at most `maxLength` messages. */
-export function holderQueues(maxLength: (endpoint: string) => number): EnterQueues {
+export function holderQueues(maxLength: (endpoint: string) => number): HolderQueues {
   const queues = createQueues();
   async function enterInTurn(
     ...[{ endpoint, holders }, deadline, signal]: Parameters<EnterQueues>
@@ -44,13 +50,17 @@ export function holderQueues(maxLength: (endpoint: string) => number): EnterQueu
       return undefined;
     }
   }
-  return function enterQueues(request, deadline, signal) {
-    const { endpoint, holders } = request;
-    const [user, address] = holders;
+  function areFree({ endpoint, holders }: QueueRequest, signal: AbortSignal): boolean {
     // As nearly always.
-    const isAlone = user !== undefined && address === undefined && !signal.aborted;
-    const leave = isAlone && maxLength(endpoint) > 0 ? queues.enterEmpty(`${user} ${endpoint}`) : undefined;
-    return leave ?? enterInTurn(request, deadline, signal);
+    const isAlone = holders.length === 1 && !signal.aborted && maxLength(endpoint) > 0;
+    return isAlone && queues.length(`${holders[0]} ${endpoint}`) === 0;
+  }
+  return {
+    areFree,
+    enter(request, deadline, signal) {
+      if (!areFree(request, signal)) return enterInTurn(request, deadline, signal);
+      return queues.enterEmpty(`${request.holders[0]} ${request.endpoint}`);
+    },
   };
 }
 

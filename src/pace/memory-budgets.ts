@@ -41,9 +41,7 @@ export function memoryBudgets(rate: Rate, now = () => performance.now()): Endpoi
   const endpoints = memoryEndpoints(windowOf(rate), now);
   const budgets: Budgets = { rate, endpoints, tickets: 0 };
   return {
-    async reserve(request) {
-      return reserve(budgets, request);
-    },
+    reserve: (request) => reserve(budgets, request),
     async start(name, ticket) {
       return start(budgets, name, ticket);
     },

@@ -7,7 +7,7 @@ import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
 import type { EarlySlot } from './early-slots.ts';
 import type { QueueRequest } from './holder-queues.ts';
 import { type Holders, namesOf } from './holders.ts';
-import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
+import type { EndpointSlot, PacedRate, SlotResult, SlotWaits } from './slot-waits.ts';
 
 /** A message, or another request, that waits for slots of its endpoint's budget. */
 export interface PacedMessage {
@@ -28,7 +28,7 @@ export interface Pacing {
    * (draft-ietf-httpapi-ratelimit-headers-08).
    * @throws Problem `rate_limited`, with these headers, if no slot comes in time
    */
-  start(): Promise<Record<string, string>>;
+  start(): Record<string, string> | Promise<Record<string, string>>;
   /**
    * Waits until a message that the service has refused with 429 may be sent again: as long as the service asked, but
    * at most a minute. No other message to the endpoint starts before then.
@@ -112,12 +112,19 @@ function paceMessage(paced: Paced): Pacing {
 }
 
 /** Waits for the first slot; returns the headers about the budget. */
-async function start(paced: Paced): Promise<Record<string, string>> {
-  const { slots, rate, message } = paced;
-  const { endpoint, signal, early } = message;
+function start(paced: Paced): ReturnType<Pacing['start']> {
+  const { slots, message, wait } = paced;
+  const { signal, early } = message;
+  message.log.slotWait = wait;
   const taken = early ? early.take(signal) : slots.take(queueRequest(message), signal);
-  const { slot, reservation } = await waiting(paced, taken);
-  const headers = rateHeaders(rate, endpoint, reservation);
+  if ('reservation' in taken) return begin(paced, taken);
+  return waiting(paced, taken).then((result) => begin(paced, result));
+}
+
+/** Begins the message with its first slot, if it has got one. */
+function begin(paced: Paced, { slot, reservation }: SlotResult): Record<string, string> {
+  const { rate, message } = paced;
+  const headers = rateHeaders(rate, message.endpoint, reservation);
   if (!slot) throw refused(paced, reservation.waitMs, headers);
   paced.slot = slot;
   paced.wait.outcome = 'granted';

@@ -20,10 +20,11 @@ export type TakePlace = (holders: Holders) => Promise<() => void>;
  * guests from one address. `leases` counts them.
  */
 export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps): TakePlace {
-  async function take(holder: string, max: number, subject: string): Promise<() => void> {
-    const lease = await leases.acquire(holder, max);
-    if (!lease) throw new Problem('too_many_streams', `${subject} ${max} open streams.`, { retryAfter: 1 });
-    return lease.release;
+  function take(holder: string, max: number, subject: string): Promise<() => void> {
+    return leases.acquire(holder, max).then((lease) => {
+      if (lease) return lease.release;
+      throw new Problem('too_many_streams', `${subject} ${max} open streams.`, { retryAfter: 1 });
+    });
   }
 
   async function takeBoth(user: string, address: string): Promise<() => void> {

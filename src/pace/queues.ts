@@ -2,8 +2,8 @@
 export interface Queues {
   /** How many are in the queue, including the one whose turn it is. */
   length(key: string): number;
-  /** Enters an empty queue: returns the function that leaves it, to be called once; undefined if somebody is there. */
-  enterEmpty(key: string): (() => void) | undefined;
+  /** Enters a queue of length 0: returns the function that leaves it, to be called once. */
+  enterEmpty(key: string): () => void;
   /**
    * Resolves when all earlier callers have left, with the function that leaves the queue; call it once. Rejects with
    * the signal's reason if that aborts first.
@@ -22,8 +22,7 @@ export function createQueues(): Queues {
     else queues.delete(key);
   }
 
-  function enterEmpty(key: string): (() => void) | undefined {
-    if (queues.has(key)) return undefined;
+  function enterEmpty(key: string): () => void {
     queues.set(key, []);
     return () => leave(key);
   }
@@ -34,8 +33,8 @@ export function createQueues(): Queues {
     async enter(key, signal) {
       signal.throwIfAborted();
       const queue = queues.get(key);
-      if (queue) await waitForTurn(queue, signal);
-      else queues.set(key, []);
+      if (!queue) return enterEmpty(key);
+      await waitForTurn(queue, signal);
       return () => leave(key);
     },
   };

@@ -1,6 +1,7 @@
 import type { Request, RequestHandler, Response } from 'express';
 import {
   type AugmentedRequest,
+  type ClientRateLimitInfo,
   MemoryStore,
   type RateLimitInfo,
   rateLimit,
@@ -70,10 +71,10 @@ export function requestLimits(
       keys.set(req, key);
       return pass(middleware, req, res);
     };
-    async function count(key: string): Promise<void> {
-      const { totalHits, resetTime } = await store.increment(keyPart(key));
+    const judge = ({ totalHits, resetTime }: ClientRateLimitInfo) => {
       if (totalHits > limit) throw refusal(resetTime);
-    }
+    };
+    const count = (key: string) => Promise.resolve(store.increment(keyPart(key))).then(judge);
     return Object.assign(throughMiddleware, { count });
   };
 }

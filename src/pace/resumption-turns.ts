@@ -68,7 +68,7 @@ export function resumptionTurns(
   yieldMs = YIELD_MS,
 ): TakeResumptionTurn {
   const unlimited = { ...rate, maxWaitMs: Number.POSITIVE_INFINITY };
-  const enterQueues = holderQueues(() => Number.POSITIVE_INFINITY);
+  const { enter: enterQueues } = holderQueues(() => Number.POSITIVE_INFINITY);
   const turns = { budgets, rate, slots: slotWaits(budgets, unlimited), yieldMs, enterQueues };
   return async (request, signal) =>
     resumptionSlot(turns.slots, await takeTurn(turns, request, signal), signal);

@@ -35,6 +35,8 @@ interface Granted {
   readonly slot: Pick<EndpointSlot, 'endpoint' | 'ticket'>;
 }
 
+/** A message that is sent later than this after its start is delayed, in ms: by a new connection or a busy process. */
+export const MAX_START_AGE_MS = 5;
 /** How much later than its deadline a wait may end, because of timers and round trips, in ms. */
 const LATE_MS = 100;
 

@@ -1,35 +1,37 @@
-import { abortableSleep } from './abortable-sleep.ts';
-import { type EndpointBudgets, limitFor, type Rate, type Reservation } from './budgets.ts';
-import { type Certainty, type EarlySlot, earlySlot } from './early-slots.ts';
-import { type EnterQueues, holderQueues, type QueueRequest } from './holder-queues.ts';
+import { type EndpointBudgets, limitFor, type Reservation } from './budgets.ts';
+import { type EarlySlot, earlySlot } from './early-slots.ts';
+import { holderQueues, type QueueRequest } from './holder-queues.ts';
+import {
+  type PacedRate,
+  reserve,
+  type TakeRequest,
+  type Taking,
+  type TimedReservation,
+  type Waits,
+} from './slot-reservations.ts';
 import {
   type EndpointSlot,
   giveBackOnError,
+  MAX_START_AGE_MS,
   retryAfterMs,
   type SlotResult,
+  type Starting,
   startOrWait,
   waitForStart,
 } from './slot-starts.ts';
 
+export type { PacedRate } from './slot-reservations.ts';
 export type { EndpointSlot, SlotResult } from './slot-starts.ts';
-
-/**
- * The service's own rate, and how long messages may wait for it. Clients are told this rate; the budgets keep it with
- * the margin of `withJitterMargin`.
- */
-export interface PacedRate extends Rate {
-  /** How long a message may wait for its slots together, in ms; extra slots (`takeExtra`) have a wait of their own. */
-  readonly maxWaitMs: number;
-}
 
 /** Waits for slots of budgets. When its signal aborts, each method gives the slot back and rejects with the reason. */
 export interface SlotWaits {
   /**
    * Waits until a message to `endpoint` may start. It waits in two queues: first in its user's (`holders[0]`), then in
    * its address's (`holders[1]`, if given). Only the front message of a user's queue enters the address's queue. So the
-   * messages of one user start in order, and the users of one address take turns.
+   * messages of one user start in order, and the users of one address take turns. If nobody waits, and the budget's
+   * answer is there at once, so is the result.
    */
-  take(request: QueueRequest, signal: AbortSignal): Promise<SlotResult>;
+  take(request: QueueRequest, signal: AbortSignal): SlotResult | Promise<SlotResult>;
   /**
    * Asks for a slot in this tick of the event loop, before it is certain that the message is sent. In its queues, the
    * message counts as one that waits. The budget grants such a slot only if nobody misses it; else it is asked again
@@ -65,8 +67,6 @@ export interface SlotWaits {
   takeExtra(slot: EndpointSlot, signal: AbortSignal): Promise<EndpointSlot | number>;
 }
 
-/** A message that is sent later than this after its start is delayed, in ms: by a new connection or a busy process. */
-const MAX_START_AGE_MS = 5;
 /** The longest pause, in ms: a service that asks for a day is usually back long before. */
 const MAX_PAUSE_MS = 60_000;
 
@@ -74,11 +74,12 @@ const MAX_PAUSE_MS = 60_000;
 export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits {
   // Longer queues are useless: more messages than this cannot start in time.
   const windows = Math.floor(rate.maxWaitMs / rate.windowMs) + 1;
-  const enterQueues = holderQueues((endpoint) => limitFor(rate, endpoint) * windows);
-  const waits: Waits = { budgets, rate, enterQueues };
+  const queues = holderQueues((endpoint) => limitFor(rate, endpoint) * windows);
+  const waits: Waits = { budgets, rate, queues };
   return {
     take: (request, signal) => take(waits, request, signal),
-    askEarly: (request) => earlySlot((certainty, signal) => take(waits, { ...request, certainty }, signal)),
+    askEarly: (request) =>
+      earlySlot(async (certainty, signal) => take(waits, { ...request, certainty }, signal)),
     async takeAfterRefusal(slot, askedMs, signal) {
       slot.onTrial = false;
       const starting = { budgets, slot, signal };
@@ -112,34 +113,25 @@ export function slotWaits(budgets: EndpointBudgets, rate: PacedRate): SlotWaits 
   };
 }
 
-/** What all waits share. */
-interface Waits {
-  readonly budgets: EndpointBudgets;
-  readonly rate: PacedRate;
-  readonly enterQueues: EnterQueues;
-}
-
-interface TimedReservation {
-  readonly reservation: Reservation;
-  /** When the reservation was requested, by `performance.now()` in ms. */
-  readonly askedAt: number;
-  /** Whether the slot was granted some time ago: it was not certain until now that the message is sent. */
-  readonly isOld?: boolean;
-}
-
-interface TakeRequest extends QueueRequest {
-  /** Undefined if the message is certain. */
-  readonly certainty?: Certainty;
-}
-
 /** Reserves a slot and waits until it has come. */
-async function take(waits: Waits, request: TakeRequest, signal: AbortSignal): Promise<SlotResult> {
-  const { budgets, rate } = waits;
-  const arrivedAt = performance.now();
-  const { askedAt, reservation, isOld } = await reserve(waits, request, signal);
+function take(waits: Waits, request: TakeRequest, signal: AbortSignal): SlotResult | Promise<SlotResult> {
+  const taking = { request, signal, deadline: performance.now() + waits.rate.maxWaitMs };
+  const reserved = reserve(waits, taking);
+  return 'askedAt' in reserved
+    ? startReserved(waits, taking, reserved)
+    : reserved.then((one) => startReserved(waits, taking, one));
+}
+
+/** Waits until a slot has come that was reserved. */
+function startReserved(
+  { budgets }: Waits,
+  { request, signal, deadline }: Taking,
+  timed: TimedReservation,
+): SlotResult | Promise<SlotResult> {
+  const { askedAt, reservation, isOld } = timed;
   if (reservation.state !== 'granted')
     return { reservation: { ...reservation, waitMs: retryAfterMs(reservation) } };
-  const waitLeftMs = Math.max(0, rate.maxWaitMs - (performance.now() - arrivedAt));
+  const waitLeftMs = Math.max(0, deadline - performance.now());
   const { endpoint } = request;
   const slot = { endpoint, ticket: reservation.ticket, startedAt: askedAt, waitLeftMs, onTrial: false };
   const isDueNow = reservation.waitMs <= 0 && !isOld && !signal.aborted;
@@ -147,7 +139,14 @@ async function take(waits: Waits, request: TakeRequest, signal: AbortSignal): Pr
     slot.onTrial = reservation.onTrial;
     return { slot, reservation: { ...reservation, resetMs: leftOf(reservation, askedAt) } };
   }
-  const starting = { budgets, slot, signal };
+  return waitForSlot({ budgets, slot, signal }, timed);
+}
+
+async function waitForSlot(
+  starting: Starting,
+  { askedAt, reservation, isOld }: TimedReservation,
+): Promise<SlotResult> {
+  const { slot } = starting;
   const tooLongMs = isOld ? await startOrWait(starting) : await waitForStart(starting, reservation);
   const resetMs = leftOf(reservation, askedAt);
   if (tooLongMs > 0) return { reservation: { ...reservation, waitMs: tooLongMs, resetMs } };
@@ -158,61 +157,8 @@ function leftOf({ resetMs }: Reservation, askedAt: number): number {
   return Math.max(0, resetMs - (performance.now() - askedAt));
 }
 
-/** Waits in the holders' queues, and then asks the budget until it grants or refuses a slot. */
-async function reserve(waits: Waits, request: TakeRequest, signal: AbortSignal): Promise<TimedReservation> {
-  const { budgets, rate, enterQueues } = waits;
-  const { endpoint, holders, certainty } = request;
-  const deadline = performance.now() + rate.maxWaitMs;
-  const entered = enterQueues(request, deadline, signal);
-  const leave = entered instanceof Promise ? await entered : entered;
-  if (!leave) return { askedAt: performance.now(), reservation: queueFull(rate.windowMs) };
-  try {
-    const early = certainty && (await reserveEarly(waits, request, certainty));
-    if (early) return early;
-    for (;;) {
-      const askedAt = performance.now();
-      const leftMs = Math.max(0, deadline - askedAt);
-      const reservation = await budgets.reserve({ endpoint, holders, maxWaitMs: leftMs });
-      if (reservation.state !== 'share_taken' || reservation.waitMs > leftMs) return { askedAt, reservation };
-      await abortableSleep(reservation.waitMs, signal);
-    }
-  } finally {
-    leave();
-  }
-}
-
-/** Reserves a slot before the message is certain, and waits until it is. Undefined if there is none for it now. */
-async function reserveEarly(
-  { budgets }: Waits,
-  { endpoint, holders }: QueueRequest,
-  { isCertain, certain }: Certainty,
-): Promise<TimedReservation | undefined> {
-  if (isCertain()) return undefined;
-  const askedAt = performance.now();
-  const reservation = await budgets.reserve({ endpoint, holders, maxWaitMs: 0, isEarly: true });
-  const grantedAt = performance.now();
-  const isGranted = reservation.state === 'granted';
-  const { ticket } = reservation;
-  // The caller gives back what it gets; here nobody has the slot yet.
-  const starting = { budgets, slot: { endpoint, ticket } };
-  await (isGranted ? giveBackOnError(starting, certain) : certain);
-  const isOld = performance.now() - grantedAt > MAX_START_AGE_MS;
-  return isGranted ? { askedAt, reservation, isOld } : undefined;
-}
-
 const pauseOf = (askedMs: number) => ({ believedMs: Math.min(askedMs, MAX_PAUSE_MS), askedMs });
 
 function isDelayed({ startedAt }: EndpointSlot): boolean {
   return performance.now() - startedAt > MAX_START_AGE_MS;
 }
-
-/** The answer where a queue has no place, or the deadline passes in it. */
-const queueFull = (windowMs: number): Reservation => ({
-  state: 'refused',
-  waitMs: windowMs,
-  trialLeftMs: 0,
-  onTrial: false,
-  ticket: '',
-  remaining: 0,
-  resetMs: windowMs,
-});

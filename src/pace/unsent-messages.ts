@@ -15,10 +15,10 @@ export interface UnsentPlace {
 export interface UnsentMessage {
   /**
    * Call it before the message is sent. From then on only its own instance, and what that hears of others, can drop it.
-   * Resolves with whether that took a round trip.
+   * False if there was nothing to ask; else it resolves with true after a round trip.
    * @throws Problem `stopped`, or `session_store_unavailable`: then the message must not be sent
    */
-  leave(): Promise<boolean>;
+  leave(): Promise<true> | false;
   /** Its first bytes have left: it is the service's now. */
   sent(): void;
   /** The service has refused it without beginning to run it, so that it waits again. */
@@ -43,45 +43,45 @@ export interface UnsentMessages {
 /** A message is entered into the store only if it waits longer than this, in ms: most messages are sent at once. */
 const ENTER_AFTER_MS = 10;
 
-interface Message {
+/** What all messages share. */
+interface Shared {
   readonly store: UnsentStore;
-  readonly conversation: string;
+  /** Those that a stop can drop. */
+  readonly unsent: Set<Message>;
+  readonly keyPart: (text: string) => string;
+}
+
+interface Message {
+  readonly shared: Shared;
+  readonly place: UnsentPlace;
   readonly stop: AbortController;
-  isUnsent: boolean;
+  /** Its conversation's name in the store, once that was asked for. */
+  conversation: string | undefined;
   /** How it stands in the store; undefined if it does not. */
   entry: { readonly ticket: string; readonly entered: Promise<void> } | undefined;
   timer: NodeJS.Timeout | undefined;
 }
 
-const NO_PART: UnsentMessage = { leave: async () => false, sent() {}, refused() {}, close() {} };
+const CANNOT_BE_STOPPED: UnsentMessage = { leave: () => false, sent() {}, refused() {}, close() {} };
 
 /** Makes the collection, which is empty; `store` brings stops to other instances. */
 export function unsentMessages(store: UnsentStore): UnsentMessages {
-  const all = new Map<string, Set<Message>>();
-  const nameOf = conversationNames();
+  const unsent = new Set<Message>();
+  const shared: Shared = { store, unsent, keyPart: rememberingKeyPart() };
   const unsentOf = (conversation: string) =>
-    [...(all.get(conversation) ?? [])].filter(({ isUnsent, stop }) => isUnsent && !stop.signal.aborted);
+    [...unsent].filter((message) => !message.stop.signal.aborted && nameOf(message) === conversation);
   store.listen((conversation) => {
     for (const message of unsentOf(conversation)) drop(message);
   });
   return {
     add(place, stop) {
-      if (!place) return NO_PART;
-      const conversation = nameOf(place);
-      const message: Message = {
-        ...{ store, conversation, stop, isUnsent: true },
-        ...{ entry: undefined, timer: undefined },
-      };
-      const messages = all.get(conversation) ?? new Set();
-      all.set(conversation, messages.add(message));
+      if (!place) return CANNOT_BE_STOPPED;
+      const message = { shared, place, stop, conversation: undefined, entry: undefined, timer: undefined };
       enterLater(message);
-      return controlsOf(message, () => {
-        messages.delete(message);
-        if (messages.size === 0 && all.get(conversation) === messages) all.delete(conversation);
-      });
+      return controlsOf(message);
     },
     async stop(place) {
-      const conversation = nameOf(place);
+      const conversation = conversationName(shared, place);
       // The store decides about those that it knows.
       const others = unsentOf(conversation).filter(({ entry }) => !entry);
       for (const message of others) drop(message);
@@ -90,56 +90,53 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
   };
 }
 
-function controlsOf(message: Message, remove: () => void): UnsentMessage {
-  const over = () => {
-    message.isUnsent = false;
+function controlsOf(message: Message): UnsentMessage {
+  const finish = () => {
+    message.shared.unsent.delete(message);
     clearTimeout(message.timer);
     takeOut(message);
   };
   return {
-    async leave() {
+    leave() {
       clearTimeout(message.timer);
-      const { store, conversation, entry } = message;
-      if (!entry) return false;
-      await entry.entered;
-      const mayLeave = await store.leave(conversation, entry.ticket);
-      message.entry = undefined;
-      if (!mayLeave) throw stopped();
-      return true;
+      return message.entry !== undefined && leaveStore(message, message.entry);
     },
-    sent: over,
-    refused() {
-      message.isUnsent = true;
-      enterLater(message);
-    },
-    close() {
-      over();
-      remove();
-    },
+    sent: finish,
+    refused: () => enterLater(message),
+    close: finish,
   };
 }
 
+async function leaveStore(message: Message, entry: NonNullable<Message['entry']>): Promise<true> {
+  await entry.entered;
+  const mayLeave = await message.shared.store.leave(nameOf(message), entry.ticket);
+  message.entry = undefined;
+  if (!mayLeave) throw stopped();
+  return true;
+}
+
 function enterLater(message: Message): void {
+  message.shared.unsent.add(message);
   clearTimeout(message.timer);
   message.timer = setTimeout(() => enter(message), ENTER_AFTER_MS);
 }
 
 /** If this fails, no stop can reach the message from another instance, so that it is refused. */
 function enter(message: Message): void {
-  const { store, conversation, stop } = message;
+  const { store, unsent } = message.shared;
   const ticket = randomUUID();
-  const entered = store.enter(conversation, ticket);
+  const entered = store.enter(nameOf(message), ticket);
   message.entry = { ticket, entered };
   entered.catch((error) => {
-    if (message.isUnsent) stop.abort(error);
+    if (unsent.has(message)) message.stop.abort(error);
   });
 }
 
 /** If this fails, the store forgets it later. */
 function takeOut(message: Message): void {
-  const { store, conversation, entry } = message;
+  const { entry } = message;
   message.entry = undefined;
-  entry?.entered.then(() => store.leave(conversation, entry.ticket)).catch(() => {});
+  entry?.entered.then(() => message.shared.store.leave(nameOf(message), entry.ticket)).catch(() => {});
 }
 
 function drop(message: Message): void {
@@ -151,8 +148,13 @@ function stopped(): Problem {
   return new Problem('stopped', 'The message was stopped before it was sent to the bot.');
 }
 
-/** Makes the function that names a conversation by a hash, so that none of their ids stands in Redis. */
-function conversationNames(): (place: UnsentPlace) => string {
-  const keyPart = rememberingKeyPart();
-  return ({ bot, channel }) => keyPart(JSON.stringify([bot, channel]));
+/** Most messages leave before anybody asks for the name. */
+function nameOf(message: Message): string {
+  message.conversation ??= conversationName(message.shared, message.place);
+  return message.conversation;
+}
+
+/** A hash, so that none of a conversation's ids stands in Redis. */
+function conversationName({ keyPart }: Shared, { bot, channel }: UnsentPlace): string {
+  return keyPart(JSON.stringify([bot, channel]));
 }

@@ -1,11 +1,18 @@
 import type { Config } from '../config/config.ts';
 import { builtFile } from './built-file.ts';
-import { cachedFile } from './cached-file.ts';
-import type { Page } from './chat-page.ts';
+import { cachedFile, type Page } from './cached-file.ts';
 import { pagePolicy } from './page-policy.ts';
 
 /** What the chat knows of the relay's configuration. */
-type ChatConfig = Pick<Config, 'authMode' | 'bots' | 'operations' | 'chatPage' | 'chat'>;
+type ChatConfig = Pick<Config, 'authMode' | 'basePath' | 'bots' | 'operations' | 'chatPage' | 'chat'>;
+
+/** What the page of the demo shows besides. */
+export interface DemoChat {
+  /** Those that it offers, each `namespace/bot`. */
+  readonly bots: readonly string[];
+  /** Filled into the form for signing in. */
+  readonly user: { readonly name: string; readonly password: string };
+}
 
 /** Attachments are shown from memory. */
 const POLICY = pagePolicy(['blob:']);
@@ -15,31 +22,51 @@ const ICON =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2459a9" d="M3 2h10a2 2 0 0 1 2 2v6a2 2 0 0 1-2 2H8l-4 3v-3H3a2 2 0 0 1-2-2V4a2 2 0 0 1 2-2z"/></svg>';
 
 /**
- * The element `<bot-chat>` as one file, what it asks of the relay, and with `CHAT_PAGE=on` a page that shows it. Empty if
- * the element is not built, since the relay can run without it.
+ * The element `<bot-chat>` as one file, what it asks of the relay, and a page that shows it: at `/chat` with
+ * `CHAT_PAGE=on`, at `/` in the demo. Empty if the element is not built, since the relay can run without it.
  */
-export function botChatPages({ authMode, bots, operations, chatPage, chat }: ChatConfig): Page[] {
+export function botChatPages(config: ChatConfig, demo?: DemoChat): Page[] {
   const script = builtFile('bot-chat.js');
-  if (!script) return [];
-  const { title, suggestions, words } = chat;
-  // Without the page, nobody needs to know which bots there are.
-  const named = chatPage ? { bots: bots.filter((bot) => !bot.includes('*')) } : {};
-  const settings = { signIn: authMode, operations, ...named, title, suggestions, words };
-  const text = (path: string, type: string, content: string) => ({ path, type, body: Buffer.from(content) });
+  const notices = builtFile('bot-chat.txt');
+  if (!script || !notices) return [];
+  const settings = JSON.stringify(settingsOf(config, demo));
   return [
     cachedFile({ path: '/client/bot-chat.js', type: 'text/javascript; charset=utf-8', body: script }),
-    cachedFile(text('/client/bot-chat.json', 'application/json', JSON.stringify(settings))),
-    ...(chatPage
-      ? [
-          cachedFile(text('/client/bot-chat.svg', 'image/svg+xml', ICON)),
-          cachedFile(text('/client/bot-chat.css', 'text/css; charset=utf-8', styleOf(chat))),
-          cachedFile({
-            ...text('/chat', 'text/html; charset=utf-8', documentOf(title ?? 'Chat')),
-            headers: { 'Content-Security-Policy': POLICY },
-          }),
-        ]
-      : []),
+    cachedFile({ path: '/client/bot-chat.txt', type: 'text/plain; charset=utf-8', body: notices }),
+    cachedFile({ path: '/client/bot-chat.json', type: 'application/json', body: Buffer.from(settings) }),
+    ...documents([...(config.chatPage ? ['/chat'] : []), ...(demo ? ['/'] : [])], config),
+    // The links of the page are relative, so its path must end with a slash.
+    ...(demo && config.basePath !== '' ? [{ path: '', handler: redirect(`${config.basePath}/`) }] : []),
   ];
+}
+
+/** What the element asks of the relay. Without a page, nobody needs to know which bots there are. */
+function settingsOf({ authMode, bots, operations, chatPage, chat }: ChatConfig, demo?: DemoChat) {
+  const { title, suggestions, words } = chat;
+  const named = demo?.bots ?? (chatPage ? bots.filter((bot) => !bot.includes('*')) : undefined);
+  const user = authMode === 'password' ? demo?.user : undefined;
+  return { signIn: authMode, operations, bots: named, user, title, suggestions, words };
+}
+
+/** The page at each of `paths`, and the files that only a page needs. */
+function documents(paths: readonly string[], { chat }: ChatConfig): Page[] {
+  if (paths.length === 0) return [];
+  const page = Buffer.from(documentOf(chat));
+  const headers = { 'Content-Security-Policy': POLICY };
+  const style = Buffer.from(styleOf(chat));
+  return [
+    cachedFile({ path: '/client/bot-chat.svg', type: 'image/svg+xml', body: Buffer.from(ICON) }),
+    cachedFile({ path: '/client/bot-chat.css', type: 'text/css; charset=utf-8', body: style }),
+    ...paths.map((path) => cachedFile({ path, type: 'text/html; charset=utf-8', body: page, headers })),
+  ];
+}
+
+function redirect(to: string): Page['handler'] {
+  return function chatFolder(_req, res) {
+    res.statusCode = 307;
+    res.setHeader('Location', to);
+    res.end();
+  };
 }
 
 /** The style sheet of the page, with the colours of the operator. */
@@ -58,10 +85,10 @@ ${variables.join('')}}
 }
 
 /** The page: nothing but the element, whose links are relative to the relay. */
-function documentOf(title: string): string {
+function documentOf({ title = 'Chat', lang = 'en' }: ChatConfig['chat']): string {
   const escaped = title.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
   return `<!doctype html>
-<html lang="en">
+<html lang="${lang}" dir="${lang === 'ar' ? 'rtl' : 'ltr'}">
   <head>
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1">

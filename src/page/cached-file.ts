@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto';
-import type { Page } from './chat-page.ts';
+import type { Request, Response } from 'express';
+
+/** One path below the base path, and its handler of `GET`. */
+export interface Page {
+  readonly path: string;
+  readonly handler: (req: Request, res: Response) => void;
+}
 
 /** A file, and the headers that it is served with. */
 export interface CachedFile {

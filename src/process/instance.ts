@@ -12,6 +12,7 @@ import { startMetricsServer } from '../watch/metrics-server.ts';
 import { redisMetrics } from '../watch/redis-metrics.ts';
 import { reloadMetrics } from '../watch/reload-metrics.ts';
 import { countSessionOperations } from '../watch/session-operations.ts';
+import type { DemoParts } from './demo-parts.ts';
 import { type LiveBotsOptions, liveBots } from './live-bots.ts';
 import { createLifecycle, startServer } from './server.ts';
 import { signInOf } from './sign-in.ts';
@@ -113,7 +114,7 @@ async function openParts(options: InstanceOptions) {
     ...{ config, logger, signIn, demo, metrics, redis, bots, ...stores },
     sessions: metrics ? countSessionOperations(stores.sessions, metrics) : stores.sessions,
     upstreamUrl: (demo?.upstreamUrl ?? config.upstream.baseUrl) as Readonly<URL>,
-    pages: [...(await clientPages(config)), ...(demo?.pages ?? [])],
+    pages: await clientPages(config, demo?.chat),
     open: openMessages(),
     held: heldBytes(MAX_HELD_BYTES),
     runBytes: heldBytes(MAX_RUN_BYTES),
@@ -122,13 +123,13 @@ async function openParts(options: InstanceOptions) {
 }
 
 /** The package of the client and the chat, if they are served. */
-async function clientPages(config: Config) {
+async function clientPages(config: Config, demo: DemoParts['chat'] | undefined) {
   if (!config.clientFiles) return [];
   const [{ clientPackage }, { botChatPages }] = await Promise.all([
     import('../page/client-package.ts'),
     import('../page/bot-chat.ts'),
   ]);
-  return [...clientPackage(), ...botChatPages(config)];
+  return [...clientPackage(), ...botChatPages(config, demo)];
 }
 
 /** The metrics, if they are served. Their library is loaded only then. */

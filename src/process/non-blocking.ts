@@ -35,11 +35,11 @@ function reopened(fd: number): NonBlocking | undefined {
 /**
  * For a socket, or a pipe outside of Linux, which cannot be opened again. libuv makes what it opens non-blocking
  * (`uv_pipe_open`, `uv_tcp_open`) for all processes that share it, and does not close standard output and error.
- * When another process that shares it starts or exits, it blocks again (`uv_spawn`, and Node.js for what it inherited),
- * and a write that blocks once may block for ever. So it is made non-blocking before each write.
  */
 function sharedWith(fd: number): NonBlocking | undefined {
   if (fd > 2) return undefined;
+  // Each start and exit of a process that shares it makes it block again (`uv_spawn`, and Node.js for what it
+  // inherited), and a write may then block for ever. So this is done before each write.
   const ready = () => void new Socket({ fd, readable: false, writable: true }).destroy();
   try {
     ready();

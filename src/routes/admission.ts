@@ -1,5 +1,5 @@
 import type { MessagePlace } from '../pace/message-places.ts';
-import { judgedLater, withPlace } from './judged-later.ts';
+import { judgedLater } from './judged-later.ts';
 
 /** The place of a message that was asked for together with its session. Until both are there, it counts as kept. */
 export interface PendingPlace extends MessagePlace {
@@ -7,8 +7,6 @@ export interface PendingPlace extends MessagePlace {
   readonly granted: Promise<void>;
   /** Whether neither a refusal nor the place is there yet. */
   isPending(): boolean;
-  /** As of `MessagePlace`, after `granted`. */
-  keep(): Promise<void>;
 }
 
 /** The place that `taking` resolves with, if `session` lets the message go on. */
@@ -16,9 +14,15 @@ export function pendingPlace(session: Promise<unknown>, taking: Promise<MessageP
   let place: MessagePlace | undefined;
   let isReleased = false;
   let isPending = true;
+  // As `withPlace`, in one function.
   async function judge(): Promise<void> {
+    judgedLater(taking);
     try {
-      [, place] = await withPlace(session, taking, ({ release }) => release());
+      await session;
+      place = await taking;
+    } catch (error) {
+      taking.then(giveBack, () => {});
+      throw error;
     } finally {
       isPending = false;
     }
@@ -28,10 +32,7 @@ export function pendingPlace(session: Promise<unknown>, taking: Promise<MessageP
   return {
     granted,
     isPending: () => isPending,
-    async keep() {
-      await granted;
-      await place?.keep();
-    },
+    keep: () => (isPending || !place ? granted.then(() => place?.keep()) : place.keep()),
     isKept: () => place?.isKept() ?? true,
     release() {
       isReleased = true;
@@ -40,12 +41,14 @@ export function pendingPlace(session: Promise<unknown>, taking: Promise<MessageP
   };
 }
 
-/** What `work` resolves with. If it fails, what was asked for before it refuses before it. */
-export async function refusedAfter<T>({ granted }: PendingPlace, work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    await granted;
-    throw error;
-  }
+/** With what a message has failed: if its session or its place was refused, with that, and else with `error`. */
+export function firstFailure({ granted }: PendingPlace, error: unknown): Promise<unknown> {
+  return granted.then(
+    () => error,
+    (refusal) => refusal,
+  );
+}
+
+function giveBack({ release }: MessagePlace): void {
+  release();
 }

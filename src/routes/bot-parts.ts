@@ -38,7 +38,8 @@ export function botParts(parts: Parts, shared: SharedSteps) {
       blobs: blobsOf(parts),
       holdersOf: nameHolders({ realm: realmOf(config), guests: config.authMode === 'guest' }),
       paceMessage: pacing(slots, rate),
-      askEarly: earlySlots(slots),
+      // A slot in memory takes no round trip that something could share.
+      askEarly: parts.redis && earlySlots(slots),
       unsent: unsentMessages(parts.unsent),
       keyRings: bots.keyRings,
     },

@@ -16,17 +16,19 @@ export interface ConductedRun {
   readonly logger: Logger;
 }
 
-/** Sees a run to its end, whoever waits for it. Never rejects. */
-export async function conductRun(conducted: ConductedRun): Promise<void> {
-  const { run, sent, carry, task } = conducted;
-  let failure: unknown;
-  try {
-    const answered = await sent;
+/** Sees a run to its end, whoever waits for it. An async function would keep more in memory while the stream goes on. */
+export function conductRun(conducted: ConductedRun): void {
+  const { run, sent, carry } = conducted;
+  const over = (failure?: unknown) => end(conducted, failure);
+  const begin = (answered: Answered) => {
     run.begin(answered.head);
-    await carry(answered);
-  } catch (error) {
-    failure = error;
-  }
+    carry(answered).then(over, over);
+  };
+  sent.then(begin).catch(over);
+}
+
+function end(conducted: ConductedRun, failure: unknown): void {
+  const { run, task } = conducted;
   for (const release of task.releases.reverse()) release();
   if (run.isAlone()) logFailure(conducted, failure);
   run.over(failure);

@@ -31,6 +31,11 @@ interface Entering {
   readonly sending: MessageSending;
 }
 
+/** Such a message that can be joined. */
+interface Named extends Entering {
+  readonly name: RunName;
+}
+
 /** A run that was dropped frees its name at once, unless Redis is slow. */
 const MAX_TRIES = 100;
 const POLL_MS = 50;
@@ -46,9 +51,10 @@ export async function enterRun(
 ): Promise<Seated | undefined> {
   const { name } = message;
   if (!name || !route.joining.runs) return undefined;
+  const named = { message, sending, name };
   for (let tries = 1; ; tries++) {
     try {
-      return await tryToEnter(route, client, { message: { ...message, name }, sending });
+      return await tryToEnter(route, client, named);
     } catch (error) {
       if (error !== RUN_DROPPED || tries === MAX_TRIES) throw error;
       await sleep(POLL_MS);
@@ -61,9 +67,9 @@ export async function enterRun(
 async function tryToEnter(
   route: MessageRoute,
   client: MessageClient,
-  { message, sending }: Entering & { readonly message: { readonly name: RunName } },
+  { message, sending, name }: Named,
 ): Promise<Seated | undefined> {
-  const { name, lastEventId } = message;
+  const { lastEventId } = message;
   // A session may have ended while the body came.
   client.stop.signal.throwIfAborted();
   const { requestId } = client.res.locals;
@@ -85,7 +91,8 @@ async function tryToEnter(
       const seat = sitAt(run, route, client);
       client.run = run;
       const task = runTask(client, run, early);
-      const own = { ...message, place: client.place };
+      // It may have another place after the first try.
+      const own = message.place === client.place ? message : { ...message, place: client.place };
       const sent = sending.sendMessage(route, task, own).catch((error) => dropRefused(client, error));
       conduct(route, { run, task, sent, carry: sending.carry });
       return { run, at: 0, seat };
@@ -109,8 +116,8 @@ export function askEarly(route: MessageRoute, client: MessageClient): EarlySlot 
   return client.place.isPending() ? earlyFor(route, client) : undefined;
 }
 
-function earlyFor(route: MessageRoute, { bot, holders }: MessageClient): EarlySlot {
-  return route.askEarly({ endpoint: botName(bot), holders });
+function earlyFor(route: MessageRoute, { bot, holders }: MessageClient): EarlySlot | undefined {
+  return route.askEarly?.({ endpoint: botName(bot), holders });
 }
 
 /**
@@ -145,5 +152,5 @@ function conduct(
   }: Pick<MessageSending, 'carry'> & { run: Run; task: MessageTask; sent: Promise<Answered> },
 ): void {
   const carryRun = (answered: Answered) => carry(route, { task, answered }, run.stream.outlet);
-  void conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
+  conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
 }

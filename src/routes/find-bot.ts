@@ -24,14 +24,15 @@ export interface BotRequest {
  * The bot that the path names. Who is not signed in any more is told that first, and not which bots there are.
  * @throws Problem `unauthenticated`; `unknown_bot`, or what says that the group of operations is off for this bot
  */
-export async function findBot(route: BotFinding, { req, res, session, group }: BotRequest): Promise<Bot> {
+export function findBot(route: BotFinding, { req, res, session, group }: BotRequest): Bot | Promise<never> {
   try {
     const bot = route.allowedBot(req.params);
     res.locals.bot = botName(bot);
     route.requireGroup(group, bot);
     return bot;
   } catch (error) {
-    await route.sessions.confirm(session);
-    throw error;
+    return route.sessions.confirm(session).then(() => {
+      throw error;
+    });
   }
 }

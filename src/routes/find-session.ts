@@ -55,9 +55,17 @@ export interface Arrival {
  */
 export async function findSession(route: SessionFinding, arrival: Arrival): Promise<LiveSession> {
   const { req, res, stop } = arrival;
-  const session = judgedLater(sessionOf(route, arrival));
+  let asked: AskedSession | undefined;
+  let refusal: unknown;
+  try {
+    asked = askForSession(route, arrival);
+  } catch (error) {
+    refusal = error;
+  }
   await route.limitByAddress(req, res);
-  const found = await session;
+  if (!asked) throw refusal;
+  const found = await asked.session;
+  await asked.limit;
   const { reason } = stop.signal;
   if (reason instanceof Problem && reason.code === 'session_ended') throw noSession();
   stop.signal.throwIfAborted();
@@ -65,16 +73,18 @@ export async function findSession(route: SessionFinding, arrival: Arrival): Prom
   return found;
 }
 
-async function sessionOf(
-  route: SessionFinding,
-  { req, res, stop, releases, kind }: Arrival,
-): Promise<LiveSession> {
+/** Both are judged later. */
+interface AskedSession {
+  readonly session: Promise<LiveSession>;
+  readonly limit: Promise<void>;
+}
+
+/** @throws Problem `cross_origin` or `unauthenticated` if there is nothing to ask for */
+function askForSession(route: SessionFinding, { req, res, stop, releases, kind }: Arrival): AskedSession {
   route.checkOrigin(req.headers);
   const key = route.sessions.keyOf(req);
   if (key === undefined) throw noSession();
   releases.push(route.open.add(stop, key, kind));
   const limit = judgedLater(route.limitBySession(req, res, key));
-  const session = await route.sessions.read(key);
-  await limit;
-  return session;
+  return { limit, session: judgedLater(route.sessions.read(key)) };
 }

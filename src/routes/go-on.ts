@@ -12,16 +12,16 @@ import type { Answered, MessageTask, RunHold } from './message-steps.ts';
 
 /** Makes the function that resumes the stream of a run whose instance is lost, and sees the run to its end. */
 export function goOnWith(route: MessageRoute): GoOn {
-  return (taken) => void seeToItsEnd(route, taken);
+  return (taken) => seeToItsEnd(route, taken);
 }
 
-function seeToItsEnd(route: MessageRoute, taken: TakenRun): Promise<void> {
+function seeToItsEnd(route: MessageRoute, taken: TakenRun): void {
   // Its stream has begun.
   const run: Run = { ...taken.run, begin() {} };
   const task = taskOf(taken);
   const sent = (async () => answeredOf(route, task, taken))();
   const carryRun = (answered: Answered) => carry(route, { task, answered }, run.stream.outlet);
-  return conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
+  conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
 }
 
 function taskOf({ run, hold }: TakenRun): MessageTask {
@@ -30,7 +30,7 @@ function taskOf({ run, hold }: TakenRun): MessageTask {
   return {
     ...{ userId, bot, shape, holders, locals },
     ...{ url: '', headers: {}, stop: run.stop, releases: [], progress: run.progress },
-    setHeader() {},
+    setHeaders() {},
     onRefused() {},
     async mayLeave() {},
     keep() {},

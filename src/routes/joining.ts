@@ -2,7 +2,7 @@ import { type Bot, botName } from '../bots/bot.ts';
 import { causeOf } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import type { JoinableRuns, MoveOutcome } from '../join/joinable-runs.ts';
-import type { LeftRunOutcome } from '../join/run.ts';
+import type { LeftRunOutcome } from '../join/lone-run.ts';
 import { conversationKey, type RunName } from '../join/run-name.ts';
 import { type UserReaders, userReaders } from '../join/user-readers.ts';
 import type { Logger } from '../logger.ts';

@@ -3,9 +3,11 @@
  * Commands that are sent to Redis in one tick of the event loop share one round trip.
  */
 export function judgedLater<T>(answer: Promise<T>): Promise<T> {
-  answer.catch(() => {});
+  answer.catch(forget);
   return answer;
 }
+
+const forget = () => {};
 
 /**
  * Judges two answers that were asked together: whether the session may go on, and a place. If the session may not, the

@@ -58,7 +58,7 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
       const stop = abortWhenLeft(res);
       const releases: (() => void)[] = [];
       try {
-        const misses = route.watch.misses();
+        const missedRemovals = route.watch.missedRemovals();
         const session = await findSession(route, { req, res, stop, releases, kind: 'live' });
         const { user } = session;
         const bot = await findBot(route, { req, res, session, group: operation.group });
@@ -70,7 +70,7 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
           (giveBack) => giveBack(),
         );
         // What is carried does not extend the session: it ends for a user who only looks on.
-        releases.push(release, route.watch.follow({ session, misses, bytes: () => 0 }));
+        releases.push(release, route.watch.follow({ session, missedRemovals, bytes: () => 0 }));
         const input = await route.readOperation(operation, req, { userId: user.id, bot: botName(bot) });
         const accepted = { operation, shape, bot, userId: user.id };
         const { signal } = stop;

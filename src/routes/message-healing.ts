@@ -64,7 +64,11 @@ export function messageHealing(parts: MessageHealingParts): KeepMessage {
     };
     return {
       healer: healer({
-        ...{ request: kept.request, bot, gate, responseTimeoutMs, observe },
+        request: kept.request,
+        bot,
+        gate,
+        responseTimeoutMs,
+        observe,
         turn: (signal) => takeResumptionTurn({ endpoint: bot, holders }, signal),
         keys: () => messageKeys(keyRings.ringOf(bot), logger, requestId),
         send: (fingerprint) => observedSend(send, fingerprint, observer),

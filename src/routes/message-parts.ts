@@ -46,7 +46,8 @@ export interface MessageRoute {
   readonly blobs: Pick<ConversationBlobs, 'check'>;
   readonly unsent: Pick<UnsentMessages, 'add'>;
   readonly paceMessage: (message: PacedMessage) => Pacing;
-  readonly askEarly: AskEarly;
+  /** Undefined if slots take no round trip. */
+  readonly askEarly: AskEarly | undefined;
   /** The part of a URL's query that is passed on. */
   readonly forwardedQuery: (url: string) => string;
   readonly upstreamRequest: (message: OutgoingMessage) => UpstreamRequest;

@@ -35,10 +35,10 @@ export function runRoute(route: RunRoute): (operation: Operation) => Steps {
       const stream = { bytes: 0 };
       const releases: (() => void)[] = [];
       try {
-        const misses = route.watch.misses();
+        const missedRemovals = route.watch.missedRemovals();
         const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
         const session = await route.sessions.use(found);
-        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
+        releases.push(route.watch.follow({ session, missedRemovals, bytes: () => stream.bytes }));
         const bot = route.allowedBot(req.params);
         res.locals.bot = botName(bot);
         route.requireGroup(group, bot);

@@ -5,6 +5,7 @@ import type { Bot } from '../bots/bot.ts';
 import type { PathShape } from '../bots/bot-path.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import type { CarriedStream, RequestLocals } from '../http/locals.ts';
+import { setHeaders } from '../http/set-headers.ts';
 import type { Progress, Run, Seat } from '../join/run.ts';
 import type { RunName } from '../join/run-name.ts';
 import type { EarlySlot } from '../pace/early-slots.ts';
@@ -85,12 +86,12 @@ export interface MessageTask extends MessageOwner {
   readonly progress: Progress;
   /** Its first slot, if that was asked for before. */
   readonly early?: EarlySlot | undefined;
-  /** Sets a header of the answer. */
-  readonly setHeader: (name: string, value: string) => void;
+  /** Sets headers of the answer. */
+  readonly setHeaders: (headers: Readonly<Record<string, string>>) => void;
   /** The service has refused the message, which may be sent again. */
   readonly onRefused: () => void;
   /** Call it before each sending. @throws Problem if another instance may have taken the run of the message */
-  readonly mayLeave: () => Promise<void>;
+  readonly mayLeave: () => Promise<void> | undefined;
   /** Asked right before the first byte: if it is false, `mayLeave` is called again. */
   readonly isSure?: () => boolean;
   /** Keeps what another instance needs to go on with the stream. */
@@ -136,6 +137,8 @@ export interface Sending {
   readonly task: MessageTask;
 }
 
+const doNothing = () => undefined;
+
 /** The task of a message that nobody can join. */
 export function ownTask(client: MessageClient, early: EarlySlot | undefined): MessageTask {
   const { req, res, stop, releases, progress } = client;
@@ -153,10 +156,10 @@ export function ownTask(client: MessageClient, early: EarlySlot | undefined): Me
     releases,
     progress,
     early,
-    setHeader: (name, value) => void res.setHeader(name, value),
-    onRefused() {},
-    async mayLeave() {},
-    keep() {},
+    setHeaders: (headers) => setHeaders(res, headers),
+    onRefused: doNothing,
+    mayLeave: doNothing,
+    keep: doNothing,
   };
 }
 
@@ -176,7 +179,9 @@ export function runTask(client: MessageClient, run: Run, early: EarlySlot | unde
     releases: early ? [place.release, early.drop] : [place.release],
     progress,
     early,
-    setHeader: (name, value) => void run.headers.set(name, value),
+    setHeaders(headers) {
+      for (const name in headers) run.headers.set(name, headers[name] as string);
+    },
     onRefused: run.refused,
     mayLeave: run.mayLeave,
     isSure: run.isSure,

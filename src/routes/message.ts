@@ -20,10 +20,11 @@ import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
-import { pendingPlace, refusedAfter } from './admission.ts';
+import { firstFailure, pendingPlace } from './admission.ts';
 import { askEarly, enterRun } from './enter-run.ts';
 import { findBot } from './find-bot.ts';
 import { findingByCount, findSession } from './find-session.ts';
+import { freeChannel } from './free-channel.ts';
 import { answerInStream } from './message-failure.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
@@ -52,15 +53,16 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
       const stream: CarriedStream = { bytes: 0 };
       const releases: (() => void)[] = [];
       try {
-        const misses = route.watch.misses();
+        const missedRemovals = route.watch.missedRemovals();
         const session = await findSession(finding, { req, res, stop, releases, kind: 'message' });
         const userId = session.user.id;
-        const bot = await findBot(route, { req, res, session, group: 'message' });
+        const found = findBot(route, { req, res, session, group: 'message' });
+        const bot = found instanceof Promise ? await found : found;
         const holders = route.holdersOf(userId, () => clientAddress(req));
         const used = route.sessions.use(session).then(route.watch.extended);
         const place = pendingPlace(used, route.takePlace(holders));
-        releases.push(route.watch.follow({ session, misses, bytes: () => stream.bytes }));
-        const progress: Progress = { hasLeft: false, mayHaveStarted: false };
+        releases.push(route.watch.follow({ session, missedRemovals, bytes: () => stream.bytes }));
+        const progress: Progress = { hasLeft: false, mayHaveStarted: false, upstreamStatus: undefined };
         const who = { req, res, session, userId, bot, shape, holders, place };
         const client: MessageClient = { ...who, stop, stream, releases, progress, run: undefined };
         releases.push(() => client.run || place.release());
@@ -70,19 +72,21 @@ export function messageRoute(route: MessageRoute): (shape: PathShape) => Steps {
         if (way && 'seat' in way) await readRun(way, route, client);
         else if (way) await carryHere(route, way, client);
       } finally {
-        for (const release of releases.reverse()) release();
+        for (let release = releases.pop(); release; release = releases.pop()) release();
       }
     };
 }
 
 /** Carries the stream of a message that only this request can have. */
-async function carryHere(route: MessageRoute, carried: Carried, client: MessageClient): Promise<void> {
+function carryHere(route: MessageRoute, carried: Carried, client: MessageClient): Promise<void> {
   const { res, bot, stream } = client;
   res.locals.stream = stream;
   beginStream(res, carried.answered.head);
   const identity = { requestId: res.locals.requestId, bot };
-  const beats = { heartbeats: route.heartbeats, onHeartbeat: route.observer.heartbeatSent };
-  await carry(route, carried, responseSink({ res, identity, stream, log: res.locals, ...beats }));
+  const { heartbeats, observer } = route;
+  const onHeartbeat = observer.heartbeatSent;
+  const sink = responseSink({ res, identity, stream, log: res.locals, heartbeats, onHeartbeat });
+  return carry(route, carried, sink);
 }
 
 /** Carries the stream of a message until it ends. */
@@ -121,9 +125,10 @@ export async function carry(
  */
 async function answerTo(route: MessageRoute, client: MessageClient): Promise<Way | undefined> {
   try {
-    const way = await refusedAfter(client.place, sendOrJoin(route, client));
+    const way = await sendOrJoin(route, client);
     return 'task' in way ? way : { ...way, head: await headOf(way.run, way.seat, client) };
-  } catch (error) {
+  } catch (failure) {
+    const error = await firstFailure(client.place, failure);
     const isStopped = error instanceof Problem && error.code === 'stopped';
     if (!isStopped && (route.failures === 'status' || !client.progress.hasLeft)) throw error;
     answerInStream({ error, res: client.res, bot: client.bot, logger: route.logger });
@@ -134,44 +139,35 @@ async function answerTo(route: MessageRoute, client: MessageClient): Promise<Way
 /** Reads the message, and joins its run or sends it. A function of its own, so that the body is freed after it. */
 async function sendOrJoin(route: MessageRoute, client: MessageClient): Promise<Carried | Seated> {
   const message = await readMessage(route, client);
-  const seated = await enterRun(route, client, { message, sending: { sendMessage, carry } });
+  const seated =
+    message.name && (await enterRun(route, client, { message, sending: { sendMessage, carry } }));
   if (seated) return seated;
   const task = ownTask(client, askEarly(route, client));
   return { task, answered: await sendMessage(route, task, message) };
 }
 
 async function readMessage(route: MessageRoute, client: MessageClient): Promise<ReadMessage> {
-  const { req, res, userId, bot, shape, holders, stop, place } = client;
-  const { bytes, value } = await readJson(req, route.body);
+  const { req, userId, bot, place } = client;
+  const read = readJson(req, route.body);
+  const { bytes, value } = read instanceof Promise ? await read : read;
   const endpoint = botName(bot);
   const { url, headers } = req;
   const lastEventId = lastEventIdOf(headers);
-  const { requestId } = res.locals;
-  const about = { userId, bot, shape, holders, headers, requestId, signal: stop.signal };
-  // A message that is refused for its place or its files must not claim the conversation.
-  const isFree = async (id: string) => {
-    await place.keep();
-    await route.blobs.check(bytes, { bot: endpoint, userId, conversation: { client: id, upstream: id } });
-    return !(await route.askMetadata(id, about));
-  };
-  const { body, conversation } = await route.conversations.ofMessage(bytes, {
-    url,
-    userId,
-    bot: endpoint,
-    isFree: lastEventId !== undefined ? undefined : isFree,
-  });
-  await route.blobs.check(bytes, { bot: endpoint, userId, conversation });
+  const isFree = lastEventId === undefined ? freeChannel(route, client, bytes) : undefined;
+  const placed = route.conversations.ofMessage(bytes, { url, userId, bot: endpoint, isFree });
+  const { body, conversation } = placed instanceof Promise ? await placed : placed;
+  const checked = route.blobs.check(bytes, { bot: endpoint, userId, conversation });
+  if (checked) await checked;
   const hash = nameOfMessage(userId, endpoint, bytes);
-  const query = route.forwardedQuery(url);
-  const channel = conversation?.upstream;
-  const named = { userId, bot: endpoint, channel, query, headers, value, bytes, hash };
-  const name = route.joining.runs && runName(named);
+  const query = route.joining.runs && route.forwardedQuery(url);
+  const about = { userId, bot: endpoint, channel: conversation?.upstream, headers, value, bytes, hash };
+  const name = query === undefined ? undefined : runName({ ...about, query });
   return { body, conversation, hash, name, resets: resetsConversation(value), lastEventId, place };
 }
 
 /** Waits for a slot and sends. */
 async function sendMessage(route: MessageRoute, task: MessageTask, message: ReadMessage): Promise<Answered> {
-  const { userId, bot, shape, holders, url, headers, locals, stop, releases, setHeader, keep, early } = task;
+  const { userId, bot, shape, holders, url, headers, locals, stop, releases, keep, early } = task;
   const { body, conversation, hash: name, lastEventId, place } = message;
   const endpoint = botName(bot);
   const { requestId } = locals;
@@ -181,16 +177,18 @@ async function sendMessage(route: MessageRoute, task: MessageTask, message: Read
   const { maxExecutionMs } = route.times;
   const deadline = messageDeadline({ starts: route.starts, name, isResumption, maxExecutionMs });
   deadline.check();
-  await place.keep();
+  const placed = place.keep();
+  if (placed) await placed;
   const stoppedWith =
     conversation && !isResumption ? { bot: endpoint, channel: conversation.upstream } : undefined;
   const unsent = route.unsent.add(stoppedWith, stop);
   releases.push(unsent.close);
   const pacing = route.paceMessage({ endpoint, holders, signal: stop.signal, log: locals, early });
-  for (const [name, value] of Object.entries(await pacing.start())) setHeader(name, value);
+  const started = pacing.start();
+  task.setHeaders(started instanceof Promise ? await started : started);
   const { keys, mask } = requestKeys(route, { bot: endpoint, requestId, conversation: () => conversation });
-  const target = { bot, shape, path: MESSAGE_PATH, url };
-  const request = route.upstreamRequest({ ...target, headers, requestId, userId, body });
+  const outgoing = { bot, shape, path: MESSAGE_PATH, url, headers, requestId, userId, body };
+  const request = route.upstreamRequest(outgoing);
   const answer = await sendUntilTaken(route, { request, keys, pacing, unsent, mask, limits, deadline, task });
   if (message.resets) await route.forgetRuns(bot, conversation, message.name);
   const kept = route.keepMessage({ request, bot: endpoint, holders, locals });
@@ -200,8 +198,9 @@ async function sendMessage(route: MessageRoute, task: MessageTask, message: Read
 
 /** Sends the message with the next key until the service takes it or refuses it finally. */
 async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<UpstreamAnswer> {
-  const { request, keys, pacing, unsent, mask, limits, deadline, task } = sending;
-  const { progress, locals, stop, onRefused } = task;
+  const { keys, pacing, unsent, mask, limits, deadline, task } = sending;
+  const { progress, locals, stop, onRefused, isSure: mayStart } = task;
+  const { signal } = stop;
   const onStatus = (status: number | undefined) => {
     locals.upstreamStatus = status;
     progress.upstreamStatus = status;
@@ -212,22 +211,20 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
     unsent.sent();
     pacing.sent();
   };
+  const onDelayed = () => pacing.renewSlot().then(task.mayLeave);
   try {
     for (;;) {
+      const leaving = unsent.leave();
       // A slot may have become old during the round trip.
-      if (await unsent.leave()) await pacing.renewSlot();
-      await task.mayLeave();
+      if (leaving && (await leaving)) await pacing.renewSlot();
+      const asked = task.mayLeave();
+      if (asked) await asked;
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
       limits.start(deadline.begin());
-      const verdict = await sendAndJudge({
-        ...{ send, request: withKey(request, key), mask, onStatus, signal: stop.signal, onSent },
-        mayStart: task.isSure,
-        async onDelayed() {
-          await pacing.renewSlot();
-          await task.mayLeave();
-        },
-      });
+      const request = withKey(sending.request, key);
+      const attempt = { send, request, mask, signal, mayStart, onStatus, onSent, onDelayed };
+      const verdict = await sendAndJudge(attempt);
       if (verdict.kind === 'stream') {
         limits.answered();
         keys.accepted();

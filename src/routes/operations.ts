@@ -7,6 +7,7 @@ import type { Conversation } from '../guard/conversations.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import type { CarriedStream } from '../http/locals.ts';
+import { setHeaders } from '../http/set-headers.ts';
 import { type HoldersOf, holdersApart } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { TakePlace } from '../pace/places.ts';
@@ -61,7 +62,7 @@ export function operationRoute(route: OperationRoute): (operation: Operation, sh
       const stop = abortWhenLeft(res);
       const releases: (() => void)[] = [];
       try {
-        const misses = route.watch.misses();
+        const missedRemovals = route.watch.missedRemovals();
         const session = await findSession(route, { req, res, stop, releases, kind: 'operation' });
         const userId = session.user.id;
         const bot = await findBot(route, { req, res, session, group: operation.group });
@@ -73,7 +74,7 @@ export function operationRoute(route: OperationRoute): (operation: Operation, sh
           route.takePlace(holdersApart(kind, holders)),
           (giveBack) => giveBack(),
         );
-        releases.push(release, route.watch.follow({ session, misses, bytes: () => 0 }));
+        releases.push(release, route.watch.follow({ session, missedRemovals, bytes: () => 0 }));
         const input = await route.readOperation(operation, req, { userId, bot: botName(bot) });
         const { requestId } = res.locals;
         const { signal } = stop;
@@ -168,8 +169,4 @@ async function answerWith(
     return pipeFile(file, options).finally(() => route.observer.transferred('down', stream.bytes));
   }
   await sendBody(body, { res, signal, log: res.locals, times: ANSWER_TIMES });
-}
-
-function setHeaders(res: Response, headers: Readonly<Record<string, string>>): void {
-  for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
 }

@@ -32,12 +32,12 @@ export function route(app: Express, path: string, methods: Methods): void {
 
 /** Runs the steps. If the client has left, the request ends without an answer. */
 function handlerOf(path: string, steps: Steps): RequestHandler {
-  return async function route(req, res) {
+  return function route(req, res) {
     res.locals.route = path;
-    try {
-      await steps(req, res);
-    } catch (error) {
-      if (error !== CLIENT_LEFT) throw error;
-    }
+    return steps(req, res).catch(unlessLeft);
   };
+}
+
+function unlessLeft(error: unknown): void {
+  if (error !== CLIENT_LEFT) throw error;
 }

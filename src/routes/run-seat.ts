@@ -82,12 +82,12 @@ export async function headOf(
     throw isOwn && run.progress.mayHaveStarted ? asAnswerLost(error) : error;
   } finally {
     res.locals.upstreamStatus = run.progress.upstreamStatus;
-    if (!res.destroyed) res.setHeaders(run.headers);
+    if (!res.destroyed && run.headers.size > 0) res.setHeaders(run.headers);
   }
 }
 
 /** Answers with the stream of the run, from the offset `at` on. */
-export async function readRun(
+export function readRun(
   {
     seat,
     at,
@@ -100,5 +100,5 @@ export async function readRun(
   beginStream(res, head);
   const identity = { requestId: res.locals.requestId, bot };
   const onHeartbeat = observer.heartbeatSent;
-  await seat.read(responseSink({ res, identity, stream, log: res.locals, heartbeats, onHeartbeat }), at);
+  return seat.read(responseSink({ res, identity, stream, log: res.locals, heartbeats, onHeartbeat }), at);
 }

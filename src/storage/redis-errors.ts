@@ -17,7 +17,8 @@ export function errorWith(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-const TIMEOUT = errorWith('TIMEOUT', 'Redis took too long');
+/** The error of a command whose answer has not come in time. */
+export const TIMEOUT = errorWith('TIMEOUT', 'Redis took too long');
 
 /** What `work` resolves with; rejects if it takes longer than `ms`, by default than a command may. */
 export async function withDeadline<T>(work: Promise<T>, ms = COMMAND_TIMEOUT_MS): Promise<T> {

@@ -14,8 +14,11 @@ const CODES = new Set([...Object.keys(PROBLEMS), 'ok', 'client_closed', 'client_
 export function requestMetrics(metrics: Metrics): RequestHandler {
   return function requestMetrics(_req, res, next) {
     const startedAt = performance.now();
-    // When a client leaves, a message that waits for its slot ends after `close`; only then its wait is complete.
-    res.on('close', () => setImmediate(() => count(res, startedAt, metrics)));
+    res.on('close', () => {
+      // When a client leaves, a message that waits for its slot ends after `close`; only then its wait is complete.
+      if (res.writableFinished) count(res, startedAt, metrics);
+      else setImmediate(() => count(res, startedAt, metrics));
+    });
     next();
   };
 }

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { get } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type Answer, type Call, call } from '../support/call.ts';
 import { wholeStream } from '../support/raw-upstream.ts';
@@ -41,6 +43,13 @@ const kinds: [string, number, string, Call][] = [
 ];
 
 describe('security headers', () => {
+  test('have the names that their documents write', async () => {
+    const [answer] = await once(get({ port: pair.relay.port, path: '/healthz' }), 'response');
+    answer.resume();
+    for (const name of ['Content-Security-Policy', 'X-Frame-Options', 'Cache-Control'])
+      expect(answer.rawHeaders).toContain(name);
+  });
+
   test.each(kinds)('are on %s (%i)', async (_kind, status, path, options) => {
     const answer: Answer = await call(pair.relay.port, path, {
       ...options,

@@ -117,8 +117,10 @@ describeWithRedis('if an instance is lost while it removes the sessions', () => 
       expect(await store.hasEnded(before)).toBe(true);
     },
   );
+});
 
-  test.each(removals)('of %s, the next removal finishes it', async (_of, remove) => {
+describeWithRedis('the next removal', () => {
+  test.each(removals)('of all sessions of %s finishes a removal that was cut off', async (_of, remove) => {
     const session = await stored();
     void remove(dyingStore());
     await until(() => store.hasEnded(session));

@@ -48,10 +48,10 @@ test('a message whose session was read before removals may have been missed has 
   const listen = jest.fn<(listener: RemovalListener) => void>();
   const listened = { ...sessions, listen };
   const watch = watchSessions({ sessions: listened, limits: LIMITS, endMessages });
-  const misses = watch.misses();
+  const missedRemovals = watch.missedRemovals();
   await sessions.remove(session.key);
   listen.mock.calls[0]?.[0].missed();
-  watch.follow({ session, misses, bytes: () => 0 });
+  watch.follow({ session, missedRemovals, bytes: () => 0 });
   await passed(600);
   expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
 });

@@ -164,7 +164,7 @@ describe('a file is not read', () => {
     expect(seen).toEqual([]);
   });
 
-  test('after close', async () => {
+  test('after the watcher was closed', async () => {
     await watch();
     changes.close();
     writeFileSync(path, 'new');

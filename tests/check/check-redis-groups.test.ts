@@ -21,7 +21,7 @@ async function check(environment: Record<string, string>) {
 const ALONE = 'note has a master without a replica: if it is lost, nobody takes its place';
 
 describeWithRedis('the check of Redis', () => {
-  test('says how many masters a cluster has, and that one may evict what it holds', async () => {
+  test.concurrent('says how many masters a cluster has, and that one may evict what it holds', async () => {
     const { url, servers, masterOf } = await startCluster();
     const environment = { REDIS_URL: url, REDIS_MODE: 'cluster' };
     expect(await check(environment)).toEqual([
@@ -41,7 +41,7 @@ describeWithRedis('the check of Redis', () => {
     expect(await check({ REDIS_URL: String(other?.url) })).toEqual(['problem cannot be used (MOVED)']);
   });
 
-  test('finds the master by Sentinel, and says what is wrong with the settings', async () => {
+  test.concurrent('finds the master by Sentinel, and says what is wrong with the settings', async () => {
     const { url, servers } = await startSentinels();
     const environment = { REDIS_URL: url, REDIS_MODE: 'sentinel', REDIS_SENTINEL_MASTER: MASTER_NAME };
     expect(await check(environment)).toEqual([
@@ -54,7 +54,7 @@ describeWithRedis('the check of Redis', () => {
     ]);
   });
 
-  test('says that a single server is no cluster', async () => {
+  test.concurrent('says that a single server is no cluster', async () => {
     const { url } = await startRedis();
     expect(await check({ REDIS_URL: url, REDIS_MODE: 'cluster' })).toEqual(['problem cannot be used (ERR)']);
   });

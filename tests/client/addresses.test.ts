@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 async function tryAll(options: BotClientOptions): Promise<void> {
-  const client = createBotClient(options);
+  const client = createBotClient({ cookies: 'keep', ...options });
   await client.signIn(USER.name, USER.password);
   expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
   expect(await client.session()).toMatchObject({ user: { name: USER.name } });

@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { BrowserContext, Page } from 'playwright-core';
 import { BotChatElement } from '../../src/client/element/bot-chat-element.ts';
-import { startDemoRelay } from '../support/chat-page.ts';
+import { say, signIn, startDemoRelay } from '../support/chat-page.ts';
 import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
 import { freePort } from '../support/free-port.ts';
@@ -21,9 +21,11 @@ describe('the file of the element', () => {
     expect(String(file)).not.toMatch(/^import |\bimport\(/m);
   });
 
-  test('has the notices of what it contains', () => {
+  test('names the file beside it with the licenses of what it contains', () => {
+    expect(String(file)).toContain('bot-chat.txt');
+    const notices = readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8');
     for (const name of ['marked', 'eventsource-parser'])
-      expect(String(file)).toContain(readFileSync(join(ROOT, `node_modules/${name}/LICENSE`), 'utf8').trim());
+      expect(notices).toContain(readFileSync(join(ROOT, `node_modules/${name}/LICENSE`), 'utf8').trim());
   });
 });
 
@@ -60,6 +62,8 @@ describe('the document of the element', () => {
 
 let relay: RelayProcess;
 let url: string;
+/** The chat page of relays with these ways to sign in. */
+let pages: Record<'password' | 'guest', string>;
 /** A page of another origin, on the same site, with the element of the relay. */
 let other: FakeLoadBalancer;
 beforeAll(async () => {
@@ -76,10 +80,13 @@ beforeAll(async () => {
   const settings = {
     BOTS: 'demo/echo,demo/tools',
     OPERATIONS: 'message,chat,files',
+    MAX_UPLOAD_BYTES: '1000',
     ALLOWED_ORIGINS: `${origin},${other.url}`,
   };
   relay = startDemoRelay({ ...settings, PORT: String(port), CHAT_PAGE: 'on' });
+  const guests = startDemoRelay({ ...settings, AUTH_MODE: 'guest' });
   url = `http://localhost:${await relay.listening()}`;
+  pages = { password: `${url}/chat`, guest: `http://localhost:${await guests.listening()}/` };
 });
 const chromium = oneChromium();
 afterAll(async () => {
@@ -94,18 +101,6 @@ async function open(path: string, profile?: BrowserContext): Promise<Page> {
   const tab = await chromium.open(path, profile ?? (await chromium.browser.newContext()));
   ({ complaints } = tab);
   return tab.page;
-}
-
-async function signIn(page: Page): Promise<void> {
-  await page.getByLabel('User name').fill('demo');
-  await page.getByLabel('Password').fill('demo');
-  await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
-}
-
-async function say(page: Page, text: string): Promise<void> {
-  await page.getByRole('textbox', { name: 'Message' }).fill(text);
-  await page.keyboard.press('Enter');
 }
 
 const answer = (page: Page, state: string) => page.locator(`.answer[data-state=${state}]`).last();
@@ -130,8 +125,15 @@ describeInChromium('the page with the chat', () => {
     await page.getByRole('button', { name: 'Stop' }).click();
     await answer(page, 'stopped').waitFor();
     page.once('dialog', (dialog) => void dialog.accept());
-    await page.getByRole('button', { name: 'New chat' }).click();
+    await page.locator('summary').click();
+    const cleared = page.waitForResponse('**/channel/clear*');
+    await page.getByRole('button', { name: 'Forget this chat' }).click();
+    const response = await cleared;
+    expect([response.request().method(), response.status()]).toEqual(['POST', 204]);
     await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+    await page.reload();
+    await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+    expect(await page.locator('.messages > li').count()).toBe(0);
   });
 
   test('asks whether the bot may use a tool, and sends a file', async () => {
@@ -191,12 +193,47 @@ describeInChromium('a page of another origin on the same site', () => {
   test('shows the chat of the relay whose file it loads, in the language that it names', async () => {
     const page = await open(other.url.replace('127.0.0.1', 'localhost'));
     await page.getByLabel('اسم المستخدم').fill('demo');
+    await page.getByLabel('كلمة المرور').fill('wrong');
+    await page.keyboard.press('Enter');
+    await page.getByText('اسم المستخدم أو كلمة المرور غير صحيحة. رقم الطلب ').waitFor();
     await page.getByLabel('كلمة المرور').fill('demo');
     await page.keyboard.press('Enter');
     await page.getByRole('textbox', { name: 'رسالة' }).fill('مرحبا');
     await page.keyboard.press('Enter');
     await answer(page, 'done').getByText('مرحبا').waitFor();
     expect(await page.locator('.chat').getAttribute('dir')).toBe('rtl');
+  });
+});
+
+describeInChromium('the form for signing in', () => {
+  test('says when it can be used again after too many sign-ins, and not before', async () => {
+    const limits = { LOGIN_MAX_FAILURES: '1', LOGIN_WINDOW_MS: '8000' };
+    const strict = startDemoRelay({ BOTS: 'demo/echo', CHAT_PAGE: 'on', ...limits });
+    const page = await open(`http://localhost:${await strict.listening()}/chat`);
+    let signIns = 0;
+    page.on('request', (request) => {
+      signIns += Number(request.url().endsWith('/auth/login'));
+    });
+    await page.getByLabel('Password').fill('wrong');
+    const submit = page.locator('.sign-in button');
+    await submit.click();
+
+    await page.getByText('The user name or the password is wrong').waitFor();
+    await submit.click();
+    await page.getByText('Too many failed sign-ins').waitFor();
+    expect(await submit.textContent()).toMatch(/^Try again in [2-8] sec$/);
+    expect(await submit.getAttribute('aria-disabled')).toBe('true');
+    const said = page.locator('[aria-live=polite] p');
+    expect(await said.allTextContents()).toEqual([expect.stringMatching(/^Try again in \d sec$/)]);
+    await page.getByLabel('Password').fill('demo');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Try again in 1 sec', exact: true }).waitFor();
+    expect(await said.count()).toBe(1);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await heading(page, 'How can I help?').waitFor();
+    expect(signIns).toBe(3);
+    // Chromium writes each refusal to the console.
+    complaints.length = 0;
   });
 });
 
@@ -224,9 +261,145 @@ describeInChromium('a page whose server does not forward to the relay', () => {
         }),
     );
     expect(await code).toBe('unexpected_response');
-    await page.getByText('The server answered 200 with HTML, which is not of the relay.').waitFor();
+    await page.getByText('/client/bot-chat.json with 200 and HTML.').waitFor();
+    // It is for the author of the page.
+    expect(complaints.splice(0)).toEqual([expect.stringContaining('It is not the relay: add /auth')]);
     await page.unroute('**/client/bot-chat.json');
     await page.getByRole('button', { name: 'Try again' }).click();
     await page.getByLabel('User name').waitFor();
+  });
+});
+
+/** The page with the chat in a tab, where somebody is signed in. */
+async function signedIn(mode: 'password' | 'guest' = 'password'): Promise<Page> {
+  const page = await open(pages[mode]);
+  await enter(page, mode);
+  await heading(page, 'How can I help?').waitFor();
+  return page;
+}
+
+const enter = (page: Page, mode: 'password' | 'guest') =>
+  mode === 'guest' ? page.getByRole('button', { name: 'Continue as a guest' }).click() : signIn(page);
+const heading = (page: Page, name: string) => page.getByRole('heading', { name });
+const input = (page: Page) => page.getByRole('textbox', { name: 'Message' });
+const file = { name: 'secret.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
+
+/** Writes a message that is not sent, with a file. */
+async function write(page: Page): Promise<void> {
+  await input(page).fill('Draft');
+  await page.locator('input[type=file]').setInputFiles(file);
+  await page.locator('.files li', { hasNotText: '%' }).waitFor();
+}
+
+/** The user and the password of the demo, which the form for signing in has. */
+const FILLED_IN = 'demodemo';
+/** What the fields of the chat hold. */
+const written = async (page: Page) => ({
+  fields: await page
+    .locator('textarea, input:not([type=file])')
+    .evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value).join('')),
+  files: await page.locator('.files li').count(),
+});
+
+/** What screen readers are told. */
+const said = (page: Page) => page.locator('[aria-live=polite] p').allTextContents();
+
+describeInChromium('what was written and attached', () => {
+  test.each(['password', 'guest'] as const)('is gone after a sign-out: %s', async (mode) => {
+    const page = await signedIn(mode);
+    await write(page);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await heading(page, 'You are signed out.').waitFor();
+    expect(await written(page)).toEqual({ fields: mode === 'guest' ? '' : FILLED_IN, files: 0 });
+    expect(await said(page)).toEqual(['You are signed out.']);
+  });
+
+  test('is gone after a sign-out in another tab', async () => {
+    const page = await signedIn();
+    await write(page);
+    const other = await open(pages.password, page.context());
+    await other.getByRole('button', { name: 'Sign out' }).click();
+    await heading(page, 'You are signed out.').waitFor();
+    expect(await written(page)).toEqual({ fields: FILLED_IN, files: 0 });
+    expect(await said(page)).toEqual(['You are signed out.']);
+  });
+
+  test.each(['password', 'guest'] as const)(
+    'is kept until the user is back if the session has merely ended: %s',
+    async (mode) => {
+      const page = await signedIn(mode);
+      await write(page);
+      await page.context().clearCookies();
+      await page.locator('input[type=file]').setInputFiles({ ...file, name: 'late.txt' });
+      await heading(page, 'You are signed out.').waitFor();
+      await enter(page, mode);
+      await heading(page, 'How can I help?').waitFor();
+      expect(await input(page).inputValue()).toBe('Draft');
+      expect(await page.locator('.files li[data-state=done]').count()).toBe(1);
+    },
+  );
+});
+
+describeInChromium('a file that is too large', () => {
+  test('has the reason beside its name, there alone, and is not sent', async () => {
+    const page = await signedIn();
+    const large = { ...file, name: 'large.txt', buffer: Buffer.alloc(2_000, 'a') };
+    await page.locator('input[type=file]').setInputFiles([large, file]);
+    await page.locator('.files li[data-state=done]').waitFor();
+    const reason = page.locator('.files li[data-state=error] .note');
+    expect(await reason.textContent()).toMatch(/^The file is over 1000 bytes\. Request id \S+$/);
+    expect(await page.locator('[aria-live=polite] p', { hasText: 'over 1000 bytes' }).count()).toBe(1);
+    expect(await page.locator('.composer > .why').textContent()).toBe('');
+    await say(page, 'See the file');
+    await page.getByRole('link', { name: 'secret.txt' }).waitFor();
+    expect(await page.getByRole('link', { name: 'large.txt' }).count()).toBe(0);
+  });
+});
+
+describeInChromium('an element', () => {
+  test.each([
+    ['is removed and comes again', (chat: Element) => chat.parentElement?.append(chat)],
+    ['gets another bot', (chat: Element) => chat.setAttribute('bot', 'demo/tools')],
+    ['gets another channel', (chat: Element) => chat.setAttribute('channel', 'another')],
+  ])('shows nothing of before while it waits for the relay: it %s', async (_name, change) => {
+    const page = await signedIn();
+    await input(page).fill('secret');
+    await input(page).press('Enter');
+    await page.locator('.answer[data-state=done]', { hasText: 'secret' }).waitFor();
+    let go = () => {};
+    const isAsked = new Promise((resolve) => {
+      void page.route('**/client/bot-chat.json', async (route) => {
+        resolve(undefined);
+        await new Promise<void>((wanted) => {
+          go = wanted;
+        });
+        await route.continue();
+      });
+    });
+    await page.locator('bot-chat').evaluate(change);
+    await isAsked;
+    const shown = await page.locator('bot-chat').evaluate((chat) => chat.shadowRoot?.textContent);
+    go();
+    await input(page).waitFor();
+    expect(shown).toBe('');
+  });
+
+  test('holds nothing after it was removed', async () => {
+    const page = await signedIn();
+    const left = await page.locator('bot-chat').evaluate((chat) => {
+      chat.remove();
+      return chat.shadowRoot?.childNodes.length;
+    });
+    expect(left).toBe(0);
+  });
+
+  test('takes an empty channel for none', async () => {
+    const page = await signedIn();
+    const sent = page.waitForRequest('**/message/sse');
+    await page.locator('bot-chat').evaluate((chat) => chat.setAttribute('channel', ''));
+    await heading(page, 'How can I help?').waitFor();
+    await input(page).fill('Hello');
+    await input(page).press('Enter');
+    expect((await sent).postDataJSON().customChannelId).toMatch(/./);
   });
 });

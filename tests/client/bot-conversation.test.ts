@@ -21,7 +21,7 @@ afterAll(async () => {
 });
 
 const newClient = (botProviderName = 'echo') =>
-  createBotClient({ baseUrl: relay.url, namespace: 'demo', botProviderName });
+  createBotClient({ cookies: 'keep', baseUrl: relay.url, namespace: 'demo', botProviderName });
 async function signedIn({ name, password }: typeof USER, bot?: string): Promise<BotClient> {
   const client = newClient(bot);
   await client.signIn(name, password);
@@ -197,7 +197,12 @@ describe('an operation that fails', () => {
   test('rejects with the problem of the relay', async () => {
     const off = await startRelay(service.url, { BOTS: 'demo/*', OPERATIONS: 'message' });
     try {
-      const client = createBotClient({ baseUrl: off.url, namespace: 'demo', botProviderName: 'echo' });
+      const client = createBotClient({
+        cookies: 'keep',
+        baseUrl: off.url,
+        namespace: 'demo',
+        botProviderName: 'echo',
+      });
       await client.signIn(USER.name, USER.password);
       const talk = botConversation(client, 'c');
       const each = [
@@ -236,6 +241,7 @@ describe('an operation that fails', () => {
       headers: { 'Content-Type': 'text/html' },
     });
     const client = createBotClient({
+      cookies: 'keep',
       ...{ baseUrl: 'http://relay.example.com', namespace: 'demo', botProviderName: 'echo' },
       fetch: async () => page.clone(),
     });
@@ -243,7 +249,12 @@ describe('an operation that fails', () => {
       code: 'unexpected_response',
       status: 404,
     });
-    const other = createBotClient({ baseUrl: relay.url, namespace: 'other', botProviderName: 'bot' });
+    const other = createBotClient({
+      cookies: 'keep',
+      baseUrl: relay.url,
+      namespace: 'other',
+      botProviderName: 'bot',
+    });
     await other.signIn(USER.name, USER.password);
     expect(await refused(botConversation(other, 'c').metadata())).toMatchObject({ code: 'unknown_bot' });
   });

@@ -48,6 +48,31 @@ describe('with the history of the bot service', () => {
     expect(allOf(again).slice(0, 2)).toEqual(allOf(first));
   });
 
+  test('a history that has failed is offered until it is there, but not while an answer is under way', async () => {
+    const first = await stage.channel({ id: 'my-channel' });
+    await first.send('Hello');
+    await isReady(first);
+    let isAway = true;
+    const own: typeof fetch = async (url, init) => {
+      if (isAway && String(url).includes('/channel/metadata')) throw new TypeError('away');
+      return fetch(url, init);
+    };
+    const channel = await stage.channel({ id: 'my-channel' }, { fetch: own });
+    const failed = () => channel.getSnapshot().failedHistory;
+    await until(() => failed()?.error.code === 'unreachable');
+    expect(channel.getSnapshot().error).toBe(failed()?.error);
+    isAway = false;
+    const answered = channel.send('Again');
+    await until(() => channel.getSnapshot().error === undefined);
+    failed()?.loadAgain();
+    await answered;
+    await isReady(channel);
+    expect(allOf(channel)).toHaveLength(2);
+    failed()?.loadAgain();
+    await until(() => allOf(channel).length === 4);
+    expect(failed()).toBeUndefined();
+  });
+
   test('a tool call that waits is a part, and consent answers it', async () => {
     const channel = await stage.channel();
     const answer = await channel.send('Hello');
@@ -102,6 +127,17 @@ describe('with the history of the bot service', () => {
     await isLoaded(again);
     expect(again.id).toBe(first.id);
     expect(allOf(again)).toEqual(allOf(first));
+  });
+
+  test('nothing of a user is kept after a sign-out by a client that nothing follows', async () => {
+    const { kept, store } = memoryStore();
+    const elsewhere = [Date.now(), USER.name, 'https://elsewhere.example a/b', 'its-id'];
+    kept.set('bot-relay-channels', JSON.stringify([elsewhere]));
+    await (await stage.channel({}, { store })).send('Hello');
+    const bare = await stage.signedIn({ store });
+    expect(JSON.parse(kept.get('bot-relay-channels') ?? '')).toHaveLength(2);
+    await bare.signOut();
+    expect([...kept]).toEqual([['bot-relay-channels', JSON.stringify([elsewhere])]]);
   });
 
   test('a user sees nothing of the one before, and that one has another channel afterwards', async () => {
@@ -167,9 +203,20 @@ describe('an answer', () => {
     front = await startCuttingFront({ OPERATIONS: 'message' });
   });
   afterAll(() => front.close());
-  const posts = () => front.upstream.requests.length;
   const event = (text: string) =>
     `data: ${JSON.stringify({ eventType: 'asgard.message.delta', requestId: 'run-1', fact: { messageDelta: { message: { messageId: 'm', text } } } })}\n\n`;
+
+  /** A page in which an answer has begun, and how many runs there were since. */
+  async function begun(page: () => Promise<Channel>) {
+    const before = front.upstream.requests.length;
+    const runs = () => front.upstream.requests.length - before;
+    const first = await page();
+    void first.send('Hello');
+    await until(() => runs() > 0);
+    front.emit(event('You'));
+    await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
+    return { first, runs };
+  }
 
   test('is not there after a reload without joining, which is no error and no second run', async () => {
     const relay = await startRelay(front.upstream.url, { OPERATIONS: 'message', JOIN: 'off' });
@@ -179,12 +226,7 @@ describe('an answer', () => {
       await client.signIn(USER.name, USER.password);
       return opened(client);
     };
-    const before = posts();
-    const first = await page();
-    void first.send('Hello');
-    await until(() => posts() > before);
-    front.emit(event('You'));
-    await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
+    const { first, runs } = await begun(page);
     expect(kept.has('bot-relay-messages')).toBe(true);
     const second = await page();
     await isLoaded(second);
@@ -192,7 +234,7 @@ describe('an answer', () => {
     expect(second.getSnapshot()).toMatchObject({ messages: [], status: 'ready', error: undefined });
     front.finish();
     await until(() => allOf(first).at(-1) === 'bot: You');
-    expect(posts() - before).toBe(1);
+    expect(runs()).toBe(1);
     await relay.close();
   });
 
@@ -203,12 +245,7 @@ describe('an answer', () => {
       await client.signIn(USER.name, USER.password);
       return opened(client);
     };
-    const before = posts();
-    const first = await page();
-    void first.send('Hello');
-    await until(() => posts() > before);
-    front.emit(event('You'));
-    await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
+    const { first, runs } = await begun(page);
     front.cut();
     await until(() => first.getSnapshot().status === 'reconnecting');
     await until(() => first.getSnapshot().status === 'streaming');
@@ -218,6 +255,6 @@ describe('an answer', () => {
     front.finish();
     await until(() => allOf(second).at(-1) === 'bot: You said');
     await until(() => allOf(first).at(-1) === 'bot: You said');
-    expect(posts() - before).toBe(1);
+    expect(runs()).toBe(1);
   });
 });

@@ -25,7 +25,7 @@ describe('a function of the page that throws', () => {
   test('stops neither a stop nor what is sent later, and is reported', async () => {
     const reported: unknown[] = [];
     Object.assign(globalThis, { reportError: (error: unknown) => reported.push(error) });
-    const channel = await stage.channel({ onFinish: fails, onError: fails });
+    const channel = await stage.channel({ onEvent: fails, onFinish: fails, onError: fails });
     const one = channel.send('one');
     (await stage.bot.run('one')).begin();
     await channel.stop();
@@ -77,6 +77,20 @@ test('an answer that goes on after a reload stands above what was sent meanwhile
   goOn();
   await until(() => allOf(again).length === 3);
   expect(allOf(again).map((line) => line.slice(0, 9))).toEqual(['bot: 1 (s', 'user: two', 'bot:  (su']);
+});
+
+test('a channel is kept while a call of it takes longer than gcMs', async () => {
+  const calls = heldCalls();
+  const client = await stage.signedIn({ fetch: calls.fetch });
+  const channel = createChannel(client, { id: 'one', gcMs: 20 });
+  const release = calls.hold('message/feedback');
+  const done = channel.feedback('none', 'GOOD');
+  await until(() => calls.called.some((address) => address.includes('message/feedback')));
+  await sleep(60);
+  expect(createChannel(client, { id: 'one' })).toBe(channel);
+  release();
+  await done;
+  await until(() => createChannel(client, { id: 'one' }) !== channel);
 });
 
 describe('a channel that was dropped', () => {

@@ -28,7 +28,10 @@ function counted() {
     if (String(url).endsWith('/auth/session')) asked += 1;
     return fetch(url, init);
   };
-  return { client: createBotClient({ baseUrl: stage.relay.url, ...BOT, fetch: own }), asked: () => asked };
+  return {
+    client: createBotClient({ cookies: 'keep', baseUrl: stage.relay.url, ...BOT, fetch: own }),
+    asked: () => asked,
+  };
 }
 
 describe('the session of a client', () => {
@@ -50,6 +53,15 @@ describe('the session of a client', () => {
     sessionStore(client).getSnapshot();
     await sleep(20);
     expect(asked()).toBe(0);
+  });
+
+  test('opens a channel that is of one user for nobody else', async () => {
+    const client = await stage.signedIn();
+    const own = `${(await client.session())?.user.id}`;
+    const channels = [own, 'another'].map((user) => createChannel(client, { id: `of ${user}`, user }));
+    for (const channel of channels) channel.subscribe(() => {});
+    await until(() => channels.every((channel) => channel.getSnapshot().session));
+    expect(channels.map(({ id }) => id)).toEqual([`of ${own}`, undefined]);
   });
 
   test('is not known again when nobody has listened for a while', async () => {
@@ -76,7 +88,7 @@ describe('the session of a client', () => {
     });
     let isUp = false;
     front.forwardTo(stage.relay.port);
-    const client = createBotClient({ baseUrl: front.url, ...BOT });
+    const client = createBotClient({ cookies: 'keep', baseUrl: front.url, ...BOT });
     const channel = createChannel(client);
     channel.subscribe(() => {});
     await until(() => channel.getSnapshot().error?.status === 503);
@@ -119,6 +131,7 @@ test('a sign-out empties channels also if the streams of its session have told o
 
 test('no function of a channel and of its session rejects', async () => {
   const client = createBotClient({
+    cookies: 'keep',
     baseUrl: 'http://relay.example.com',
     ...BOT,
     fetch: () => Promise.reject(new TypeError('no network')),
@@ -127,6 +140,9 @@ test('no function of a channel and of its session rejects', async () => {
   const { actions, getSnapshot } = sessionStore(client);
   expect(await channel.send('Hello')).toMatchObject({ state: 'error', error: { code: 'unreachable' } });
   expect(await channel.upload(new File(['text'], 'a.txt'))).toBeUndefined();
+  // A page in JavaScript can pass anything.
+  expect(await channel.upload(new File(['text'], 'a.txt'), null as never)).toBeUndefined();
+  expect(await channel.send(null as never)).toBeUndefined();
   expect(await channel.feedback('none', 'GOOD')).toBe(false);
   expect(await channel.reset()).toBe(false);
   expect(await channel.consent('none', true)).toBeUndefined();
@@ -138,17 +154,15 @@ test('no function of a channel and of its session rejects', async () => {
   await actions.signInAsGuest();
 });
 
-test('a process with a channel ends when its messages have ended, also if the relay is away', async () => {
-  const program = `
+/** What a process prints in which `program` uses a client of the relay at `baseUrl`, and how it ends. */
+async function runProcess(program: string, baseUrl: string) {
+  const begin = `
     const { createBotClient, createChannel } = await import(process.env.CLIENT);
-    const client = createBotClient({ baseUrl: 'http://127.0.0.1:9', namespace: 'a', botProviderName: 'b' });
+    const client = createBotClient({ cookies: 'keep', baseUrl: '${baseUrl}', namespace: 'a', botProviderName: 'b' });
     const channel = createChannel(client);
     channel.subscribe(() => {});
-    const answer = await channel.send('Hello');
-    await channel.stop();
-    console.log(answer.error.code);
   `;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', begin + program], {
     env: { CLIENT: fileURLToPath(new URL('../../src/client/index.ts', import.meta.url)) },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 15_000,
@@ -158,7 +172,29 @@ test('a process with a channel ends when its messages have ended, also if the re
     text(child.stderr),
     once(child, 'close'),
   ]);
-  expect({ out, err, code }).toEqual({ out: 'unreachable\n', err: '', code: 0 });
+  return { out, err, code };
+}
+
+describe('a process with a channel', () => {
+  test('ends when its messages have ended, also if the relay is away', async () => {
+    const program = `
+      const answer = await channel.send('Hello');
+      await channel.stop();
+      console.log(answer.error.code);
+    `;
+    const ended = await runProcess(program, 'http://127.0.0.1:9');
+    expect(ended).toEqual({ out: 'unreachable\n', err: '', code: 0 });
+  });
+
+  test('ends while its session goes on', async () => {
+    const program = `
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      const { user } = await client.signIn('${USER.name}', '${USER.password}');
+      console.log(user.name);
+    `;
+    const ended = await runProcess(program, stage.relay.url);
+    expect(ended).toEqual({ out: `${USER.name}\n`, err: '', code: 0 });
+  });
 });
 
 describe('the messages of a channel', () => {

@@ -92,6 +92,6 @@ describe('a stop', () => {
     expect(performance.now() - begun).toBeGreaterThan(9_500);
     (await stage.bot.run('two')).answer('2');
     expect((await two)?.state).toBe('done');
-    expect(channel.getSnapshot().error).toBeUndefined();
+    expect(channel.getSnapshot().error).toMatchObject({ code: 'unreachable' });
   });
 });

@@ -1,5 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { defaultChannels } from '../../src/client/default-channel.ts';
+import { chatRows, defaultChannels, lastBot } from '../../src/client/default-channel.ts';
+import { forgetKept } from '../../src/client/forget-kept.ts';
 import { memoryStore } from '../support/cutting-front.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -16,7 +17,8 @@ function browser() {
       store.setItem(key, JSON.stringify(rows.map(([time, ...row]) => [time - ms, ...row])));
     }
   };
-  return { kept, at, age };
+  const forget = (baseUrl: string, except?: string) => forgetKept({ baseUrl, store }, (of) => of === except);
+  return { kept, store, at, age, forget };
 }
 
 test('a user has one default channel for each bot and relay', () => {
@@ -35,14 +37,14 @@ test('a user has one default channel for each bot and relay', () => {
 });
 
 test('the ids of a relay are forgotten without those of another one on the same origin', () => {
-  const { at, kept } = browser();
+  const { at, kept, forget } = browser();
   const ids = [at('/one').idFor('ada').id, at('/two').idFor('bob').id];
-  at('/two').forget('bob');
+  forget('/two', 'bob');
   expect([at('/one').idFor('ada').id, at('/two').idFor('bob').id]).toEqual(ids);
-  at('/one').forget();
+  forget('/one');
   expect(at('/two').idFor('bob').id).toBe(ids[1]);
   expect(JSON.stringify([...kept.values()])).not.toContain('ada');
-  at('/two').forget();
+  forget('/two');
   expect(kept.size).toBe(0);
 });
 
@@ -55,4 +57,42 @@ test('an id is forgotten after 30 days without use', () => {
   expect(at('').idFor('ada').id).toBe(id);
   age(30 * DAY_MS);
   expect(at('').idFor('ada')).toMatchObject({ isNew: true });
+});
+
+test('what is older than 30 days is not only left out, but removed', () => {
+  const { at, age, kept, forget } = browser();
+  at('').idFor('ada');
+  age(31 * DAY_MS);
+  forget('', 'ada');
+  expect(kept.size).toBe(0);
+});
+
+test('another conversation is the default one after it was chosen', () => {
+  const { at } = browser();
+  at('').idFor('ada');
+  at('').choose('ada', 'another');
+  expect(at('').idFor('ada')).toEqual({ id: 'another', isNew: false });
+});
+
+test('the chats of a user go with the default channels, and those of another relay stay', () => {
+  const { store, forget } = browser();
+  const rows = (user: string) => chatRows({ store }, user);
+  rows('ada').set([
+    [Date.now(), 'ada', '/one acme/helper', 'id', 'Title'],
+    [Date.now(), 'ada', '/two acme/helper', 'id', 'Title'],
+  ]);
+  forget('/one', 'ada');
+  expect(rows('ada').all()).toHaveLength(2);
+  forget('/one', 'bob');
+  expect(rows('ada').all()).toMatchObject([{ 2: '/two acme/helper' }]);
+});
+
+test('the bot of a page is the one that was opened last, of those that it offers', () => {
+  const { at, store } = browser();
+  const last = (...bots: string[]) => lastBot({ baseUrl: '/one', store }, bots);
+  for (const bot of ['a', 'b']) at('/one', bot).idFor('ada');
+  at('/two', 'c').idFor('ada');
+  expect([last('acme/a', 'acme/b', 'acme/c'), last('acme/a', 'acme/c'), last('acme/c')]).toEqual([
+    ...['acme/b', 'acme/a', undefined],
+  ]);
 });

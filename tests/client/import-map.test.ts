@@ -15,10 +15,21 @@ const PAGE = `<!doctype html><html lang="en"><title>Page</title>${SNIPPET.replac
   `document.title = (await client.signIn('${USER.name}', '${USER.password}')).user.name;</script>`,
 )}`;
 
+/** Whether the error of an element without a relay is a RelayError of the client's own entry. */
+const FAILURE = `(async () => {
+  const { RelayError } = await import('/bot-relay-client/index.js');
+  await import('/bot-relay-client/element.js');
+  const chat = document.createElement('bot-chat');
+  chat.setAttribute('base-url', '/nowhere');
+  document.body.append(chat);
+  return new Promise((resolve) =>
+    chat.addEventListener('bot-error', ({ detail }) => resolve([detail instanceof RelayError, detail.status])));
+})()`;
+
 describeInChromium('a page without a bundler', () => {
   const chromium = oneChromium();
 
-  test('loads the files of the package by the import map of the document', async () => {
+  test('loads the files of the package by the import map of the document, which share their RelayError', async () => {
     const consumer = makeConsumer([]);
     const relay = await startRelay('http://127.0.0.1:9');
     const front = await startFakeLoadBalancer({
@@ -36,6 +47,7 @@ describeInChromium('a page without a bundler', () => {
       const { page, complaints } = await chromium.open(`${front.url}/`);
       await page.waitForFunction(`document.title === '${USER.name}'`);
       expect(complaints).toEqual([]);
+      expect(await page.evaluate(FAILURE)).toEqual([true, 404]);
     } finally {
       await front.close();
       await relay.close();

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createBotClient } from '../../src/client/bot-client.ts';
+import { type BotClient, createBotClient } from '../../src/client/bot-client.ts';
 import type { ChannelOptions } from '../../src/client/channel-types.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
 import { textOf } from '../../src/client/text-of.ts';
@@ -48,7 +48,12 @@ beforeAll(async () => {
     });
   });
 });
-afterAll(() => pair.close());
+const clients: BotClient[] = [];
+afterAll(async () => {
+  // A page that is left follows a run until its end.
+  for (const client of clients) await client.signOut();
+  await pair.close();
+});
 
 /** A page that shows the conversation. Its session is known when `release` was called. */
 async function signedInPage(options: ChannelOptions = {}) {
@@ -57,12 +62,14 @@ async function signedInPage(options: ChannelOptions = {}) {
     release = resolve;
   });
   const client = createBotClient({
+    cookies: 'keep',
     ...{ baseUrl: pair.relay.url, namespace: 'acme', botProviderName: 'helper' },
     async fetch(url, init) {
       if (String(url).endsWith('/auth/session')) await released;
       return fetch(url, init);
     },
   });
+  clients.push(client);
   await client.signIn(USER.name, USER.password);
   const channel = createChannel(client, { id: 'c', ...options });
   return { ...channel, snapshot: channel.getSnapshot, release };

@@ -8,7 +8,15 @@ import { publint } from 'publint';
 import { type Consumer, TARBALL } from '../support/consumer.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { ROOT } from '../support/sources.ts';
-import { compileIn, EVENTS, NODE_ALONE, NODE_PAGE, PAGE, typedConsumer } from '../support/typed-consumer.ts';
+import {
+  AI_SDK,
+  compileIn,
+  EVENTS,
+  NODE_ALONE,
+  NODE_PAGE,
+  PAGE,
+  typedConsumer,
+} from '../support/typed-consumer.ts';
 
 // The compilers are slow on a busy machine.
 jest.setTimeout(90_000);
@@ -32,7 +40,7 @@ describe('the package', () => {
       readFileSync(join(consumer.folder, 'node_modules/bot-relay-client/package.json'), 'utf8'),
     ) as Record<string, unknown>;
 
-  test("has three entries, the relay's version, and needs no other package", () => {
+  test("has four entries, the relay's version, and needs no other package", () => {
     const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
     expect(manifest()).toMatchObject({
       name: 'bot-relay-client',
@@ -44,6 +52,7 @@ describe('the package', () => {
       '.',
       './react',
       './element',
+      './ai-sdk',
       './package.json',
     ]);
     expect(manifest()).not.toHaveProperty('dependencies');
@@ -53,7 +62,7 @@ describe('the package', () => {
     });
   });
 
-  test('exports the same RelayError from each entry', () => {
+  test('exports the same RelayError from each entry, and finds one channel from both that make it', () => {
     expect(printed("console.log(Object.keys(await import('bot-relay-client')).sort().join());")).toBe(
       'RelayError,createBotClient,createChannel,textOf',
     );
@@ -64,6 +73,15 @@ describe('the package', () => {
     expect(printed(ofBoth)).toBe(
       'BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession true',
     );
+    const channels = `
+      const [main, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
+      const client = main.createBotClient({ baseUrl: 'http://127.0.0.1:9', namespace: 'ns', botProviderName: 'bot' });
+      console.log(main.createChannel(client, { id: 'one' }) === react.createChannel(client, { id: 'one' }));`;
+    expect(printed(channels)).toBe('true');
+    const ofAiSdk = `
+      const [{ RelayError }, sdk] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/ai-sdk')]);
+      console.log(Object.keys(sdk).sort().join(), RelayError === sdk.RelayError);`;
+    expect(printed(ofAiSdk)).toBe('RelayError,botChatTransport true');
   });
 
   test('has an element that a server can import, where it does nothing', () => {
@@ -113,11 +131,11 @@ function bundled(contents: string, options: BuildOptions = {}) {
 describe('in a page', () => {
   const CLIENT = "export { createBotClient } from 'bot-relay-client';";
 
-  test('the client is at most 6.25 KiB, with channels at most 14.25 KiB, and needs nothing of Node.js', () => {
+  test('the client is at most 7 KiB, with channels at most 15 KiB, and needs nothing of Node.js', () => {
     const { text, metafile, bytes } = bundled(CLIENT);
-    expect(bytes).toBeLessThanOrEqual(6400);
+    expect(bytes).toBeLessThanOrEqual(7168);
     const channels = "export { createBotClient, createChannel } from 'bot-relay-client';";
-    expect(bundled(channels).bytes).toBeLessThanOrEqual(14_592);
+    expect(bundled(channels).bytes).toBeLessThanOrEqual(15_360);
     expect(Object.values(metafile?.outputs ?? {}).flatMap(({ imports }) => imports)).toEqual([]);
     expect(text).not.toMatch(/\brequire\(|\bprocess\.|\bBuffer\b/);
   });
@@ -130,13 +148,26 @@ describe('in a page', () => {
     expect(hooks - channels).toBeLessThanOrEqual(512);
   });
 
+  test('the transport of the AI SDK is at most 4.75 KiB more than the client', () => {
+    const { text, bytes } = bundled(`${CLIENT} export { botChatTransport } from 'bot-relay-client/ai-sdk';`);
+    expect(bytes - bundled(CLIENT).bytes).toBeLessThanOrEqual(4864);
+    expect(text).not.toContain('XMLHttpRequest');
+  });
+
   test('the entry of React says that it is for the client', () => {
     const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
     expect(readFileSync(entry, 'utf8')).toMatch(/^"use client";/);
   });
 
+  test('the element is kept, though nothing is taken from its entry', () => {
+    expect(bundled("import 'bot-relay-client/element';").text).toMatch(/customElements\.define\(/);
+  });
+
   test('an entry that is loaded for nothing is left out', () => {
-    expect(bundled("import 'bot-relay-client'; import 'bot-relay-client/react';").text).toBe('');
+    expect(
+      bundled("import 'bot-relay-client'; import 'bot-relay-client/react'; import 'bot-relay-client/ai-sdk';")
+        .text,
+    ).toBe('');
   });
 });
 
@@ -150,6 +181,7 @@ describe('the types of the package are valid, and refuse each mistake, in a stri
     'in a page with React 19, without the types of Node': PAGE,
     'with the modules of Node, and React 18': NODE_PAGE,
     'in Node, without the types of browsers and of React': NODE_ALONE,
+    'beside the AI SDK': AI_SDK,
   };
   testSideBySide(
     Object.entries(projects).map(([title, project], at) => [

@@ -20,21 +20,26 @@ describe('an answer of a channel that had not ended before a reload', () => {
     relay = await startRelay(service.url, environment);
   });
   afterAll(async () => {
-    for (const leave of left.splice(0)) leave();
+    for (const { leave, signOut } of pages.splice(0)) {
+      leave();
+      // A page that is left follows a run until its end.
+      await signOut();
+    }
     await relay.close();
     await service.close();
   });
 
-  const left: (() => void)[] = [];
+  const pages: Pick<Awaited<ReturnType<typeof openTalk>>, 'leave' | 'signOut'>[] = [];
   /** A page that shows the conversation; its tab has kept these names of messages. */
   async function open(customChannelId: string, names: Iterable<readonly [string, string]> = []) {
     const { kept, store } = memoryStore();
     for (const [key, value] of names) kept.set(key, value);
     const client = createBotClient({
+      cookies: 'keep',
       ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo', store },
     });
     const page = await openTalk(client, { id: customChannelId });
-    left.push(page.leave);
+    pages.push(page);
     return { ...page, kept, conversation: botConversation(client, customChannelId) };
   }
   /** A page whose answer has begun. */
@@ -129,7 +134,10 @@ describe('an answer that is resumed', () => {
   });
 });
 
-test('a history is asked for when it is known which runs are resumed', async () => {
+const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+
+test('a history is asked for when it is known which runs are resumed, and leaves no timer', async () => {
+  const before = timers();
   let asked = 0;
   let known = () => {};
   const begun = new Promise<void>((resolve) => {
@@ -154,4 +162,5 @@ test('a history is asked for when it is known which runs are resumed', async () 
   known();
   await settled;
   expect(asked).toBe(1);
+  expect(timers()).toBeLessThanOrEqual(before);
 });

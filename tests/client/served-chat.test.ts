@@ -67,9 +67,18 @@ describe('GET /client/bot-chat.js', () => {
     });
   });
 
-  test('is not there with CLIENT_FILES=off', async () => {
-    expectProblem(await answered('/client/bot-chat.js', { CLIENT_FILES: 'off' }), 404, 'not_found');
+  test('has the licenses of what it contains beside it', async () => {
+    const { headers, body } = await answered('/client/bot-chat.txt', {});
+    expect(body).toBe(readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8'));
+    expect(headers).toMatchObject({ 'content-type': 'text/plain; charset=utf-8' });
   });
+
+  test.each(['/client/bot-chat.js', '/client/bot-chat.txt'])(
+    'is not there with CLIENT_FILES=off: %s',
+    async (path) => {
+      expectProblem(await answered(path, { CLIENT_FILES: 'off' }), 404, 'not_found');
+    },
+  );
 });
 
 describe('the page with the chat', () => {
@@ -105,6 +114,14 @@ describe('the page with the chat', () => {
     expect(body).not.toMatch(/ style=|<style|<script>|javascript:/);
   });
 
+  test.each([
+    [{}, '<html lang="en" dir="ltr">'],
+    [{ lang: 'ar' }, '<html lang="ar" dir="rtl">'],
+  ])('is in the language of the file: %j', async (chat, html) => {
+    const { body } = await answered('/chat', { CHAT_PAGE: 'on' }, chat);
+    expect(body).toContain(html);
+  });
+
   test('has the colours of the file', async () => {
     const { body } = await answered('/client/bot-chat.css', { CHAT_PAGE: 'on' }, CHAT);
     expect(body).toContain('--bot-chat-accent: #7a1fa2;');
@@ -126,12 +143,16 @@ describe('CHAT_FILE', () => {
 
   test.each([
     ['{', 'CHAT_FILE must hold a JSON object'],
-    ['[]', 'CHAT_FILE its content: must be an object with no more than title, suggestions, colors and words'],
+    [
+      '[]',
+      'CHAT_FILE its content: must be an object with no more than title, lang, suggestions, colors and words',
+    ],
     [
       '{"titel":"x"}',
-      'CHAT_FILE its content: must be an object with no more than title, suggestions, colors and words',
+      'CHAT_FILE its content: must be an object with no more than title, lang, suggestions, colors and words',
     ],
     ['{"title":""}', 'CHAT_FILE title: must not be empty'],
+    ['{"lang":"de"}', 'CHAT_FILE lang: must be en or ar'],
     ['{"suggestions":["a","b","c","d"]}', 'CHAT_FILE suggestions: must be at most 3'],
     ['{"colors":{"light":{"accent":"red"}}}', 'CHAT_FILE colors.light.accent: must be #rrggbb'],
   ])('is refused if it is %s', (content, problem) => {

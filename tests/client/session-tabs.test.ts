@@ -1,3 +1,4 @@
+/// <reference lib="dom" />
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
@@ -55,6 +56,15 @@ describeInChromium('a tab', () => {
   const none = ".then(() => 'done')";
   const kept = '[...Object.values({ ...localStorage }), ...Object.values({ ...sessionStorage })].join()';
 
+  /** Chromium without a window hides no tab, so the page is told so. */
+  const hide = (page: Page, hidden: boolean) =>
+    page.evaluate((hidden) => {
+      const visibilityState = hidden ? 'hidden' : 'visible';
+      for (const [name, value] of Object.entries({ hidden, visibilityState }))
+        Object.defineProperty(document, name, { value, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+
   /** A tab in which `USER` has said something. */
   async function said() {
     const { page } = await chromium.open(`${front.url}/`);
@@ -84,6 +94,35 @@ describeInChromium('a tab', () => {
     await run(page, 'becomeVisible()');
     await isUser(page, OTHER_USER.name);
     expect(await run(page, 'texts()')).toEqual([]);
+  });
+
+  test('that stays visible asks when its session should have ended, and a hidden one does not', async () => {
+    const { page } = await chromium.open(`${front.url}/`);
+    await isUser(page, null);
+    await page.clock.install();
+    let asked = 0;
+    page.on('request', (request) => {
+      asked += Number(request.url().endsWith('/auth/session'));
+    });
+    const session = await run<{ idleExpiresAt: string }>(page, `client.signIn${as(USER)}`);
+    await isUser(page, USER.name);
+    const rest = Date.parse(session.idleExpiresAt) - (await run<number>(page, 'Date.now()'));
+    await page.clock.fastForward(rest - 5_000);
+    expect(asked).toBe(0);
+    await page.clock.fastForward(7_000);
+    await until(() => asked === 1);
+    // The relay has said that the session goes on, so it is asked again, but not at once.
+    await page.clock.fastForward(20_000);
+    expect([asked, await run(page, 'user()')]).toEqual([1, USER.name]);
+    await hide(page, true);
+    await page.clock.fastForward(rest);
+    expect(asked).toBe(1);
+    await hide(page, false);
+    await until(() => asked === 2);
+    await run(page, `signOutElsewhere()${none}`);
+    await page.clock.fastForward(rest);
+    await isUser(page, null);
+    expect(asked).toBe(3);
   });
 
   test('still shows its user when it becomes visible without a network', async () => {

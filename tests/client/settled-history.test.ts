@@ -33,13 +33,13 @@ async function settledAfter({ settled }: FollowedHistory): Promise<number> {
 const OFTEN = Array.from({ length: 200 }, () => 100);
 
 test.each([
-  ['0.3 s after the last event that is kept', OFTEN.slice(0, 10), () => 'id', 1_300],
-  ['0.3 s after the first event of a run that goes on', OFTEN, () => undefined, 400],
+  ['0.5 s after the last event that is kept', OFTEN.slice(0, 10), () => 'id', 1_500],
+  ['0.5 s after the first event of a run that goes on', OFTEN, () => undefined, 600],
   [
-    '0.3 s after the first event of a run that goes on, behind what is kept',
+    '0.5 s after the first event of a run that goes on, behind what is kept',
     OFTEN,
     (at: number) => (at < 10 ? 'id' : undefined),
-    1_400,
+    1_600,
   ],
   ['after 5 s though events that are kept go on', OFTEN, () => 'id', 5_000],
   ['after 5 s without an event', [], () => 'id', 5_000],

@@ -27,7 +27,13 @@ afterAll(async () => {
 
 const left: (() => void)[] = [];
 const newClient = (options: Partial<BotClientOptions> = {}) =>
-  createBotClient({ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo', ...options });
+  createBotClient({
+    cookies: 'keep',
+    baseUrl: relay.url,
+    namespace: 'demo',
+    botProviderName: 'echo',
+    ...options,
+  });
 
 /** An event of the run `requestId`; only what is kept has an id. */
 const eventOf = (requestId: string, fact: object, id?: number) =>
@@ -128,6 +134,7 @@ describe('a page that shows a conversation with an id', () => {
 
   test('says why it shows nothing', async () => {
     const failing = createBotClient({
+      cookies: 'keep',
       ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo' },
       fetch: (url, init) =>
         String(url).includes('/channel/') ? Promise.reject(new TypeError('lost')) : fetch(url, init),

@@ -147,7 +147,7 @@ describe('no resource is left', () => {
     });
     const program = `
       const { createBotClient } = await import(process.env.CLIENT);
-      const settings = { baseUrl: process.env.RELAY, namespace: 'acme', botProviderName: 'helper' };
+      const settings = { cookies: 'keep', baseUrl: process.env.RELAY, namespace: 'acme', botProviderName: 'helper' };
       const client = createBotClient(settings);
       const { user } = await client.signIn(process.env.NAME, process.env.PASSWORD);
       const impatient = createBotClient({ ...settings, silenceMs: 200 });

@@ -82,12 +82,22 @@ describe('an answer that had not ended when the page was left', () => {
     expect(runs()).toBe(1);
   });
 
-  test('is empty for another user, who sends nothing', async () => {
+  test('is forgotten for another user, who sends nothing', async () => {
     const { kept, store, runs } = await leftPage();
     const answers = await read(botConversation(await page(store, OTHER_USER), 'my-channel').resume());
-    expect(answers).toEqual([{ events: [], error: undefined }]);
+    expect(answers).toEqual([]);
     expect(kept.size).toBe(0);
     expect(runs()).toBe(1);
+  });
+
+  test('is forgotten when another user signs in, also in a page without channels', async () => {
+    const { kept, store } = memoryStore();
+    const client = await page(store);
+    void readAll(botConversation(client, 'my-channel').send('a secret'));
+    await until(() => kept.size === 1);
+    expect([...kept.values()].join()).toContain(`"${USER.name}"`);
+    await client.signIn(OTHER_USER.name, OTHER_USER.password);
+    expect(kept.size).toBe(0);
   });
 
   test('is empty without an error at a relay that joins nothing', async () => {
@@ -140,6 +150,13 @@ describe('the name of a message', () => {
     const send = (client: BotClient) => botConversation(client, 'c').send('hi', { signal: stop.signal });
     expect(await keptWhile(send, () => stop.abort())).toEqual({ during: 1, after: 0 });
   });
+});
+
+test('what is no name of a message does not disturb a sign-out', async () => {
+  const { store } = memoryStore();
+  const client = await page(store);
+  store.setItem('bot-relay-messages', '[[9e12, null, 5], 7, [9e12]]');
+  expect(await client.signOut()).toEqual({ logoutUrl: null });
 });
 
 describe('without a store', () => {

@@ -10,7 +10,7 @@ const SERVER = `
     const { session } = useSession();
     return <p>{bot.status} {String(bot.session)} {String(session)} {bot.messages.length}</p>;
   }
-  show(renderToString(<BotProvider baseUrl="" namespace="acme" botProviderName="helper"><Chat /></BotProvider>));
+  show(renderToString(<BotProvider baseUrl="https://chat.example.com" namespace="acme" botProviderName="helper"><Chat /></BotProvider>));
 `;
 
 describe.each(REACT_VERSIONS)('useBot on a server with React %s', (react) => {
@@ -26,6 +26,8 @@ describe.each(REACT_VERSIONS)('useBot on a server with React %s', (react) => {
       fetch: () => complain('a request'),
     };
     new Function(...Object.keys(inner), code)(...Object.values(inner));
+    // A question of the session would be asked by a timer.
+    await new Promise((resolve) => setTimeout(resolve, 1));
     expect(shown.map((html) => html.replaceAll('<!-- -->', ''))).toEqual([
       '<p>ready undefined undefined 1</p>',
     ]);

@@ -1,7 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
+import { errorWords } from '../../src/client/element/error-text.ts';
 import { fill, languageOf } from '../../src/client/element/words.ts';
 import { ARABIC } from '../../src/client/element/words-ar.ts';
 import { ENGLISH } from '../../src/client/element/words-en.ts';
+import { PROBLEMS } from '../../src/errors.ts';
 import { readSources } from '../support/sources.ts';
 
 const names = Object.keys(ENGLISH) as (keyof typeof ENGLISH)[];
@@ -31,5 +33,39 @@ describe('the words of the chat', () => {
 
   test('get their values, also if a value looks like one', () => {
     expect(fill('{a} {b} {c}', { a: '{b}', b: 2 })).toBe('{b} 2 {c}');
+  });
+});
+
+describe('the words of an error', () => {
+  test('are those of its code, and none say something else than the code does', () => {
+    const own = ['unreachable', 'connection_lost', 'connection_silent', 'missing', 'unexpected_response'];
+    const codes = [...Object.keys(PROBLEMS), ...own].sort();
+    const found = Object.fromEntries(
+      [...names, undefined].map((name) => [
+        name,
+        codes.filter((code) => errorWords(code) === name).join(' '),
+      ]),
+    );
+    expect(Object.fromEntries(Object.entries(found).filter(([, codes]) => codes))).toEqual({
+      errorAway:
+        'draining identity_provider_unavailable session_store_unavailable unreachable upstream_key_rejected upstream_unreachable',
+      errorBusy: 'busy rate_limited too_many_attempts too_many_streams upstream_rate_limited',
+      errorForbidden: 'not_allowed not_your_conversation operation_not_enabled unknown_bot',
+      errorLarge: 'body_too_large headers_too_large',
+      errorLost: 'answer_lost connection_lost connection_silent reader_too_slow upstream_stream_broken',
+      errorMissing: 'missing not_found run_not_kept run_over',
+      errorPassword: 'invalid_credentials',
+      errorSignedOut: 'session_ended unauthenticated',
+      errorSlow: 'deadline_exceeded request_timeout upstream_timeout',
+      undefined:
+        'bad_request cross_site_request internal_error invalid_conversation invalid_form invalid_json invalid_logout_token invalid_query method_not_allowed sign_in_failed stopped unexpected_response unknown_host unsupported_media_type upstream_bad_response upstream_refused',
+    });
+  });
+
+  test('are in each language but English, in which the message is', () => {
+    const ofErrors = names.filter((name) => /^error[A-Z]/.test(name));
+    expect(ofErrors.length).toBe(9);
+    for (const name of ofErrors)
+      expect([ENGLISH[name], ARABIC[name]]).toEqual(['', expect.stringMatching(/./)]);
   });
 });

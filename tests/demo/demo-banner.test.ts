@@ -28,13 +28,13 @@ const commandsIn = (banner: string) =>
 
 describe('the banner of the demo', () => {
   test('signs the user of the demo in, with AUTH_MODE=password', () => {
-    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS });
+    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS, clientFiles: true });
     expect(commandsIn(banner)[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
   });
 
   test('names no password, with AUTH_MODE=guest or oidc', () => {
     for (const mode of ['guest', 'oidc'] as const) {
-      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS });
+      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS, clientFiles: true });
       expect(banner).toMatch(/^\n {2}bot-relay is running in demo mode: http:\/\/localhost:3000\/chat-api\n/);
       expect(banner).not.toMatch(/password|demo \/ demo|undefined/);
       expect(banner).toContain(`  Open ${BASE}/ in a browser`);
@@ -42,8 +42,16 @@ describe('the banner of the demo', () => {
     }
   });
 
+  test('names no page where there is none, with CLIENT_FILES=off', () => {
+    for (const authMode of ['password', 'guest', 'oidc'] as const) {
+      const banner = demoBanner(BASE, { authMode, bots: BOTS, clientFiles: false });
+      expect(banner).toContain('  Use a page of your own (CLIENT_FILES is off)');
+      expect(banner).not.toContain('Open ');
+    }
+  });
+
   test('says what to register at the provider and has no commands, with AUTH_MODE=oidc', () => {
-    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS });
+    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS, clientFiles: true });
     expect(banner).toContain(`${BASE}/auth/callback must be registered`);
     expect(commandsIn(banner)).toEqual([]);
   });
@@ -61,7 +69,9 @@ describe('the banner of the demo', () => {
     ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
   ])('uses, with BOTS=%s, the bot %s', (patterns, bot) => {
     const [namespace, name] = bot.split('/');
-    const [, command] = commandsIn(demoBanner(BASE, { authMode: 'guest', bots: patterns.split(',') }));
+    const [, command] = commandsIn(
+      demoBanner(BASE, { authMode: 'guest', bots: patterns.split(','), clientFiles: true }),
+    );
     expect(command).toContain(` ${BASE}/generic/ns/${namespace}/bot-provider/${name}/message/sse`);
   });
 
@@ -71,7 +81,7 @@ describe('the banner of the demo', () => {
       service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 5 } });
       relay = await startRelay(service.url, { AUTH_MODE: 'guest', BOTS: bots, BASE_PATH: '/chat-api' });
       const commands = commandsIn(
-        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(',') }),
+        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(','), clientFiles: true }),
       );
       expect(commands).toHaveLength(2);
       const cwd = freshFolder();

@@ -24,7 +24,9 @@ describe('deploy/Dockerfile', () => {
     const { scripts } = JSON.parse(read('package.json')) as { scripts: { start: string } };
     // As `npm start`, with the same flags.
     expect((JSON.parse(texts('CMD')[0] as string) as string[]).join(' ')).toBe(scripts.start);
-    expect(scripts.start).toBe('node --enable-source-maps --max-semi-space-size=16 dist/main.js');
+    expect(scripts.start).toBe(
+      'node --enable-source-maps --max-semi-space-size=16 --no-parallel-scavenge dist/main.js',
+    );
     expect(texts('ENTRYPOINT')).toEqual([]);
     expect(texts('ENV')).toEqual(['NODE_ENV=production']);
   });

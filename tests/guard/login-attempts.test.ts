@@ -92,7 +92,8 @@ const attempt = (account: string, from: string, password = 'wrong', { port } = s
   });
 
 async function fail(times: number, each: (n: number) => [account: string, from: string]): Promise<void> {
-  for (let n = 0; n < times; n += 1) expect((await attempt(...each(n))).status).toBe(401);
+  const answers = await Promise.all(Array.from({ length: times }, (_, n) => attempt(...each(n))));
+  expect(answers.map(({ status }) => status)).toEqual(Array(times).fill(401));
 }
 
 /** Tests for both stores of failures. */

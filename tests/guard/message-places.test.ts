@@ -29,7 +29,7 @@ describe('the place of a message', () => {
     const second = await take(ADA);
     const full = 'too_many_streams: You already have 1 open streams.';
     expect(await refusal(take(ADA))).toBe(full);
-    expect(await refusal(second.keep())).toBe(full);
+    expect(await refusal(Promise.resolve(second.keep()))).toBe(full);
     first.release();
     await second.keep();
     expect(await refusal(streams(ADA))).toBe(full);

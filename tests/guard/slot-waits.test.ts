@@ -80,6 +80,18 @@ describe('a message that waits for a slot', () => {
     expect(slot?.startedAt).toBeGreaterThan(askedAt + 190);
   });
 
+  test('does not keep others of its holder waiting if the budget throws', async () => {
+    let isBroken = true;
+    const reserve: EndpointBudgets['reserve'] = (request) => {
+      if (!isBroken) return budgets.reserve(request);
+      isBroken = false;
+      throw new Error('broken');
+    };
+    slots = slotWaits({ ...budgets, reserve }, RATE);
+    expect(() => slots.take(REQUEST, ALWAYS)).toThrow('broken');
+    expect(await slots.take(REQUEST, AbortSignal.timeout(500))).toMatchObject({ slot: { ticket: 't' } });
+  });
+
   test('is refused at once if the next slot of its holder comes too late', async () => {
     answers = [{ state: 'share_taken', waitMs: 60_000 }];
     expect(await slots.take(REQUEST, ALWAYS)).toMatchObject({ reservation: { waitMs: 60_000 } });
@@ -284,8 +296,10 @@ describe('a message of a guest', () => {
     whileAwake(async () => {
       const waits = real();
       const order: string[] = [];
-      const send = (name: string) =>
-        waits.take(guest(name), ALWAYS).then(({ slot }) => void order.push(slot ? name : 'refused'));
+      const send = async (name: string) => {
+        const { slot } = await waits.take(guest(name), ALWAYS);
+        order.push(slot ? name : 'refused');
+      };
       const many = Array.from({ length: 6 }, () => send('greedy'));
       await sleep(20);
       await Promise.all([...many, send('other')]);

@@ -170,7 +170,8 @@ describeWithRedis('an unsent message with Redis', () => {
       await entered(here.store, round + 1);
       await here.redis.onEach((server) => server.ping());
       server.pause();
-      const calls = [() => message.leave().catch(codeOf), () => there.messages.stop(place).catch(codeOf)];
+      const leave = async () => message.leave();
+      const calls = [() => leave().catch(codeOf), () => there.messages.stop(place).catch(codeOf)];
       const both = (round % 2 === 0 ? calls : calls.reverse()).map((call) => call());
       await sleep(20);
       server.resume();

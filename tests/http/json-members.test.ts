@@ -53,7 +53,7 @@ describe('the members of a JSON object', () => {
     ],
     ['{"ä€😀":"ä€😀"}', [['ä€😀', 'ä€😀']]],
     ['{"__proto__":1}', [['__proto__', 1]]],
-  ])('of %s', (json, members) => {
+  ])('are found with their places in %s', (json, members) => {
     expect(read(json)).toEqual(members);
   });
 

@@ -5,7 +5,7 @@ import { threadMs } from '../support/thread-ms.ts';
 const swap = (text: string) => (text === 'old' ? 'n"ew\n' : text);
 const replaced = (json: string) => replaceStrings(Buffer.from(json), swap).toString();
 
-describe('replaced strings of JSON', () => {
+describe('the strings of JSON that are replaced', () => {
   test.each([
     ['"old"', '"n\\"ew\\n"'],
     [' [ "old" ,"older", "an old one" ] ', ' [ "n\\"ew\\n" ,"older", "an old one" ] '],
@@ -17,12 +17,12 @@ describe('replaced strings of JSON', () => {
       '{ "big":12345678901234567890,\t"e":1E400, "é":"\\/", "x":"n\\"ew\\n"}\r\n',
     ],
     ['{"__proto__":"old"}', '{"__proto__":"n\\"ew\\n"}'],
-  ])('in %s', (json, expected) => {
+  ])('are found wherever they stand in %s', (json, expected) => {
     expect(replaced(json)).toBe(expected);
   });
 
   test.each(['1', 'null', '[]', '""', '{"a":"\\ud800","b":"😀","c":1.0e5}', '["older","\\\\"]'])(
-    'leave %s as the same buffer if nothing changes',
+    'leave %s as the same buffer if there are none',
     (json) => {
       const bytes = Buffer.from(json);
       expect(replaceStrings(bytes, swap)).toBe(bytes);

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { newRun, type Run } from '../../src/join/run.ts';
-import { runLog } from '../../src/join/run-log.ts';
+import { dropLog, runLog } from '../../src/join/run-log.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { goOnWith } from '../../src/routes/go-on.ts';
 import { until } from '../support/relay-and-upstream.ts';
@@ -8,7 +8,7 @@ import { until } from '../support/relay-and-upstream.ts';
 const NO_LOG = { error() {}, warn() {}, info() {} };
 
 let run: Run;
-afterEach(() => run.log.close());
+afterEach(() => dropLog(run.log));
 
 test('a run that was taken over, and fails without a client, is told to the log', async () => {
   const logs: object[] = [];

@@ -51,7 +51,7 @@ describe('the same message, sent again while it runs', () => {
     expect([one, two].sort()).toEqual([line.requestId, line.runRequestId].sort());
   });
 
-  test('at every event of its stream, up to three times at once', async () => {
+  test('joins the run at every event, also three times at once', async () => {
     pair = await startJoinPair({ RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' });
     let client = pair.say();
     await client.waitFor('\r\n\r\n');

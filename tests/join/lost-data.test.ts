@@ -66,7 +66,7 @@ async function begin(runs: JoinableRuns): Promise<Run> {
   run.begin(new Map());
   run.keep(() => 'what is needed to go on');
   run.stream.outlet.open({ ...SOURCE, resumeState: () => 'how far it has come' });
-  run.stream.outlet.write(Buffer.from('data: 1\n\n'));
+  run.stream.outlet.write(Buffer.from('data: 1\n\n'), false);
   for (;;) {
     const [key = ''] = (await server.command('KEYS', 'bot-relay:{runs}:run:*')) as string[];
     if ((await server.command('HGET', key, 'cursor')) !== null) return run;
@@ -113,7 +113,7 @@ describeWithRedis('a run of which Redis has lost everything', () => {
     runs.whenTaken(taken.resolve);
     const joined = await enter(runs);
     if (typeof joined === 'string') throw new Error(joined);
-    while (joined.run.log.end() === 0) await sleep(20);
+    while (joined.run.log.end === 0) await sleep(20);
     redis.close();
     const [key = ''] = (await server.command('KEYS', 'bot-relay:{runs}:run:*')) as string[];
     await server.command('HSET', key, 'lease', '0');

@@ -101,7 +101,7 @@ async function carried(): Promise<Carried> {
   });
   const write = (text: string, isInside: boolean) => {
     isIn = isInside;
-    run.stream.outlet.write(Buffer.from(text));
+    run.stream.outlet.write(Buffer.from(text), isInside);
   };
   write(EVENT, false);
   const [key = ''] = (await server.command('KEYS', 'bot-relay:{runs}:run:*')) as string[];

@@ -61,7 +61,7 @@ async function enter(runs: JoinableRuns) {
 function begin({ run }: { readonly run: Run }): void {
   run.begin(new Map());
   run.stream.outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
-  run.stream.outlet.write(Buffer.from('data: 1\n\n'));
+  run.stream.outlet.write(Buffer.from('data: 1\n\n'), false);
 }
 
 /** Takes a stream, and tells with which code it ends early. */

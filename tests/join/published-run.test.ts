@@ -22,8 +22,8 @@ test('a place to resume from is stored only with all that was written before it'
   const held = heldRun(claim, run, { name, budget, offset: 0, sentAt: Number.POSITIVE_INFINITY });
   const asked = Promise.withResolvers<boolean>();
   const flush = {
-    ...{ add() {}, remove() {}, find: () => undefined, soon() {}, atOnce() {} },
-    ...{ now: () => asked.promise, close: async () => {} },
+    ...{ add() {}, remove() {}, find: () => undefined, flushSoon() {}, flushInThisTurn() {} },
+    ...{ flushNow: () => asked.promise, close: async () => {} },
   };
   const { outlet } = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run.stream;
   // How far the one who writes has come, stored or not.
@@ -31,7 +31,7 @@ test('a place to resume from is stored only with all that was written before it'
   outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {}, resumeState: () => events });
   const write = (text: string) => {
     events += 1;
-    outlet.write(Buffer.from(text));
+    outlet.write(Buffer.from(text), false);
   };
   write('a');
   // The process was stopped, and its lease may be lost.
@@ -42,7 +42,7 @@ test('a place to resume from is stored only with all that was written before it'
   expect([first.length, first.cursor]).toEqual([1, '']);
   answered(held, first, ['written', 0, 0]);
   asked.resolve(true);
-  await until(() => run.log.end() === 3);
+  await until(() => run.log.end === 3);
   const second = batchOf(held, codec, MAX_BYTES);
   expect(second.length).toBe(2);
   expect(codec.open(second.cursor, 'run', 'cursor')).toEqual({ at: 3, cursor: 3 });
@@ -58,8 +58,8 @@ test('what comes is stored soon only if somebody waits for it, or if it is much'
   const held = heldRun(claim, run, { name, budget, offset: 0, sentAt: Number.POSITIVE_INFINITY });
   let calls = 0;
   const flush = {
-    ...{ add() {}, remove() {}, find: () => undefined, soon: () => void calls++, atOnce() {} },
-    ...{ now: async () => true, close: async () => {} },
+    ...{ add() {}, remove() {}, find: () => undefined, flushSoon: () => void calls++, flushInThisTurn() {} },
+    ...{ flushNow: async () => true, close: async () => {} },
   };
   const published = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run;
   const { outlet } = published.stream;
@@ -72,16 +72,16 @@ test('what comes is stored soon only if somebody waits for it, or if it is much'
   // Its beginning is stored soon.
   expect(callsFor(() => published.begin(new Map()))).toBe(1);
   held.head = undefined;
-  expect(callsFor(() => outlet.write(Buffer.from('a')))).toBe(0);
+  expect(callsFor(() => outlet.write(Buffer.from('a'), false))).toBe(0);
   held.isFollowed = true;
-  expect(callsFor(() => outlet.write(Buffer.from('b')))).toBe(1);
+  expect(callsFor(() => outlet.write(Buffer.from('b'), false))).toBe(1);
   held.isFollowed = false;
-  expect(callsFor(() => outlet.write(Buffer.from('c')))).toBe(0);
-  expect(callsFor(() => outlet.write(Buffer.alloc(20_000)))).toBe(1);
+  expect(callsFor(() => outlet.write(Buffer.from('c'), false))).toBe(0);
+  expect(callsFor(() => outlet.write(Buffer.alloc(20_000), false))).toBe(1);
   // Another instance could go on with it.
   held.isResumable = true;
   held.pendingBytes = 0;
-  expect(callsFor(() => outlet.write(Buffer.from('d')))).toBe(1);
+  expect(callsFor(() => outlet.write(Buffer.from('d'), false))).toBe(1);
   // Its end is always stored soon.
   expect(callsFor(() => published.over())).toBe(1);
 });

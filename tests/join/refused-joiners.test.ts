@@ -1,8 +1,11 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { ENDED, MARK_MS } from '../../src/authenticate/sessions/session-script.ts';
 import { call } from '../support/call.ts';
 import { type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
 import { DELTA, INIT, messageBody, problemOf, startJoinPair, statusOf } from '../support/joining.ts';
+import { freshFolder, stopProcesses } from '../support/process.ts';
 import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import type { TestRelay } from '../support/relay.ts';
@@ -41,7 +44,7 @@ describeWithRedis.each([0, 1])('a message that would join a run at instance %i',
     },
   );
 
-  test('and whose session has ended does not take the run over: it ends with the session of who has left it', async () => {
+  test('does not take the run over if its session has ended: the run ends with the session of who left it', async () => {
     all = await startJoinInstances(2, { JOIN_GRACE_MS: '600000' }, () => [INIT, DELTA]);
     const old = await relay(at).signIn();
     await mark();
@@ -58,7 +61,7 @@ describeWithRedis.each([0, 1])('a message that would join a run at instance %i',
     await until(isOver);
   });
 
-  test('and whose session has ended does not end the oldest of 64 readers', async () => {
+  test('does not end the oldest of 64 readers if its session has ended', async () => {
     all = await startJoinInstances(2, { MAX_STREAMS_PER_USER: '100', CLIENT_LIMIT_PER_SESSION: '0' }, () => [
       INIT,
       DELTA,
@@ -83,4 +86,22 @@ test('a message that would join a run in memory is refused by its status if its 
   expect(await problemOf(refused)).toMatchObject({ code: 'unauthenticated' });
   expect(statusOf(refused)).toBe(401);
   await pair.close();
+});
+
+test('a message that would join a run is refused if its operations have been turned off since', async () => {
+  const entry = (...operations: string[]) => JSON.stringify({ 'acme/helper': { operations } });
+  const BOTS_FILE = join(freshFolder({ 'bots.json': entry('message') }), 'bots.json');
+  const pair = await startJoinPair({ BOTS_FILE }, () => [INIT, DELTA]);
+  await hasBegun(pair.say());
+  await hasBegun(pair.say());
+  writeFileSync(BOTS_FILE, entry('chat'));
+  await pair.relay.logLine(({ msg }) => String(msg).startsWith('reloaded'));
+  for (const refused of [pair.say(), pair.say({}, { headers: ['Last-Event-ID: 7'] }), pair.byName()]) {
+    await refused.waitFor('\r\n\r\n');
+    expect(statusOf(refused)).toBe(501);
+    expect(await problemOf(refused)).toMatchObject({ code: 'operation_not_enabled' });
+  }
+  expect(pair.upstream.requests).toHaveLength(1);
+  await pair.close();
+  await stopProcesses();
 });

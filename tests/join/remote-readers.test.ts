@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { type RemoteReaders, remoteReaders, SESSION_OVER } from '../../src/join/remote-readers.ts';
 import { newRun, type Run } from '../../src/join/run.ts';
-import { runLog } from '../../src/join/run-log.ts';
+import { dropLog, runLog } from '../../src/join/run-log.ts';
 import type { Outlet, OutletSource } from '../../src/join/run-outlet.ts';
 import { advanceClocks } from '../support/advance-clocks.ts';
 
@@ -33,7 +33,7 @@ beforeEach(() => {
 afterEach(() => {
   jest.restoreAllMocks();
   run.over();
-  run.log.close();
+  dropLog(run.log);
 });
 
 /** The outlet of a client that takes all at once. */
@@ -51,7 +51,7 @@ function taking(): Outlet {
   };
 }
 
-const write = (bytes: number) => run.stream.outlet.write(Buffer.alloc(bytes));
+const write = (bytes: number) => run.stream.outlet.write(Buffer.alloc(bytes), false);
 
 test('readers elsewhere that fell too far behind keep the run again as soon as they are told of again', async () => {
   const seat = run.sit({ stop: new AbortController(), holdRun: () => () => {} });

@@ -43,7 +43,7 @@ function start(): void {
     },
     ...{ codec, maxBytes: MAX_BYTES },
     onAnswer() {},
-    onGiven: (...call) => void given.push(call),
+    onHandedOver: (...call) => void given.push(call),
   });
 }
 afterEach(() => flush.close());
@@ -65,7 +65,7 @@ const bytesOf = (batches: readonly Batch[]) => batches.reduce((all, { data }) =>
 test('no call of the script has more than about a MiB', async () => {
   start();
   for (let n = 0; n < 40; n++) note(hold(n), { bytes: PART, isInside: false }, MAX_BYTES);
-  expect(await flush.now()).toBe(true);
+  expect(await flush.flushNow()).toBe(true);
   expect(flights.map(bytesOf).reduce((all, bytes) => all + bytes, 0)).toBe(40 * PART.length);
   for (const flight of flights) expect(bytesOf(flight)).toBeLessThanOrEqual(1 << 20);
   expect(flights.length).toBeLessThanOrEqual(4);
@@ -76,9 +76,9 @@ test('a part of Redis that fails does not keep the runs of another one from bein
   const [stored, waiting] = [hold(1), hold(0)];
   for (const held of [stored, waiting]) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
   failing = 'other';
-  expect(await flush.now()).toBe(false);
+  expect(await flush.flushNow()).toBe(false);
   failing = '';
-  expect(await flush.now()).toBe(true);
+  expect(await flush.flushNow()).toBe(true);
   const lengths = flights.flat().map(({ id, length }) => [id, length]);
   const [first, again] = [
     ['r1', PART.length],
@@ -96,7 +96,7 @@ test('what waits to be stored counts as memory of runs, until it is stored', asy
   const withoutBytes = own();
   for (let n = 0; n < 3; n++) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
   expect(own() - withoutBytes).toBe(3 * PART.length);
-  await flush.now();
+  await flush.flushNow();
   // One batch has two of them.
   expect(own() - withoutBytes).toBe(PART.length);
   flush.remove(held);
@@ -115,7 +115,7 @@ test('without memory for what waits, nothing more of the stream is stored', asyn
   expect(closed.length).toBeGreaterThan(0);
   expect(closed.length).toBeLessThan(4);
   for (const { pending } of closed) expect(pending).toEqual([]);
-  await flush.now();
+  await flush.flushNow();
   expect(flights.flat().filter(({ offset }) => offset < 0)).toHaveLength(closed.length);
   for (const held of all) flush.remove(held);
   expect(budget.bytes()).toBe(before);
@@ -126,11 +126,11 @@ test('an answer that comes at once is stored by one batch with its end, without 
   const held = hold(0);
   held.hold = () => 'the message';
   note(held, { bytes: PART, isInside: false }, MAX_BYTES);
-  flush.atOnce(held);
+  flush.flushInThisTurn(held);
   const progress = { hasLeft: true, mayHaveStarted: true };
   const how = { problem: undefined, isCut: false, at: PART.length, isDropped: false, progress, headers: [] };
   held.end = { how, state: 'kept' };
-  flush.soon();
+  flush.flushSoon();
   await until(() => flights.length > 0);
   expect(flights.flat().map(({ length, state, hold }) => [length, state, hold])).toEqual([
     [PART.length, 'kept', ''],
@@ -145,22 +145,22 @@ test('a run that was removed during a flight is not stored again if that fails',
   const how = { problem: undefined, isCut: false, at: PART.length, isDropped: false, progress, headers: [] };
   held.end = { how, state: 'kept' };
   fails = true;
-  const flight = flush.now();
+  const flight = flush.flushNow();
   flush.remove(held);
   expect(await flight).toBe(false);
-  await flush.now();
+  await flush.flushNow();
   expect(flights).toHaveLength(1);
 });
 
 test('the readers of a given run are sent on, also if another instance has taken it already', async () => {
   start();
   const [held, taken] = [hold(0), hold(1)];
-  held.isGiven = true;
-  await flush.now();
+  held.isHandedOver = true;
+  await flush.flushNow();
   expect(given).toEqual([[held, 'handed_over']]);
-  taken.isGiven = true;
+  taken.isHandedOver = true;
   status = 'lost';
-  await flush.now();
+  await flush.flushNow();
   expect(given.slice(1)).toEqual([[taken, 'lost']]);
   expect(flush.find(taken.name)).toBeUndefined();
 });
@@ -172,7 +172,7 @@ test('what nobody waits for is stored with the next extension of the lease', asy
   // The timer that looks at all stores only what somebody waits for.
   note(other, { bytes: Buffer.from('y'), isInside: false }, MAX_BYTES);
   other.isFollowed = true;
-  flush.soon();
+  flush.flushSoon();
   await until(() => flights.length > 0);
   expect(flights.flat().map(({ id }) => id)).toEqual(['r1']);
   held.confirmedAt -= 1_500;
@@ -188,7 +188,7 @@ test('of a stream that can be resumed, what was too much for one batch follows a
   held.source = { ...unused, resumeState: () => 'the place' };
   note(held, { bytes: Buffer.alloc(70_000, 'x'), isInside: false }, MAX_BYTES);
   note(held, { bytes: Buffer.from('data: small\n\n'), isInside: false }, MAX_BYTES);
-  flush.soon();
+  flush.flushSoon();
   const before = held.confirmedAt;
   await until(() => flights.length > 1);
   expect(flights.flat().map(({ length, cursor }) => [length, cursor !== ''])).toEqual([
@@ -204,7 +204,7 @@ test('what is much is stored soon, though nobody waits for it', async () => {
   const [held, other] = [hold(0), hold(1)];
   note(held, { bytes: PART, isInside: false }, MAX_BYTES);
   note(other, { bytes: Buffer.from('y'), isInside: false }, MAX_BYTES);
-  flush.soon();
+  flush.flushSoon();
   await until(() => flights.length > 0);
   expect(flights.flat().map(({ id }) => id)).toEqual(['r0']);
 });
@@ -214,16 +214,16 @@ test('what comes during a flight waits for its own time, what was too much for o
   const small = { bytes: Buffer.from('x'), isInside: false };
   const held = hold(0);
   note(held, small, MAX_BYTES);
-  const flight = flush.now();
+  const flight = flush.flushNow();
   note(held, small, MAX_BYTES);
   await flight;
   // A timer that is set later and waits longer fires later.
   await new Promise((resolve) => setTimeout(resolve, 10));
   expect(flights.flat().map(({ length }) => length)).toEqual([1]);
-  flush.soon();
+  flush.flushSoon();
   await until(() => flights.length === 2);
   for (let n = 0; n < 3; n++) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
-  await flush.now();
+  await flush.flushNow();
   await until(() => flights.length === 4);
   expect(flights.flat().map(({ offset }) => offset)).toEqual([0, 1, 2, 2 + 2 * PART.length]);
 });
@@ -232,13 +232,13 @@ test('what waits for its flight goes down as soon as the one before it has faile
   start();
   note(hold(1), { bytes: PART, isInside: false }, MAX_BYTES);
   fails = true;
-  const flight = flush.now();
+  const flight = flush.flushNow();
   const held = hold(2);
-  held.waiting = { bytes: [PART], end: undefined };
+  held.waiting = { bytes: [PART], isInside: false, end: undefined };
   note(held, { bytes: PART, isInside: false }, MAX_BYTES);
-  flush.atOnce(held);
+  flush.flushInThisTurn(held);
   await flight;
-  expect([flights.length, held.run.log.end()]).toEqual([1, PART.length]);
+  expect([flights.length, held.run.log.end]).toEqual([1, PART.length]);
   expect(held.log).toBe('open');
 });
 
@@ -246,8 +246,8 @@ test('a run that is stored at once takes no other with it, which still has its o
   start();
   const [first, second] = [hold(1), hold(2)];
   for (const held of [first, second]) note(held, { bytes: PART, isInside: false }, MAX_BYTES);
-  flush.soon();
-  flush.atOnce(first);
+  flush.flushSoon();
+  flush.flushInThisTurn(first);
   await until(() => flights.length === 2);
   expect(flights.map((batches) => batches.map(({ id }) => id))).toEqual([[first.id], [second.id]]);
 });

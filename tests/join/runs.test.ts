@@ -42,7 +42,7 @@ function begin(runs: Runs, name: RunName) {
   };
 }
 
-const write = ({ stream }: Run, bytes: number) => stream.outlet.write(Buffer.alloc(bytes, 'x'));
+const write = ({ stream }: Run, bytes: number) => stream.outlet.write(Buffer.alloc(bytes, 'x'), false);
 
 /** A reader that can be full; it keeps what it gets. */
 function reader() {

@@ -52,7 +52,7 @@ async function begin(runs: JoinableRuns, key: string, bytes = 10): Promise<Run> 
   const run = (await enter(runs, key)) as Run;
   run.begin(new Map());
   run.stream.outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
-  run.stream.outlet.write(Buffer.alloc(bytes, 'x'));
+  run.stream.outlet.write(Buffer.alloc(bytes, 'x'), false);
   return run;
 }
 
@@ -96,7 +96,7 @@ describeWithRedis('names in Redis', () => {
     const runs = open();
     const run = await begin(runs, 'a');
     await server.command('FLUSHALL');
-    run.stream.outlet.write(Buffer.from('more'));
+    run.stream.outlet.write(Buffer.from('more'), false);
     const problem = { code: 'run_not_kept' };
     for (;;) {
       const [known] = (await server.command('KEYS', 'bot-relay:{runs}:run:*')) as string[];

@@ -2,6 +2,7 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import { countAwakeMs } from '../support/awake.ts';
 import { type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
 import { bodyOf, DELTA, EVENTS, INIT, KEPT, WHOLE } from '../support/joining.ts';
+import { samplesOf } from '../support/metric-samples.ts';
 import type { RawClient } from '../support/raw-client.ts';
 import { chunk, wholeStream } from '../support/raw-upstream.ts';
 import { describeWithRedis } from '../support/redis.ts';
@@ -16,7 +17,7 @@ afterEach(() => all.close());
 
 /** A run that the first instance carries, and that only a client of the second one reads. */
 async function readElsewhere(graceMs: number, begins: readonly string[]) {
-  const environment = { SHUTDOWN_GRACE_MS: String(graceMs) };
+  const environment = { SHUTDOWN_GRACE_MS: String(graceMs), METRICS_PORT: '9090' };
   all = await startJoinInstances(2, environment, (request, socket) => {
     if (request.all('last-event-id').length === 0) return begins;
     socket.write(wholeStream(...EVENTS.slice(3)));
@@ -36,6 +37,13 @@ async function readElsewhere(graceMs: number, begins: readonly string[]) {
 
 const movesAt = ({ logs }: TestRelay) =>
   logs.filter(({ msg }) => msg === 'run moved').map(({ outcome }) => outcome);
+
+/** The outcomes that `bot_relay_runs_moved_total` has counted, and how often. */
+async function countedAt(relay: TestRelay) {
+  const samples = samplesOf(await relay.metricsText());
+  const moved = samples.filter(({ name, value }) => name === 'bot_relay_runs_moved_total' && value > 0);
+  return moved.map(({ labels, value }) => [labels.outcome, value]);
+}
 
 async function expectWhole(reader: RawClient) {
   expect(await bodyOf(reader)).toBe(WHOLE);
@@ -77,6 +85,8 @@ describeWithRedis('the shutdown of an instance whose run is read at another one 
     await expectWhole(reader);
     expect(movesAt(holder)).toEqual(['handed_over']);
     expect(movesAt(other)).toEqual(['taken_over']);
+    expect(await countedAt(holder)).toEqual([['handed_over', 1]]);
+    expect(await countedAt(other)).toEqual([['taken_over', 1]]);
     expect(all.upstream.requests.map((request) => request.all('last-event-id'))).toEqual([[], ['7']]);
   });
 });

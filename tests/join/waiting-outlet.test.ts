@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { releaseWaiting } from '../../src/join/first-id.ts';
-import { answered, batchOf, closeLog, type HeldRun, heldRun, letGo } from '../../src/join/held-run.ts';
+import { answered, batchOf, closeLog, type HeldRun, heldRun, stopStoring } from '../../src/join/held-run.ts';
 import { publishedRun } from '../../src/join/published-run.ts';
 import { newRun, type Run } from '../../src/join/run.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
@@ -39,8 +39,14 @@ function begin(from: string | undefined): void {
   const claim = { id: 'run', token: 't', requestId: 'r' };
   held = heldRun(claim, own, { name, budget, offset: 0, sentAt: performance.now() });
   const flush = {
-    ...{ add() {}, remove() {}, find: () => undefined, soon() {}, atOnce: () => void asked.push('store') },
-    ...{ now: async () => true, close: async () => {} },
+    ...{
+      add() {},
+      remove() {},
+      find: () => undefined,
+      flushSoon() {},
+      flushInThisTurn: () => void asked.push('store'),
+    },
+    ...{ flushNow: async () => true, close: async () => {} },
   };
   ({ run } = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }));
   outlet = run.stream.outlet;
@@ -72,10 +78,10 @@ function readingOutlet(): Outlet {
 /** Writes the text, behind which the stream can be resumed from now on. */
 function writeId(text: string): void {
   place = text;
-  outlet.write(Buffer.from(text));
+  outlet.write(Buffer.from(text), false);
 }
 
-const write = (text: string) => outlet.write(Buffer.from(text));
+const write = (text: string) => outlet.write(Buffer.from(text), false);
 const flight = () => batchOf(held, codec, MAX_BYTES);
 const store = (batch = flight()) => answered(held, batch, ['written', 0, 0]);
 
@@ -152,7 +158,7 @@ test.each<[string, () => void, string]>([
 
 test.each<[string, () => void]>([
   ['its log is closed', () => closeLog(held)],
-  ['nothing more is stored of it', () => letGo(held)],
+  ['nothing more is stored of it', () => stopStoring(held)],
   ['the run is over', () => run.over()],
 ])('it goes down at once if %s, with its end', (_what, work) => {
   writeId('id: 1\n\n');
@@ -181,7 +187,7 @@ test('it goes down without its end if another instance has that', () => {
   writeId('id: 1\n\n');
   outlet.complete();
   releaseWaiting(held, { withEnd: false });
-  letGo(held);
+  stopStoring(held);
   expect(got).toEqual(['id: 1\n\n']);
 });
 

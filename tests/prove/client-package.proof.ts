@@ -33,7 +33,7 @@ describe('the types of the package, for older compilers', () => {
     ['typescript-6', 'in a page', PAGE],
     ['typescript-6', 'with the modules of Node', alone],
     ['typescript-5.4', 'in a page', PAGE],
-    ['typescript-5.4', 'with the modules of Node', alone],
+    ['typescript-5.4', 'with the modules of Node, and React 18', NODE_PAGE],
   ] as const)('are valid for %s %s', async (compiler, _where, project) => {
     const compiled = await compileIn(consumer, project, { name: compiler, compiler });
     expect(compiled).toEqual({ found: '', fault: '', status: 0 });
@@ -44,6 +44,7 @@ describe('the types of the package, for older compilers', () => {
     const words = [attw, TARBALL, '--profile', 'esm-only', '--no-color'];
     const { status, stdout } = spawnSync(process.execPath, words, { encoding: 'utf8' });
     expect([status, stdout]).toEqual([0, expect.stringContaining('"bot-relay-client/react"')]);
+    expect(stdout).toContain('"bot-relay-client/ai-sdk"');
   });
 });
 
@@ -59,16 +60,17 @@ describe('the package at its address', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  /** A new project, with this version of React: its name and version are all that counts for an installation. */
-  function project(name: string, react?: string): string {
+  /** A new project with this package, such as `react@18.3.1`: name and version are all that counts for an installation. */
+  function project(name: string, beside?: string): string {
     const path = join(folder, name);
-    mkdirSync(join(path, 'react'), { recursive: true });
-    const dependencies = react === undefined ? {} : { react: 'file:./react' };
+    const [other = '', version] = beside?.split('@') ?? [];
+    mkdirSync(join(path, 'other'), { recursive: true });
+    const dependencies = beside === undefined ? {} : { [other]: 'file:./other' };
     writeFileSync(
       join(path, 'package.json'),
       JSON.stringify({ private: true, type: 'module', dependencies }),
     );
-    writeFileSync(join(path, 'react/package.json'), JSON.stringify({ name: 'react', version: react ?? '0' }));
+    writeFileSync(join(path, 'other/package.json'), JSON.stringify({ name: other, version }));
     return path;
   }
 
@@ -86,7 +88,7 @@ describe('the package at its address', () => {
     };
     await promisify(execFile)(command, [...words, relay.url + PATH], { cwd, env });
     const installed = readdirSync(join(cwd, 'node_modules')).filter((name) => !name.startsWith('.'));
-    expect(installed.filter((name) => name !== 'react')).toEqual(['bot-relay-client']);
+    expect(installed.filter((name) => name !== 'react' && name !== 'ai')).toEqual(['bot-relay-client']);
     const program = "const { RelayError } = await import('bot-relay-client'); console.log(RelayError.name);";
     const node = ['--input-type=module', '-e', program];
     const { stdout } = await promisify(execFile)(process.execPath, node, { cwd });
@@ -95,13 +97,16 @@ describe('the package at its address', () => {
 
   test.each([
     ['npm', 'without React', undefined],
-    ['npm', 'beside React 18', '18.3.1'],
-    ['npm', 'beside a later React', '20.0.0'],
-    ['npm', 'beside an older React, which the hook cannot use', '17.0.2'],
+    ['npm', 'beside React 18', 'react@18.3.1'],
+    ['npm', 'beside a later React', 'react@20.0.0'],
+    ['npm', 'beside an older React, which the hook cannot use', 'react@17.0.2'],
+    ['npm', 'beside an older AI SDK', 'ai@4.3.19'],
+    ['npm', 'beside a later AI SDK', 'ai@9.0.0'],
     ['pnpm', 'without React', undefined],
-    ['pnpm', 'beside React 18', '18.3.1'],
-  ] as const)('is installed by %s %s', async (manager, which, version) => {
-    await install(project(`${manager} ${which}`, version), manager);
+    ['pnpm', 'beside an older AI SDK', 'ai@4.3.19'],
+    ['pnpm', 'beside React 18', 'react@18.3.1'],
+  ] as const)('is installed by %s %s', async (manager, which, beside) => {
+    await install(project(`${manager} ${which}`, beside), manager);
   });
 
   test('is asked for again by npm, which has it in its cache', async () => {

@@ -5,7 +5,7 @@ import { expectNothingLeft } from '../support/many-runs.ts';
 const RUNS = Number(process.env.RUNS ?? 1_000);
 
 test(
-  `${RUNS} runs of all endings leave no run, no timer and no gauge behind`,
+  `${RUNS} runs, ended in every way, leave no run, no timer and no gauge behind`,
   () => expectNothingLeft(RUNS),
   300_000,
 );

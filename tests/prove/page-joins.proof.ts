@@ -40,7 +40,7 @@ describeInChromium('an answer is whole and was paid once', () => {
     await someWords(page);
     await profile.setOffline(true);
     cut();
-    await lastAnswer(page, 'waiting');
+    await lastAnswer(page, 'reconnecting');
     await sleep(5_000);
     await profile.setOffline(false);
     await lastAnswer(page, 'streaming');

@@ -33,8 +33,9 @@ function streamKeepsSession(shared: boolean, count: number): void {
     const delivering = await stream(0, cookie);
     const silent = await stream(count - 1, cookie);
     for (let times = 0; times < 4; times += 1) {
-      aheadMs += 0.4 * IDLE_MS;
+      // Read before the clock moves: what the stream has carried already may extend the session as soon as it does.
       const before = await expiresAt();
+      aheadMs += 0.4 * IDLE_MS;
       delivering.event();
       while ((await expiresAt()) <= before) await sleep(20);
     }

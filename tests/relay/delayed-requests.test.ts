@@ -66,6 +66,7 @@ test.each(CONNECTIONS)('a message on %s connection leaves only when it may start
     onSent: () => void sent++,
   });
   expect(answer.status).toBe(200);
+  await bodyOf(answer).toArray();
   expect(asked.filter((one) => one !== 'mayStart')).toEqual(['once', 'twice']);
   expect(sent).toBe(1);
   const onLost = () => Promise.reject(REFUSED);
@@ -94,6 +95,7 @@ test.each(CONNECTIONS)(
     expect(sent).toBe(0);
     allow();
     expect((await answer).status).toBe(200);
+    await bodyOf(await answer).toArray();
     expect([asked, sent]).toEqual([1, 1]);
     expect(service.sockets).toHaveLength(1);
   },

@@ -19,7 +19,7 @@ const RESUMPTION: ResumePoint = {
 };
 
 let service: RawUpstream;
-/** What happened, in order. */
+/** What happened, in order; the outcome of an attempt as its number, outcome and cause. */
 let events: string[];
 let stop: AbortController;
 beforeEach(() => {
@@ -71,8 +71,9 @@ const resume = ({ healing }: Awaited<ReturnType<typeof start>>, resumption: Part
   healing.resume({ ...RESUMPTION, ...resumption }, stop.signal);
 
 describe('a resumption', () => {
-  test('sends the same message with the last id instead of the one of the client', async () => {
+  test('sends the same message with the last id instead of the `Last-Event-ID` of the client', async () => {
     const started = await start([stream]);
+    // A header has one character for each byte: `é` has two.
     const answer = await resume(started, { lastEventId: 'caf\u00c3\u00a9 7' });
     expect(answer?.status).toBe(200);
     const [request] = service.requests as [RawRequest];
@@ -80,13 +81,14 @@ describe('a resumption', () => {
     expect(request.body).toEqual(BODY);
     expect(request.all('last-event-id')).toEqual(['caf\u00c3\u00a9 7']);
     expect(request.all('x-api-key')).toEqual(['first-key']);
-    started.healing.settle('resumed');
-    started.healing.settle('ended_early');
+    // Only the first outcome counts.
+    started.healing.recordOutcome('resumed');
+    started.healing.recordOutcome('ended_early');
     expect(events).toEqual(['turn', 'sent', 'judged true', '1 resumed undefined']);
   });
 
   test.each([502, 503, 504])(
-    'that is answered with %i is tried again, five times for one id',
+    'that is answered with %i is tried again, up to five times for one id',
     async (code) => {
       const started = await start([status(`${code} No`)]);
       expect(await resume(started)).toBeUndefined();
@@ -114,7 +116,7 @@ describe('a resumption', () => {
     },
   );
 
-  test('takes a slot of its own for the next key, in the same attempt', async () => {
+  test('takes one more slot for the next key, in the same attempt', async () => {
     const started = await start([status('401 No'), stream]);
     expect(await resume(started)).toBeDefined();
     expect(events).toEqual(['turn', 'sent', 'extra slot', 'sent', 'judged true']);
@@ -147,7 +149,7 @@ describe('a resumption', () => {
     await until(() => silent.destroyed);
   });
 
-  test('is a failed attempt if its slot cannot be had', async () => {
+  test('counts as a failed attempt if its slot cannot be had', async () => {
     const started = await start([stream], {
       turn: async () => {
         throw new TypeError('no Redis');
@@ -167,7 +169,7 @@ describe('a resumption', () => {
     expect(service.requests).toHaveLength(1);
   });
 
-  test('keeps others waiting until its first event has come', async () => {
+  test('keeps other streams of its bot waiting until its first event has come', async () => {
     const started = await start([stream]);
     const { gate, healing } = started;
     expect(await resume(started)).toBeDefined();
@@ -182,7 +184,7 @@ describe('a resumption', () => {
     expect(isIn).toBe(true);
   });
 
-  test('of a failed attempt keeps nobody waiting', async () => {
+  test('keeps no stream waiting after a failed attempt', async () => {
     const started = await start([status('204 No Content')]);
     await resume(started);
     await started.gate.enter('acme/helper', stop.signal);
@@ -190,20 +192,20 @@ describe('a resumption', () => {
 });
 
 describe('healing ends at once, with the reason of its signal', () => {
-  test('in a pause', async () => {
+  test('in a pause between two attempts', async () => {
     const started = await start([stream]);
-    const over = resume(started, { retryMs: 60_000 });
+    const resuming = resume(started, { retryMs: 60_000 });
     stop.abort('left');
-    await expect(over).rejects.toBe('left');
+    await expect(resuming).rejects.toBe('left');
     expect(events).toEqual([]);
   });
 
-  test('at the gate', async () => {
+  test('while another stream proves the first resumption', async () => {
     const started = await start([stream]);
     await started.gate.enter('acme/helper', new AbortController().signal);
-    const over = resume(started);
+    const resuming = resume(started);
     setTimeout(() => stop.abort('left'), 50);
-    await expect(over).rejects.toBe('left');
+    await expect(resuming).rejects.toBe('left');
     expect(events).toEqual([]);
   });
 
@@ -212,25 +214,25 @@ describe('healing ends at once, with the reason of its signal', () => {
       turn: (signal) =>
         new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
     });
-    const over = resume(started);
+    const resuming = resume(started);
     setTimeout(() => stop.abort('left'), 50);
-    await expect(over).rejects.toBe('left');
+    await expect(resuming).rejects.toBe('left');
     await started.gate.enter('acme/helper', new AbortController().signal);
   });
 
-  test('before the answer', async () => {
+  test('before the service answers', async () => {
     const started = await start([() => {}]);
-    const over = resume(started);
+    const resuming = resume(started);
     await until(() => service.requests.length === 1);
     stop.abort('left');
-    await expect(over).rejects.toBe('left');
+    await expect(resuming).rejects.toBe('left');
     expect(events).toEqual(['turn', 'sent', 'judged false', '1 given_up undefined']);
     await until(() => service.sockets[0]?.destroyed === true);
   });
 });
 
 describe('pauses', () => {
-  /** The pauses before five attempts, in ms, as multiples of the first. */
+  /** The pauses before the five attempts, in ms. */
   async function pauses(
     resumption: Partial<ResumePoint>,
     random: number,

@@ -15,7 +15,9 @@ import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
 import { whileAwake } from '../support/while-awake.ts';
 
-const BODY = Buffer.concat([chunk('data: a\n\n'), Buffer.from(LAST_CHUNK)]);
+/** So large that its end is not taken before the answer is read. */
+const EVENT = `data: ${'a'.repeat(8192)}\n\n`;
+const BODY = Buffer.concat([chunk(EVENT), Buffer.from(LAST_CHUNK)]);
 /** With this, the relay uses a connection for less than a second. */
 const ONE_SECOND = 'Keep-Alive: timeout=2';
 const FOUR_SECONDS = 'Keep-Alive: timeout=5';
@@ -57,7 +59,7 @@ async function connectTo(onRequest: Parameters<typeof startRawUpstream>[0]): Pro
     return upstream.send(request, { signal, onDelayed, onSent: () => {} });
   };
   const sendAndRead = async () => {
-    expect(String(Buffer.concat(await bodyOf(await send()).toArray()))).toBe('data: a\n\n');
+    expect(String(Buffer.concat(await bodyOf(await send()).toArray()))).toBe(EVENT);
   };
   const newConnections = async () => {
     const before = service.sockets.length;

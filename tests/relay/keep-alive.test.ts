@@ -38,6 +38,8 @@ async function start(...headers: string[]): Promise<Kept> {
 
 function firstToClose(socket: Socket, ms: number): Promise<'relay' | 'service'> {
   return new Promise((resolve) => {
+    // The relay may have closed it before the client has got the answer.
+    if (socket.readableEnded) return resolve('relay');
     const timer = setTimeout(() => resolve('service'), ms);
     socket.on('end', () => {
       clearTimeout(timer);

@@ -74,7 +74,7 @@ describe('the timers of a message', () => {
     timers.start();
     jest.advanceTimersByTime(99);
     timers.start(500);
-    expect(jest.getTimerCount()).toBe(2);
+    expect(jest.getTimerCount()).toBe(1);
     jest.advanceTimersByTime(99);
     expect(reason()).toBeUndefined();
     jest.advanceTimersByTime(1);
@@ -91,5 +91,16 @@ describe('the timers of a message', () => {
     expect(reason()).toBeUndefined();
     jest.advanceTimersByTime(1);
     expect(reason()).toBe('deadline_exceeded');
+  });
+
+  test('end with it, also after the time in which it had to be answered', () => {
+    const { timers, reason } = start();
+    timers.start(500);
+    timers.answered();
+    jest.advanceTimersByTime(200);
+    expect(jest.getTimerCount()).toBe(1);
+    timers.clear();
+    expect(jest.getTimerCount()).toBe(0);
+    expect(reason()).toBeUndefined();
   });
 });

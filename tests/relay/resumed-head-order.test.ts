@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { resumedHead, takeHead } from '../../src/relay/message/resumed-head.ts';
-import { resumePointOf, streamCursor, wentDown } from '../../src/relay/message/stream-cursor.ts';
+import { noteSent, resumePointOf, streamCursor } from '../../src/relay/message/stream-cursor.ts';
 import { passedWhole } from '../../src/relay/message/whole-events.ts';
 
 const KEPT = 'id: 1\ndata: kept\n\n';
@@ -11,7 +11,7 @@ const [A, B] = ['data: a\n\n', 'data: b\n\n'];
 function wentDownOf(before: string, resumed: string): string {
   const held = heldBytes(1 << 20);
   const cursor = streamCursor({ lastEventId: undefined, held, keepsTail: true });
-  wentDown(cursor, passedWhole(Buffer.from(before)));
+  noteSent(cursor, passedWhole(Buffer.from(before)));
   const resumption = resumePointOf(cursor);
   if (!resumption) throw new Error('The stream cannot be resumed.');
   const verdict = takeHead(resumedHead(resumption, held), passedWhole(Buffer.from(resumed)));
@@ -34,7 +34,7 @@ test('another run is known by a whole UUID, even in an event that goes down in p
     `data: ${JSON.stringify({ eventType: 'kept', requestId, text: 'x'.repeat(2_000) })}`;
   const held = heldBytes(1 << 20);
   const cursor = streamCursor({ lastEventId: undefined, held, keepsTail: true });
-  wentDown(cursor, passedWhole(Buffer.from(`id: 1\n${event(uuid)}\n\n`)));
+  noteSent(cursor, passedWhole(Buffer.from(`id: 1\n${event(uuid)}\n\n`)));
   const resumption = resumePointOf(cursor);
   const verdictOn = (text: string) =>
     resumption &&

@@ -10,10 +10,10 @@ import {
 } from '../../src/relay/message/resumed-head.ts';
 import {
   forgetTail,
+  noteSent,
   resumePointOf,
   type StreamCursor,
   streamCursor,
-  wentDown,
 } from '../../src/relay/message/stream-cursor.ts';
 import { dropRest, push, type WholeEvents, wholeEvents } from '../../src/relay/message/whole-events.ts';
 import { pieces, randomNumbers } from '../support/random-streams.ts';
@@ -88,7 +88,7 @@ function relay({ lastEventId, room = 64 * KIB * KIB }: { lastEventId?: string; r
         const verdict = head ? takeHead(head, passed) : { down: [passed] };
         if (typeof verdict === 'string') return verdict;
         for (const one of verdict.down) {
-          wentDown(cursor, one);
+          noteSent(cursor, one);
           down.push(one.bytes);
         }
         wasProven ||= head?.isProven === true;

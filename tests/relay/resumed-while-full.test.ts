@@ -60,7 +60,7 @@ function answerOf(chunks: Iterable<Buffer>, end: (reader: AnswerReader) => void)
 
 /** Carries `answer` to a client that reads nothing yet; `resume` is the service's answer to its resumption. */
 async function carry(answer: UpstreamAnswer, resume: Healer['resume']): Promise<Response> {
-  const healer: Healer = { isForbidden: () => false, resume, firstEvent() {}, settle() {} };
+  const healer: Healer = { isForbidden: () => false, resume, firstEvent() {}, recordOutcome() {} };
   const carried = new Promise<Response>((resolve) => {
     const app = express();
     app.get('/', (_req, res) => {

@@ -176,7 +176,8 @@ describe('a suspend', () => {
 
   test('drops a message whose connection to the service is not open yet', async () => {
     // It never answers the TLS handshake.
-    const silent = createServer(() => {});
+    const sockets: Socket[] = [];
+    const silent = createServer((socket) => void sockets.push(socket));
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
     const { port } = silent.address() as { port: number };
     pair = await startRelayAndUpstream(() => {}, { UPSTREAM_BASE_URL: `https://127.0.0.1:${port}` });
@@ -186,6 +187,7 @@ describe('a suspend', () => {
     const suspending = rawClient(pair.relay.port, rawSuspend(pair));
     await expectStopped(client);
     suspending.socket.destroy();
+    for (const socket of sockets) socket.destroy();
     silent.close();
   });
 });

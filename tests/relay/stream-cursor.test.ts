@@ -2,10 +2,10 @@ import { describe, expect, test } from '@jest/globals';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import {
   forgetTail,
+  noteSent,
   resumePointOf,
   runState,
   streamCursor,
-  wentDown,
 } from '../../src/relay/message/stream-cursor.ts';
 import { push, wholeEvents } from '../../src/relay/message/whole-events.ts';
 
@@ -25,7 +25,7 @@ function cursorAfter(chunks: readonly (string | Buffer)[], settings: Settings = 
   const events = wholeEvents({ maxBytes, held, onUnheld: () => undefined });
   const cursor = streamCursor({ lastEventId, held, keepsTail });
   const take = (chunk: string | Buffer) => {
-    for (const passed of push(events, Buffer.from(chunk))) wentDown(cursor, passed);
+    for (const passed of push(events, Buffer.from(chunk))) noteSent(cursor, passed);
   };
   chunks.forEach(take);
   return { cursor, held, take };

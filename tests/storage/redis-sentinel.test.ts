@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import { countAwakeMs } from '../support/awake.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { eventually, type RedisProcess, stopProcessesOfRedis } from '../support/redis-process.ts';
 import { MASTER_NAME, type SentinelGroup, startSentinels } from '../support/redis-sentinel.ts';
@@ -92,15 +93,19 @@ describeWithRedis('Sentinel', () => {
     expect(Number(redis.backAt()) - performance.now()).toBeGreaterThan(1_000);
     await eventually(() => redis.run((client) => client.set('name', 'three')));
     expect((await group.master()).port).not.toBe(before.port);
-    expect(await (await group.master()).command('GET', 'name')).toBe('three');
+    const after = await group.master();
+    expect(await after.command('GET', 'name')).toBe('three');
+    // The sentinels make the old one a replica only after eight seconds.
+    await before.command('REPLICAOF', '127.0.0.1', String(after.port));
   });
 
   test('names a new master when the old one is lost; until then each command fails at once', async () => {
     // The failover before is over: both servers are known as what they are.
-    const before = await group.master();
-    await eventually(async () => {
-      const info = String(await before.command('INFO', 'replication'));
+    const before = await eventually(async () => {
+      const master = await group.master();
+      const info = String(await master.command('INFO', 'replication'));
       if (!info.includes('state=online')) throw new Error('not yet');
+      return master;
     });
     const lines: string[] = [];
     const redis = open(lines);
@@ -118,13 +123,14 @@ describeWithRedis('Sentinel', () => {
     await before.stop();
     await until(() => messages(lines).includes('redis lost'));
     const lostAt = performance.now();
+    const awakeMs = countAwakeMs();
     await expect(name(redis)).rejects.toMatchObject({ code: 'session_store_unavailable' });
-    expect(performance.now() - lostAt).toBeLessThan(250);
+    expect(awakeMs()).toBeLessThan(250);
     expect(await eventually(() => name(redis))).toBe('four');
     expect(redis.backAt()).toBeGreaterThan(lostAt);
     expect(messages(lines)).toEqual(['redis ready', 'redis lost', 'redis ready']);
     await until(() => listening === 2);
-    await (await group.master()).command('PUBLISH', 'news', 'after');
+    await eventually(async () => (await group.master()).command('PUBLISH', 'news', 'after'));
     await until(() => heard.includes('after'));
   });
 });

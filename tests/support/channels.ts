@@ -95,7 +95,7 @@ async function stageAt(
   const relay = await startRelay(url, environment);
   const leaves: (() => void)[] = [];
   const signedIn: ChannelStage['signedIn'] = async (options, user = USER) => {
-    const client = createBotClient({ baseUrl: relay.url, ...bot, ...options });
+    const client = createBotClient({ cookies: 'keep', baseUrl: relay.url, ...bot, ...options });
     await client.signIn(user.name, user.password);
     return client;
   };

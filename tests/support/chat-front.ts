@@ -1,8 +1,6 @@
 import { EventEmitter, once } from 'node:events';
 import type { Socket } from 'node:net';
-import type { Request, Response } from 'express';
 import type { BrowserContext } from 'playwright-core';
-import { chatPages } from '../../src/page/chat-page.ts';
 import type { Chromium, Tab } from './chromium.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from './fake-load-balancer.ts';
 
@@ -10,6 +8,8 @@ import { type FakeLoadBalancer, startFakeLoadBalancer } from './fake-load-balanc
 export interface ChatFront extends Tab {
   readonly profile: BrowserContext;
   readonly front: FakeLoadBalancer;
+  /** Each call of a bot, as `METHOD operation`. */
+  readonly calls: string[];
   /** Cuts all connections on which the page has called a bot. */
   cut(): void;
   /** Resolves when the next call of this operation of a bot has arrived here. */
@@ -18,34 +18,31 @@ export interface ChatFront extends Tab {
   openTab(): Promise<Tab>;
 }
 
-/** Serves the chat page in front of the relay at `port`, and opens it. The caller closes `front`. */
-export async function openChatFront(
-  chromium: Chromium,
-  port: number,
-  settings: Omit<Parameters<typeof chatPages>[0], 'basePath'>,
-): Promise<ChatFront> {
-  const pages = new Map(chatPages({ ...settings, basePath: '' }).map(({ path, handler }) => [path, handler]));
+/** Opens the chat page of the relay at `port` (`CHAT_PAGE=on`) through a load balancer. The caller closes `front`. */
+export async function openChatFront(chromium: Chromium, port: number): Promise<ChatFront> {
   const sockets = new Set<Socket>();
-  const calls = new EventEmitter();
+  const arrivals = new EventEmitter();
+  const calls: string[] = [];
   const front = await startFakeLoadBalancer({
-    answer(req, res) {
-      const [, operation] = /\/bot-provider\/[^/]+\/([^?]+)/.exec(req.url ?? '') ?? [];
-      if (operation !== undefined) {
-        sockets.add(req.socket);
-        calls.emit(operation);
-      }
-      const handler = pages.get(req.url ?? '');
-      handler?.(req as Request, res as Response);
-      return handler !== undefined;
+    answer({ method, url = '', socket }) {
+      const [, operation] = /\/bot-provider\/[^/]+\/([^?]+)/.exec(url) ?? [];
+      if (operation === undefined) return false;
+      sockets.add(socket);
+      calls.push(`${method} ${operation}`);
+      arrivals.emit(operation);
+      return false;
     },
   });
   front.forwardTo(port);
-  const profile = await chromium.browser.newContext({ acceptDownloads: true });
-  const openTab = () => chromium.open(`${front.url}/`, profile);
-  const cut = () => {
-    for (const socket of sockets) socket.destroy();
-    sockets.clear();
+  const profile = await chromium.browser.newContext();
+  const openTab = () => chromium.open(`${front.url}/chat`, profile);
+  return {
+    ...(await openTab()),
+    ...{ profile, front, calls, openTab },
+    cut() {
+      for (const socket of sockets) socket.destroy();
+      sockets.clear();
+    },
+    called: (operation) => once(arrivals, operation),
   };
-  const called = (operation: string) => once(calls, operation);
-  return { ...(await openTab()), profile, front, cut, called, openTab };
 }

@@ -29,7 +29,7 @@ export async function startClientPair(
   const relay = await startRelay(upstream.url, { JOIN_GRACE_MS: '0', ...environment });
   const settings = { namespace: 'acme', botProviderName: 'helper', ...options };
   const newClient = (others: Partial<BotClientOptions> = {}) =>
-    createBotClient({ baseUrl: relay.url, ...settings, ...others });
+    createBotClient({ cookies: 'keep', baseUrl: relay.url, ...settings, ...others });
   const client = newClient();
   await client.signIn(USER.name, USER.password);
   return {

@@ -5,6 +5,7 @@ import {
   type Guards, type MessagePart, textOf, type Verdict, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
   type MessageStore, type MessageStream, RelayError, type SendOptions, type Session,
 } from 'bot-relay-client';
+import { botChatTransport, type BotChatTransport } from 'bot-relay-client/ai-sdk';
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
 createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs: 30_000, fetch: globalThis.fetch });
@@ -14,6 +15,7 @@ createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', apiKey: 'k'
 createBotClient({ baseUrl: '', namespace: 'a' });
 
 client.addEventListener('signed-out', () => {});
+export const transport: BotChatTransport = botChatTransport(client, { regenerate: 'reject' });
 
 /** Narrows an event. */
 function said(event: BotEvent): string | undefined {
@@ -161,6 +163,30 @@ export function Chat() {
   );
 }
 export const App = () => <BotProvider {...plain}><BotProvider {...given}><Chat /></BotProvider></BotProvider>;
+`;
+
+/** A chat of the AI SDK over the transport, and one with the messages of a channel. */
+export const AI_SDK_CHAT = `
+import { Chat } from '@ai-sdk/react';
+import type { ChatTransport, UIMessage } from 'ai';
+import { type ChannelMessage, createBotClient, createChannel } from 'bot-relay-client';
+import { botChatTransport, type BotChatTransport, type BotChatTransportOptions, RelayError } from 'bot-relay-client/ai-sdk';
+
+const client = createBotClient({ baseUrl: '', namespace: 'ns', botProviderName: 'bot' });
+const options: BotChatTransportOptions = { regenerate: 'new-run', onStopError: (error) => void error.requestId };
+const transport: BotChatTransport = botChatTransport(client, options);
+type Own = UIMessage<{ requestId?: string }, { 'acme.chart': { points: number[] } }>;
+const same: ChatTransport<UIMessage> & ChatTransport<Own> = transport;
+export const chat = new Chat<Own>({ id: 'my-chat', transport: same });
+void (chat.error instanceof RelayError && chat.error.code);
+// @ts-expect-error: there are two ways
+botChatTransport(client, { regenerate: true });
+// @ts-expect-error: a transport needs a client
+botChatTransport({ baseUrl: '' });
+
+export const ofChannel = (messages: readonly ChannelMessage[]): UIMessage[] => [...messages];
+const { messages } = createChannel(client).getSnapshot();
+export const continued = new Chat({ messages: [...messages], transport });
 `;
 
 /** Each line is one mistake. */

@@ -1,26 +1,18 @@
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { pagePolicy } from '../../src/page/page-policy.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from './fake-load-balancer.ts';
-
-/** The policy of the chat page: nothing runs but its own files, and no text becomes code. */
-export const STRICT_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self' blob:",
-  "base-uri 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join('; ');
 
 const STYLE =
   'html, body, main { height: 100%; margin: 0 } #chat { height: 100% } h1 { position: absolute; clip-path: inset(50%) }';
 const PAGE =
   '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Page</title><link rel="icon" href="/page.js"><link rel="stylesheet" href="/page.css"></head><body><main><h1>Page</h1></main><script type="module" src="/page.js"></script></body></html>';
 
-/** Serves a page whose script is `contents`, which may import modules of `src/client/element`, under a strict policy. */
-export async function serveElementPage(contents: string, policy = STRICT_POLICY): Promise<FakeLoadBalancer> {
+/** Serves a page whose script is `contents`, which may import modules of `src/client/element`, under the policy of the chat page. */
+export async function serveElementPage(
+  contents: string,
+  policy = pagePolicy(['blob:']),
+): Promise<FakeLoadBalancer> {
   const resolveDir = fileURLToPath(new URL('../../src/client/element', import.meta.url));
   const { outputFiles } = await build({
     stdin: { contents, resolveDir },

@@ -1,9 +1,8 @@
 /// <reference lib="dom" />
-import type { Page } from 'playwright-core';
 import type { Config } from '../../src/config/config.ts';
 import { startBotService } from '../../src/demo/bot-service.ts';
 import { type ChatFront, openChatFront } from './chat-front.ts';
-import { signIn } from './chat-page.ts';
+import { signIn, texts } from './chat-page.ts';
 import type { Chromium } from './chromium.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './relay.ts';
@@ -45,26 +44,18 @@ export async function startJoiningPages(): Promise<JoiningPages> {
         },
       });
       counter.forwardTo(Number(service.url.port));
-      const bots = ['demo/echo'];
       const relay: TestRelay = await startRelay(counter.url, {
-        ...{ BOTS: bots.join(), OPERATIONS: operations.join(), JOIN: 'on', ...environment },
+        ...{ BOTS: 'demo/echo', OPERATIONS: operations.join(), CHAT_PAGE: 'on', JOIN: 'on', ...environment },
       });
-      const settings = { authMode: 'password', bots, operations, channels: { mode: 'scoped' } } as const;
-      const chat = await openChatFront(chromium, relay.port, settings);
+      const chat = await openChatFront(chromium, relay.port);
       closers.push(counter.close, relay.close, chat.front.close);
-      await signInAs(chat.page);
+      await signIn(chat.page, USER);
       return {
         ...chat,
         posts: () => posts,
-        texts: () => chat.page.locator('#messages .text').allTextContents(),
+        texts: () => texts(chat.page),
         kept: () => chat.page.evaluate(() => sessionStorage.getItem('bot-relay-messages')),
       };
     },
   };
-}
-
-async function signInAs(page: Page): Promise<void> {
-  await page.getByLabel('User name').fill(USER.name);
-  await page.getByLabel('Password').fill(USER.password);
-  await signIn(page);
 }

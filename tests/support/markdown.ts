@@ -1,7 +1,8 @@
-/** The headings of a document, as GitHub names their anchors. */
+/** The headings of a document, as GitHub names their anchors, and its own anchors. */
 export function anchorsOf(text: string): string[] {
   const seen = new Map<string, number>();
-  return [...withoutCode(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => {
+  const own = [...text.matchAll(/<a id="([^"]+)">/g)].map(([, id = '']) => id);
+  const headings = [...withoutCode(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => {
     const anchor = heading
       .toLowerCase()
       .replace(/[^\p{L}\p{N}\s_-]/gu, '')
@@ -11,6 +12,7 @@ export function anchorsOf(text: string): string[] {
     seen.set(anchor, before + 1);
     return before === 0 ? anchor : `${anchor}-${before}`;
   });
+  return [...own, ...headings];
 }
 
 /** The targets of the links and images of a document. */
@@ -69,4 +71,12 @@ export function sentencesOf(text: string): string[] {
 function cellsOf(line: string): string[] {
   const cells = line.trim().split('|').slice(1, -1);
   return cells.map((cell) => cell.trim());
+}
+
+/** The code of the snippet `name`. @throws Error if there is none */
+export function codeOf(document: string, name: string): string {
+  const [, code] =
+    new RegExp(`<!-- snippet: ${name} -->\\n\`\`\`[a-z]+\\n([^]*?)\`\`\``).exec(document) ?? [];
+  if (code === undefined) throw new Error(`the document has no snippet ${name}`);
+  return code;
 }

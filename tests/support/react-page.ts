@@ -11,12 +11,19 @@ export type ReactVersion = (typeof REACT_VERSIONS)[number];
 
 const pathOf = (file: string) => fileURLToPath(new URL(`../../${file}`, import.meta.url));
 
+/** The client of this checkout. */
+const CLIENT = {
+  'bot-relay-client': pathOf('src/client/index.ts'),
+  'bot-relay-client/ai-sdk': pathOf('src/client/ai-sdk/bot-chat-transport.ts'),
+  'bot-relay-client/react': pathOf('src/client/react.ts'),
+};
+
 export interface BundleOptions {
   readonly react: ReactVersion;
   readonly platform?: 'browser' | 'node';
 }
 
-/** Bundles `entry` (a file of the project, or a text) with this version of React and the hook of this checkout. */
+/** Bundles `entry` (a file of the project, or a text) with this version of React and the client of this checkout. */
 export async function bundle(
   entry: string | { readonly text: string },
   { react, platform = 'browser' }: BundleOptions,
@@ -36,7 +43,7 @@ export async function bundle(
     // Only the development build of React warns.
     jsxDev: true,
     define: { 'process.env.NODE_ENV': '"development"' },
-    alias: { ...(react === '18' ? old : {}), 'bot-relay-client/react': pathOf('src/client/react.ts') },
+    alias: { ...(react === '18' ? old : {}), ...CLIENT },
   });
   return outputFiles[0]?.text ?? '';
 }

@@ -77,11 +77,13 @@ export async function startApart(instances: readonly EndpointBudgets[], rate: Pa
     const user = `user-${n % USERS}`;
     const takeTurn = turns[n % turns.length] as TakeResumptionTurn;
     const { take } = waits[n % waits.length] as SlotWaits;
+    const sendMessage = async () => {
+      const { slot } = await take({ endpoint: 'acme/new', holders: [user] }, stop.signal);
+      if (slot) started.messages++;
+    };
     return [
       takeTurn({ endpoint: 'acme/broken', holders: { user } }, stop.signal).then(() => started.resumptions++),
-      take({ endpoint: 'acme/new', holders: [user] }, stop.signal).then(
-        ({ slot }) => slot && started.messages++,
-      ),
+      sendMessage(),
     ];
   });
   const ended = Promise.allSettled(all);

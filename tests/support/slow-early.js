@@ -7,7 +7,7 @@ const { default: Sequencer } = createRequire(import.meta.url)('@jest/test-sequen
  * theirs is small.
  */
 const SLOW =
-  /\/tests\/(journeys|deploy|bench\/naive|demo\/(chat-page|files)|client\/(use-bot|package|served)|check|watch\/alerts|storage|guard\/(fair-by-user|long-pauses|shared-budget)|join\/(first-id|lost-instances|sessions-elsewhere|shared-)|relay\/(many-streams|one-message-one-run))/;
+  /\/tests\/(journeys|deploy|bench\/naive|demo\/files|client\/(use-bot|package|served|bot-chat|chat-)|check|watch\/alerts|storage|guard\/(fair-by-user|long-pauses|shared-budget)|join\/(first-id|lost-instances|sessions-elsewhere|shared-)|relay\/(many-streams|one-message-one-run))/;
 
 /**
  * The order of the test files: one of the slow ones before every third of the others, so that few of them run at the

@@ -36,7 +36,7 @@ export interface Source {
 export function readSources(top: string, ending = '.ts'): Source[] {
   const folder = join(ROOT, top);
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith(ending))
+    .filter((name) => name.endsWith(ending) && !name.includes('node_modules'))
     .sort()
     .map((path) => readSource(folder, path));
 }

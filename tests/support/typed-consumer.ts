@@ -2,7 +2,8 @@ import { cpSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Compiler, compile } from './compile.ts';
 import { type Consumer, makeConsumer } from './consumer.ts';
-import { COMPONENT, MISTAKES, PROGRAM } from './consumer-programs.ts';
+import { AI_SDK_CHAT, COMPONENT, MISTAKES, PROGRAM } from './consumer-programs.ts';
+import { codeOf } from './markdown.ts';
 import { ROOT } from './sources.ts';
 
 /** One project for each version of React; the package has been installed in both. */
@@ -15,7 +16,7 @@ ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 
 const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
 /** What the document says of events of one's own. */
-export const [, EVENTS = ''] = /```ts\n([\s\S]*?)```/.exec(DOCUMENT) ?? [];
+export const EVENTS = codeOf(DOCUMENT, 'guard');
 
 /** A page that makes the element, and refuses what is none. */
 const ELEMENT = `import { BotChatElement } from 'bot-relay-client/element';
@@ -27,7 +28,7 @@ document.body.append(chat);
 
 /** Makes a project with the package, and in it one for each version of React, with programs that use it. */
 export function typedConsumer(): Consumer {
-  const consumer = makeConsumer(['@types/node', 'undici-types', 'react']);
+  const consumer = makeConsumer(['@types/node', 'undici-types', 'react', 'ai', '@ai-sdk/react']);
   const { folder } = consumer;
   for (const [react, name] of Object.entries(FOLDERS)) {
     const modules = join(folder, name, 'node_modules');
@@ -44,6 +45,7 @@ export function typedConsumer(): Consumer {
       [`${name}/wrong.tsx`]: WRONG,
       [`${name}/events.ts`]: EVENTS,
       [`${name}/element.ts`]: ELEMENT,
+      [`${name}/ai-sdk.ts`]: AI_SDK_CHAT,
     });
   }
   return consumer;
@@ -85,6 +87,11 @@ export const NODE_PAGE: Project = { react: '18', options: { ...NODE, ...DOM, typ
 export const NODE_ALONE: Project = {
   ...{ react: '19', files: ['page.ts'] },
   options: { ...NODE, lib: ['es2022'], types: ['node'] },
+};
+/** In a page with the AI SDK, whose own types are not checked. */
+export const AI_SDK: Project = {
+  ...{ react: '19', files: ['ai-sdk.ts'] },
+  options: { ...BUNDLER, ...DOM, types: [], skipLibCheck: true },
 };
 /** What the compiler finds in a project, whose configuration gets this name; `status` is 0 if it finds nothing. */
 export function compileIn(

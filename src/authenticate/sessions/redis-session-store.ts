@@ -71,13 +71,19 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
     },
     async remove(key) {
       const text = (await run(key, 'remove', key)) as string | null;
+      codec.forget(key);
       if (text !== null) await lists.forget([{ key, sets: codec.setsOf(text) }]);
     },
     removeProviderSession: (providerSession) => removeAll(parts, PROVIDER_PREFIX + providerSession),
     removeUser: (userId) => removeAll(parts, USER_PREFIX + userId),
     removedSince: (owner, since) => lists.endedSince(setsOf(owner), since),
     listen({ removed, missed }) {
-      void redis.subscribe(CHANNEL, (keys) => removed(keys.split(' ')), missed);
+      const onMessage = (message: string) => {
+        const keys = message.split(' ');
+        for (const key of keys) codec.forget(key);
+        removed(keys);
+      };
+      void redis.subscribe(CHANNEL, onMessage, missed);
     },
     close() {},
   };

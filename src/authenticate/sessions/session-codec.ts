@@ -28,15 +28,42 @@ export interface SessionCodec {
   decode(key: string, text: string): Session | undefined;
   /** The names of the sets in which the session of a text is; none if it cannot be read. */
   setsOf(text: string): string[];
+  /** Forgets what was decrypted of the session with this key. */
+  forget(key: string): void;
+}
+
+/** So many sessions, those read last, are remembered as they were decrypted: one in use is read with each request. */
+const MAX_REMEMBERED = 1_000;
+
+interface OpenedPart {
+  readonly sealed: string;
+  readonly part: z.infer<typeof sealedPart>;
 }
 
 /** Makes the codec; `sealer` encrypts and decrypts for it. */
 export function sessionCodec(sealer: Sealer): SessionCodec {
+  /** The one that was read last comes last. */
+  const opened = new Map<string, OpenedPart>();
+
+  function openPart(key: string, sealed: string): OpenedPart['part'] | undefined {
+    const known = opened.get(key);
+    const part = known?.sealed === sealed ? known.part : openAnew(key, sealed);
+    opened.delete(key);
+    if (part) opened.set(key, { sealed, part });
+    const [oldest] = opened.size > MAX_REMEMBERED ? opened.keys() : [];
+    if (oldest !== undefined) opened.delete(oldest);
+    return part;
+  }
+
+  function openAnew(key: string, sealed: string): OpenedPart['part'] | undefined {
+    const text = sealer.open(sealed, key);
+    return text === undefined ? undefined : sealedPart.safeParse(parse(text)).data;
+  }
+
   function openSealed(key: string, stored: unknown): Session | undefined {
     const outer = sealedSession.safeParse(stored).data;
-    const text = outer && sealer.open(outer.sealed, key);
-    const inner = text === undefined ? undefined : sealedPart.safeParse(parse(text)).data;
-    return outer && inner && { ...inner, idleExpiresAt: outer.idleExpiresAt };
+    const part = outer && openPart(key, outer.sealed);
+    return outer && part && { ...part, idleExpiresAt: outer.idleExpiresAt };
   }
 
   return {
@@ -60,6 +87,7 @@ export function sessionCodec(sealer: Sealer): SessionCodec {
       const open = openSession.safeParse(stored).data;
       return open ? setsOf({ userId: open.user.id, providerSession: open.providerSession }) : [];
     },
+    forget: (key) => void opened.delete(key),
   };
 }
 

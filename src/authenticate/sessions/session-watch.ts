@@ -15,8 +15,8 @@ export interface WatchedMessage {
   readonly session: LiveSession;
   /** How many bytes of its answer have been carried so far. */
   readonly bytes: () => number;
-  /** What `misses` returned before its session was read; by default what it returns now. */
-  readonly misses?: number;
+  /** What `missedRemovals` returned before its session was read; by default what it returns now. */
+  readonly missedRemovals?: number;
 }
 
 export interface SessionWatch {
@@ -25,7 +25,7 @@ export interface SessionWatch {
   /** A session was extended: what is watched of it lasts as long. */
   extended(session: LiveSession): void;
   /** How often removals may have been missed so far. */
-  misses(): number;
+  missedRemovals(): number;
 }
 
 export interface SessionWatchOptions {
@@ -61,14 +61,14 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
   const { sessions, endMessages } = options;
   const watched = new Map<string, WatchedSession>();
   let timer: NodeJS.Timeout | undefined;
-  let misses = 0;
+  let missedRemovals = 0;
 
   sessions.listen({
     removed(keys) {
       for (const key of keys) endMessages(key, SIGNED_OUT);
     },
     missed() {
-      misses++;
+      missedRemovals++;
       for (const session of watched.values()) session.mayBeRemoved = true;
     },
   });
@@ -79,7 +79,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
       const session = watched.get(key) ?? startWatching(message.session);
       watched.set(key, session);
       lengthen(session, idleExpiresAt);
-      if ((message.misses ?? misses) < misses) session.mayBeRemoved = true;
+      if ((message.missedRemovals ?? missedRemovals) < missedRemovals) session.mayBeRemoved = true;
       session.messages.set(message, 0);
       timer ??= setInterval(() => tick(watched, options), TICK_MS).unref();
       return () => {
@@ -94,7 +94,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
       const session = watched.get(key);
       if (session) lengthen(session, idleExpiresAt);
     },
-    misses: () => misses,
+    missedRemovals: () => missedRemovals,
   };
 }
 

@@ -81,9 +81,7 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
 
   return {
     keyOf: (req) => keyIn(req.headers.cookie),
-    async read(key) {
-      return live(key, await store.get(key)) ?? refuse();
-    },
+    read: (key) => store.get(key).then((session) => live(key, session) ?? refuse()),
     find,
     async require(req) {
       return (await find(req)) ?? refuse();
@@ -91,11 +89,12 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
     async confirm(session) {
       if (await store.hasEnded(session)) throw noSession();
     },
-    async use(session) {
+    use(session) {
       const wanted = extendedIdleLimit(session, limits, Date.now());
-      const idleExpiresAt = await store.extend(session, wanted);
-      if (typeof idleExpiresAt !== 'number') throw noSession();
-      return { ...session, idleExpiresAt };
+      return store.extend(session, wanted).then((idleExpiresAt) => {
+        if (typeof idleExpiresAt !== 'number') throw noSession();
+        return { ...session, idleExpiresAt };
+      });
     },
     begin: (req, res, who) => begin({ store, cookie, limits }, { req, res, who }),
     end,

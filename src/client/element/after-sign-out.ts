@@ -1,12 +1,12 @@
 import type { BotClient } from '../bot-client.ts';
-import { sessionStore } from '../session-store.ts';
+import { followedSession } from '../followed-session.ts';
 
 /**
  * Calls `act` when the user has signed out, here or in another tab. A session that has merely ended is no sign-out. The
  * returned function ends that.
  */
 export function afterSignOut(client: BotClient, act: () => void): () => void {
-  const { onDrop, getSnapshot } = sessionStore(client);
+  const { onDrop, getSnapshot } = followedSession(client);
   return onDrop(() =>
     // Only then it is known whether another user has signed in.
     queueMicrotask(() => {

@@ -25,7 +25,7 @@ export function answerActions({ tools, channel, onSent }: RowParts) {
     const element = button('', 'thumb', () => {
       if (message) void channel.feedback(message.id, verdict);
     });
-    element.ariaLabel = label;
+    element.setAttribute('aria-label', label);
     element.title = label;
     element.append(thumbIcon());
     element.classList.toggle('down', verdict === 'BAD');

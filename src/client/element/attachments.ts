@@ -1,64 +1,66 @@
 import type { Channel, FilePart } from '../channel-types.ts';
+import type { RelayError } from '../relay-error.ts';
 import { button, type ChatTools, setText } from './chat-tools.ts';
+import { aroundError, errorPieces, requestPieces } from './error-text.ts';
 import { newElement } from './new-element.ts';
 import { fill } from './words.ts';
 
 /** What attachments need. `focusNext` gives the focus a place when a file's button is gone. */
 export interface AttachmentParts {
   readonly tools: ChatTools;
-  readonly channel: Pick<Channel, 'upload' | 'getSnapshot'>;
+  readonly channel: Pick<Channel, 'upload'>;
   readonly focusNext: () => void;
 }
 
 interface Attachment {
-  readonly row: HTMLElement;
   readonly controller: AbortController;
   /** Undefined until it is uploaded. */
   part?: FilePart | undefined;
 }
 
+/** The errors that stand beside a file. */
+const reasons = new WeakSet<RelayError>();
+
 /** The files for the next message. */
 export function attachments({ tools, channel, focusNext }: AttachmentParts) {
-  const { words, announce } = tools;
+  const { words } = tools;
   const element = newElement('ul', { class: 'files', part: 'files', 'aria-label': words.files });
-  let all: Attachment[] = [];
-  const remove = (one: Attachment) => {
-    one.controller.abort();
-    one.row.remove();
-    all = all.filter((other) => other !== one);
-  };
-
+  const all = new Set<Attachment>();
   async function add(file: File): Promise<void> {
     const { row, state } = fileRow(file, tools, () => {
-      remove(one);
+      one.controller.abort();
+      row.remove();
+      all.delete(one);
       focusNext();
     });
-    const one: Attachment = { row, controller: new AbortController() };
-    all.push(one);
+    const one: Attachment = { controller: new AbortController() };
+    all.add(one);
     element.append(row);
     const { signal } = one.controller;
     const onProgress = (part: number) =>
       setText(state, fill(words.uploading, { percent: Math.round(part * 100) }));
-    one.part = await channel.upload(file, { signal, onProgress });
+    const { onError, end } = telling(file, tools, state);
+    one.part = await channel.upload(file, { signal, onProgress, onError });
     if (signal.aborted) return;
-    const error = one.part ? undefined : (channel.getSnapshot().error?.message ?? '');
-    if (error !== undefined) all = all.filter((other) => other !== one);
-    row.dataset.state = error === undefined ? 'done' : 'error';
-    setText(state, error ?? '');
-    const said = error === undefined ? words.attached : words.notUploaded;
-    announce(fill(said, { file: file.name, error: error ?? '' }));
+    row.dataset.state = one.part ? 'done' : 'error';
+    if (!one.part) all.delete(one);
+    end(one.part !== undefined);
   }
   const empty = () => {
     element.replaceChildren();
-    return all.splice(0);
+    const before = [...all];
+    all.clear();
+    return before;
   };
   return {
     element,
     add: (files: Iterable<File>) => {
       for (const file of files) void add(file);
     },
-    isEmpty: () => all.length === 0,
-    isUploading: () => all.some(({ part }) => part === undefined),
+    /** Whether `error` stands beside a file. */
+    isShown: (error: RelayError) => reasons.has(error),
+    isEmpty: () => all.size === 0,
+    isUploading: () => [...all].some(({ part }) => part === undefined),
     /** The uploaded files. They are no longer attached. */
     take: () => empty().flatMap(({ part }) => part ?? []),
     /** Ends all uploads. */
@@ -68,10 +70,31 @@ export function attachments({ tools, channel, focusNext }: AttachmentParts) {
   };
 }
 
+/** Says in `state` why the file is not uploaded, or that it is. */
+function telling({ name: file }: File, tools: ChatTools, state: Element) {
+  const { words, announce } = tools;
+  let isTold = false;
+  return {
+    onError(error: RelayError): void {
+      isTold = true;
+      reasons.add(error);
+      state.replaceChildren(...errorPieces(tools, error), ...requestPieces(tools, error));
+      announce(errorPieces(tools, error, aroundError(words.notUploaded, { file })));
+    },
+    end(isUploaded: boolean): void {
+      // Nothing has told why if its user has left.
+      if (isTold) return;
+      const text = fill(isUploaded ? words.attached : words.notUploaded, { file, error: '' });
+      setText(state, isUploaded ? '' : text);
+      announce(text);
+    },
+  };
+}
+
 function fileRow({ name }: File, { words }: ChatTools, onRemove: () => void) {
   const state = newElement('span', { class: 'note' }, fill(words.uploading, { percent: 0 }));
   const removal = button('×', 'remove', onRemove);
-  removal.ariaLabel = fill(words.remove, { file: name });
+  removal.setAttribute('aria-label', fill(words.remove, { file: name }));
   const row = newElement('li', {}, newElement('span', { dir: 'auto' }, name), ' ', state, removal);
   return { row, state };
 }

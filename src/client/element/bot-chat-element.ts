@@ -1,10 +1,15 @@
+import { isOtherOrigin } from '../calls.ts';
 import { createChannel } from '../create-channel.ts';
+import { lastBot } from '../default-channel.ts';
 import { afterSignOut } from './after-sign-out.ts';
+import type { Draft } from './chat-parts.ts';
 import { chatStyle } from './chat-style.ts';
 import { button } from './chat-tools.ts';
 import { chatView } from './chat-view.ts';
+import { chatsOf } from './chats.ts';
 import { clientOf } from './clients.ts';
 import { ElementBase } from './element-base.ts';
+import { showError } from './error-text.ts';
 import { newElement } from './new-element.ts';
 import { type ChatSettings, settingsOf } from './settings.ts';
 import { watchChannel } from './watch-channel.ts';
@@ -18,10 +23,14 @@ let relay = '';
  * The element `<bot-chat>`: a whole chat with one bot. Attributes: `base-url` (the relay), `bot` (`namespace/name`),
  * `channel` (the id of a conversation) and `lang`. It dispatches `bot-ready`, `bot-error` with the error as `detail`,
  * and `bot-signed-out`. Removing it stops no run.
+ * @hideconstructor
  */
 export class BotChatElement extends ElementBase {
+  /** @internal */
   static readonly observedAttributes = ['base-url', 'bot', 'channel', 'lang'];
   #end = () => {};
+  /** The bot that the user has chosen. */
+  #bot: string | undefined;
   /** Counts the starts: an older one, which waits for the relay, must show nothing. */
   #starts = 0;
 
@@ -30,14 +39,17 @@ export class BotChatElement extends ElementBase {
     this.attachShadow({ mode: 'open' }).adoptedStyleSheets = [chatStyle()];
   }
 
+  /** @internal */
   connectedCallback(): void {
     void this.#start();
   }
 
+  /** @internal */
   disconnectedCallback(): void {
     this.#stop();
   }
 
+  /** @internal */
   attributeChangedCallback(_name: string, before: string | null, now: string | null): void {
     if (this.isConnected && before !== now) void this.#start();
   }
@@ -65,18 +77,30 @@ export class BotChatElement extends ElementBase {
     }
   }
 
-  #show(base: string, settings: ChatSettings): void {
+  #show(base: string, settings: ChatSettings, draft?: Draft): void {
     const language = languageOf(this.#lang(), settings.words);
-    const bot = this.getAttribute('bot') ?? settings.bots?.[0] ?? '';
+    const { bots = [] } = settings;
+    const named = this.getAttribute('bot');
+    const id = this.getAttribute('channel');
+    // A page that names a conversation means one bot.
+    const choice = named === null && !id ? bots : [];
+    const chosen = choice.find((one) => one === this.#bot) ?? lastBot({ baseUrl: base }, choice);
+    const bot = named ?? chosen ?? bots[0] ?? '';
     if (!/^[^/]+\/[^/]+$/.test(bot)) throw new Error(language.words.noName);
     const client = clientOf(base, bot);
-    const channel = createChannel(client, {
-      id: this.getAttribute('channel') || undefined,
-      whileBusy: 'queue',
-    });
+    const chats = id ? undefined : chatsOf(client);
+    const channel = chats?.channel ?? createChannel(client, { id: `${id}`, whileBusy: 'queue' });
+    const onBot = (next: string) => {
+      this.#bot = next;
+      const written = view.draft();
+      this.#stop();
+      this.#show(base, settings, written);
+      this.shadowRoot?.querySelector('select')?.focus();
+    };
     const view = chatView({
-      ...{ language, client, channel, mode: settings.signIn },
-      isOtherOrigin: /^https?:/i.test(base) && new URL(base).origin !== location.origin,
+      ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
+      ...{ bot, bots: choice, draft, onBot },
+      isOtherOrigin: isOtherOrigin(base),
       botName: settings.title ?? bot,
       suggestions: settings.suggestions ?? [],
       hasFiles: settings.operations.includes('files'),
@@ -98,12 +122,14 @@ export class BotChatElement extends ElementBase {
   }
 
   #fail(error: unknown): void {
-    const text = error instanceof Error ? error.message : String(error);
-    const { words, lang, dir } = languageOf(this.#lang());
+    const language = languageOf(this.#lang());
+    const { words, lang, dir } = language;
+    const why = newElement('p', { class: 'why', part: 'error' });
+    showError(why, language, error as Error);
     const shown = newElement(
       'div',
       { class: 'trouble', lang, dir },
-      newElement('p', { class: 'why', role: 'alert', part: 'error', dir: 'auto' }, text),
+      why,
       button(words.tryAgain, 'try-again', () => void this.#start()),
     );
     this.shadowRoot?.replaceChildren(shown);

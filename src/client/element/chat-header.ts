@@ -1,38 +1,73 @@
 import type { ChannelSnapshot } from '../channel-types.ts';
+import type { RelayError } from '../relay-error.ts';
+import { chatList } from './chat-list.ts';
 import type { ChatParts } from './chat-parts.ts';
 import { button, type ChatTools, setText } from './chat-tools.ts';
+import { showError } from './error-text.ts';
 import { newElement } from './new-element.ts';
 import { fill } from './words.ts';
 
-type HeaderParts = Pick<ChatParts, 'client' | 'channel' | 'botName' | 'hasChat'>;
+interface HeaderParts
+  extends Pick<ChatParts, 'client' | 'channel' | 'botName' | 'hasChat' | 'chats' | 'bot' | 'bots' | 'onBot'> {
+  readonly tools: ChatTools;
+  /** The user has opened another chat. */
+  readonly onOpen: () => void;
+}
 
-/** The name of the bot, who is signed in, and the buttons for a new chat and to sign out. */
-export function chatHeader({ client, channel, botName, hasChat }: HeaderParts, tools: ChatTools) {
-  const { words, announce } = tools;
-  const title = newElement('h2', { part: 'title', dir: 'auto' }, botName);
+/** The name of the bot or a choice of bots, who is signed in, and the buttons for chats and to sign out. */
+export function chatHeader(parts: HeaderParts) {
+  const { client, channel, botName, hasChat, tools, onOpen } = parts;
+  // Elsewhere, nothing would lead back to a chat.
+  const chats = hasChat ? parts.chats : undefined;
+  const { words } = tools;
+  const title = newElement('h2', { part: 'title' }, newElement('span', { dir: 'auto' }, botName));
   const who = newElement('p', { class: 'note who', dir: 'auto' });
-  const why = newElement('p', { class: 'why', role: 'alert' });
+  const why = newElement('p', { class: 'why' });
+  const list = chats && chatList({ tools, chats, channel, onOpen });
   const newChat = button(words.newChat, 'new-chat', () => {
-    if (confirm(words.newChatAsk)) void channel.reset();
+    if (chats) {
+      chats.begin();
+      onOpen();
+    } else if (confirm(words.newChatAsk)) void channel.reset();
   });
   const signOut = button(words.signOut, 'sign-out', async () => {
     setText(why, '');
     try {
       const { logoutUrl } = await client.signOut();
-      announce(words.signedOut);
       if (logoutUrl) location.assign(logoutUrl);
     } catch (error) {
-      setText(why, error instanceof Error ? error.message : String(error));
+      showError(why, tools, error as RelayError);
     }
   });
-  const element = newElement('header', { part: 'header' }, title, who, newChat, signOut, why);
+  const buttons = [...(list ? [list.element] : []), newChat, signOut];
+  const element = newElement(
+    'header',
+    { part: 'header' },
+    title,
+    ...botChoice(parts, title),
+    who,
+    ...buttons,
+    why,
+  );
   return {
     element,
     /** Shows who is signed in, and what can be done. */
-    update({ session, messages }: ChannelSnapshot): void {
+    update(snapshot: ChannelSnapshot): void {
+      const { session, messages } = snapshot;
       setText(who, session ? fill(words.signedInAs, { user: session.user.name }) : '');
       signOut.hidden = !session;
       newChat.hidden = !session || !hasChat || messages.length === 0;
+      list?.update(snapshot);
     },
   };
+}
+
+/** The choice of bots, if there are several. It takes the place of a title that would only be the bot's name. */
+function botChoice({ bot, bots, onBot, botName, tools }: HeaderParts, title: Element): HTMLElement[] {
+  if (bots.length < 2) return [];
+  const select = newElement('select', { part: 'bots', 'aria-label': tools.words.bot });
+  for (const one of bots) select.append(new Option(one, one, false, one === bot));
+  select.addEventListener('change', () => onBot(select.value));
+  title.classList.toggle('unseen', bots.includes(botName));
+  return [select];
 }

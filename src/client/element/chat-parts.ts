@@ -1,13 +1,31 @@
 import type { BotClient } from '../bot-client.ts';
 import type { Channel } from '../channel-types.ts';
-import type { SignInMode } from './sign-in.ts';
+import type { Chats } from './chats.ts';
+import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Language } from './words.ts';
+
+/** What a user has written and not sent. */
+export interface Draft {
+  readonly text: string;
+  /** The id of the user. */
+  readonly user: string;
+}
 
 /** What a chat needs. */
 export interface ChatParts {
   readonly language: Language;
   readonly client: Pick<BotClient, 'session' | 'signIn' | 'signInAsGuest' | 'signInUrl' | 'signOut'>;
   readonly channel: Channel;
+  /** The chats of this browser; undefined if the page has named a conversation. */
+  readonly chats?: Chats | undefined;
+  /** The bot, as `namespace/name`, and those that the user may choose. */
+  readonly bot: string;
+  readonly bots: readonly string[];
+  readonly onBot: (bot: string) => void;
+  /** What was written before the bot was chosen. */
+  readonly draft?: Draft | undefined;
+  /** Who can sign in, if everybody may know that. */
+  readonly user?: DemoUser | undefined;
   readonly mode: SignInMode;
   /** Whether the relay is not on the page's own origin. */
   readonly isOtherOrigin: boolean;

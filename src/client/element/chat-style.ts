@@ -27,18 +27,18 @@ ul, ol { list-style: none; }
 `;
 
 const CONTROLS = `
-:is(button, .button, input, textarea) {
+:is(button, .button, input, textarea, select) {
   min-block-size: 2.5rem; padding: .4rem .8rem; font: inherit; color: inherit;
   border: 1px solid var(--edge); border-radius: .6rem; background: var(--surface);
 }
 textarea, label input { inline-size: 100%; }
 textarea { display: block; resize: none; field-sizing: content; min-block-size: 3rem; max-block-size: min(12rem, 30vh); }
 ::placeholder { color: var(--muted); opacity: 1; }
-button, .button { cursor: pointer; font-size: .9rem; text-align: center; text-decoration: none; }
-:is(button, .button):hover { border-color: var(--text); }
+:is(button, .button, select) { cursor: pointer; font-size: .9rem; text-align: center; text-decoration: none; }
+:is(button, .button, select):hover { border-color: var(--text); }
 button[aria-disabled="true"] { color: var(--muted); cursor: default; }
 button[aria-pressed="true"] { border: 2px solid var(--accent); background: var(--own); }
-[type="submit"], .button { font-weight: 600; color: var(--on-accent); border-color: var(--accent); background: var(--accent); }
+[type="submit"], a.button { font-weight: 600; color: var(--on-accent); border-color: var(--accent); background: var(--accent); }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 .log:focus-visible, pre:focus-visible { outline-offset: -3px; }
 a { color: var(--accent); overflow-wrap: anywhere; }
@@ -54,6 +54,18 @@ const LAYOUT = `
 header { display: flex; flex-wrap: wrap; align-items: center; gap: .5rem; padding-block: .5rem; border-block-end: 1px solid var(--line); }
 header h2 { flex: 1 1 auto; font-size: 1rem; overflow-wrap: anywhere; }
 header .why { flex-basis: 100%; }
+header { position: relative; z-index: 1; }
+.chat > header > button, summary.button { border-color: transparent; background: none; }
+.chat > header > button:hover, summary.button:hover, [open] > summary.button { border-color: var(--edge); background: var(--surface); }
+select { max-inline-size: 12rem; margin-inline-end: auto; font-weight: 600; text-align: start; }
+summary { display: flex; align-items: center; white-space: nowrap; }
+summary::-webkit-details-marker { display: none; }
+.panel { position: absolute; inset-inline: auto max(.75rem, calc((100% - 46rem) / 2)); inset-block-start: 100%; display: grid; grid-template-columns: 100%; gap: .5rem; inline-size: min(24rem, 100% - 1.5rem); max-block-size: 65vh; overflow-y: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .6rem; background: var(--surface); box-shadow: 0 .75rem 2rem #0004; }
+.panel li button { display: flex; align-items: baseline; justify-content: space-between; gap: .75rem; inline-size: 100%; border-color: transparent; text-align: start; }
+.panel li button:is(:hover, [aria-current]) { background: var(--own); }
+.panel span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.panel time { flex: none; }
+.panel > button { color: var(--bad); border-color: var(--line); }
 .who { overflow: hidden; text-overflow: ellipsis; max-inline-size: 40%; }
 .log { flex: 1 1 0; min-block-size: 6rem; overflow-y: auto; overscroll-behavior: contain; padding-block: 1rem; }
 .messages > li + li { margin-block-start: 1.25rem; }
@@ -62,7 +74,8 @@ header .why { flex-basis: 100%; }
 .empty { flex: 1 1 0; display: flex; flex-direction: column; justify-content: center; gap: 1rem; text-align: center; overflow-y: auto; }
 .empty ul { display: flex; flex-wrap: wrap; justify-content: center; gap: .5rem; }
 .chat > .sign-in { display: grid; gap: .75rem; margin: auto; padding: 1rem; inline-size: min(26rem, 100%); overflow-y: auto; }
-.sign-in label { display: grid; gap: .25rem; font-weight: 600; }
+.sign-in label { display: grid; gap: .25rem; }
+.sign-in span { font-weight: 600; }
 .composer { padding-block: .6rem max(.6rem, env(safe-area-inset-bottom)); border-block-start: 1px solid var(--line); }
 .composer > * + * { margin-block-start: .5rem; }
 .tray { display: flex; flex-wrap: wrap; align-items: center; gap: .5rem; }
@@ -108,7 +121,9 @@ th, td { padding: .3rem .7rem; border: 1px solid var(--line); text-align: start;
 .tool { color: var(--muted); font-size: .875rem; }
 .trouble { border-color: var(--bad); background: var(--surface); }
 .actions { display: flex; flex-wrap: wrap; gap: .35rem; }
-.actions button { min-block-size: 2.25rem; padding: .1rem .7rem; }
+.actions { margin-inline-start: -.6rem; }
+.actions button { min-block-size: 2.25rem; padding: .1rem .6rem; color: var(--muted); border-color: transparent; background: none; }
+.actions button:is(:hover, [aria-pressed="true"]) { border-color: var(--edge); color: var(--text); }
 svg { inline-size: 1.25em; block-size: 1.25em; vertical-align: middle; fill: none; stroke: currentColor; stroke-width: 1.75; }
 .down svg { rotate: 180deg; }
 @media (prefers-reduced-motion: no-preference) {
@@ -122,7 +137,12 @@ svg { inline-size: 1.25em; block-size: 1.25em; vertical-align: middle; fill: non
 @media (max-width: 24rem) {
   .tray .note, .who { display: none; }
   .chat > * { padding-inline: .75rem; }
-  .tray { gap: .3rem; }
+  .tray, header { gap: .3rem; }
+  header { justify-content: flex-end; }
+  .actions { gap: 0; }
+  .actions button { padding-inline: .5rem; }
+  .chat > header > button, summary.button, .chat > header > select { padding-inline: .4rem; font-size: .85rem; }
+  select { max-inline-size: 8rem; }
 }
 @media (max-height: 26rem) {
   .chat { overflow-y: auto; }

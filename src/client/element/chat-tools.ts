@@ -4,7 +4,7 @@ import type { Language } from './words.ts';
 /** What all parts of the chat share. */
 export interface ChatTools extends Language {
   /** Has screen readers read a text once, after what they are reading. */
-  readonly announce: (text: string) => void;
+  readonly announce: (text: string | readonly (Node | string)[]) => void;
   /** Asked at each press that runs the bot: false for the second one of a double-click, which would be another paid run. */
   readonly isFirstPress: () => boolean;
 }
@@ -39,6 +39,8 @@ export function announcer(): { readonly region: HTMLElement; readonly announce: 
   };
 }
 
+const DISABLED = 'aria-disabled';
+
 /** Sets a text only if it differs, so that the browser does not draw it, or read it out, again. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
@@ -48,6 +50,14 @@ export function setText(element: Element, text: string): void {
 export function setAttribute(element: Element, name: string, value: string | undefined): void {
   if (value === undefined) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** Whether a button does nothing now. */
+export const isDisabled = (button: Element): boolean => button.hasAttribute(DISABLED);
+
+/** Not `disabled`: the button would lose the focus, and screen readers could not read the time that is left. */
+export function setDisabled(button: Element, isOn: boolean): void {
+  setAttribute(button, DISABLED, isOn ? 'true' : undefined);
 }
 
 /** A button that does one thing. `part` is its name for style sheets of the page. */
@@ -60,16 +70,18 @@ export function button(text: string, part: string, onClick: () => void): HTMLBut
 /** How long a button says that it has copied, in ms. */
 const COPIED_MS = 2_000;
 
-/** Copies a text, and says so on the button. Where the browser does not allow it, nothing is said. */
+/** Copies a text, and says on the button whether that has worked: pages without TLS have no clipboard. */
 export async function copyFrom(button: HTMLElement, text: string, { words, announce }: ChatTools) {
   const before = button.textContent ?? '';
+  const said = [words.copied, words.notCopied];
+  let [now = ''] = said;
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    return;
+    now = words.notCopied;
   }
-  announce(words.copied);
-  if (before === words.copied) return;
-  setText(button, words.copied);
+  announce(now);
+  if (said.includes(before)) return;
+  setText(button, now);
   setTimeout(() => setText(button, before), COPIED_MS);
 }

@@ -1,5 +1,5 @@
 import { chatHeader } from './chat-header.ts';
-import type { ChatParts } from './chat-parts.ts';
+import type { ChatParts, Draft } from './chat-parts.ts';
 import { announcer, button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
 import { keepAtEnd } from './keep-at-end.ts';
@@ -14,6 +14,8 @@ export interface ChatView {
   begin(): () => void;
   /** Forgets what the user has written, attached and filled in, since they have left. */
   forget(): void;
+  /** What the user who is signed in has written and not sent. */
+  draft(): Draft | undefined;
 }
 
 /** Makes the whole chat: header, messages, the form for signing in, and the composer. */
@@ -35,6 +37,10 @@ export function chatView(parts: ChatParts): ChatView {
       // What was announced can be a whole answer.
       shown.region.replaceChildren();
     },
+    draft() {
+      const { session } = parts.channel.getSnapshot();
+      return session ? { user: session.user.id, text: shown.writer.draft() } : undefined;
+    },
   };
 }
 
@@ -42,19 +48,24 @@ function chatElements(parts: ChatParts) {
   const { language, channel, botName } = parts;
   const { region, announce } = announcer();
   const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst() };
-  const header = chatHeader(parts, tools);
   const onSent = () => {
     writer.focus();
     log.scrollToEnd();
     scrollToEnd();
   };
+  const onOpen = () => {
+    // They belong to the chat before.
+    writer.clearFiles();
+    onSent();
+  };
+  const header = chatHeader({ ...parts, tools, onOpen });
   const log = messageLog({ tools, channel, botName, onSent });
   const maySend = () => {
     const isSignedIn = Boolean(channel.getSnapshot().session);
     if (!isSignedIn) form.focus();
     return isSignedIn;
   };
-  const writer = composer({ ...parts, tools, maySend, onSent });
+  const writer = composer({ ...parts, tools, draft: parts.draft?.text ?? '', maySend, onSent });
   const form = signInForm({ ...parts, tools });
   const empty = emptyState(parts, tools, (text) => {
     if (!tools.isFirstPress() || !maySend()) return;
@@ -70,13 +81,14 @@ function chatElements(parts: ChatParts) {
   // In a low window, all of the chat is scrolled.
   const scrollToEnd = keepAtEnd(element, log.element);
   if (parts.hasFiles) takeDrops(element, writer.addFiles);
-  return { element, header, log, loading, empty, form, writer, region };
+  return { element, header, log, loading, empty, form, writer, region, tools };
 }
 
 /** Makes the function that shows what the channel has now. */
-function drawing({ channel, mode }: ChatParts, shown: ReturnType<typeof chatElements>): () => void {
-  const { element, header, log, loading, empty, form, writer } = shown;
-  let user: string | undefined;
+function drawing({ channel, mode, draft }: ChatParts, shown: ReturnType<typeof chatElements>): () => void {
+  const { element, header, log, loading, empty, form, writer, tools } = shown;
+  let user = draft?.user;
+  let wasSignedIn = false;
   function onUser(next: string): void {
     // A guest is a new user in each session, but the same person.
     if (user !== undefined && user !== next && mode !== 'guest') writer.clear();
@@ -84,15 +96,18 @@ function drawing({ channel, mode }: ChatParts, shown: ReturnType<typeof chatElem
   }
   return () => {
     const snapshot = channel.getSnapshot();
-    const { session, messages, isLoading } = snapshot;
+    const { session, messages, isLoading, failedHistory } = snapshot;
     const root = element.getRootNode();
     const focused = root instanceof ShadowRoot ? root.activeElement : null;
     form.show(session === null, user !== undefined);
     if (session) onUser(session.user.id);
+    // A session can end with no act of the user.
+    if (wasSignedIn && session === null) tools.announce(tools.words.signedOut);
+    if (session !== undefined) wasSignedIn = session !== null;
     header.update(snapshot);
     log.update(messages);
     loading.hidden = session === null || !(isLoading || session === undefined);
-    empty.hidden = !session || isLoading || messages.length > 0;
+    empty.hidden = !session || isLoading || messages.length > 0 || failedHistory !== undefined;
     log.element.hidden = messages.length === 0;
     writer.element.hidden = !session && user === undefined;
     writer.update(snapshot);

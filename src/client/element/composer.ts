@@ -1,6 +1,8 @@
 import type { Channel, ChannelSnapshot } from '../channel-types.ts';
+import type { RelayError } from '../relay-error.ts';
 import { attachments } from './attachments.ts';
 import { button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
+import { showError } from './error-text.ts';
 import { newElement } from './new-element.ts';
 
 /** What the composer needs. */
@@ -8,6 +10,8 @@ export interface ComposerParts {
   readonly tools: ChatTools;
   readonly channel: Channel;
   readonly hasFiles: boolean;
+  /** What stands in it at first. */
+  readonly draft: string;
   /** Called before a message is sent; false sends nothing. */
   readonly maySend: () => boolean;
   /** A message was sent. */
@@ -17,27 +21,26 @@ export interface ComposerParts {
 const RUNNING: readonly ChannelSnapshot['status'][] = ['submitted', 'streaming', 'reconnecting'];
 
 /** Where the user writes, and the buttons Send and Stop. */
-export function composer({ tools, channel, hasFiles, maySend, onSent }: ComposerParts) {
+export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: ComposerParts) {
   const { words } = tools;
-  const note = newElement('p', { class: 'why', role: 'alert' });
+  const note = newElement('p', { class: 'why' });
+  const history = historyTrouble(tools, channel);
   const text = textField(tools);
-  const isFirstStop = onlyFirst();
-  const stop = button(words.stop, 'stop', () => {
-    if (isFirstStop()) void channel.stop();
-  });
+  text.value = draft;
+  const stop = stopButton(words.stop, channel);
   const focus = () => text.focus();
   const files = attachments({ tools, channel, focusNext: focus });
   const picker = hasFiles ? fileButton(words.attach, files.add) : [];
   const tray = trayOf(tools, picker, stop);
   const attributes = { class: 'composer', part: 'composer', 'aria-label': words.message };
-  const element = newElement('form', attributes, note, files.element, text, tray);
+  const element = newElement('form', attributes, history.element, note, files.element, text, tray);
 
   element.addEventListener('submit', (event) => {
     event.preventDefault();
     const written = text.value;
     if (written.trim() === '' && files.isEmpty()) return text.focus();
     if (!tools.isFirstPress() || !maySend()) return;
-    if (files.isUploading()) return setText(note, words.uploadsFirst);
+    if (files.isUploading()) return showError(note, tools, { message: words.uploadsFirst });
     setText(note, '');
     text.value = '';
     text.focus();
@@ -49,17 +52,51 @@ export function composer({ tools, channel, hasFiles, maySend, onSent }: Composer
   return {
     element,
     addFiles: files.add,
+    clearFiles: files.clear,
     focus,
+    /** What is written and was not sent. */
+    draft: () => text.value,
     /** Forgets what was written and attached. */
     clear() {
       text.value = '';
       files.clear();
     },
     /** Shows what may be pressed now, and an error that belongs to no message. */
-    update({ status, messages, error }: ChannelSnapshot): void {
-      stop.hidden = !RUNNING.includes(status);
-      const isShown = messages.some((message) => message.error === error);
-      setText(note, error && !isShown ? error.message : '');
+    update(snapshot: ChannelSnapshot): void {
+      stop.hidden = !RUNNING.includes(snapshot.status);
+      history.update(snapshot, stop.hidden);
+      const error = errorOfNone(snapshot);
+      showError(note, tools, error && files.isShown(error) ? undefined : error);
+    },
+  };
+}
+
+/** The error of a call that belongs to no message and not to the history. */
+function errorOfNone(snapshot: ChannelSnapshot): RelayError | undefined {
+  const { error, failedHistory } = snapshot;
+  return error === failedHistory?.error ? undefined : unlessInMessage(snapshot, error);
+}
+
+/** The error, unless a message shows it: with a request id of its own, that is another one with this `cause`. */
+function unlessInMessage({ messages }: ChannelSnapshot, error?: RelayError): RelayError | undefined {
+  const isShown = messages.some((one) => error && [one.error, one.error?.cause].includes(error));
+  return isShown ? undefined : error;
+}
+
+/** Why what was said before is missing, and a button that loads it again. */
+function historyTrouble(tools: ChatTools, channel: Channel) {
+  const why = newElement('p', { class: 'why' });
+  const again = button(tools.words.tryAgain, 'try-again', () =>
+    channel.getSnapshot().failedHistory?.loadAgain(),
+  );
+  const element = newElement('div', { class: 'trouble', part: 'error' }, why, again);
+  return {
+    element,
+    update(snapshot: ChannelSnapshot, mayLoad: boolean): void {
+      const { failedHistory: failed } = snapshot;
+      element.hidden = !failed;
+      again.hidden = !mayLoad;
+      showError(why, tools, unlessInMessage(snapshot, failed?.error));
     },
   };
 }
@@ -75,6 +112,13 @@ function trayOf({ words }: ChatTools, picker: readonly Node[], stop: Node): HTML
     keys,
     newElement('div', { class: 'run' }, stop, send),
   );
+}
+
+function stopButton(label: string, channel: Channel): HTMLButtonElement {
+  const isFirst = onlyFirst();
+  return button(label, 'stop', () => {
+    if (isFirst()) void channel.stop();
+  });
 }
 
 /** Where the user writes. Enter sends. */

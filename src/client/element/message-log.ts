@@ -1,6 +1,7 @@
 import type { ChannelMessage } from '../channel-types.ts';
 import { textOf } from '../text-of.ts';
-import { copyFrom } from './chat-tools.ts';
+import { copyFrom, setAttribute } from './chat-tools.ts';
+import { aroundError, errorPieces } from './error-text.ts';
 import { keepAtEnd } from './keep-at-end.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
 import { newElement } from './new-element.ts';
@@ -53,7 +54,7 @@ export function messageLog(parts: RowParts) {
         if (row === at) at = at.nextElementSibling;
         else list.insertBefore(row, at);
       }
-      element.ariaBusy = String(messages.some(isGrowing));
+      setAttribute(element, 'aria-busy', String(messages.some(isGrowing)));
     },
   };
 }
@@ -64,6 +65,7 @@ function announceEnd(message: ChannelMessage, { tools, botName }: RowParts): voi
   const text = textOf(message);
   const { state, error } = message;
   if (state === 'stopped') announce(words.stopped);
-  else if (error) announce(fill(text ? words.incomplete : words.failedAnswer, { error: error.message }));
+  else if (error)
+    announce(errorPieces(tools, error, aroundError(text ? words.incomplete : words.failedAnswer)));
   else announce(text ? `${fill(words.saidBot, { bot: botName })}: ${text}` : words.nothing);
 }

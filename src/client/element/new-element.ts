@@ -10,7 +10,8 @@ export function newElement<K extends keyof HTMLElementTagNameMap>(
   ...children: readonly (Child | readonly Child[])[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(name);
-  for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
   for (const child of children.flat()) element.append(child);
+  // After the children: with `dir="auto"`, Chromium reads all of them again at each new one.
+  for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
   return element;
 }

@@ -1,5 +1,5 @@
 import { answerOf, caller } from '../calls.ts';
-import type { SignInMode } from './sign-in.ts';
+import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Words } from './words.ts';
 
 /** What the relay says about its chats. */
@@ -7,8 +7,10 @@ export interface ChatSettings {
   readonly signIn: SignInMode;
   /** The groups of operations that the relay has enabled. */
   readonly operations: readonly string[];
-  /** Bots to talk with, each `namespace/name`; the first one is taken if the element names none. */
+  /** Bots to talk with, each `namespace/name`: the user chooses if the element names none. */
   readonly bots?: readonly string[];
+  /** Only in the demo. */
+  readonly user?: DemoUser;
   readonly title?: string;
   readonly suggestions?: readonly string[];
   /** Words in place of the element's own. */

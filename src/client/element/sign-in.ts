@@ -1,6 +1,16 @@
 import type { BotClient, RelayError } from '../bot-client.ts';
-import { type ChatTools, setText } from './chat-tools.ts';
+import { type ChatTools, isDisabled, setDisabled, setText } from './chat-tools.ts';
+import { countdown } from './countdown.ts';
+import { showError } from './error-text.ts';
 import { newElement } from './new-element.ts';
+import { timeLeft } from './time-text.ts';
+import { fill } from './words.ts';
+
+/** The user of the demo. */
+export interface DemoUser {
+  readonly name: string;
+  readonly password: string;
+}
 
 /** How users sign in at the relay. */
 export type SignInMode = 'password' | 'guest' | 'oidc';
@@ -11,40 +21,47 @@ export interface SignInParts {
   readonly client: Pick<BotClient, 'session' | 'signIn' | 'signInAsGuest' | 'signInUrl'>;
   readonly mode: SignInMode;
   readonly isOtherOrigin: boolean;
+  /** Filled in. */
+  readonly user?: DemoUser | undefined;
 }
 
 /** What a user fills in to sign in. */
-export function signInForm({ tools, client, mode, isOtherOrigin }: SignInParts) {
+export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInParts) {
   const { words } = tools;
   const title = newElement('h3', {}, words.signInAsk);
-  const why = newElement('p', { class: 'why', role: 'alert' });
-  const name = field('text', 'username', words.user);
-  const password = field('password', 'current-password', words.password);
-  const submit = newElement('button', { type: 'submit', part: 'button sign-in' });
-  setText(submit, mode === 'guest' ? words.guest : words.signIn);
+  const why = newElement('p', { class: 'why' });
+  const name = field({ type: 'text', autocomplete: 'username' }, words.user, user?.name);
+  const password = field(
+    { type: 'password', autocomplete: 'current-password' },
+    words.password,
+    user?.password,
+  );
+  const hint = newElement('p', { class: 'note' }, user ? fill(words.demoUser, { ...user }) : '');
+  const label = mode === 'guest' ? words.guest : words.signIn;
+  const { submit, take, release } = submitButton(tools, label, name.input);
   const link = newElement('a', { part: 'button sign-in', class: 'button' }, words.provider);
   if (mode === 'oidc') link.href = client.signInUrl(location.pathname + location.search);
-  const fields = { password: [name.row, password.row, submit], guest: [submit], oidc: [link] }[mode];
+  const fields = { password: [name.row, password.row, submit, hint], guest: [submit], oidc: [link] }[mode];
   const element = newElement('form', { class: 'sign-in', part: 'sign-in' }, title, ...fields, why);
   element.hidden = true;
 
   element.addEventListener('submit', async (event) => {
     event.preventDefault();
-    if (submit.ariaDisabled === 'true') return;
-    submit.ariaDisabled = 'true';
+    if (!take()) return;
     // Emptied first, so that the same error is read out a second time.
     setText(why, '');
+    let waitSeconds: number | undefined;
     try {
       if (mode === 'guest') await client.signInAsGuest();
       else await client.signIn(name.input.value, password.input.value);
-      password.input.value = '';
+      password.input.value = password.input.defaultValue;
       // Between sites, browsers drop the cookie without a word.
-      if (isOtherOrigin && !(await client.session())) setText(why, words.crossSite);
+      if (isOtherOrigin && !(await client.session())) showError(why, tools, { message: words.crossSite });
     } catch (error) {
-      setText(why, (error as RelayError).message);
-    } finally {
-      submit.ariaDisabled = null;
+      showError(why, tools, error as RelayError);
+      waitSeconds = (error as RelayError).retryAfter;
     }
+    release(waitSeconds);
   });
   return {
     element,
@@ -59,8 +76,33 @@ export function signInForm({ tools, client, mode, isOtherOrigin }: SignInParts) 
   };
 }
 
-function field(type: string, autocomplete: string, label: string) {
-  const attributes = { type, autocomplete, autocapitalize: 'none', spellcheck: 'false', required: '' };
+/** The button that signs in, which can be pressed once at a time, and not while the relay has asked to wait. */
+function submitButton(tools: ChatTools, label: string, name: HTMLElement) {
+  const submit = newElement('button', { type: 'submit', part: 'button sign-in' }, label);
+  const draw = countdown(submit, tools, { label, waiting: tools.words.tryAgainIn });
+  let isTaken = false;
+  function release(waitSeconds = 0): void {
+    isTaken = false;
+    draw(timeLeft(waitSeconds));
+    if (waitSeconds > 0) tools.announce(submit.textContent ?? '');
+  }
+  // The relay counts failures by user, too. An attempt that is under way goes on.
+  name.addEventListener('input', () => isTaken || release());
+  return {
+    submit,
+    take(): boolean {
+      const isFree = !isDisabled(submit);
+      isTaken ||= isFree;
+      setDisabled(submit, true);
+      return isFree;
+    },
+    release,
+  };
+}
+
+/** An input that must be filled in, with its label; `value` stands in it. */
+function field(kind: Readonly<Record<'type' | 'autocomplete', string>>, label: string, value = '') {
+  const attributes = { ...kind, value, autocapitalize: 'none', spellcheck: 'false', required: '' };
   const input = newElement('input', { ...attributes, part: 'input' });
   return { input, row: newElement('label', {}, newElement('span', {}, label), input) };
 }

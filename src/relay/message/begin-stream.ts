@@ -8,6 +8,8 @@ export const STREAM_HEADERS = new Map([
 ]);
 
 const EVENT_STREAM = 'text/event-stream';
+/** As most streams begin: made once. */
+const PLAIN_HEAD: ReadonlyMap<string, string> = new Map([...STREAM_HEADERS, ['Content-Type', EVENT_STREAM]]);
 
 /** The headers with which a stream begins. A header of the service in which `mask` finds a secret is left out. */
 export function streamHead(
@@ -15,10 +17,11 @@ export function streamHead(
   mask: (text: string) => string,
 ): ReadonlyMap<string, string> {
   const harmless = (value: string | undefined) => (value && mask(value) === value ? value : undefined);
-  const head = new Map(STREAM_HEADERS);
   const type = headers['content-type'];
-  head.set('Content-Type', type === EVENT_STREAM ? type : (harmless(type) ?? EVENT_STREAM));
   const trace = harmless(headers['x-trace-id']);
+  if (type === EVENT_STREAM && trace === undefined) return PLAIN_HEAD;
+  const head = new Map(PLAIN_HEAD);
+  if (type !== EVENT_STREAM) head.set('Content-Type', harmless(type) ?? EVENT_STREAM);
   if (trace !== undefined) head.set('X-Trace-Id', trace);
   return head;
 }
@@ -30,7 +33,7 @@ export function streamHead(
  */
 export function beginStream(res: ServerResponse, head: ReadonlyMap<string, string>): void {
   res.statusCode = 200;
-  for (const [name, value] of head) res.setHeader(name, value);
+  head.forEach((value, name) => void res.setHeader(name, value));
   const { socket } = res;
   socket?.cork();
   res.flushHeaders();

@@ -12,7 +12,7 @@ import { blocksOf, nextBlock } from './event-blocks.ts';
 import type { Healer } from './healing.ts';
 import type { ResponseSinkOptions } from './response-sink.ts';
 import { dropHead, type ResumedHead } from './resumed-head.ts';
-import { forgetTail, runState, type StreamCursor, streamCursor, wentDown } from './stream-cursor.ts';
+import { forgetTail, noteSent, runState, type StreamCursor, streamCursor } from './stream-cursor.ts';
 import type { StreamSink } from './stream-sink.ts';
 import {
   dropRest,
@@ -128,12 +128,12 @@ function hasEvent(passed: Passed): boolean {
 }
 
 /** Writes what may go down now, and notes it. */
-export function goDown(carriage: Carriage, passed: Passed): void {
+export function sendDownstream(carriage: Carriage, passed: Passed): void {
   // The end of one of its runs does not mean that such a stream is complete.
-  if (carriage.endings !== 'cut') wentDown(carriage.cursor, passed);
+  if (carriage.endings !== 'cut') noteSent(carriage.cursor, passed);
   if (carriage.awaitsEvent && hasEvent(passed)) {
     carriage.awaitsEvent = false;
-    healerOf(carriage)?.settle('resumed');
+    healerOf(carriage)?.recordOutcome('resumed');
   }
   carriage.insideEvent = passed.part !== undefined && passed.part !== 'ends';
   // A parser would take a BOM that is not at the start for a part of a field name (WHATWG HTML §9.2.5).
@@ -147,14 +147,14 @@ function write(carriage: Carriage, arrived: Buffer): void {
   const bytes = replacer ? replaceIds(replacer, arrived) : arrived;
   if (bytes.length === 0) return;
   carriage.endsWithCr = bytes[bytes.length - 1] === CR;
-  sink.write(bytes);
+  sink.write(bytes, carriage.insideEvent || carriage.endsWithCr);
 }
 
 /** Ends the stream as complete. `cause` says why its connection broke after the run's end. */
 export function complete(carriage: Carriage, cause?: BreakCause): void {
   const { sink, replacer, log } = carriage;
   if (cause !== undefined) log.cause = cause;
-  if (replacer) sink.write(takeUndecided(replacer));
+  if (replacer) sink.write(takeUndecided(replacer), carriage.insideEvent || carriage.endsWithCr);
   close(carriage);
   carriage.isComplete = true;
   sink.complete();
@@ -168,7 +168,7 @@ export function completeAsItCame(carriage: Carriage): void {
   else if (runState(cursor) === 'begun') onIncompleteEnd?.('no_end_event');
   // What the head of a resumed stream holds went down before.
   // If an event went down before, this is settled already.
-  healerOf(carriage)?.settle(head ? 'ended_early' : 'resumed');
+  healerOf(carriage)?.recordOutcome(head ? 'ended_early' : 'resumed');
   if (!head) write(carriage, takeRest(events));
   complete(carriage);
 }
@@ -216,6 +216,6 @@ export function close(carriage: Carriage): void {
   forgetAnswer(carriage);
   forgetTail(cursor);
   resuming?.abort();
-  healerOf(carriage)?.settle('given_up');
+  healerOf(carriage)?.recordOutcome('given_up');
   upstream?.close();
 }

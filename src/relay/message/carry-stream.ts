@@ -12,9 +12,9 @@ import {
   endWith,
   fail,
   forgetAnswer,
-  goDown,
   healerOf,
   newCarriage,
+  sendDownstream,
 } from './carriage.ts';
 import { cursorState } from './cursor-state.ts';
 import { responseSink } from './response-sink.ts';
@@ -105,7 +105,7 @@ function take(carriage: Carriage, chunk: Buffer): void {
   for (const passed of push(carriage.events, chunk)) {
     if (carriage.over) return;
     if (carriage.head) takeResumed(carriage, carriage.head, passed);
-    else goDown(carriage, passed);
+    else sendDownstream(carriage, passed);
   }
 }
 
@@ -119,12 +119,12 @@ function takeResumed(carriage: Carriage, head: ResumedHead, passed: Passed): voi
     return;
   }
   if (verdict === 'no_room') {
-    healer?.settle('given_up', verdict);
+    healer?.recordOutcome('given_up', verdict);
     endBroken(carriage, verdict, verdict);
     return;
   }
   if (head.isProven) healer?.firstEvent('same_run');
-  for (const down of verdict.down) goDown(carriage, down);
+  for (const down of verdict.down) sendDownstream(carriage, down);
   if (!isDecided(head)) return;
   dropHead(head);
   carriage.head = undefined;
@@ -153,7 +153,7 @@ function resumeOrEnd(carriage: Carriage, cause: BreakCause): void {
     return;
   }
   forgetAnswer(carriage);
-  healerOf(carriage)?.settle('ended_early', cause);
+  healerOf(carriage)?.recordOutcome('ended_early', cause);
   const point = healerOf(carriage) && resumePointOf(cursor);
   if (point) resume(carriage, point, cause);
   else endBroken(carriage, cause, whyNotResumed(carriage));

@@ -29,28 +29,41 @@ export const TOO_LONG = new Problem(
 );
 export const NO_ANSWER = new Problem('upstream_timeout', 'The bot service did not begin to answer in time.');
 
-/** Makes deadlines that abort `stop` with Problem `upstream_timeout` or `deadline_exceeded`. */
+/**
+ * Makes deadlines that abort `stop` with Problem `upstream_timeout` or `deadline_exceeded`. They have one timer, for the
+ * sooner one: nearly every answer begins before that, and most end.
+ */
 export function deadlines(
   stop: AbortController,
   { responseTimeoutMs, maxExecutionMs }: TimeLimits,
 ): Deadlines {
-  let execution: NodeJS.Timeout | undefined;
-  let response: NodeJS.Timeout | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let isAnswered = false;
   let until = Number.POSITIVE_INFINITY;
-  const answered = () => clearTimeout(response);
-  const clear = () => {
-    clearTimeout(execution);
-    answered();
-  };
+  let answerUntil = Number.POSITIVE_INFINITY;
+
+  /** It may come a little too early (Node.js counts whole ms), or for an answer that has begun. */
+  function check(): void {
+    const now = performance.now();
+    const next = isAnswered ? until : Math.min(until, answerUntil);
+    if (now >= until) stop.abort(TOO_LONG);
+    else if (now >= next) stop.abort(NO_ANSWER);
+    else if (next < Number.POSITIVE_INFINITY) timer = setTimeout(check, Math.ceil(next - now));
+  }
+
   return {
     start(leftMs = maxExecutionMs) {
-      clear();
-      until = performance.now() + leftMs;
-      if (leftMs < Number.POSITIVE_INFINITY) execution = setTimeout(() => stop.abort(TOO_LONG), leftMs);
-      response = setTimeout(() => stop.abort(NO_ANSWER), responseTimeoutMs);
+      const now = performance.now();
+      clearTimeout(timer);
+      isAnswered = false;
+      until = now + leftMs;
+      answerUntil = now + responseTimeoutMs;
+      timer = setTimeout(check, Math.min(leftMs, responseTimeoutMs));
     },
-    answered,
+    answered() {
+      isAnswered = true;
+    },
     leftMs: () => until - performance.now(),
-    clear,
+    clear: () => clearTimeout(timer),
   };
 }

@@ -38,7 +38,7 @@ export interface Healer {
   /** The first events of the resumed stream have shown that it is of the same run, or of a new one. */
   firstEvent(verdict: 'same_run' | 'new_run'): void;
   /** What became of the resumed stream. Only the first call after each `resume` counts. */
-  settle(outcome: 'resumed' | 'ended_early' | 'given_up', cause?: BreakCause): void;
+  recordOutcome(outcome: 'resumed' | 'ended_early' | 'given_up', cause?: BreakCause): void;
   /** Whether no stream of this bot may be resumed any more. */
   isForbidden(): boolean;
 }
@@ -67,19 +67,19 @@ export function healer(options: HealerOptions): Healer {
       if (verdict === 'same_run') gate.proven(bot);
       else {
         gate.forbid(bot);
-        settle(state, 'new_run');
+        recordOutcome(state, 'new_run');
       }
       state.pass?.leave();
     },
-    settle(outcome, cause) {
-      settle(state, outcome, cause);
+    recordOutcome(outcome, cause) {
+      recordOutcome(state, outcome, cause);
       state.pass?.leave();
     },
     isForbidden: () => !gate.mayHeal(bot),
   };
 }
 
-function settle(state: HealerState, outcome: ResumptionOutcome, cause?: string): void {
+function recordOutcome(state: HealerState, outcome: ResumptionOutcome, cause?: string): void {
   if (!state.isOpen) return;
   state.isOpen = false;
   state.options.observe(outcome, state.attempts, cause);
@@ -103,7 +103,7 @@ async function resume(
     if (!gate.mayHeal(bot)) return undefined;
     const result = await attempt(state, point.lastEventId, signal);
     if ('answer' in result) return result.answer;
-    settle(state, result.outcome, result.cause);
+    recordOutcome(state, result.outcome, result.cause);
     if (result.isFinal) return undefined;
     askedMs = result.askedMs ?? 0;
   }
@@ -124,7 +124,7 @@ async function attempt(state: HealerState, lastEventId: string, signal: AbortSig
     return result;
   } finally {
     if (!isKept) pass?.leave();
-    if (signal.aborted && !isKept) settle(state, 'given_up');
+    if (signal.aborted && !isKept) recordOutcome(state, 'given_up');
   }
 }
 

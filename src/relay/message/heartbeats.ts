@@ -15,14 +15,20 @@ export interface Heartbeats {
 }
 
 /**
- * Heartbeats after `periodMs` of silence, or up to an eighth of it later; 0 turns them off. One timer serves all streams
- * and runs only while there are any, so that a chunk costs no more than setting one number to 0.
+ * Heartbeats after `periodMs` of silence, or up to an eighth of it later; 0 turns them off. One timer serves all streams,
+ * so that a chunk costs no more than setting one number to 0. It ends when a tick finds no stream: to end it with the
+ * last stream would cost every message of a relay with few a timer.
  */
 export function createHeartbeats(periodMs: number): Heartbeats {
   const streams = new Map<Silence, () => void>();
   let timer: NodeJS.Timeout | undefined;
 
   function tick(): void {
+    if (streams.size === 0) {
+      clearInterval(timer);
+      timer = undefined;
+      return;
+    }
     for (const [silence, beat] of streams) {
       // The first tick after a write comes before a whole tick of silence, so that it does not count.
       if (++silence.ticks <= TICKS_PER_PERIOD) continue;
@@ -35,13 +41,8 @@ export function createHeartbeats(periodMs: number): Heartbeats {
     watch(silence, beat) {
       if (periodMs === 0) return;
       streams.set(silence, beat);
-      timer ??= setInterval(tick, periodMs / TICKS_PER_PERIOD);
+      timer ??= setInterval(tick, periodMs / TICKS_PER_PERIOD).unref();
     },
-    unwatch(silence) {
-      streams.delete(silence);
-      if (streams.size > 0) return;
-      clearInterval(timer);
-      timer = undefined;
-    },
+    unwatch: (silence) => void streams.delete(silence),
   };
 }

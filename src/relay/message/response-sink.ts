@@ -67,8 +67,9 @@ export function responseSink(options: ResponseSinkOptions): StreamSink {
     hasBegun: () => hasBegun,
     complete() {
       writer.flush();
-      cutWhenStalled(res, stalledMs, log);
       res.end();
+      // The system nearly always takes the rest at once. Set after `end`, it replaces the time limit of the server.
+      if (res.socket?.writableLength !== 0) cutWhenStalled(res, stalledMs, log);
     },
     endEarly(problem, isCut) {
       writer.flush();

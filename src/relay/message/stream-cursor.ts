@@ -86,9 +86,9 @@ export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOption
 const places: number[] = [];
 
 /** Takes what goes down. */
-export function wentDown(cursor: StreamCursor, passed: Passed): void {
+export function noteSent(cursor: StreamCursor, passed: Passed): void {
   if (passed.part !== undefined) {
-    partWentDown(cursor, passed);
+    notePartSent(cursor, passed);
     return;
   }
   if (!cursor.keepsTail && !followsRun(cursor)) return;
@@ -114,7 +114,7 @@ export function wentDown(cursor: StreamCursor, passed: Passed): void {
 }
 
 /** An event of which a part went down can't be repeated or compared: until the next id, the stream can't be resumed. */
-function partWentDown(cursor: StreamCursor, { bytes, part, fields }: Passed): void {
+function notePartSent(cursor: StreamCursor, { bytes, part, fields }: Passed): void {
   if (part === 'begins') cursor.partStart = '';
   const start = cursor.partStart ?? '';
   if (start.length < START_BYTES) {

@@ -13,16 +13,18 @@ import { STREAM_HEADERS } from './begin-stream.ts';
 /** How long the client may take to read the last bytes, in ms. */
 const LAST_BYTES_MS = 5_000;
 
+/** The answers that have the listener of `cutWhenStalled`. */
+const watched = new WeakSet<ServerResponse>();
+
 /**
  * Cuts the connection of a client if data waits for it and none of it was sent for `ms`, or up to twice that; `log` gets
  * the outcome `client_stalled`. The socket's timeout restarts whenever the system takes some of the data, which for a
  * very slow client is in large steps. `res.setTimeout(0)` cancels it.
  */
 export function cutWhenStalled(res: ServerResponse, ms: number, log: FailureNotes): void {
-  // An earlier call may have added the listener.
-  const isWatched = res.listenerCount('timeout') > 0;
   res.setTimeout(ms);
-  if (isWatched) return;
+  if (watched.has(res)) return;
+  watched.add(res);
   res.on('timeout', () => {
     log.outcome ??= 'client_stalled';
     breakOff(res);
@@ -53,8 +55,10 @@ export interface StreamEnd extends StreamFailure {
  */
 export function endEarly(res: ServerResponse, { problem, isCut, identity, log }: StreamEnd): void {
   recordOutcome(log, problem);
-  const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);
-  res.once('close', () => clearTimeout(timer));
+  if (!res.closed) {
+    const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);
+    res.once('close', () => clearTimeout(timer));
+  }
   if (isCut) breakOffAfterData(res);
   else res.end(errorEvent(asMaybeStarted(problem), identity));
 }

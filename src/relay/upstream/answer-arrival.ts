@@ -20,7 +20,7 @@ export interface UpstreamAnswer {
   /** Stops reading the body until `resume`; data that is already on its way still arrives. */
   pause(): void;
   resume(): void;
-  /** Closes the connection; the reader's `broken` is called with `closed`. Does nothing after the body has ended. */
+  /** Closes the connection; the reader's `broken` is called with `closed`. Does nothing after the reader's `end`. */
   close(): void;
   /** Whether the connection broke instead of ending: needed for a body that ends with its connection. */
   hasError(): boolean;
@@ -34,8 +34,11 @@ interface Arrival {
   state: 'awaited' | 'started' | 'head';
   over: boolean;
   reader: AnswerReader | undefined;
-  /** Calls for a reader that is not set yet: undici does not buffer a body whose connection the service has closed. */
+  /** Calls for a reader that is not set yet, and how many bytes of the body are in them. */
   readonly early: ReaderCall[];
+  earlyBytes: number;
+  /** Whether the reader has asked for a pause. */
+  isHeldBack: boolean;
   /** Since when the body is not read, and how long it was not read before, in ms. */
   pausedAt: number | undefined;
   pausedMs: number;
@@ -44,6 +47,12 @@ interface Arrival {
 /** A call of one of the reader's methods. */
 type ReaderCall = (reader: AnswerReader) => void;
 
+/**
+ * A body that is not read yet is paused after so many bytes. It is not paused at once: nearly always, its reader comes in
+ * the same turn of the event loop, and a pause in the middle of a read lets undici put back and read again what is left.
+ */
+const EARLY_BYTES = 4096;
+
 /** Builds an answer from undici's events for the current request on `connection`. */
 export function answerArrival(connection: Connection) {
   const arrival = newArrival(connection);
@@ -51,7 +60,6 @@ export function answerArrival(connection: Connection) {
     begin(controller: Dispatcher.DispatchController, status: number, fields: Fields): UpstreamAnswer {
       arrival.state = 'head';
       connection.announced(fields['keep-alive']);
-      pause(arrival, controller);
       return answerOf(arrival, controller, { status, headers: joinFields(fields) });
     },
     /** The first byte of the answer has arrived. */
@@ -62,12 +70,16 @@ export function answerArrival(connection: Connection) {
     },
     isStarted: () => arrival.state !== 'awaited',
     hasHead: () => arrival.state === 'head',
-    data: (chunk: Buffer) => deliver(arrival, (reader) => reader.data(chunk)),
+    data(controller: Dispatcher.DispatchController, chunk: Buffer) {
+      if (arrival.reader && !arrival.over) return arrival.reader.data(chunk);
+      deliver(arrival, (reader) => reader.data(chunk));
+      arrival.earlyBytes += chunk.length;
+      if (arrival.earlyBytes > EARLY_BYTES) pause(arrival, controller);
+    },
     end() {
-      countPause(arrival);
-      connection.answered(arrival.pausedMs);
-      connection.release();
-      finish(arrival, (reader) => reader.end());
+      // Until it is read, the connection is not given back: whoever does not want the answer closes that.
+      arrival.pausedAt ??= performance.now();
+      deliver(arrival, (reader) => end(arrival, reader));
     },
     broken(cause: string) {
       connection.close();
@@ -83,17 +95,22 @@ function newArrival(connection: Connection): Arrival {
     over: false,
     reader: undefined,
     early: [],
+    earlyBytes: 0,
+    isHeldBack: false,
     pausedAt: undefined,
     pausedMs: 0,
   };
 }
 
 function pause(arrival: Arrival, controller: Dispatcher.DispatchController): void {
+  // The connection may have another request already.
+  if (arrival.over) return;
   arrival.pausedAt ??= performance.now();
   controller.pause();
 }
 
 function resume(arrival: Arrival, controller: Dispatcher.DispatchController): void {
+  if (arrival.over) return;
   countPause(arrival);
   controller.resume();
 }
@@ -117,13 +134,20 @@ function answerOf(
     read(reader) {
       arrival.reader = reader;
       for (const call of early.splice(0)) call(reader);
+      if (!arrival.isHeldBack) resume(arrival, controller);
+    },
+    pause() {
+      arrival.isHeldBack = true;
+      pause(arrival, controller);
+    },
+    resume() {
+      arrival.isHeldBack = false;
       resume(arrival, controller);
     },
-    pause: () => pause(arrival, controller),
-    resume: () => resume(arrival, controller),
     close() {
       if (arrival.over) return;
       connection.close();
+      early.length = 0;
       finish(arrival, (reader) => reader.broken('closed'));
     },
     hasError: connection.hasError,
@@ -134,6 +158,14 @@ function deliver({ over, reader, early }: Arrival, call: ReaderCall): void {
   if (over) return;
   if (reader) call(reader);
   else early.push(call);
+}
+
+function end(arrival: Arrival, reader: AnswerReader): void {
+  const { connection } = arrival;
+  countPause(arrival);
+  connection.answered(arrival.pausedMs);
+  connection.release();
+  finish(arrival, () => reader.end());
 }
 
 function finish(arrival: Arrival, call: ReaderCall): void {

@@ -84,13 +84,13 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
 }
 
 /** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
-type Withheld = 'delayed' | 'stale';
+type NotSentReason = 'delayed' | 'stale';
 
 /** Thrown instead of sending a request. */
 class NotSent extends Error {
-  readonly why: Withheld;
+  readonly why: NotSentReason;
 
-  constructor(why: Withheld) {
+  constructor(why: NotSentReason) {
     super(why);
     this.why = why;
   }
@@ -124,55 +124,88 @@ function dispatchOf({ method, path, headers, body }: UpstreamRequest): Dispatche
   return { path, method: 'POST', headers, body: sent };
 }
 
+/** A request until its answer begins. */
+interface Exchange extends ExchangeOptions {
+  readonly connection: Connection;
+  readonly method: string;
+  readonly resolve: (outcome: UpstreamAnswer | NotSentReason) => void;
+  readonly reject: (reason: unknown) => void;
+  readonly abort: () => void;
+  /** Whether its first bytes were sent. */
+  hasLeft: boolean;
+}
+
 /** Sends `outgoing` over `connection`; resolves with the reason if no byte of it was sent. */
 function exchange(
   connection: Connection,
   outgoing: Dispatcher.DispatchOptions,
-  { signal, onSent, isDelayed }: ExchangeOptions,
-): Promise<UpstreamAnswer | Withheld> {
+  options: ExchangeOptions,
+): Promise<UpstreamAnswer | NotSentReason> {
   return new Promise((resolve, reject) => {
-    let hasLeft = false;
-    const left = () => {
-      if (!hasLeft) onSent();
-      hasLeft = true;
-    };
+    const { signal } = options;
     const abort = () => {
       reject(signal.reason);
       connection.close();
     };
-    const fail = (error: Error) => {
-      signal.removeEventListener('abort', abort);
-      if (error instanceof NotSent) return resolve(error.why);
-      // A reset of an idle connection also fails the request that was about to take it.
-      if (!hasLeft && connection.isKept()) return resolve('stale');
-      connection.close();
-      // A GET starts nothing (RFC 9110 §9.2.1).
-      const maybeRuns = hasLeft && outgoing.method === 'POST';
-      reject(failureOf(error, { isStarted: arrival.isStarted(), maybeRuns }));
-    };
     signal.addEventListener('abort', abort, { once: true });
-    const arrival = answerArrival(connection);
-    connection.dispatch(outgoing, {
-      onRequestStart() {
-        // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
-        if (connection.isStale()) throw STALE;
-        if (isDelayed()) throw DELAYED;
-      },
-      onBodySent: left,
-      onRequestSent: left,
-      onResponseStarted: arrival.start,
-      onResponseStart(controller, status, fields) {
-        // Ignore an interim answer (RFC 9110 §15.2).
-        if (status < 200) return;
-        signal.removeEventListener('abort', abort);
-        resolve(arrival.begin(controller, status, fields));
-      },
-      onResponseData: (_controller, chunk) => arrival.data(chunk),
-      onResponseEnd: () => arrival.end(),
-      onResponseError: (_controller, error) =>
-        arrival.hasHead() ? arrival.broken(codeOf(error)) : fail(error),
-    });
+    const { method } = outgoing;
+    const begun = { ...options, connection, method, resolve, reject, abort, hasLeft: false };
+    connection.dispatch(outgoing, handlerOf(begun));
   });
+}
+
+function handlerOf(begun: Exchange): Dispatcher.DispatchHandler {
+  const arrival = answerArrival(begun.connection);
+  // Forgotten when the answer begins, which may last for minutes.
+  let waiting: Exchange | undefined = begun;
+  const left = () => {
+    if (!waiting || waiting.hasLeft) return;
+    waiting.onSent();
+    waiting.hasLeft = true;
+  };
+  return {
+    onRequestStart() {
+      // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
+      if (waiting?.connection.isStale()) throw STALE;
+      if (waiting?.isDelayed()) throw DELAYED;
+    },
+    onBodySent: left,
+    onRequestSent: left,
+    onResponseStarted: arrival.start,
+    onResponseStart(controller, status, fields) {
+      // Ignore an interim answer (RFC 9110 §15.2).
+      if (status < 200 || !waiting) return;
+      const { signal, abort, resolve, hasLeft } = waiting;
+      signal.removeEventListener('abort', abort);
+      resolve(arrival.begin(controller, status, fields));
+      // An answer may come before the first byte of the request leaves.
+      if (hasLeft) waiting = undefined;
+    },
+    onResponseData: (controller, chunk) => arrival.data(controller, chunk),
+    onResponseEnd: () => arrival.end(),
+    onResponseError(_controller, error) {
+      if (arrival.hasHead()) arrival.broken(codeOf(error));
+      else if (waiting) fail(waiting, error, arrival.isStarted());
+    },
+  };
+}
+
+/** There is no answer. `isStarted`: but at least one byte of it has arrived. */
+function fail(
+  { connection, method, signal, abort, hasLeft, resolve, reject }: Exchange,
+  error: Error,
+  isStarted: boolean,
+): void {
+  signal.removeEventListener('abort', abort);
+  // A reset of an idle connection also fails the request that was about to take it.
+  const why = error instanceof NotSent ? error.why : !hasLeft && connection.isKept() && 'stale';
+  if (why) {
+    resolve(why);
+    return;
+  }
+  connection.close();
+  // A GET starts nothing (RFC 9110 §9.2.1).
+  reject(failureOf(error, { isStarted, maybeRuns: hasLeft && method === 'POST' }));
 }
 
 function codeOf(error: Error): string {

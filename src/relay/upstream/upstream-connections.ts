@@ -1,14 +1,14 @@
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
 import { type IdleLimit, idleLimit } from './idle-limit.ts';
 
 /**
  * An idle connection is closed after this time, in ms: sooner than common servers close theirs (5 s and more), so that
- * no message is sent on a connection that the service is closing. If the service sends a shorter `Keep-Alive: timeout`,
- * that counts, minus `IDLE_MARGIN_MS`. If it was seen to close earlier, a connection is used for a shorter time only,
- * but stays open: how long it lives shows whether that is still necessary.
+ * no message is sent on a connection that the service is closing. What was seen of the service is in `idle-limit.ts`.
  */
 const IDLE_MS = 4_000;
+/** A shorter `Keep-Alive: timeout` of the service counts, minus this, in ms. */
 const IDLE_MARGIN_MS = 1_000;
 const MAX_IDLE = 256;
 
@@ -22,6 +22,9 @@ const CLIENT_OPTIONS: Client.Options = {
   keepAliveMaxTimeout: IDLE_MS,
   keepAliveTimeoutThreshold: IDLE_MARGIN_MS,
 };
+
+/** undici would keep a TLS session only until garbage is collected. */
+const CONNECTOR_OPTIONS = { allowH2: false, timeout: 0, maxCachedSessions: 0 };
 
 /** One connection to the bot service, for one request at a time. */
 export interface Connection {
@@ -60,7 +63,8 @@ export interface Connections {
  * each request. No connection sends a request again after its first byte was sent.
  */
 export function connectionsTo(origin: string): Connections {
-  const pool: Pool = { origin, idle: [], limit: idleLimit(), tlsSession: undefined, closed: false };
+  const connect = buildConnector(CONNECTOR_OPTIONS);
+  const pool: Pool = { origin: new URL(origin), connect, idle: [], limit: idleLimit(), closed: false };
   return {
     take() {
       const latest = pool.idle.at(-1);
@@ -78,12 +82,12 @@ export function connectionsTo(origin: string): Connections {
 
 /** What the connections to one origin share. */
 interface Pool {
-  readonly origin: string;
+  readonly origin: URL;
+  /** Opens a socket. Made anew for each TLS session of the service, so that the next handshake is short (RFC 8446 §2.2). */
+  connect: buildConnector.connector;
   /** The longest idle first. */
   readonly idle: Kept[];
   readonly limit: IdleLimit;
-  /** A TLS session of the service, so that the next handshake is short (RFC 8446 §2.2). */
-  tlsSession: Buffer | undefined;
   /** Whether a connection that becomes idle is closed. */
   closed: boolean;
 }
@@ -106,10 +110,16 @@ function isStale({ isKept, idleSince, maxIdleMs }: Kept, { limit }: Pool): boole
 }
 
 function open(pool: Pool): Connection {
-  const opening = new AbortController();
-  const connect = connector(pool, opening.signal, (socket) => {
-    Object.assign(kept, { socket, isKept: false, idleSince: performance.now(), maxIdleMs: IDLE_MS });
-  });
+  let opening: Socket | undefined;
+  const connect: buildConnector.connector = (options, callback) => {
+    const socket: unknown = pool.connect(options, (error, opened) => {
+      if (error) return callback(error, null);
+      onOpen(kept, pool, opened);
+      callback(null, opened);
+    });
+    // undici 8 returns the socket, though its types do not say so. A signal would cost memory while the socket is open.
+    if (socket instanceof Socket) opening = socket;
+  };
   const client = new Client(pool.origin, { ...CLIENT_OPTIONS, connect });
   const connection: Connection = {
     dispatch: (request, handler) => void client.dispatch(request, handler),
@@ -126,8 +136,8 @@ function open(pool: Pool): Connection {
     },
     release: () => release(kept, pool),
     close() {
-      opening.abort();
       void client.destroy();
+      opening?.destroy();
     },
     socket: () => kept.socket,
     hasError: () => Boolean(kept.socket?.errored),
@@ -166,38 +176,21 @@ function release(kept: Kept, pool: Pool): void {
   if (idle.length > MAX_IDLE) idle.shift()?.connection.close();
 }
 
-/** How a connection ends that the relay closes: by `close`, or by the signal of its opening. */
-const CLOSED_BY_RELAY: readonly unknown[] = ['UND_ERR_DESTROYED', 'ABORT_ERR'];
+/** How a connection ends that the relay closes. */
+const CLOSED_BY_RELAY = 'UND_ERR_DESTROYED';
 
 /** Learns from the end of a kept connection on which no byte of an answer has arrived; `code` is undici's reason. */
 function learn({ isKept, idleSince }: Kept, { limit }: Pool, code: string | undefined): void {
-  if (!isKept || idleSince === undefined || CLOSED_BY_RELAY.includes(code)) return;
+  if (!isKept || idleSince === undefined || code === CLOSED_BY_RELAY) return;
   const ageMs = performance.now() - idleSince;
   // undici's own timer has closed it.
   limit.ended(ageMs, code === 'UND_ERR_INFO' ? 'relay' : 'service');
 }
 
-/** Opens one connection; `signal` aborts this. `onOpen` gets the socket before anything is sent on it. */
-function connector(
-  pool: Pool,
-  signal: AbortSignal,
-  onOpen: (socket: Socket) => void,
-): buildConnector.connector {
-  return (options, callback) => {
-    const connect = buildConnector({
-      allowH2: false,
-      timeout: 0,
-      signal,
-      ...(pool.tlsSession && { session: pool.tlsSession }),
-    });
-    connect(options, (error, opened) => {
-      if (error) return callback(error, null);
-      const socket = opened as Socket;
-      onOpen(socket);
-      socket.on('session', (session: Buffer) => {
-        pool.tlsSession = session;
-      });
-      callback(null, socket);
-    });
-  };
+function onOpen(kept: Kept, pool: Pool, socket: Socket): void {
+  Object.assign(kept, { socket, isKept: false, idleSince: performance.now(), maxIdleMs: IDLE_MS });
+  if (!(socket instanceof TLSSocket)) return;
+  socket.on('session', (session) => {
+    pool.connect = buildConnector({ ...CONNECTOR_OPTIONS, session });
+  });
 }

@@ -1,17 +1,118 @@
+/// <reference lib="dom" />
+import type { RelayError } from '../../../src/client/bot-client.ts';
+import { defineBotChat } from '../../../src/client/element/bot-chat-element.ts';
 import type { ChatWindow } from './chat-view.ts';
+
+const CHATS = [
+  { id: 'c', title: 'Where is my parcel?', at: Date.now() },
+  { id: 'd', title: '', at: 1_700_000_000_000 },
+  {
+    id: 'e',
+    title: 'Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft',
+    at: 1_690_000_000_000,
+  },
+  { id: 'f', title: 'أين طردي؟', at: 1_700_000_000_000 },
+];
+const inChat = <T extends Element>(selector: string) =>
+  document.querySelector('#chat')?.shadowRoot?.querySelector<T>(selector);
+const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+
+/** Attaches a file, whose upload then waits. */
+async function attach(name: string): Promise<void> {
+  const data = new DataTransfer();
+  data.items.add(new File(['text'], name));
+  inChat('.chat')?.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
+  await frame();
+}
+
+/** A refused call, as the relay would refuse it. */
+const refused = ({ answer }: ChatWindow, text: string) =>
+  Object.assign(answer({ failed: {} }).error as RelayError, { message: text });
+
+/** Signs in with what is filled in; nobody is signed in before. */
+async function submitSignIn(set: ChatWindow['set']): Promise<void> {
+  set({ session: null });
+  inChat<HTMLFormElement>('form.sign-in')?.requestSubmit();
+  await frame();
+}
+
+const ADA = { name: 'ada', password: 'wrong' };
+const SETTINGS = { signIn: 'password', operations: ['message', 'chat'], bots: ['demo/echo'] };
+const SESSION = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
+
+/**
+ * Shows the element itself at a relay that answers each path that ends so with these JSON data, and 502 to all others. It
+ * stays: what the element asks later is answered, too.
+ */
+async function showElement(answers: Readonly<Record<string, unknown>>): Promise<void> {
+  defineBotChat('');
+  globalThis.fetch = async (input) => {
+    const { pathname } = new URL(input instanceof Request ? input.url : input, location.href);
+    const [, data] = Object.entries(answers).find(([end]) => pathname.endsWith(end)) ?? [];
+    return data ? Response.json(data) : new Response('', { status: 502 });
+  };
+  const chat = document.createElement('bot-chat');
+  chat.id = 'chat';
+  chat.setAttribute('channel', 'one');
+  document.querySelector('#chat')?.replaceWith(chat);
+  // The element asks several times, with pauses.
+  for (let left = 600; left > 0 && !inChat('[part~=try-again]:not([hidden])'); left -= 1) await frame();
+  if (!inChat('[part~=try-again]:not([hidden])')) throw new Error('nothing can be tried again');
+}
+const openList = () => document.querySelector('#chat')?.shadowRoot?.querySelector('summary')?.click();
 
 const MARKDOWN =
   '## Parcels\n\nYour parcel is **on its way**. See [its page](https://parcel.example/1), or run `track 1`:\n\n```sh\ntrack --parcel 1 --format a-very-long-option-that-does-not-fit-into-the-width-of-a-small-window\n```\n\n| day | place |\n|---|---|\n| Monday | Hamburg |\n| Tuesday | Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft |\n\n1. Wait\n2. Be glad\n   - very\n\n> It arrives tomorrow.';
 
 /** Each state of the chat, as a function that brings the page into it. */
-export const STATES: Readonly<Record<string, (window: ChatWindow) => void>> = {
+export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Promise<void>>> = {
   loading: ({ set }) => set({ session: undefined, isLoading: true }),
   'sign-in': ({ set }) => set({ session: null }),
+  'sign-in-demo': ({ show, set }) => {
+    show({ user: { name: 'demo', password: 'demo' }, bots: ['demo/echo', 'demo/guide'] });
+    set({ session: null });
+  },
   'sign-in-oidc': ({ show, set }) => {
     show({ mode: 'oidc' });
     set({ session: null });
   },
+  'sign-in-guest': ({ show, set }) => {
+    show({ mode: 'guest' });
+    set({ session: null });
+  },
+  'sign-in-failed': async (window) => {
+    const error = refused(window, 'The user name or the password is wrong.');
+    window.show({ user: ADA, calls: { signIn: () => Promise.reject(error) } });
+    await submitSignIn(window.set);
+  },
+  'sign-in-cross-site': async ({ show, set }) => {
+    show({ user: ADA, isOtherOrigin: true, calls: { session: async () => undefined } });
+    await submitSignIn(set);
+  },
+  fail: () => showElement({}),
+  'history-failed': () => showElement({ '/client/bot-chat.json': SETTINGS, '/auth/session': SESSION }),
   empty: () => {},
+  files: async (window) => {
+    const { finishUpload, set } = window;
+    await attach('done.txt');
+    finishUpload({ type: 'file', mediaType: 'text/plain', filename: 'done.txt', url: '/a', blobId: 'b' });
+    set({ error: refused(window, 'The file is larger than the relay takes.') });
+    await attach('Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft.txt');
+    finishUpload(undefined);
+    await attach('under way.txt');
+  },
+  dropping: () => {
+    inChat('.chat')?.dispatchEvent(new DragEvent('dragover', { cancelable: true }));
+  },
+  'composer-error': (window) =>
+    window.set({ error: refused(window, 'The conversation cannot be deleted now.') }),
+  'header-error': async (window) => {
+    const error = refused(window, 'The relay, or a proxy before it, cannot be reached.');
+    window.show({ calls: { signOut: () => Promise.reject(error) } });
+    window.set({ messages: [window.question('Hello'), window.answer({ text: 'Hello, Ada.' })] });
+    inChat<HTMLElement>('[part~=sign-out]')?.click();
+    await frame();
+  },
   submitted: ({ set, question, answer }) =>
     set({ status: 'submitted', messages: [question('Where is my parcel?'), answer({ state: 'submitted' })] }),
   streaming: ({ set, question, answer }) =>
@@ -53,6 +154,10 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void>> = {
         answer({ text: 'Half an', failed: { requestId: '1f2e3d4c-request' } }),
       ],
     }),
+  'history-and-send-failed': ({ set, answer }) => {
+    const [first, last] = [answer({ failed: {} }).error, answer({ failed: {} }).error];
+    if (first) set({ status: 'error', error: last, failedHistory: { error: first, loadAgain() {} } });
+  },
   consent: ({ set, question, answer }) => {
     const tool = { type: 'dynamic-tool', toolName: 'clock', input: {} } as const;
     set({
@@ -78,9 +183,25 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void>> = {
       ],
     });
   },
+  chats: ({ show, set, question, answer }) => {
+    show({ chats: CHATS, bots: ['demo/echo', 'demo/guide'] });
+    set({ messages: [question('Where is my parcel?'), answer({ text: 'It is on its way.' })] });
+    openList();
+  },
+  'chats-arabic': ({ show, set, question, answer }) => {
+    show({ lang: 'ar', chats: CHATS });
+    set({ messages: [question('أين طردي؟'), answer({ text: 'طردك **في الطريق**.' })] });
+    openList();
+  },
   'signed-out': ({ set, question, answer }) => {
     set({ messages: [question('Hello'), answer({ text: 'Hello, Ada.' })] });
     set({ session: null });
+  },
+  'failed-arabic': ({ show, set, question, answer }) => {
+    show({ lang: 'ar' });
+    const failed = { code: 'unreachable', requestId: '0a1b2c3d-request' };
+    const messages = [question('أين طردي؟'), answer({ text: 'طردك', failed }), answer({ failed: {} })];
+    set({ status: 'error', messages, error: answer({ failed: { ...failed, code: 'x' } }).error });
   },
   arabic: ({ show, set, question, answer }) => {
     show({ lang: 'ar' });

@@ -10,21 +10,37 @@ import type {
 import type { ChatParts } from '../../../src/client/element/chat-parts.ts';
 import { chatStyle } from '../../../src/client/element/chat-style.ts';
 import { chatView } from '../../../src/client/element/chat-view.ts';
-import { languageOf } from '../../../src/client/element/words.ts';
+import type { Chat } from '../../../src/client/element/kept-chats.ts';
+import { languageOf, type Words } from '../../../src/client/element/words.ts';
 import { STATES } from './chat-states.ts';
 
 /** A chat whose channel shows what a test sets, and which notes what is asked of it. */
 export type ChatWindow = typeof globalThis & {
-  show(options?: { readonly lang?: string; readonly mode?: ChatParts['mode'] }): void;
+  /** With `chats`, they are in the list of this browser; without, the page has named a conversation. */
+  show(options?: {
+    readonly lang?: string;
+    readonly mode?: ChatParts['mode'];
+    readonly chats?: readonly Chat[];
+    readonly bots?: readonly string[];
+    readonly user?: ChatParts['user'];
+    readonly isOtherOrigin?: boolean;
+    /** What calls answer in place of what they usually do. */
+    readonly calls?: Partial<ChatParts['client']>;
+    readonly words?: Partial<Words>;
+    readonly session?: undefined;
+  }): void;
   set(changes: Partial<ChannelSnapshot>): void;
   /** Shows a new chat in one of the states. */
-  enter(state: string): void;
+  enter(state: string): void | Promise<void>;
   /** A message of the bot; parts of it can be given. */
   answer(
     changes?: Partial<ChannelMessage> & { readonly text?: string; readonly failed?: object },
   ): ChannelMessage;
   question(text: string, changes?: Partial<ChannelMessage>): ChannelMessage;
-  finishUpload(part: FilePart | undefined): void;
+  /** Ends the upload of a file; without a part, it has failed, and if `isTold`, the page is told why. */
+  finishUpload(part: FilePart | undefined, isTold?: boolean): void;
+  /** Has all calls of the session fail. */
+  refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
 };
 
@@ -33,15 +49,18 @@ const START: ChannelSnapshot = {
   ...{ status: 'ready', messages: [], error: undefined, session: SESSION, isLoading: false },
 };
 const calls: unknown[][] = [];
+let refusal: RelayError | undefined;
+const errorOf = (failed: object) =>
+  new RelayError('The bot service cannot be reached.', { code: 'x', status: 502, ...failed });
 const note =
   <T>(name: string, answer: T) =>
   (...args: unknown[]) => {
     calls.push([name, ...args]);
-    return Promise.resolve(answer);
+    return refusal && /^sign/.test(name) ? Promise.reject(refusal) : Promise.resolve(answer);
   };
 let snapshot = START;
 const listeners = new Set<() => void>();
-let finish: (part: FilePart | undefined) => void = () => {};
+let finish: (part: FilePart | undefined, isTold?: boolean) => void = () => {};
 
 const channel: Channel = {
   id: 'c',
@@ -57,12 +76,15 @@ const channel: Channel = {
   consent: note('consent', undefined),
   feedback: note('feedback', true),
   reset: note('reset', true),
-  upload: (file, { onProgress, signal } = {}) => {
+  upload: (file, { onProgress, onError, signal } = {}) => {
     calls.push(['upload', file.name, file.size]);
     onProgress?.(0.5);
     signal?.addEventListener('abort', () => calls.push(['aborted', file.name]));
     return new Promise((resolve) => {
-      finish = resolve;
+      finish = (part, isTold = true) => {
+        if (!part && isTold) onError?.(new RelayError('It is too large.', { code: 'x', status: 413 }));
+        resolve(part);
+      };
     });
   },
   downloadUrl: (path) => `/download?${path}`,
@@ -92,9 +114,11 @@ const text = (text: string): MessagePart[] => [{ type: 'text', text }];
 
 Object.assign(globalThis, {
   calls,
-  show({ lang = 'en', mode = 'password' } = {}) {
+  show({ lang = 'en', mode = 'password', chats, bots = [], user, isOtherOrigin = false, ...its } = {}) {
+    const { calls: answers, words, ...first } = its;
     end();
-    snapshot = START;
+    snapshot = { ...START, ...first };
+    refusal = undefined;
     calls.length = 0;
     const host = document.createElement('div');
     host.id = 'chat';
@@ -104,15 +128,28 @@ Object.assign(globalThis, {
     document.querySelector('main')?.append(host);
     const view = chatView({
       ...{
-        language: languageOf(lang),
-        client,
+        language: languageOf(lang, words),
+        client: { ...client, ...answers },
         channel,
         mode,
-        isOtherOrigin: false,
+        user,
+        bots,
+        bot: bots[0] ?? 'acme/helper',
+        onBot: note('onBot', undefined),
+        chats: chats && {
+          channel,
+          all: () => chats,
+          open: note('open', undefined),
+          begin: note('begin', undefined),
+          note: () => {},
+          keep: () => {},
+          remove: () => {},
+        },
+        isOtherOrigin,
         hasFiles: true,
         hasChat: true,
       },
-      botName: 'Helper',
+      botName: bots[0] ?? 'Helper',
       suggestions: ['What can you do?', 'Where is my parcel?', 'Talk with a person'],
     });
     root.append(view.element);
@@ -125,13 +162,15 @@ Object.assign(globalThis, {
   enter(state) {
     const window = globalThis as ChatWindow;
     window.show();
-    STATES[state]?.(window);
+    return STATES[state]?.(window);
   },
   answer({ text: said = '', failed, ...changes } = {}) {
-    const error =
-      failed && new RelayError('The bot service cannot be reached.', { code: 'x', status: 502, ...failed });
+    const error = failed && errorOf(failed);
     return message('assistant', text(said), { ...(error && { error, state: 'error' }), ...changes });
   },
   question: (said, changes = {}) => message('user', text(said), changes),
-  finishUpload: (part) => finish(part),
+  finishUpload: (part, isTold) => finish(part, isTold),
+  refuse(failed) {
+    refusal = errorOf(failed);
+  },
 } satisfies Partial<ChatWindow>);

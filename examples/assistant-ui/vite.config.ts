@@ -1,0 +1,13 @@
+import react from '@vitejs/plugin-react';
+import { defineConfig, type ProxyOptions } from 'vite';
+
+const relay: ProxyOptions = {
+  target: 'http://localhost:3000',
+  changeOrigin: true,
+  // Without this, a stream that breaks stays open for the page.
+  configure(proxy) {
+    proxy.on('proxyRes', (answer, _request, response) => answer.on('error', () => response.destroy()));
+  },
+};
+
+export default defineConfig({ plugins: [react()], server: { proxy: { '/auth': relay, '/generic': relay } } });

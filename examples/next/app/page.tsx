@@ -1,0 +1,10 @@
+import { BotProvider } from 'bot-relay-client/react';
+import { Chat } from './chat';
+
+export default function Page() {
+  return (
+    <BotProvider baseUrl="" namespace="demo" botProviderName="echo">
+      <Chat />
+    </BotProvider>
+  );
+}

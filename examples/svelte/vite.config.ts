@@ -1,0 +1,16 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig, type ProxyOptions } from 'vite';
+
+const relay: ProxyOptions = {
+  target: 'http://localhost:3000',
+  changeOrigin: true,
+  // Without this, a stream that breaks stays open for the page.
+  configure(proxy) {
+    proxy.on('proxyRes', (answer, _request, response) => answer.on('error', () => response.destroy()));
+  },
+};
+
+export default defineConfig({
+  plugins: [svelte()],
+  server: { proxy: { '/auth': relay, '/generic': relay } },
+});

@@ -1,0 +1,72 @@
+/**
+ * A transport for the `Chat` of the AI SDK 7.
+ * @module bot-relay-client/ai-sdk
+ */
+import { asRelayError } from '../as-relay-error.ts';
+import type { BotClient } from '../bot-client.ts';
+import { callPage } from '../call-page.ts';
+import { partsOf } from '../client-parts.ts';
+import { conversationMessages } from '../conversation-messages.ts';
+import { followedSession } from '../followed-session.ts';
+import { type BotChat, botChat } from './bot-chat.ts';
+import { outgoingOf } from './chat-message.ts';
+import type { BotChatTransport, BotChatTransportOptions } from './chat-types.ts';
+import { visits } from './visits.ts';
+
+export { RelayError } from '../relay-error.ts';
+export type {
+  AnswerChunk,
+  BotChatTransport,
+  BotChatTransportOptions,
+  ChatMessage,
+  ChatRequest,
+  ReconnectRequest,
+} from './chat-types.ts';
+
+/**
+ * A transport for the `Chat` of the AI SDK 7. The id of a chat is the id of its conversation with the bot. The bot
+ * service keeps what was said, so only the last message is sent. From the first call on, the transport follows who is
+ * signed in.
+ * @throws TypeError if `client` is none of this package
+ */
+export function botChatTransport(
+  client: BotClient,
+  { regenerate, onStopError, onUserLeft }: BotChatTransportOptions = {},
+): BotChatTransport {
+  const { tracker } = partsOf(client);
+  const chats = new Map<string, BotChat>();
+  const fail = (thrown: unknown) => callPage(() => onStopError?.(asRelayError(thrown)));
+  const store = followedSession(client);
+  const visit = visits({ tracker, store }, () => {
+    chats.clear();
+    callPage(() => onUserLeft?.());
+  });
+  const parts = { visit, fail };
+  let isFollowing = false;
+  /** Does something in a chat, which fails with RelayError. */
+  async function inChat<T>(
+    { chatId, abortSignal }: { readonly chatId: string; readonly abortSignal?: AbortSignal | undefined },
+    act: (chat: BotChat, signal: AbortSignal | undefined) => Promise<T>,
+  ): Promise<T> {
+    if (!isFollowing) store.subscribe(() => {});
+    isFollowing = true;
+    const chat = chats.get(chatId) ?? botChat({ ...parts, talk: conversationMessages(client, chatId) });
+    chats.set(chatId, chat);
+    try {
+      return await act(chat, abortSignal);
+    } catch (thrown) {
+      throw abortSignal?.aborted ? thrown : asRelayError(thrown);
+    }
+  }
+  return {
+    resumeStreamIsReplay: true,
+    sendMessages: (request) =>
+      inChat(request, async (chat, signal) =>
+        chat.send(
+          outgoingOf(request, (id) => regenerate === 'new-run' || chat.isUnsent(id)),
+          signal,
+        ),
+      ),
+    reconnectToStream: (request) => inChat(request, (chat, signal) => chat.join(signal)),
+  };
+}

@@ -1,0 +1,107 @@
+import { abortOf } from '../abort-of.ts';
+import type { ConversationMessages } from '../conversation-messages.ts';
+import { RelayError, signedOut } from '../relay-error.ts';
+import { type Suspension, suspension } from '../suspension.ts';
+import { type AnswerReading, chunkStream, readAnswer } from './answer-reading.ts';
+import { blobIdsOf, type Outgoing } from './chat-message.ts';
+import type { AnswerChunk } from './chat-types.ts';
+import { joinNewest } from './join-newest.ts';
+import type { Visit } from './visits.ts';
+
+type Chunks = ReadableStream<AnswerChunk>;
+type Signal = AbortSignal | undefined;
+
+/** A chat of the AI SDK, which is one conversation. An abort stops what runs in it, and then leaves the answer. */
+export interface BotChat {
+  /** Sends a message. @throws RelayError, or the signal's reason */
+  readonly send: (message: Outgoing, signal: Signal) => Promise<Chunks>;
+  /** Joins the newest answer that had not ended; null if there is none. @throws RelayError, or the signal's reason */
+  readonly join: (signal: Signal) => Promise<Chunks | null>;
+  /** Whether the bot has surely not run for this message, which was sent last. */
+  readonly isUnsent: (messageId: string) => boolean;
+}
+
+export interface BotChatParts {
+  readonly talk: ConversationMessages;
+  /** The current visit of a user, who alone may see an answer that begins now. */
+  readonly visit: () => Visit;
+  /** Called with the error of a stop. */
+  readonly fail: (thrown: unknown) => void;
+}
+
+/** The chat in a conversation. */
+export function botChat({ talk, visit, fail }: BotChatParts): BotChat {
+  const suspending = suspension(fail);
+  const stop = async (reading: AnswerReading) => {
+    // What runs now may be another tab's.
+    if (reading.stream.state !== 'done') await suspending.stop(talk);
+    reading.leave();
+  };
+  const parts = { talk, visit, stop, suspending };
+  return { ...sending(parts), join: joining(parts) };
+}
+
+interface Parts extends Omit<BotChatParts, 'fail'> {
+  readonly stop: (reading: AnswerReading) => Promise<void>;
+  readonly suspending: Suspension;
+}
+
+function sending({ talk, visit, stop, suspending }: Parts): Pick<BotChat, 'send' | 'isUnsent'> {
+  let unsent: string | undefined;
+  return {
+    isUnsent: (messageId) => messageId === unsent,
+    async send({ members, files, messageId, continues }, signal) {
+      const own = visit();
+      unsent = messageId;
+      // A suspend that is under way would stop this message, too.
+      await Promise.race([suspending.ended(), abortOf(signal)]);
+      const blobs = await blobIdsOf(files, { talk, signal });
+      signal?.throwIfAborted();
+      // What one user has said must not leave as another one's.
+      if (own.ended.aborted) throw signedOut();
+      const abort = new AbortController();
+      const reading = readAnswer(talk.send({ ...members, ...blobs }, { signal: abort.signal }), abort);
+      unsent = undefined;
+      reading.first.catch((thrown) => {
+        if (thrown instanceof RelayError && thrown.retryable === 'new message') unsent = messageId;
+      });
+      signal?.addEventListener('abort', () => stop(reading), { once: true });
+      return chunkStream(reading, { visit: own, continues, signal });
+    },
+  };
+}
+
+function joining({ talk, visit, stop, suspending }: Parts): BotChat['join'] {
+  let last: object | undefined;
+  let search: ReturnType<typeof joinNewest> | undefined;
+  return async (signal) => {
+    const token = {};
+    last = token;
+    // It stops what could be joined.
+    if (suspending.ended()) return null;
+    const own = visit();
+    search ??= joinNewest(talk, () => {
+      search = undefined;
+    });
+    const { found, leave } = search;
+    let reading: AnswerReading | undefined;
+    const onAbort = async () => {
+      await undefined;
+      // The AI SDK aborts a call when it makes the next one, as in StrictMode. That is no stop of the user.
+      const isStop = last === token;
+      if (!reading) return isStop && leave();
+      return isStop ? stop(reading) : reading.leave();
+    };
+    signal?.addEventListener('abort', onAbort, { once: true });
+    own.ended.addEventListener('abort', leave, { once: true });
+    const unlessEnded = (thrown: unknown) => {
+      if (thrown instanceof RelayError || !own.ended.aborted) throw thrown;
+      return undefined;
+    };
+    const its = await found.catch(unlessEnded).finally(() => own.ended.removeEventListener('abort', leave));
+    if (last !== token) return null;
+    signal?.throwIfAborted();
+    reading = its;
+    return its ? chunkStream(its, { visit: own, signal }) : null;
+  };
+}

@@ -1,0 +1,22 @@
+import { isObject } from './is-object.ts';
+import { RelayError } from './relay-error.ts';
+
+/** Returns undefined for a 404 of the bot service. @throws all other errors */
+export function ifMissing(error: unknown): undefined {
+  if (!(error instanceof RelayError) || error.code !== 'missing') throw error;
+}
+
+/** False if the bot service answers 404. */
+export async function wasThere(asked: Promise<unknown>): Promise<boolean> {
+  return asked.then(() => true).catch((error) => ifMissing(error) ?? false);
+}
+
+/** The content of an answer: the bot service puts it into `data`. */
+export function dataOf(answer: unknown): unknown {
+  return (isObject(answer) && answer.data) || answer;
+}
+
+/** The answer is none that the bot service gives. */
+export function unexpected(message: string): RelayError {
+  return new RelayError(message, { code: 'unexpected_response', status: 200 });
+}

@@ -1,0 +1,88 @@
+import { partsOf } from './client-parts.ts';
+import { dataOf, unexpected, wasThere } from './conversation-answers.ts';
+import { isObject } from './is-object.ts';
+import type { MessageName } from './message-name.ts';
+import type { MessageStream, SendOptions } from './message-stream.ts';
+import { randomId } from './random-id.ts';
+import { unfinished } from './unfinished.ts';
+
+const POST = { method: 'POST' } as const;
+
+interface Named {
+  readonly name: MessageName;
+  /** Missing if the message was sent before. */
+  readonly body?: string;
+  readonly options?: SendOptions | undefined;
+}
+
+interface FileUpload {
+  readonly signal?: AbortSignal | undefined;
+  /** In place of the client's `fetch`. */
+  readonly by?: typeof fetch | undefined;
+}
+
+/** What is said in a conversation. Every promise rejects with RelayError. */
+export interface ConversationMessages {
+  /**
+   * Sends a message: its text, or members of the bot's own form, such as `{ text, blobIds }`. It is a paid run. The
+   * message stays in this conversation, whatever `customChannelId` it names.
+   */
+  send(message: string | object, options?: SendOptions): MessageStream;
+  /**
+   * The answers in this conversation that had not ended when the page was left, the oldest first. Each comes from its
+   * beginning if the relay has its run, and is empty if not. It runs nothing.
+   */
+  resume(options?: SendOptions): MessageStream[];
+  /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
+  stop(options?: Pick<SendOptions, 'signal'>): Promise<boolean>;
+  /** Uploads a file, and returns its `blobId` for a message. */
+  upload(file: File, options?: FileUpload): Promise<string>;
+}
+
+/** The messages of the conversation `customChannelId` with the bot of the client. */
+export function conversationMessages(client: EventTarget, customChannelId: string): ConversationMessages {
+  const { pathOf, ask } = partsOf(client).calls;
+  const names = unfinished(client);
+  const answer = answering(client);
+  return {
+    send(message, options) {
+      const defaults = { text: '', action: 'NONE', customMessageId: randomId() };
+      const members = typeof message === 'string' ? { text: message } : message;
+      // A message never leaves its conversation.
+      const name = { ...defaults, ...members, customChannelId };
+      return answer(pathOf('message/sse'), { name, body: JSON.stringify(name), options });
+    },
+    resume: (options) => names.list(customChannelId).map((name) => answer(undefined, { name, options })),
+    stop: ({ signal } = {}) =>
+      wasThere(ask(pathOf('message/suspend', { custom_channel_id: customChannelId }), { ...POST, signal })),
+    async upload(file, options) {
+      const body = new FormData();
+      body.append('file', file, file.name);
+      body.append('customChannelId', customChannelId);
+      return blobIdOf(await ask(pathOf('blob'), { ...POST, body, ...options }));
+    },
+  };
+}
+
+/** Makes the function that asks for the answer to a message, whose name is kept until it has ended. */
+function answering(client: EventTarget) {
+  const { stream } = partsOf(client).calls;
+  const names = unfinished(client);
+  return (path: string | undefined, { name, body, options: { signal, onState } = {} }: Named) =>
+    stream(path, body === undefined ? {} : { ...POST, body }, {
+      signal,
+      name,
+      onAsk: () => names.add(name),
+      onState(state, its) {
+        if (state === 'done') names.remove(name);
+        onState?.(state, its);
+      },
+    });
+}
+
+/** The id of the file in the answer to an upload, which is about one file or a list of one. @throws RelayError */
+function blobIdOf(answer: unknown): string {
+  const [blob] = [dataOf(answer)].flat();
+  if (isObject(blob) && typeof blob.blobId === 'string') return blob.blobId;
+  throw unexpected('The answer has no blobId.');
+}

@@ -1,0 +1,104 @@
+import type { BotClient } from '../bot-client.ts';
+import { freshId } from '../channel-opening.ts';
+import type { Channel, ChannelSnapshot } from '../channel-types.ts';
+import { partsOf } from '../client-parts.ts';
+import { createChannel } from '../create-channel.ts';
+import { defaultChannels } from '../default-channel.ts';
+import { followedSession } from '../followed-session.ts';
+import { textOf } from '../text-of.ts';
+import { type Chat, keptChats } from './kept-chats.ts';
+
+const MAX_TITLE = 80;
+
+/** The chats of this browser with one bot, those of the user who is signed in. */
+export interface Chats {
+  /** The chat that is open, whichever that is. */
+  readonly channel: Channel;
+  /** Opens a chat of the list. An answer in the chat before comes on. */
+  readonly open: (id: string) => void;
+  /** Opens a new one. */
+  readonly begin: () => void;
+  /** The newest first. */
+  readonly all: () => readonly Chat[];
+  /** Has a reload open the same chat. */
+  readonly keep: () => void;
+  /** Keeps the open chat in the list if something was said in it. */
+  readonly note: (snapshot: ChannelSnapshot) => void;
+  /** Takes a chat off the list. If something is said in it later, it is in the list again. */
+  readonly remove: (id: string | undefined) => void;
+}
+
+const known = new WeakMap<BotClient, Chats>();
+
+/** The chats with the client's bot. They are the same for all elements of the page. */
+export function chatsOf(client: BotClient): Chats {
+  const chats = known.get(client) ?? newChats(client);
+  known.set(client, chats);
+  chats.keep();
+  return chats;
+}
+
+function newChats(client: BotClient): Chats {
+  const { options } = partsOf(client);
+  const { channel, go, tell, first } = switchable(client);
+  const { user, all, put, remove } = keptChats(client);
+  const keep = (id: string) => defaultChannels(options).choose(user(), id);
+  let noted = '';
+  function open(id: string): void {
+    if (id === channel.id) return;
+    keep(id);
+    go(id === first.id ? first : createChannel(client, { id, user: user(), whileBusy: 'queue' }));
+    // A channel that has not been used for a while tells of its own change.
+    if (channel.getSnapshot().session) tell();
+  }
+  return {
+    channel,
+    all,
+    keep: () => user() && channel.id && keep(channel.id),
+    open,
+    begin: () => open(freshId()),
+    note({ session, messages, isLoading }) {
+      const question = messages.find(({ role }) => role === 'user');
+      const { id = '' } = channel;
+      const key = `${id} ${messages.length}`;
+      if (!session || !question || isLoading || key === noted) return;
+      noted = key;
+      const before = all().find((one) => one.id === id);
+      const title = before?.title ?? textOf(question).trim().replace(/\s+/g, ' ').slice(0, MAX_TITLE);
+      put({ id, title, at: messages.at(-1)?.metadata.createdAt ?? before?.at ?? Date.now() });
+    },
+    remove(id) {
+      remove(id);
+      noted = '';
+    },
+  };
+}
+
+/** One channel that is another one after each `go`; its listeners stay. A user who leaves gets the default one again. */
+function switchable(client: BotClient) {
+  const first = createChannel(client, { whileBusy: 'queue' });
+  const ends = new Map<() => void, () => void>();
+  let now = first;
+  function go(next: Channel): void {
+    now = next;
+    for (const [listener, end] of ends) {
+      ends.set(listener, next.subscribe(listener));
+      end();
+    }
+  }
+  function subscribe(listener: () => void): () => void {
+    ends.set(listener, now.subscribe(listener));
+    return () => {
+      ends.get(listener)?.();
+      ends.delete(listener);
+    };
+  }
+  followedSession(client).onDrop(() => {
+    now = first;
+    // Only then the store no longer has the session of the user who has left.
+    queueMicrotask(() => go(first));
+  });
+  const get = (_: Channel, name: keyof Channel) => (name === 'subscribe' ? subscribe : now[name]);
+  const tell = () => [...ends.keys()].forEach((listener) => void listener());
+  return { first, go, tell, channel: new Proxy(first, { get }) };
+}

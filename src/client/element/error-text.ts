@@ -1,0 +1,65 @@
+import type { RelayError } from '../relay-error.ts';
+import { newElement } from './new-element.ts';
+import { fill, type Language, type Words } from './words.ts';
+
+/** The words for the codes that a user can meet: of the relay, and of the client. */
+const CODES = {
+  errorAway: /unreachable|unavailable|draining|rejected/,
+  errorBusy: /busy|too_many|rate_limited/,
+  errorForbidden: /^not_(allowed|your)|unknown_bot|not_enabled/,
+  errorLarge: /too_large/,
+  errorLost: /lost|silent|broken|too_slow/,
+  errorMissing: /missing|not_found|^run_/,
+  errorPassword: /credentials/,
+  errorSignedOut: /unauthenticated|session_ended/,
+  errorSlow: /exceeded|timeout/,
+} as const satisfies Partial<Record<keyof Words, RegExp>>;
+
+/** The name of the words for a code; undefined if there are none. */
+export function errorWords(code: string): keyof Words | undefined {
+  const names = Object.keys(CODES) as (keyof typeof CODES)[];
+  return names.find((name) => CODES[name].test(code));
+}
+
+type Failure = Pick<Error, 'message'> & Partial<Pick<RelayError, 'code' | 'status' | 'requestId'>>;
+type Pieces = readonly (Node | string)[];
+
+/** What stands before and behind the error in `sentence`; one text if that leaves the error out. */
+export const aroundError = (sentence: string, values: Parameters<typeof fill>[1] = {}): readonly string[] =>
+  sentence.split('{error}').map((piece) => fill(piece, values));
+
+/**
+ * An error in its sentence: in the words for its code or, where there are none, with its own message. That of the relay
+ * and the client is English, that of a bot can be in any language.
+ */
+export function errorPieces(
+  { words }: Language,
+  error: Failure,
+  around: readonly string[] = ['', ''],
+): Pieces {
+  const { code = '', status, message } = error;
+  const [before = '', after] = around;
+  if (after === undefined) return [before];
+  // What the client has not understood comes with this status, too.
+  const isOfBot = status === 200 && code !== 'unexpected_response';
+  const name = isOfBot ? undefined : errorWords(code);
+  const text = name && words[name];
+  if (text || !(code || isOfBot)) return [before + (text || message) + after];
+  const own = newElement('span', isOfBot ? { dir: 'auto' } : { lang: 'en', dir: 'ltr' }, message);
+  return [before, own, after];
+}
+
+/** Shows an error in `element`, and has it read out; without one, nothing. */
+export function showError(element: Element, language: Language, error?: Failure): void {
+  const alert = newElement('span', { role: 'alert' }, error ? errorPieces(language, error) : []);
+  const next = newElement('p', {}, error ? [alert, ...requestPieces(language, error)] : []);
+  // What is the same is not read out again.
+  if (next.textContent !== element.textContent) element.replaceChildren(...next.childNodes);
+}
+
+/** The request id of an error for the operator. It is no part of what is read out: that would take half a minute. */
+export const requestPieces = ({ words }: Language, { requestId }: Failure): Pieces =>
+  requestId ? [newElement('span', {}, ` ${words.requestId} `, requestCode(requestId))] : [];
+
+/** A request id, which is read from left to right in each language. */
+export const requestCode = (id = ''): HTMLElement => newElement('code', { dir: 'ltr' }, id);

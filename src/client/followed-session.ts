@@ -1,0 +1,183 @@
+import type { BotClient } from './bot-client.ts';
+import { callPage } from './call-page.ts';
+import { partsOf } from './client-parts.ts';
+import { forgetKept } from './forget-kept.ts';
+import type { RelayError } from './relay-error.ts';
+import { sessionQuestions } from './session-questions.ts';
+import type { Session } from './session-tracker.ts';
+import { unfinished } from './unfinished.ts';
+
+/** Who is signed in. */
+export interface SessionSnapshot {
+  /** Undefined until it is known, null if nobody is signed in. */
+  readonly session: Session | null | undefined;
+  /** Why it is not known, or why the last sign-in or sign-out has failed. */
+  readonly error: RelayError | undefined;
+}
+
+/** Before anything is known. */
+export const UNKNOWN: SessionSnapshot = { session: undefined, error: undefined };
+
+/** Who is signed in, for all that shows it. Tabs of a browser tell each other of a sign-in and a sign-out. */
+export interface FollowedSession {
+  /** Adds a listener; the returned function removes it. With the first one, the relay is asked. */
+  readonly subscribe: (listener: () => void) => () => void;
+  readonly getSnapshot: () => SessionSnapshot;
+  /** Resolves when it is known who is signed in, or why it is not. */
+  readonly known: () => Promise<SessionSnapshot>;
+  /** Adds a function that is called when the user has signed out, or another one has signed in. */
+  readonly onDrop: (drop: () => void) => () => void;
+  /** Shows why a sign-in or sign-out has failed, or that one has begun. */
+  readonly setError: (error?: RelayError) => void;
+}
+
+const sessions = new WeakMap<BotClient, FollowedSession>();
+
+/** The session of the client, which all that shows it shares. */
+export function followedSession(client: BotClient): FollowedSession {
+  const shared = sessions.get(client) ?? newSession(client);
+  sessions.set(client, shared);
+  return shared;
+}
+
+function newSession(client: BotClient): FollowedSession {
+  const listeners = new Set<() => void>();
+  const drops = new Set<() => void>();
+  let snapshot = UNKNOWN;
+  let end: () => void = () => {};
+  const set = (next: SessionSnapshot) => {
+    snapshot = next;
+    for (const listener of [...listeners]) callPage(listener);
+  };
+  // What is known stays: the relay may only be away.
+  const onError = (error: RelayError) => snapshot.session === undefined && set({ ...UNKNOWN, error });
+  const asking = sessionQuestions(client, onError);
+  const followed = followTracker(client, {
+    drop: () => drops.forEach(callPage),
+    set(session) {
+      set({ session, error: undefined });
+      asking.awaitEnd(session);
+    },
+    session: () => snapshot.session,
+  });
+  const subscribe = (listener: () => void) => {
+    listeners.add(listener);
+    if (listeners.size === 1) {
+      // Somebody may have signed in or out while nobody listened.
+      snapshot = UNKNOWN;
+      end = listenForChanges(client, { ...followed, session: () => snapshot.session, ask: asking.begin });
+      asking.begin();
+    }
+    return () => {
+      if (!listeners.delete(listener) || listeners.size > 0) return;
+      end();
+      asking.end();
+    };
+  };
+  return {
+    subscribe,
+    getSnapshot: () => snapshot,
+    known: async () =>
+      snapshot.session === undefined ? nextKnown(subscribe, () => snapshot, asking.begin) : snapshot,
+    setError: (error) => set({ ...snapshot, error }),
+    onDrop(drop) {
+      drops.add(drop);
+      return () => void drops.delete(drop);
+    },
+  };
+}
+
+/** Asks, and resolves when the session is known, or why it is not. */
+function nextKnown(
+  subscribe: FollowedSession['subscribe'],
+  getSnapshot: () => SessionSnapshot,
+  ask: () => void,
+): Promise<SessionSnapshot> {
+  return new Promise((resolve) => {
+    const leave = subscribe(() => {
+      const { session, error } = getSnapshot();
+      if (session === undefined && !error) return;
+      leave();
+      resolve(getSnapshot());
+    });
+    ask();
+  });
+}
+
+interface Following {
+  readonly drop: () => void;
+  readonly set: (session: Session | null | undefined) => void;
+  readonly session: () => Session | null | undefined;
+}
+
+interface Followed {
+  /** Somebody is signed in elsewhere: what another user has seen goes at once. */
+  readonly told: (user: string) => void;
+  /** The page was away: if nobody is signed in now, that counts as a sign-out. */
+  readonly returned: () => void;
+}
+
+/** Learns from all calls of the client who is signed in. */
+function followTracker(client: BotClient, { drop, set, session }: Following): Followed {
+  const { tracker, options } = partsOf(client);
+  const names = unfinished(client);
+  let user: string | undefined;
+  let hasReturned = false;
+  function leave(next?: string): void {
+    drop();
+    names.clear();
+    forgetKept(options, (of) => of === next);
+    user = undefined;
+  }
+  tracker.watch((found) => {
+    // A message was accepted: somebody has signed in elsewhere.
+    if (found === true) return void (session() === null && client.session().catch(() => {}));
+    if (found) {
+      if (user !== undefined && user !== found.user.id) leave(found.user.id);
+      user = found.user.id;
+      forgetKept(options, (of) => of === null || of === user);
+    } else if (found === null || (found === undefined && hasReturned)) leave();
+    if (found !== false) hasReturned = false;
+    set(found || null);
+  });
+  return {
+    told(next) {
+      if (user === undefined || user === next) return;
+      leave(next);
+      set(undefined);
+    },
+    returned() {
+      hasReturned = true;
+    },
+  };
+}
+
+interface Changes extends Followed, Pick<Following, 'session'> {
+  /** Asks who is signed in. */
+  readonly ask: () => void;
+}
+
+/** Listens for what changes the session outside of this client. The returned function ends it. */
+function listenForChanges(client: BotClient, { told, returned, session, ask }: Changes): () => void {
+  const { tracker, tabs } = partsOf(client);
+  const end = tabs.listen((user, isSignIn) => {
+    if (user === null) return tracker.learn(null);
+    told(user);
+    if (isSignIn || session()?.user.id !== user) ask();
+  });
+  if (typeof location !== 'object') return end;
+  // A page from the back/forward cache has missed what other tabs have told.
+  const onShow = ({ persisted }: PageTransitionEvent) => {
+    if (!persisted) return;
+    returned();
+    ask();
+  };
+  const onVisible = () => document.visibilityState === 'visible' && ask();
+  addEventListener('pageshow', onShow);
+  document.addEventListener('visibilitychange', onVisible);
+  return () => {
+    end();
+    removeEventListener('pageshow', onShow);
+    document.removeEventListener('visibilitychange', onVisible);
+  };
+}

@@ -1,0 +1,161 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import type { BotClient } from '../../src/client/bot-client.ts';
+import { createChannel } from '../../src/client/create-channel.ts';
+import { chatOf, textsOf } from '../support/ai-sdk-chat.ts';
+import { deltaOf } from '../support/bot-runs.ts';
+import { OTHER_USER, refuseUnhandledRejections, startRunsStage } from '../support/channels.ts';
+import { memoryStore } from '../support/cutting-front.ts';
+import { heldCalls } from '../support/held-calls.ts';
+import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
+
+refuseUnhandledRejections();
+
+let stage: Awaited<ReturnType<typeof startRunsStage>>;
+beforeEach(async () => {
+  stage = await startRunsStage({ OPERATIONS: 'message,chat', JOIN_GRACE_MS: '5000' });
+});
+afterEach(() => stage.close());
+
+/** A chat that its page empties when its user has left, with one word of an answer. */
+async function streaming(client: BotClient) {
+  let left = 0;
+  const chat: ReturnType<typeof chatOf> = chatOf(client, {
+    onUserLeft() {
+      left += 1;
+      chat.messages = [];
+      chat.clearError();
+    },
+  });
+  const sent = chat.sendMessage({ text: 'a secret' });
+  const run = await stage.bot.run('a secret');
+  run.begin();
+  const event = { eventType: 'asgard.message.delta', requestId: 'run-1', fact: deltaOf('You') };
+  run.write(`data: ${JSON.stringify(event)}\n\n`);
+  await until(() => textsOf(chat)[1] === 'assistant: You');
+  return { chat, sent, run, left: () => left };
+}
+
+describe('a chat whose user leaves', () => {
+  const other = (client: BotClient) => client.signIn(OTHER_USER.name, OTHER_USER.password);
+
+  test('is emptied when another user signs in', async () => {
+    const client = await stage.signedIn();
+    const { chat, sent, run, left } = await streaming(client);
+    run.finish();
+    await sent;
+    await other(client);
+    expect([left(), textsOf(chat), chat.status]).toEqual([1, [], 'ready']);
+    const next = chat.sendMessage({ text: 'Mine' });
+    (await stage.bot.run('Mine')).answer('Yours');
+    await next;
+    expect([left(), textsOf(chat)]).toEqual([1, ['user: Mine', 'assistant: Yours']]);
+  });
+
+  test.each([
+    ['another user signs in', other],
+    ['the user signs out', (client: BotClient) => client.signOut()],
+  ])('shows nothing of an answer that is under way when %s', async (_, leave) => {
+    // The stream that goes on: its connection knows of no end of the session.
+    let late: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const going: typeof fetch = async (url, init) => {
+      if (!String(url).endsWith('message/sse')) return fetch(url, init);
+      const { signal: _signal, ...others } = init ?? {};
+      const response = await fetch(url, others);
+      const reader = response.body?.getReader();
+      const body = new ReadableStream<Uint8Array>({
+        async start(controller) {
+          late = controller;
+          const first = await reader?.read();
+          if (first?.value) controller.enqueue(first.value);
+        },
+      });
+      return new Response(body, response);
+    };
+    const client = await stage.signedIn({ fetch: going });
+    const { chat, sent, left } = await streaming(client);
+    await leave(client);
+    expect([left(), textsOf(chat)]).toEqual([1, []]);
+    const event = { eventType: 'asgard.message.delta', requestId: 'run-1', fact: deltaOf(' and more') };
+    late?.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`));
+    await sent;
+    expect([textsOf(chat), chat.status, chat.error]).toEqual([[], 'ready', undefined]);
+  });
+
+  test('looks for no answer any more, without an error', async () => {
+    const { store } = memoryStore();
+    await streaming(await stage.signedIn({ store }));
+    const calls = heldCalls();
+    calls.hold('message/run');
+    const client = await stage.signedIn({ fetch: calls.fetch, store });
+    const chat = chatOf(client);
+    const resumed = chat.resumeStream();
+    await until(() => calls.called.some((address) => address.includes('message/run')));
+    await other(client);
+    await resumed;
+    expect([chat.status, chat.error, textsOf(chat)]).toEqual(['ready', undefined, []]);
+  });
+
+  test('has the error of an answer that ends with its session, if nobody has left', async () => {
+    const { chat, sent, left } = await streaming(await stage.signedIn());
+    await stage.relay.close();
+    await sent;
+    expect([left(), chat.status, textsOf(chat)]).toEqual([0, 'error', ['user: a secret', 'assistant: You']]);
+  });
+});
+
+test('an answer that was stopped does not come back while its stop is under way', async () => {
+  const calls = heldCalls();
+  const answerSuspend = calls.hold('message/suspend');
+  const { store } = memoryStore();
+  const { chat } = await streaming(await stage.signedIn({ fetch: calls.fetch, store }));
+  await chat.stop();
+  await chat.resumeStream();
+  expect([chat.status, textsOf(chat)]).toEqual(['ready', ['user: a secret', 'assistant: You']]);
+  expect(calls.called.filter((address) => address.includes('message/run'))).toEqual([]);
+  answerSuspend();
+});
+
+test('the settled messages of a channel and the answer that goes on are shown once', async () => {
+  const { store } = memoryStore();
+  const { run } = await streaming(await stage.signedIn({ store }));
+  const client = await stage.signedIn({ store });
+  const channel = createChannel(client, { id: 'my-chat' });
+  const leave = channel.subscribe(() => {});
+  await until(() => channel.getSnapshot().messages.at(-1)?.state === 'streaming');
+  await until(() => !channel.getSnapshot().isLoading);
+  const messages = channel.getSnapshot().messages.filter(({ state }) => state === 'done');
+  const chat = chatOf(client, { init: { messages: [...messages] } });
+  const resumed = chat.resumeStream();
+  await until(() => chat.status === 'streaming');
+  run.finish();
+  await resumed;
+  expect(textsOf(chat).filter((text) => text.startsWith('assistant'))).toEqual(['assistant: You']);
+  leave();
+});
+
+test('a message that surely did not run can be sent again by regenerate, and only that', async () => {
+  let isBusy = true;
+  const busy: typeof fetch = async (url, init) => {
+    if (!isBusy || !String(url).endsWith('message/sse')) return fetch(url, init);
+    const problem = { code: 'rate_limited', status: 429, detail: 'Wait.', retryable: 'new message' };
+    return Response.json({ type: 'about:blank', ...problem }, { status: 429 });
+  };
+  const chat = chatOf(await stage.signedIn({ fetch: busy }));
+  await chat.sendMessage({ text: 'Hello' });
+  expect(chat.error).toMatchObject({ code: 'rate_limited' });
+  await chat.regenerate();
+  expect(chat.error).toMatchObject({ code: 'rate_limited' });
+  isBusy = false;
+  const again = chat.regenerate();
+  (await stage.bot.run('Hello')).answer('You');
+  await again;
+  expect([textsOf(chat), chat.error]).toEqual([['user: Hello', 'assistant: You'], undefined]);
+  await chat.regenerate();
+  expect(chat.error).toMatchObject({
+    code: 'unsupported',
+    message: 'The bot may have run, and cannot take an answer back.',
+  });
+  await sleep(50);
+  expect(stage.bot.runs).toHaveLength(1);
+});

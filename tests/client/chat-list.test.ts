@@ -1,0 +1,241 @@
+/// <reference lib="dom" />
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { Page, Route } from 'playwright-core';
+import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type ChatFront, openChatFront } from '../support/chat-front.ts';
+import { lastAnswer, longMessage, say, signIn, stored, texts } from '../support/chat-page.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+
+const UNUSED_MS = 301_000;
+
+let service: BotService;
+let relay: TestRelay;
+let messageOnly: TestRelay;
+const fronts: ChatFront[] = [];
+const chromium = oneChromium();
+beforeAll(async () => {
+  service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 30 }, limit: 1000 });
+  const environment = { BOTS: 'demo/echo,demo/tools', CHAT_PAGE: 'on' };
+  relay = await startRelay(service.url, { ...environment, OPERATIONS: 'message,chat,files' });
+  messageOnly = await startRelay(service.url, { ...environment, OPERATIONS: 'message' });
+});
+let complaints: string[];
+afterEach(() => expect(complaints.filter((one) => !one.includes('net::ERR_'))).toEqual([]));
+afterAll(async () => {
+  for (const { front } of fronts) await front.close();
+  for (const one of [relay, messageOnly]) await one.close();
+  await service.close();
+});
+
+/** The chat page in a new profile, with a user who is signed in. */
+async function open(its = relay): Promise<ChatFront> {
+  const opened = await openChatFront(chromium, its.port);
+  fronts.push(opened);
+  ({ complaints } = opened);
+  await signIn(opened.page, USER);
+  return opened;
+}
+
+/** Asks, and waits until the answer is there and the next press is no double-click. */
+async function ask(page: Page, text: string): Promise<void> {
+  await say(page, `${text} ${longMessage(1)}`);
+  await lastAnswer(page, 'done');
+}
+const empty = (page: Page) => page.getByRole('heading', { name: 'How can I help?' });
+const answerTo = (page: Page, text: string) => page.locator('.answer', { hasText: `You said: ${text}` });
+async function newChat(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await empty(page).waitFor();
+}
+async function choose(page: Page, title: string): Promise<void> {
+  await page.locator('summary').click();
+  await page.locator('.panel').getByRole('button', { name: title }).click();
+}
+async function forget(page: Page): Promise<void> {
+  page.once('dialog', (dialog) => void dialog.accept());
+  await page.locator('summary').click();
+  await page.getByRole('button', { name: 'Forget this chat' }).click();
+}
+/** The first word of each title in the list. */
+async function titles(page: Page): Promise<string[]> {
+  const rows = JSON.parse(await page.evaluate(() => localStorage.getItem('bot-relay-chats') ?? '[]'));
+  return rows.map(([, , , , title]: string[]) => title?.split(' ')[0]).sort();
+}
+const attach = async (page: Page, state = 'done') => {
+  const file = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
+  await page.locator('input[type=file]').setInputFiles(file);
+  await page.locator(`.files li[data-state=${state}]`).waitFor();
+};
+const input = (page: Page) => page.getByRole('textbox', { name: 'Message' });
+
+describeInChromium('a chat in the list', () => {
+  test('is the one that begins after the chat before it was forgotten', async () => {
+    const { page } = await open();
+    await ask(page, 'First');
+    await forget(page);
+    await empty(page).waitFor();
+    expect(await titles(page)).toEqual([]);
+    await ask(page, 'Second');
+    await newChat(page);
+    await choose(page, 'Second');
+    await answerTo(page, 'Second').waitFor();
+  });
+
+  test('goes when it was forgotten, also if another one is open by then', async () => {
+    const { page } = await open();
+    await ask(page, 'First');
+    await newChat(page);
+    await ask(page, 'Second');
+    let go = () => {};
+    const isAsked = new Promise<void>((resolve) => {
+      const hold = (route: Route) => {
+        go = () => void route.continue();
+        resolve();
+      };
+      void page.route('**/channel/clear*', hold);
+    });
+    await forget(page);
+    await isAsked;
+    await choose(page, 'First');
+    await answerTo(page, 'First').waitFor();
+    const cleared = page.waitForResponse('**/channel/clear*');
+    go();
+    await cleared;
+    await page.waitForFunction(() => !localStorage.getItem('bot-relay-chats')?.includes('Second'));
+    expect(await titles(page)).toEqual(['First']);
+  });
+
+  test('is asked for again if it could not be loaded, also after another call', async () => {
+    const { page } = await open();
+    const again = page.getByRole('button', { name: 'Try again' });
+    const why = page.locator('.composer .why');
+    await ask(page, 'First');
+    await page.route('**/channel/metadata?*', (route) => route.abort());
+    await page.route('**/blob*', (route) => route.abort());
+    await page.reload();
+    await again.waitFor();
+    expect(await empty(page).isVisible()).toBe(false);
+    expect(await why.allTextContents()).toEqual(['The server is unreachable.', '']);
+    await attach(page, 'error');
+    await page.unroute('**/channel/metadata?*');
+    await again.click();
+    await answerTo(page, 'First').waitFor();
+    expect(await texts(page)).toHaveLength(2);
+    expect(await again.isVisible()).toBe(false);
+    expect(await why.first().isVisible()).toBe(false);
+  });
+
+  test('can be forgotten if it could not be loaded', async () => {
+    const { page } = await open();
+    await ask(page, 'First');
+    await page.route('**/channel/metadata?*', (route) => route.abort());
+    await page.reload();
+    await page.locator('.trouble .why', { hasText: /./ }).waitFor();
+    await forget(page);
+    await page.waitForFunction(() => !localStorage.getItem('bot-relay-chats')?.includes('First'));
+    await page.locator('summary').waitFor({ state: 'hidden' });
+  });
+
+  test('keeps its attachments if it is chosen again, or could not be forgotten', async () => {
+    const { page } = await open();
+    await ask(page, 'First');
+    await attach(page);
+    await choose(page, 'First');
+    expect(await page.locator('.panel').isVisible()).toBe(false);
+    expect(await page.locator('.files li').count()).toBe(1);
+    await page.route('**/channel/clear*', (route) => route.abort());
+    const failed = page.waitForEvent('requestfailed');
+    await forget(page);
+    await failed;
+    await page.locator('.composer > .why', { hasText: /./ }).waitFor();
+    expect(await page.locator('.files li').count()).toBe(1);
+    expect(await titles(page)).toEqual(['First']);
+  });
+});
+
+describeInChromium('a new chat', () => {
+  test('asks for nothing that was said before, so its first message leaves at once', async () => {
+    const { page, calls } = await open();
+    await ask(page, 'First');
+    calls.length = 0;
+    await newChat(page);
+    await ask(page, 'Second');
+    expect(calls).toEqual(['POST message/sse']);
+  });
+
+  test('cannot be begun where nothing would lead back to the one before', async () => {
+    const { page } = await open(messageOnly);
+    await say(page, longMessage(1));
+    await page.getByRole('button', { name: 'Stop' }).waitFor();
+    expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
+    await lastAnswer(page, 'done');
+    expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
+  });
+});
+
+describeInChromium('the element', () => {
+  test('asks nothing about the chats of a user who has left', async () => {
+    const { page } = await open();
+    await ask(page, 'First');
+    await newChat(page);
+    await ask(page, 'Second');
+    await page.clock.install();
+    await page.reload();
+    await answerTo(page, 'Second').waitFor();
+    await choose(page, 'First');
+    await answerTo(page, 'First').waitFor();
+    // The chat that was open at first is no longer kept ready.
+    await page.clock.fastForward(UNUSED_MS);
+    const asked: string[] = [];
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
+    await signIn(page, OTHER_USER);
+    await empty(page).waitFor();
+    expect(asked.filter((path) => path.endsWith('/channel/metadata'))).toEqual([]);
+    expect(await stored(page)).not.toMatch(/First|Second/);
+  });
+
+  test('keeps the draft when another bot is chosen', async () => {
+    const { page } = await open();
+    await input(page).fill('Draft');
+    await page.getByLabel('Bot').selectOption('demo/tools');
+    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    expect(await input(page).inputValue()).toBe('Draft');
+    const isFocused = () =>
+      page.locator('bot-chat').evaluate((chat) => chat.shadowRoot?.activeElement?.localName);
+    expect(await isFocused()).toBe('select');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
+    expect(await input(page).inputValue()).toBe('');
+  });
+
+  test('talks with the first bot if it names a conversation and no bot', async () => {
+    const { page } = await open();
+    await page.getByLabel('Bot').selectOption('demo/tools');
+    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    await page.locator('bot-chat').evaluate((chat) => chat.setAttribute('channel', 'c1'));
+    await page.getByLabel('Bot').waitFor({ state: 'detached' });
+    await empty(page).waitFor();
+    const sent = page.waitForRequest('**/message/sse');
+    await say(page, 'Hello');
+    expect((await sent).url()).toContain('/bot-provider/echo/');
+  });
+
+  test('leaves a bot that the relay no longer names', async () => {
+    const { page } = await open();
+    await page.getByLabel('Bot').selectOption('demo/tools');
+    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    await page.route('**/client/bot-chat.json', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ json: { ...(await response.json()), bots: ['demo/echo'] } });
+    });
+    await page.locator('bot-chat').evaluate((chat) => chat.parentElement?.append(chat));
+    await page.getByLabel('Bot').waitFor({ state: 'detached' });
+    await empty(page).waitFor();
+    const sent = page.waitForRequest('**/message/sse');
+    await say(page, 'Hello');
+    expect((await sent).url()).toContain('/bot-provider/echo/');
+  });
+});

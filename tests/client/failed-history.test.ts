@@ -1,0 +1,177 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { createBotClient } from '../../src/client/bot-client.ts';
+import type { Channel, ChannelMessage, ChannelOptions } from '../../src/client/channel-types.ts';
+import { createChannel } from '../../src/client/create-channel.ts';
+import {
+  allOf,
+  type ChannelStage,
+  refuseUnhandledRejections,
+  startDemoStage,
+  USER,
+} from '../support/channels.ts';
+import { chunk, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import { startRelay } from '../support/relay.ts';
+import { sleep } from '../support/sleep.ts';
+import { jsonAnswer } from '../support/suspend.ts';
+import { until } from '../support/until.ts';
+
+refuseUnhandledRejections();
+
+const TURN = ['user: Important', 'bot: You said: Important'];
+const ID = { id: 'my-channel' };
+let stage: ChannelStage | undefined;
+afterEach(() => stage?.close());
+
+const failed = (channel: Channel) => channel.getSnapshot().failedHistory;
+const isLoaded = (channel: Channel) => until(() => !channel.getSnapshot().isLoading);
+
+/** A channel whose history has failed before a message was sent and answered. `away` says what is away. */
+async function answered(operations: string, options: ChannelOptions = {}) {
+  stage = await startDemoStage('echo', { OPERATIONS: operations });
+  let away = '/channel/metadata';
+  const own: typeof fetch = async (url, init) => {
+    if (away && String(url).includes(away)) throw new TypeError('away');
+    return fetch(url, init);
+  };
+  const client = await stage.signedIn({ fetch: own });
+  const channel = createChannel(client, { ...ID, ...options });
+  const leave = channel.subscribe(() => {});
+  closers.push(async () => leave());
+  await until(() => failed(channel)?.error.code === 'unreachable');
+  await channel.send('Important');
+  await until(() => allOf(channel).length === 2);
+  const comeBack = () => {
+    away = '';
+  };
+  return { channel, client, stage, comeBack };
+}
+
+describe('a history that failed before a message was answered', () => {
+  test('leaves the message where it is when the bot service has no history', async () => {
+    const { channel, comeBack } = await answered('message');
+    comeBack();
+    failed(channel)?.loadAgain();
+    await until(() => failed(channel) === undefined);
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual(TURN);
+  });
+
+  test('leaves the message where it is while the relay is away, and is offered again', async () => {
+    const { channel } = await answered('message');
+    const before = failed(channel);
+    before?.loadAgain();
+    await until(() => failed(channel) !== undefined && failed(channel) !== before);
+    expect(failed(channel)?.error.code).toBe('unreachable');
+    expect(allOf(channel)).toEqual(TURN);
+  });
+
+  test('takes the place of the message, since it has that, but of none that is sent meanwhile', async () => {
+    const { channel, comeBack } = await answered('message,chat');
+    comeBack();
+    const ids = channel.getSnapshot().messages.map(({ id }) => id);
+    failed(channel)?.loadAgain();
+    await channel.send('Next');
+    await until(() => allOf(channel)[3]?.endsWith('Next') === true);
+    expect(allOf(channel)).toEqual([...TURN, 'user: Next', 'bot: You said: Next']);
+    expect(ids).not.toContain(channel.getSnapshot().messages[0]?.id);
+  });
+
+  test('leaves a message that was refused, which it does not have', async () => {
+    const { channel, stage, comeBack, client } = await answered('message,chat');
+    const headers = { Cookie: await stage.relay.signIn() };
+    await fetch(`${stage.relay.url}/auth/logout-all`, { method: 'POST', headers });
+    await channel.send('Refused');
+    await client.signIn(USER.name, USER.password);
+    comeBack();
+    const ids = channel.getSnapshot().messages.map(({ id }) => id);
+    failed(channel)?.loadAgain();
+    await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual([...TURN, 'user: Refused', 'bot:  (error)']);
+  });
+
+  test('is put before the message where the page keeps it, and the page keeps both', async () => {
+    const old = { id: 'old', role: 'user', state: 'done', metadata: {} } as const;
+    let kept: readonly ChannelMessage[] = [{ ...old, parts: [{ type: 'text', text: 'Before' }] }];
+    const history = {
+      load: async () => kept,
+      save: async (all: readonly ChannelMessage[]) => {
+        kept = all;
+      },
+      clear: async () => {},
+    };
+    const { channel, stage, comeBack } = await answered('message', { history });
+    expect(kept).toHaveLength(1);
+    comeBack();
+    failed(channel)?.loadAgain();
+    await until(() => allOf(channel).length === 3);
+    expect(allOf(channel)).toEqual(['user: Before', ...TURN]);
+    const again = await stage.channel({ ...ID, history });
+    await isLoaded(again);
+    expect(allOf(again)).toEqual(['user: Before', ...TURN]);
+  });
+});
+
+/** A page whose live history says `Hello` and goes on, and what the relay is asked. */
+async function following() {
+  const hello = `id: 1\ndata: ${JSON.stringify({
+    eventType: 'asgard.message.user',
+    requestId: 'A',
+    fact: { messageUser: { text: 'Hello' } },
+  })}\n\n`;
+  const upstream = await startRawUpstream((socket, { requestLine }) => {
+    if (requestLine.includes('/channel/metadata'))
+      return void socket.write(jsonAnswer('200 OK', { data: {} }));
+    socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(`retry: 1\n${hello}`)]));
+    lives.push(socket);
+  });
+  const lives: { destroy(): void }[] = [];
+  const relay = await startRelay(upstream.url, { OPERATIONS: 'message,chat' });
+  const errors: string[] = [];
+  const client = createBotClient({
+    ...{ cookies: 'keep', baseUrl: relay.url, namespace: 'acme', botProviderName: 'helper' },
+  });
+  await client.signIn(USER.name, USER.password);
+  const channel = createChannel(client, { ...ID, onError: ({ code }) => errors.push(code) });
+  const leave = channel.subscribe(() => {});
+  closers.push(async () => {
+    leave();
+    await relay.close();
+    await upstream.close();
+  });
+  return { channel, client, relay, errors, lives };
+}
+const closers: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+describe('a history that has shown all and then ends', () => {
+  test('with the session is no failure, and begins again when the same user is back', async () => {
+    const { channel, client, relay, errors, lives } = await following();
+    await until(() => allOf(channel).length === 1);
+    await sleep(600);
+    const headers = { Cookie: await relay.signIn() };
+    await fetch(`${relay.url}/auth/logout-all`, { method: 'POST', headers });
+    for (const live of lives) live.destroy();
+    await until(() => channel.getSnapshot().session === null);
+    expect(allOf(channel)).toEqual(['user: Hello']);
+    expect([failed(channel), channel.getSnapshot().error, errors]).toEqual([undefined, undefined, []]);
+    const before = lives.length;
+    await client.signIn(USER.name, USER.password);
+    await until(() => lives.length > before);
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual(['user: Hello']);
+    expect([failed(channel), channel.getSnapshot().error, errors]).toEqual([undefined, undefined, []]);
+  });
+
+  test('without a connection is an error, and nothing is missing', async () => {
+    const { channel, relay, errors } = await following();
+    await until(() => allOf(channel).length === 1);
+    await sleep(600);
+    await relay.close();
+    await until(() => errors.length > 0);
+    expect(failed(channel)).toBeUndefined();
+    expect(allOf(channel)).toEqual(['user: Hello']);
+  });
+});

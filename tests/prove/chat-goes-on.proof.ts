@@ -1,0 +1,517 @@
+/// <reference lib="dom" />
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Page } from 'playwright-core';
+import type { Config } from '../../src/config/config.ts';
+import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { countAwakeMs } from '../support/awake.ts';
+import { type ChatFront, openChatFront } from '../support/chat-front.ts';
+import {
+  lastAnswer,
+  longMessage,
+  say,
+  signIn,
+  someWords,
+  startDemoRelay,
+  stored,
+  texts,
+} from '../support/chat-page.ts';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { freePort } from '../support/free-port.ts';
+import { CLIENT, startIdentityProvider } from '../support/identity-provider.ts';
+import { type JoiningPages, startJoiningPages } from '../support/joining-page.ts';
+import { openKillable } from '../support/killable-page.ts';
+import { startProcess, stopProcesses } from '../support/process.ts';
+import { describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { testSideBySide } from '../support/side-by-side.ts';
+import { stopBrowsers } from '../support/sleeping-browser.ts';
+import { whileAwake } from '../support/while-awake.ts';
+
+/** Of a run without a client: longer than any pause of this machine. */
+const GRACE = { JOIN_GRACE_MS: '600000' };
+const WORDS = longMessage(5);
+/** For cases that must reach the page before the run ends. */
+const MORE_WORDS = longMessage(8);
+const answerTo = (words: string) => `You said: ${words}`;
+const OPERATIONS = 'message,chat,files';
+
+let pages: JoiningPages;
+let service: BotService;
+let redis: RedisServer;
+/** Two relays with one Redis, and one with ids that belong to users, all before one bot service. */
+let relays: TestRelay[] = [];
+const fronts: ChatFront[] = [];
+const chromium = oneChromium({ keepsTabs: true });
+beforeAll(async () => {
+  pages = await startJoiningPages();
+  service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 30 }, limit: 1000 });
+});
+afterAll(async () => {
+  for (const { front } of fronts) await front.close();
+  for (const relay of relays) await relay.close();
+  await Promise.all([pages.close(), service.close(), redis?.stop()]);
+  await stopProcesses();
+});
+
+async function reload(operations: Config['operations'], shown: readonly string[]): Promise<void> {
+  const { page, posts, texts, kept, complaints } = await pages.open(chromium, operations, GRACE);
+  await say(page, MORE_WORDS);
+  await someWords(page);
+  expect(await kept()).toMatch(/./);
+  expect(await kept()).not.toContain('word');
+  await page.reload();
+  await lastAnswer(page, 'done');
+  expect(await texts()).toEqual(shown);
+  expect(posts()).toBe(1);
+  expect(await kept()).toBeNull();
+  expect(complaints).toEqual([]);
+}
+
+async function breakWithoutJoining(): Promise<void> {
+  const { page, cut, posts, kept, complaints } = await pages.open(chromium, ['message'], { JOIN: 'off' });
+  await say(page, MORE_WORDS);
+  await someWords(page);
+  const asked = page.waitForResponse((response) => response.url().includes('/message/run?'));
+  await page.reload();
+  expect((await asked).status()).toBe(410);
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  await page.waitForFunction(() => !sessionStorage.getItem('bot-relay-messages'));
+  expect(await kept()).toBeNull();
+  expect(await page.locator('.answer, .why:visible').allTextContents()).toEqual([]);
+  expect(posts()).toBe(1);
+  await say(page, MORE_WORDS);
+  await someWords(page);
+  cut();
+  await lastAnswer(page, 'error');
+  const why = page.locator('.answer:last-child .why');
+  expect(await why.textContent()).toBe('The answer is not complete. The connection is lost.');
+  expect(await page.locator('.answer code').textContent()).toMatch(/^[0-9a-f-]{36}$/);
+  expect(posts()).toBe(2);
+  expect(complaints).toEqual([]);
+}
+
+async function relayGoneAndBack(): Promise<void> {
+  const port = await freePort();
+  const relay = startDemoRelay({ PORT: `${port}` });
+  await relay.listening();
+  const { page, complaints } = await chromium.open(`http://localhost:${port}/`);
+  expect(await page.getByLabel('User name').inputValue()).toBe('demo');
+  // The form is filled in.
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  await say(page, longMessage(30));
+  await someWords(page);
+  relay.signal('SIGKILL');
+  await page.locator('.answer:last-child', { hasText: 'Connection lost' }).waitFor();
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await lastAnswer(page, 'stopped');
+  await relay.exited;
+  await say(page, 'Are you there?');
+  await page.locator('.answer:last-child .why', { hasText: 'unreachable' }).waitFor();
+  await startProcess({ environment: { PORT: `${port}` } }).listening();
+  await page.locator('.answer:last-child .trouble button:visible').last().click();
+  // The sessions were in the memory of the relay that is gone.
+  await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
+  await signIn(page);
+  // A press within 300 ms of the one before would be the second one of a double-click.
+  await sleep(350);
+  await page.locator('.answer:last-child .trouble button:visible').last().click();
+  await page.locator('.answer').nth(3).waitFor();
+  await lastAnswer(page, 'done', 'error');
+  expect(await texts(page)).toContain(answerTo('Are you there?'));
+  expect(complaints.filter((one) => !one.includes('net::ERR_'))).toEqual([]);
+}
+
+async function signInAtProvider(): Promise<void> {
+  const port = await freePort();
+  const provider = await startIdentityProvider(`http://localhost:${port}`);
+  try {
+    const relay = startDemoRelay({
+      PORT: String(port),
+      AUTH_MODE: 'oidc',
+      OIDC_ISSUER: provider.issuer,
+      OIDC_CLIENT_ID: CLIENT.id,
+      OIDC_CLIENT_SECRET: CLIENT.secret,
+    });
+    await relay.listening();
+    const { page, complaints } = await chromium.open(`http://localhost:${port}/`);
+    const link = page.getByRole('link', { name: 'Sign in at your provider' });
+    await link.click();
+    await page.locator('input[name=login]').fill('ada');
+    await page.locator('input[name=password]').fill('any');
+    await page.locator('button[type=submit]').click();
+    await page.locator('button[type=submit]').click();
+    await page.getByText('Signed in as Ada').waitFor();
+    expect(new URL(page.url()).pathname).toBe('/');
+    await say(page, `Hello ${longMessage(1)}`);
+    await noDoublePress(page);
+    await lastAnswer(page, 'done');
+    await page.context().clearCookies({ domain: 'localhost' });
+    await say(page, 'And now?');
+    // The user is still signed in at the provider.
+    await link.click();
+    await page.locator('.answer', { hasText: 'You said: Hello' }).waitFor();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL(`${provider.issuer}/**`);
+    // The provider's own pages request an icon and a web font.
+    const own = complaints.filter((one) => !one.includes(provider.issuer) && !one.includes('fonts.'));
+    expect(own).toEqual([]);
+  } finally {
+    await provider.close();
+  }
+}
+
+describeInChromium('an answer at the chat page', () => {
+  const goesOn = 'goes on after a reload, once, and is paid once: at a page';
+  testSideBySide(
+    [
+      [`${goesOn} which shows no history`, () => reload(['message'], [answerTo(MORE_WORDS)])],
+      [
+        `${goesOn} which shows its question again`,
+        () => reload(['message', 'chat'], [MORE_WORDS, answerTo(MORE_WORDS)]),
+      ],
+      [
+        'is not sent again by a reload or a break where nothing can be joined; only the break is an error',
+        breakWithoutJoining,
+      ],
+      ['says when the relay is gone, and is asked for when it is back', relayGoneAndBack],
+      ['follows a sign-in at an OpenID provider, which returns to the conversation', signInAtProvider],
+    ],
+    3,
+  );
+
+  // Not beside the others: they have the same browser.
+  test('goes on after a sleep of the browser that has cost its connection, and is paid once', async () => {
+    const { page, cut, posts, texts, complaints } = await pages.open(chromium, ['message'], GRACE);
+    await say(page, WORDS);
+    await someWords(page);
+    const wake = stopBrowsers();
+    cut();
+    await sleep(1_000);
+    wake();
+    await lastAnswer(page, 'done');
+    expect(await texts()).toEqual([WORDS, answerTo(WORDS)]);
+    expect(posts()).toBe(1);
+    expect(complaints).toEqual([]);
+  });
+});
+
+/** Loads the page again after a loss in the middle of an answer; expects that its run is not known and was paid once. */
+async function reloadAfter(loss: 'restart' | 'flush', store?: RedisServer): Promise<void> {
+  const opened = await openKillable(chromium, { ...GRACE, ...(store && { REDIS_URL: store.url }) });
+  const { page, posts, complaints } = opened;
+  await say(page, MORE_WORDS);
+  await someWords(page);
+  if (loss === 'restart') await opened.restart();
+  else await store?.command('FLUSHALL');
+  const asked = page.waitForResponse((response) => response.url().includes('/message/run?'));
+  await page.reload();
+  // Sessions were kept where runs were.
+  await signIn(page, USER);
+  expect((await asked).status()).toBe(410);
+  await page.waitForFunction(() => !sessionStorage.getItem('bot-relay-messages'));
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  expect(await page.locator('.answer, .why:visible').allTextContents()).toEqual([]);
+  await onlyOnce(page, posts);
+  expect(complaints).toEqual([]);
+  await opened.close();
+}
+
+/** A restart where Redis keeps the session and what was there of the answer. */
+async function reloadWithRedis(store: RedisServer): Promise<void> {
+  const opened = await openKillable(chromium, { ...GRACE, REDIS_URL: store.url });
+  const { page, posts, complaints } = opened;
+  await say(page, MORE_WORDS);
+  await someWords(page);
+  await opened.restart();
+  await page.reload();
+  await lastAnswer(page, 'error');
+  expect(await page.locator('.answer .text').textContent()).toMatch(/^You/);
+  expect(await page.locator('.answer .why').textContent()).toContain('The relay has lost this answer');
+  await onlyOnce(page, posts);
+  expect(complaints).toEqual([]);
+  await opened.close();
+}
+
+/** Expects that one message is paid, also after some time and a second reload. */
+async function onlyOnce(page: Page, posts: () => number): Promise<void> {
+  await sleep(1_000);
+  await page.reload();
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  await sleep(1_000);
+  expect(posts()).toBe(1);
+}
+
+describeWithRedis('an answer whose relay or Redis is lost', () => {
+  const stores: RedisServer[] = [];
+  const newStore = async () => {
+    const store = await startRedis();
+    stores.push(store);
+    return store;
+  };
+  afterAll(() => Promise.all(stores.map((store) => store.stop())));
+
+  describeInChromium('at the chat page', () => {
+    testSideBySide([
+      [
+        'is gone after a reload when the relay was killed, without Redis, and is paid once',
+        () => reloadAfter('restart'),
+      ],
+      [
+        'is shown as far as it came after a reload when the relay was killed, with Redis, and is paid once',
+        async () => reloadWithRedis(await newStore()),
+      ],
+      [
+        'is gone after a reload when Redis was emptied, and is paid once',
+        async () => reloadAfter('flush', await newStore()),
+      ],
+    ]);
+  });
+});
+
+describeWithRedis('with Redis', () => {
+  beforeAll(async () => {
+    redis = await startRedis();
+    const environment = { BOTS: 'demo/echo,demo/tools', OPERATIONS, CHAT_PAGE: 'on', REDIS_URL: redis.url };
+    relays = await Promise.all([
+      startRelay(service.url, environment),
+      startRelay(service.url, environment),
+      startRelay(service.url, { ...environment, CHANNELS: 'owned' }),
+    ]);
+  });
+  /** The chat page of a relay, with a user who is signed in. */
+  async function open(relay = relays[0] as TestRelay): Promise<ChatFront> {
+    const opened = await openChatFront(chromium, relay.port);
+    fronts.push(opened);
+    await signIn(opened.page, USER);
+    return opened;
+  }
+  const paid = (calls: readonly string[]) => calls.filter((call) => call === 'POST message/sse').length;
+
+  describeInChromium('a conversation at the chat page', () => {
+    testSideBySide(
+      [
+        [
+          'is shown after a reload, and at another instance, and no load runs the bot',
+          async () => {
+            const { page, front, calls, complaints } = await open();
+            await say(page, 'Hello');
+            await lastAnswer(page, 'done');
+            for (const relay of relays.slice(0, 2)) {
+              front.forwardTo(relay.port);
+              await page.reload();
+              await lastAnswer(page, 'done');
+              expect(await texts(page)).toEqual(['Hello', 'You said: Hello']);
+            }
+            await say(page, 'Again');
+            await page.locator('.answer[data-state=done]', { hasText: 'Again' }).waitFor();
+            expect(paid(calls)).toBe(2);
+            expect(complaints).toEqual([]);
+          },
+        ],
+        [
+          'is stopped at the bot service within a second, also a run that goes on after a reload',
+          whileAwake(async () => {
+            const { page, called, calls, complaints } = await open();
+            for (const isReloaded of [false, true]) {
+              await say(page, longMessage(60));
+              await someWords(page);
+              if (isReloaded) await page.reload();
+              if (isReloaded) await someWords(page);
+              // From then on all happens in this process. Before, a slow browser takes its time.
+              const suspended = called('message/suspend').then(countAwakeMs);
+              await page.getByRole('button', { name: 'Stop' }).click();
+              expect((await suspended)()).toBeLessThan(1000);
+              await lastAnswer(page, 'stopped');
+            }
+            expect(paid(calls)).toBe(2);
+            expect(complaints).toEqual([]);
+          }),
+        ],
+        [
+          'goes on when the user allows a tool, also after a reload',
+          async () => {
+            const { page, complaints } = await open();
+            await page.getByLabel('Bot').selectOption('demo/tools');
+            await page.getByRole('button', { name: 'Sign out' }).waitFor();
+            await say(page, 'What time is it?');
+            await page.locator('.consent', { hasText: 'The bot asks to use clock.' }).waitFor();
+            await page.reload();
+            // The bot is the one that was chosen.
+            await page.getByRole('button', { name: 'Allow once' }).click();
+            await page.locator('.answer:last-child .text', { hasText: 'in UTC.' }).waitFor();
+            expect(complaints).toEqual([]);
+          },
+        ],
+        [
+          'begins where conversations are owned, though the relay refuses to tell whether it exists',
+          async () => {
+            const { page, complaints } = await open(relays[2]);
+            await say(page, 'Hello');
+            await lastAnswer(page, 'done');
+            await page.reload();
+            await lastAnswer(page, 'done');
+            expect(await texts(page)).toEqual(['Hello', 'You said: Hello']);
+            expect(complaints).toEqual([]);
+          },
+        ],
+        ['is one of several in the list of this browser', () => severalChats(open)],
+        ['is seen by its user alone, of two in one browser, with two tabs and reloads', () => twoUsers(open)],
+        ['is kept in a list of at most 50, each for 30 days', () => boundedList(open)],
+      ],
+      3,
+    );
+  });
+});
+
+/** Resolves when so much is answered, at 30 ms a word, that the next press is not the second one of a double-click. */
+const noDoublePress = (page: Page) =>
+  page.locator('.answer:last-child .text', { hasText: longMessage(1) }).waitFor();
+
+/** Opens the list, and the chat in it whose title begins with `title`. */
+async function choose({ page }: ChatFront, title: string): Promise<void> {
+  await page.locator('summary').click();
+  await page.locator('.panel').getByRole('button', { name: title }).click();
+}
+const titles = ({ page }: ChatFront) => page.locator('.panel li span').allTextContents();
+
+async function severalChats(open: () => Promise<ChatFront>): Promise<void> {
+  const front = await open();
+  const { page, complaints } = front;
+  await say(page, `First ${MORE_WORDS}`);
+  await noDoublePress(page);
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  await say(page, 'Second');
+  await lastAnswer(page, 'done');
+  // The answer in the first chat has gone on.
+  await choose(front, 'First');
+  await lastAnswer(page, 'streaming', 'done');
+  await lastAnswer(page, 'done');
+  expect(await texts(page)).toEqual([`First ${MORE_WORDS}`, answerTo(`First ${MORE_WORDS}`)]);
+  // Another tab opens what was opened last, and each tab keeps its own over a reload.
+  const other = await front.openTab();
+  await other.page.locator('.answer', { hasText: 'First' }).waitFor();
+  await choose(front, 'Second');
+  await page.locator('.answer', { hasText: 'You said: Second' }).waitFor();
+  await Promise.all([page.reload(), other.page.reload()]);
+  await page.locator('.answer', { hasText: 'You said: Second' }).waitFor();
+  await other.page.locator('.answer', { hasText: 'First' }).waitFor();
+  page.once('dialog', (dialog) => void dialog.accept());
+  await page.locator('summary').click();
+  expect(await titles(front)).toEqual(['Second', expect.stringMatching(/^First word word/)]);
+  await page.getByRole('button', { name: 'Forget this chat' }).click();
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  await page.locator('summary').click();
+  expect(await titles(front)).toHaveLength(1);
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
+  for (const tab of [page, other.page]) expect(await stored(tab)).not.toMatch(/First|Second|ada|demo/);
+  expect(complaints).toEqual([]);
+}
+
+async function boundedList(open: () => Promise<ChatFront>): Promise<void> {
+  const front = await open();
+  const { page } = front;
+  await say(page, longMessage(1));
+  await noDoublePress(page);
+  await lastAnswer(page, 'done');
+  await page.evaluate(() => {
+    const DAY_MS = 24 * 3_600_000;
+    const [[at, user, bot]] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '');
+    const row = (days: number) => [at - days * DAY_MS, user, bot, `id ${days}`, `Title ${days}`];
+    const rows = [...Array(60).keys()].map((number) => row(number < 5 ? 31 : number / 10));
+    localStorage.setItem('bot-relay-chats', JSON.stringify(rows));
+  });
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await say(page, 'Newest');
+  await lastAnswer(page, 'done');
+  await page.locator('summary').click();
+  const all = await titles(front);
+  expect(all).toHaveLength(50);
+  expect([all[0], all.at(-1)]).toEqual(['Newest', 'Title 5.3']);
+  expect(await stored(page)).not.toContain('Title 31');
+}
+
+/** All that a user or a script can find in a tab: what is shown, written and kept. */
+async function findable(page: Page): Promise<string> {
+  const shown = await page.locator('bot-chat').evaluate((chat) => {
+    const fields = chat.shadowRoot?.querySelectorAll<HTMLInputElement>('textarea, input') ?? [];
+    return [chat.shadowRoot?.textContent, ...[...fields].map(({ value }) => value)].join(' ');
+  });
+  return shown + (await stored(page));
+}
+
+async function chooseBot(page: Page, bot: string): Promise<void> {
+  await page.getByLabel('Bot').selectOption(bot);
+  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+}
+
+/** Leaves texts, chats with two bots, a draft and an attachment in a tab. */
+async function leaveTraces(page: Page, name: string): Promise<void> {
+  await chooseBot(page, 'demo/echo');
+  for (const number of [1, 2]) {
+    if (number === 2) await page.getByRole('button', { name: 'New chat' }).click();
+    await say(page, `Secret ${number} of ${name} ${longMessage(1)}`);
+    await noDoublePress(page);
+    await lastAnswer(page, 'done');
+  }
+  await chooseBot(page, 'demo/tools');
+  await say(page, `Secret 3 of ${name}`);
+  await page.locator('.consent').waitFor();
+  const file = { name: 'secret.txt', mimeType: 'text/plain', buffer: Buffer.from(name) };
+  await page.locator('input[type=file]').setInputFiles(file);
+  await page.locator('.files li[data-state=done]').waitFor();
+  await page.getByRole('textbox', { name: 'Message' }).fill(`Secret draft of ${name}`);
+  expect(await findable(page)).toMatch(/Secret 3 of .*Secret draft.*bot-relay-chats.*Secret 1 of/s);
+}
+
+/** The ids of the conversations that the browser keeps. */
+async function conversationIds(page: Page): Promise<string[]> {
+  const rows = JSON.parse(await page.evaluate(() => localStorage.getItem('bot-relay-chats') ?? '[]'));
+  return rows.map(([, , , id]: string[]) => id);
+}
+
+async function twoUsers(open: () => Promise<ChatFront>): Promise<void> {
+  const front = await open();
+  const { page, profile, complaints } = front;
+  const { page: other } = await front.openTab();
+  const tabs = [page, other];
+  const leaves = [
+    () => page.getByRole('button', { name: 'Sign out' }).click(),
+    // The session has merely ended: what was written stays until another user signs in.
+    async () => {
+      await profile.clearCookies();
+      await page.reload();
+    },
+  ];
+  const asked: string[] = [];
+  for (const tab of tabs)
+    tab.on('request', (request) => asked.push(`${request.url()} ${request.postData()}`));
+  let user = USER;
+  for (const leave of leaves) {
+    await Promise.all(tabs.map((tab) => leaveTraces(tab, user.name)));
+    const ids = await conversationIds(page);
+    expect(ids.length).toBeGreaterThan(3);
+    asked.length = 0;
+    await leave();
+    const others = user === USER ? OTHER_USER : USER;
+    if (leave === leaves[0]) {
+      await other.getByRole('heading', { name: 'You are signed out.' }).waitFor();
+      for (const tab of tabs) expect(await findable(tab)).not.toMatch(new RegExp(`secret|${user.name}`, 'i'));
+    }
+    await signIn(page, others);
+    for (const isReloaded of [false, true]) {
+      if (isReloaded) await Promise.all(tabs.map((tab) => tab.reload()));
+      for (const tab of tabs) {
+        await tab.getByText(`Signed in as ${others.name}`).waitFor();
+        await tab.getByRole('heading', { name: 'How can I help?' }).waitFor();
+        expect(await findable(tab)).not.toMatch(new RegExp(`secret|${user.name}`, 'i'));
+      }
+    }
+    expect(asked.filter((request) => ids.some((id) => request.includes(id)))).toEqual([]);
+    user = others;
+  }
+  expect(complaints).toEqual([]);
+}

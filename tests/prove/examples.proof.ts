@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import {
+  asksForRun,
+  callsAt,
+  getsAnAnswer,
+  goesOnAfterReload,
+  noticesBreak,
+  showsFailedSignOut,
+  signsIn,
+  stopsAnAnswer,
+} from '../support/example-page.ts';
+import { exampleProject, type Project } from '../support/example-project.ts';
+import { freePort } from '../support/free-port.ts';
+import { startProcess, stopProcesses } from '../support/process.ts';
+
+let project: Project | undefined;
+afterEach(async () => {
+  await project?.remove();
+  project = undefined;
+  await stopProcesses();
+});
+
+/** How each is built, if it is, and served. The last word of a command is the port. */
+const BUILT_BY_VITE = ['npm run build', 'npm run preview -- --strictPort --port'] as const;
+const SERVED = {
+  plain: ['', 'npm run dev --'],
+  'vite-react': BUILT_BY_VITE,
+  vue: BUILT_BY_VITE,
+  svelte: BUILT_BY_VITE,
+  'assistant-ui': BUILT_BY_VITE,
+  next: ['npm run build', 'npm start -- --port'],
+} as const;
+
+describeInChromium('an example', () => {
+  const chromium = oneChromium();
+  jest.setTimeout(480_000);
+
+  test.each(Object.entries(SERVED))(
+    '%s is installed, built and served, and has the chat',
+    async (name, [build, serve]) => {
+      const [relayPort, port] = [await freePort(), await freePort()];
+      const relay = startProcess({ environment: { PORT: String(relayPort) } });
+      project = await exampleProject(name, relayPort, port);
+      // The document says `npm install`; `npm ci` also shows that the lock file fits.
+      await project.install(name === 'plain' ? 'npm install' : 'npm ci --no-audit --no-fund');
+      if (build) await project.run(build);
+      const url = await project.serve(serve, port);
+      if (name === 'next') expect(await (await fetch(url)).text()).toContain('One moment');
+      const { page, complaints } = await chromium.open(url);
+      await signsIn(page);
+      await getsAnAnswer(page);
+      await stopsAnAnswer(page);
+      // Next has an empty one.
+      expect(await page.getByRole('alert').filter({ hasText: /\S/ }).count()).toBe(0);
+      await goesOnAfterReload(page);
+      await getsAnAnswer(page);
+      // One for each that was said: nothing was sent twice.
+      expect([callsAt(relay, 'message/sse'), callsAt(relay, 'message/suspend')]).toEqual([4, 1]);
+      expect(complaints).toEqual([]);
+      await showsFailedSignOut(page);
+      const ms = await noticesBreak(page, relay, name === 'assistant-ui' ? asksForRun : undefined);
+      process.stderr.write(`${name}: a broken stream is noticed after ${ms.toFixed(0)} ms\n`);
+      // The client itself gives a silent stream up after 45 s.
+      expect(ms).toBeLessThan(5_000);
+    },
+  );
+});
+
+test.each(['solid', 'angular'])(
+  'the types of %s are checked: one mistake is the only error',
+  async (name) => {
+    project = await exampleProject(name);
+    await project.install('npm ci --no-audit --no-fund');
+    const [file = ''] = readdirSync(project.folder).filter((one) => one.startsWith('chat.'));
+    const text = readFileSync(join(project.folder, file), 'utf8');
+    project.write(file, text.replace('.requestId', '.requestNumber'));
+    const found = await project.run('npm run types').catch(String);
+    expect(found).toContain("'requestNumber' does not exist on type 'RelayError'");
+    expect(found?.match(/TS\d+:/g)).toHaveLength(1);
+  },
+);

@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { getsAnAnswer, noticesBreak, signsIn } from '../support/example-page.ts';
+import { emptyProject, type Project } from '../support/example-project.ts';
+import { freePort } from '../support/free-port.ts';
+import { codeOf } from '../support/markdown.ts';
+import { startProcess, stopProcesses } from '../support/process.ts';
+import { ROOT } from '../support/sources.ts';
+
+const code = (name: string) => codeOf(readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8'), name);
+
+let project: Project | undefined;
+afterEach(async () => {
+  await project?.remove();
+  project = undefined;
+  await stopProcesses();
+});
+
+/** The files of each, in its folder. */
+const FILES: Readonly<Record<string, () => Readonly<Record<string, string>>>> = {
+  'new-vite': () => ({ 'vite.config.ts': code('vite-config'), 'src/App.tsx': code('react') }),
+  'new-next': () => ({
+    'next.config.ts': code('next-config'),
+    'app/page.tsx': `'use client';\n${code('react')}`,
+  }),
+};
+
+describeInChromium('what the document says of a new project', () => {
+  const chromium = oneChromium();
+  jest.setTimeout(480_000);
+
+  test.each(Object.keys(FILES))('gives it an answer: %s', async (name) => {
+    const started = performance.now();
+    const [relayPort, port] = [await freePort(), await freePort()];
+    const relay = startProcess({ environment: { PORT: String(relayPort) } });
+    await relay.listening();
+    project = emptyProject(name, relayPort);
+    await project.install(code(name));
+    for (const [file, text] of Object.entries(FILES[name]?.() ?? {})) project.write(`my-chat/${file}`, text);
+    const url = await project.serve(`cd my-chat; npm run dev -- --port`, port);
+    const { page, complaints } = await chromium.open(url);
+    await signsIn(page);
+    await getsAnAnswer(page);
+    const seconds = (performance.now() - started) / 1000;
+    process.stderr.write(`${name}: an answer after ${seconds.toFixed(0)} s\n`);
+    // With what npm has in its cache; a first download takes as long as the network.
+    expect(seconds).toBeLessThan(180);
+    expect(complaints).toEqual([]);
+    expect(await noticesBreak(page, relay)).toBeLessThan(5_000);
+    // That of Next takes half a minute, and the proof of its example builds nearly the same.
+    if (name === 'new-vite') await project.run('cd my-chat; npm run build');
+  });
+});

@@ -1,0 +1,46 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterEach, expect, test } from '@jest/globals';
+import type { UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
+import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
+import { type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
+import { sleep } from '../support/sleep.ts';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+let service: RawUpstream;
+let upstream: Upstream;
+afterEach(async () => {
+  upstream.close();
+  await service.close();
+});
+
+/** Sends a request; returns its answer, and what only the sending has needed, without keeping that. */
+async function send(): Promise<{ answer: UpstreamAnswer; needed: readonly WeakRef<object>[] }> {
+  const options = {
+    signal: new AbortController().signal,
+    mayStart: () => true,
+    onDelayed: async () => {},
+    onSent: () => {},
+  };
+  const headers = { 'content-length': '2' };
+  const request = { path: '/', headers, body: Buffer.from('{}') };
+  const answer = await upstream.send(request, options);
+  const { mayStart, onDelayed, onSent, signal } = options;
+  return { answer, needed: [mayStart, onDelayed, onSent, signal, headers].map((one) => new WeakRef(one)) };
+}
+
+test('an open stream keeps nothing that only its sending has needed', async () => {
+  service = await startRawUpstream((socket) => socket.write(STREAM_HEAD));
+  upstream = createUpstream(new URL(service.url));
+  const { answer, needed } = await send();
+  answer.read({ data() {}, end() {}, broken() {} });
+  for (let tries = 0; tries < 50 && needed.some((one) => one.deref()); tries += 1) {
+    await sleep(20);
+    collectGarbage();
+  }
+  expect(service.sockets.filter((socket) => !socket.destroyed)).toHaveLength(1);
+  expect(needed.filter((one) => one.deref())).toHaveLength(0);
+  answer.close();
+});

@@ -1,0 +1,60 @@
+import { spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Authority } from './authority.ts';
+import { freePort } from './free-port.ts';
+import { eventually, startProcess } from './redis-process.ts';
+import { MASTER_NAME } from './redis-sentinel.ts';
+
+const NO_FILES = ['--save', '', '--appendonly', 'no'];
+
+/** Starts a server that also listens with TLS, and asks clients and other servers for a certificate of this CA. */
+async function startTlsProcess(authority: Authority, ...options: string[]) {
+  const { certFile, keyFile } = authority.issue('IP:127.0.0.1');
+  const tlsPort = await freePort();
+  const tls = [
+    ...['--tls-port', String(tlsPort), '--tls-replication', 'yes', '--tls-auth-clients', 'yes'],
+    ...['--tls-cert-file', certFile, '--tls-key-file', keyFile, '--tls-ca-cert-file', authority.certFile],
+  ];
+  const server = await startProcess(...options, ...tls);
+  return { ...server, tlsPort, tlsHost: `127.0.0.1:${tlsPort}` };
+}
+
+/** Starts a cluster of three masters, whose servers name each other by their ports with TLS; resolves with one's URL. */
+export async function startTlsCluster(authority: Authority): Promise<string> {
+  const hosts: string[] = [];
+  let url = '';
+  for (let n = 0; n < 3; n += 1) {
+    const bus = [
+      '--cluster-enabled',
+      'yes',
+      '--tls-cluster',
+      'yes',
+      '--cluster-port',
+      String(await freePort()),
+    ];
+    const server = await startTlsProcess(authority, ...NO_FILES, ...bus);
+    hosts.push(server.host);
+    url = `rediss://${server.tlsHost}`;
+    if (n < 2) continue;
+    const create = ['--cluster', 'create', ...hosts, '--cluster-replicas', '0', '--cluster-yes'];
+    const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8', timeout: 20_000 });
+    if (status !== 0) throw new Error(stdout);
+    await eventually(async () => {
+      const info = String(await server.command('CLUSTER', 'INFO'));
+      if (!info.includes('cluster_state:ok')) throw new Error(info);
+    });
+  }
+  return url;
+}
+
+/** Starts a master and a sentinel that watches it at its port with TLS; resolves with the sentinel's URL. */
+export async function startTlsSentinel(authority: Authority): Promise<string> {
+  const { tlsPort } = await startTlsProcess(authority, ...NO_FILES);
+  const file = join(tmpdir(), `bot-relay-sentinel-${randomUUID()}.conf`);
+  writeFileSync(file, `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${tlsPort} 1\n`);
+  const { tlsHost } = await startTlsProcess(authority, file, '--sentinel');
+  return `rediss://${tlsHost}`;
+}
