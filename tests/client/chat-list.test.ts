@@ -154,6 +154,35 @@ describeInChromium('a chat in the list', () => {
   });
 });
 
+describeInChromium('the list of two tabs', () => {
+  /** A tab that answers three changes of the list as if it had written at the same time: with the list of now. */
+  const writeStale = (page: Page) =>
+    page.evaluate(() => {
+      const KEY = 'bot-relay-chats';
+      const stale = localStorage.getItem(KEY) ?? '';
+      let left = 3;
+      const later = new Promise((resolve) => {
+        addEventListener('storage', ({ key, newValue }) => {
+          if (key !== KEY || newValue === stale) return;
+          left -= 1;
+          if (left < 0) resolve(newValue);
+          else localStorage.setItem(KEY, stale);
+        });
+      });
+      Object.assign(window, { later });
+    });
+
+  test('has the chats of both if they write at once', async () => {
+    const { page, openTab } = await open();
+    const { page: other } = await openTab();
+    await ask(page, 'First');
+    await newChat(page);
+    await writeStale(other);
+    await ask(page, 'Second');
+    expect(await other.evaluate('later')).toMatch(/First.*Second|Second.*First/);
+  });
+});
+
 describeInChromium('a new chat', () => {
   test('asks for nothing that was said before, so its first message leaves at once', async () => {
     const { page, calls } = await open();

@@ -5,12 +5,13 @@ import { cheapHash } from './cheap-hash.ts';
 import type { Chromium } from './chromium.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';
 import { freshFolder, inFrontOf, startProcess } from './process.ts';
+import { eventually } from './redis-process.ts';
 import { CANARY, USER } from './relay.ts';
 
 export interface KillablePage extends ChatFront {
   /** How many messages the bot service has got. */
   posts(): number;
-  /** Kills the relay and starts another one in its place. */
+  /** Kills the relay and starts another one, which gets requests once it is ready. */
   restart(): Promise<void>;
   close(): Promise<void>;
 }
@@ -44,10 +45,19 @@ export async function openKillable(
       relay.signal('SIGKILL');
       await relay.exited;
       relay = start();
-      chat.front.forwardTo(await relay.listening());
+      const port = await relay.listening();
+      await untilReady(port);
+      chat.front.forwardTo(port);
     },
     async close() {
       for (const one of [chat.front, counter, service]) await one.close();
     },
   };
 }
+
+/** Resolves when a relay can reach all that it needs, as a load balancer would ask it. */
+const untilReady = (port: number) =>
+  eventually(async () => {
+    const { ok } = await fetch(`http://127.0.0.1:${port}/readyz`);
+    if (!ok) throw new Error('The relay is not ready.');
+  });

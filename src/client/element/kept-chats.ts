@@ -5,6 +5,8 @@ import { followedSession } from '../followed-session.ts';
 import { botKey } from '../unfinished.ts';
 
 const MAX_CHATS = 50;
+/** How long another tab may still write a list that it read before, in ms. */
+const STALE_MS = 3_000;
 
 /** A chat in the list of this browser. */
 export interface Chat {
@@ -37,10 +39,25 @@ export function keptChats(client: BotClient) {
       .map(([at, , , id = '', title = '']) => ({ at, id, title }))
       .sort((a, b) => b.at - a.at);
   const without = (id: string | undefined) => all().filter((one) => one.id !== id);
+  const add = (chat: Chat) => set([chat, ...without(chat.id).slice(0, MAX_CHATS - 1)]);
+  let removed: string | undefined;
   return {
     user,
     all,
-    put: (chat: Chat) => set([chat, ...without(chat.id).slice(0, MAX_CHATS - 1)]),
-    remove: (id: string | undefined) => set(without(id)),
+    put(chat: Chat): void {
+      const owner = user();
+      const { id } = chat;
+      add(chat);
+      if (removed === id) removed = undefined;
+      // Two tabs may write at once: then the list of the later one lacks this chat.
+      const addAgain = () => {
+        if (user() === owner && removed !== id && all().every((one) => one.id !== id)) add(chat);
+      };
+      addEventListener('storage', addAgain, { signal: AbortSignal.timeout(STALE_MS) });
+    },
+    remove(id: string | undefined): void {
+      removed = id;
+      set(without(id));
+    },
   };
 }
