@@ -10,8 +10,8 @@ import { CANARY, USER } from './relay.ts';
 export interface KillablePage extends ChatFront {
   /** How many messages the bot service has got. */
   posts(): number;
-  /** Kills the relay and starts another one in its place. */
-  restart(): Promise<void>;
+  /** Kills the relay, or ends it with another signal, and starts another one in its place. */
+  restart(signal?: NodeJS.Signals): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -40,8 +40,8 @@ export async function openKillable(
   return {
     ...chat,
     posts: () => posts,
-    async restart() {
-      relay.signal('SIGKILL');
+    async restart(signal = 'SIGKILL') {
+      relay.signal(signal);
       await relay.exited;
       relay = start();
       chat.front.forwardTo(await relay.listening());
