@@ -1,6 +1,7 @@
 import { readFact } from './answer-text.ts';
 import type { BotEvent, Tool } from './bot-event.ts';
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
+import { saidIn } from './known-events.ts';
 import { callIdOf, type ToolFacts } from './tool-calls.ts';
 
 /** What an event has changed. */
@@ -39,7 +40,7 @@ export function answerParts(): AnswerParts {
         return { parts: [...parts.values()], messageId: said.part };
       }
       if (!event.known) return {};
-      const { toolCallConsent, toolCallStart, toolCallComplete } = event.fact as Partial<ToolFacts>;
+      const { toolCallConsent, toolCallStart, toolCallComplete } = saidIn<ToolFacts>(event);
       const asks = toolCallConsent?.pendingCalls.map((call) =>
         ask(callOf(call.toolCallId, call), call.toolCallId),
       );

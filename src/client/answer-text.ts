@@ -1,4 +1,5 @@
 import type { BotEvent, Facts } from './bot-event.ts';
+import { saidIn } from './known-events.ts';
 import { RelayError } from './relay-error.ts';
 
 const RUN_ERROR = 'asgard.run.error';
@@ -21,8 +22,7 @@ export function readFact(event: BotEvent): Text | undefined {
     const { message = 'The run of the bot failed.', code } = event.known ? event.fact.runError.error : {};
     throw new RelayError(message, { code: code ?? 'unexpected_response', status: 200 });
   }
-  if (!event.known || !event.eventType.startsWith('asgard.message.')) return undefined;
-  const { messageStart, messageDelta, messageComplete } = event.fact as Partial<TextFacts>;
+  const { messageStart, messageDelta, messageComplete } = saidIn<TextFacts>(event);
   const { message } = messageDelta ?? messageComplete ?? messageStart ?? {};
   const part = message?.messageId ?? undefined;
   if (messageDelta) return { add: messageDelta.message.text, part };

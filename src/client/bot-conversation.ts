@@ -3,13 +3,11 @@ import { baseOf } from './calls.ts';
 import type { UploadOptions } from './channel-types.ts';
 import { partsOf } from './client-parts.ts';
 import { dataOf, ifMissing, unexpected, wasThere } from './conversation-answers.ts';
-import { type ConversationMessages, conversationMessages } from './conversation-messages.ts';
+import { type ConversationMessages, conversationMessages, POST } from './conversation-messages.ts';
 import { isObject } from './is-object.ts';
 import type { MessageStream, SendOptions } from './message-stream.ts';
 import { readOnce } from './read-once.ts';
 import { postWithProgress } from './upload-progress.ts';
-
-const POST = { method: 'POST' } as const;
 
 /** The user's answer to one tool call for which the bot has asked. */
 export interface ToolCallConsent {
@@ -93,5 +91,5 @@ async function* unlessMissing(events: AsyncIterable<BotEvent>): AsyncGenerator<B
 function metadataOf(answer: unknown): ConversationMetadata | undefined {
   const data = dataOf(answer);
   if (data === undefined || isObject(data)) return data;
-  throw unexpected('The answer is no metadata.');
+  throw unexpected();
 }

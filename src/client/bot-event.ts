@@ -80,7 +80,7 @@ export interface Facts {
 
 /**
  * Functions that find out whether the fact of an event has the shape that `Facts` gives it. Each gets the `fact` as it
- * is; if it throws, the event is not known.
+ * is; if it throws, the event is not known. For the kinds that the client knows itself, none is called.
  */
 export type Guards = { readonly [K in keyof Facts]?: (fact: unknown) => fact is Facts[K] };
 

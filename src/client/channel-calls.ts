@@ -54,6 +54,8 @@ export function channelCalls(parts: CallsParts): Calls {
       const options = given ?? {};
       return trying(async (talk) => {
         const blobId = await talk.upload(file, options);
+        // In another conversation, the bot has no such file.
+        if (talk !== opening.talk()) return undefined;
         const mediaType = file.type || 'application/octet-stream';
         return { type: 'file', mediaType, filename: file.name, url: talk.downloadUrl(file.name), blobId };
       }, options);

@@ -2,7 +2,6 @@ import type { BotClient } from './bot-client.ts';
 import { type BotConversation, botConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelPast } from './channel-past.ts';
-import type { ChannelOptions } from './channel-types.ts';
 import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
 import { type FollowedSession, followedSession, type SessionSnapshot } from './followed-session.ts';
@@ -42,12 +41,12 @@ export function freshId(): string {
 /** Opens a channel for the user who is signed in, and empties it when that user leaves. */
 export function channelOpening(client: BotClient, { shown, past, leave }: OpeningOptions): ChannelOpening {
   const { state, options } = shown;
-  const { options: bot } = partsOf(client);
   const store = followedSession(client);
   let user: string | undefined;
   let talk: BotConversation | undefined;
   function open(its: string, isFresh = false): void {
-    const found = options.id === undefined ? defaultChannels(bot).idFor(its, isFresh) : undefined;
+    const found =
+      options.id === undefined ? defaultChannels(partsOf(client).options).idFor(its, isFresh) : undefined;
     user = its;
     talk = botConversation(client, found?.id ?? `${options.id}`);
     past.begin({ talk, user: its, isNew: found?.isNew ?? fresh.delete(`${options.id}`) });
@@ -64,8 +63,9 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
     look({ session, error }) {
       state.change({ session, ...(session === null && { isLoading: false }) });
       if (error && session === undefined) state.fail(error);
-      if (session && session.user.id !== user && isFor(options, session.user.id)) open(session.user.id);
-      past.onSession(session?.user.id === user);
+      const its = session?.user.id;
+      if (its && its !== user && its === (options.user ?? its)) open(its);
+      past.onSession(its === user);
     },
     drop: () => empty(true),
   });
@@ -89,9 +89,6 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
     },
   };
 }
-
-/** Whether the conversation may be that of this user. */
-const isFor = (options: ChannelOptions, its: string) => (options.user ?? its) === its;
 
 interface Followed {
   readonly look: (snapshot: SessionSnapshot) => void;

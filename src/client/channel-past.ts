@@ -2,6 +2,7 @@ import { asRelayError } from './as-relay-error.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
 import { isOver } from './channel-state.ts';
+import type { ChannelMessage } from './channel-types.ts';
 import { type FollowedHistory, followHistory } from './follow-history.ts';
 import { type Opened, pageStorage } from './page-storage.ts';
 import type { RelayError } from './relay-error.ts';
@@ -48,8 +49,8 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
       function loadAgain(): void {
         const all = messages();
         if (!isOpen() || !all.every((one) => isOver(one.state))) return;
-        // What is shown stays until there is something in its place; the bot service lacks what an ended session refused.
-        setInitial(all.filter((one, at) => ![one, all[at + 1]].some((its) => isSignedOut(its?.error))));
+        // What is shown stays until there is something in its place; the bot service lacks what was refused.
+        setInitial(all.filter((one, at) => ![one, all[at + 1]].some(isRefused)));
         change({ error: undefined });
         load();
       }
@@ -64,6 +65,10 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
     },
   };
 }
+
+/** Whether a message was refused before the bot could run: the relay says of all others that they may have started. */
+const isRefused = ({ error }: Partial<ChannelMessage> = {}) =>
+  error && !error.maybeStarted && (error.retryable !== undefined || isSignedOut(error));
 
 /** Shows what was said before: as the bot service tells it, else what the page has kept. */
 export function channelPast(shown: ShownChannel): ChannelPast {
@@ -101,7 +106,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     own.settled.then(() => own === history && state.change({ isLoading: false }));
   }
   return {
-    isRunning: () => resumed?.isRunning() === true || history?.isRunning() === true,
+    isRunning: () => [resumed, history].some((one) => one?.isRunning()),
     readyToSend: (signal) => history?.readyToSend(signal),
     showStopped: () => [resumed, history].forEach((one) => void one?.showStopped()),
     ...{ begin, onSession, leave, close },

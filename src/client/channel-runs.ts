@@ -43,10 +43,10 @@ export function channelRuns(shown: ShownChannel, ready: Ready): ChannelRuns {
     async run(begin, question) {
       const controller = new AbortController();
       const { signal } = controller;
-      const { add, addBelow } = shown.state;
-      const show = (one: ChannelMessage) => (question === undefined ? add(one) : addBelow(question, one));
+      const { state } = shown;
+      const show = (one: ChannelMessage) => (question ? state.addBelow(question, one) : state.add(one));
       const answer = showAnswer(shown, show, 'submitted');
-      shown.state.change({ error: undefined });
+      state.change({ error: undefined });
       running.set(controller, answer);
       waiting.add(controller);
       let stream: MessageStream | undefined;

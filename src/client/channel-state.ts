@@ -83,23 +83,30 @@ interface ListParts {
 
 function messageList({ first, all, isShown, set }: ListParts): MessageList {
   let initial = idsOf(first);
+  /** In order: what the past does not have, and the beginnings of the questions that it has. */
+  let before: readonly unknown[] = [];
   let past = 0;
   let resumed = 0;
   const insert = (list: Messages, at: number, message: ChannelMessage) =>
     set([...list.slice(0, at), message, ...list.slice(at)]);
+  const placeOf = (id: string) => all().findIndex((one) => one.id === id);
   return {
     messages: all,
     add: (message) => set([...all(), message]),
     addBelow(id, answer) {
-      const at = all().findIndex((one) => one.id === id);
+      const at = placeOf(id);
       if (at >= 0) insert(all(), at + 1, answer);
     },
     addPast(message) {
       const others = past > 0 ? all() : all().filter(({ id }) => !initial.has(id));
+      // What the past does not have stays above the question that came after it.
+      const above = before.slice(0, before.indexOf(startOf(message)) + 1);
+      while (above.includes(others[past])) past++;
       insert(others, past++, message);
     },
     setInitial(messages) {
       initial = idsOf(messages);
+      before = all().map((one) => (initial.has(one.id) ? one.role === 'user' && startOf(one) : one));
       past = resumed = 0;
     },
     addResumed(answer) {
@@ -107,8 +114,7 @@ function messageList({ first, all, isShown, set }: ListParts): MessageList {
       insert(all(), above + past + resumed++, answer);
     },
     replace(message) {
-      let at = all().length - 1;
-      while (at >= 0 && all()[at]?.id !== message.id) at -= 1;
+      const at = placeOf(message.id);
       if (at < 0) return;
       // Copied once a frame, not for each event: until it is shown, the list belongs to this state alone.
       const list = (isShown() ? [...all()] : all()) as ChannelMessage[];
@@ -117,10 +123,14 @@ function messageList({ first, all, isShown, set }: ListParts): MessageList {
     },
     removeAll() {
       past = resumed = 0;
+      before = [];
       set([]);
     },
   };
 }
+
+/** What a message begins with. A history has the same for a text. */
+const startOf = ({ parts }: ChannelMessage) => JSON.stringify([parts[0]]);
 
 const idsOf = (messages: Messages) => new Set(messages.map(({ id }) => id));
 

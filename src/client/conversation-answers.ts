@@ -17,6 +17,6 @@ export function dataOf(answer: unknown): unknown {
 }
 
 /** The answer is none that the bot service gives. */
-export function unexpected(message: string): RelayError {
-  return new RelayError(message, { code: 'unexpected_response', status: 200 });
+export function unexpected(): RelayError {
+  return new RelayError('The answer is not valid.', { code: 'unexpected_response', status: 200 });
 }

@@ -6,7 +6,8 @@ import type { MessageStream, SendOptions } from './message-stream.ts';
 import { randomId } from './random-id.ts';
 import { unfinished } from './unfinished.ts';
 
-const POST = { method: 'POST' } as const;
+/** What a call is that changes something. */
+export const POST = { method: 'POST' } as const;
 
 interface Named {
   readonly name: MessageName;
@@ -84,5 +85,5 @@ function answering(client: EventTarget) {
 function blobIdOf(answer: unknown): string {
   const [blob] = [dataOf(answer)].flat();
   if (isObject(blob) && typeof blob.blobId === 'string') return blob.blobId;
-  throw unexpected('The answer has no blobId.');
+  throw unexpected();
 }

@@ -1,6 +1,7 @@
+import { abortOf } from './abort-of.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { BotEvent } from './bot-event.ts';
-import { inBackground } from './in-background.ts';
+import { after, inBackground } from './in-background.ts';
 import { RelayError } from './relay-error.ts';
 
 /**
@@ -13,7 +14,7 @@ const LONGEST_WAIT_MS = 5_000;
 /** How long it waits until resumed answers have begun, in ms: which runs they show is known only then. */
 const LONGEST_RESUME_MS = 2_000;
 /** Refusals which mean that nothing is there: nobody has begun the conversation, or the group `chat` is off. */
-export const NOTHING_THERE = ['not_your_conversation', 'operation_not_enabled'];
+const NOTHING_THERE = ['not_your_conversation', 'operation_not_enabled'];
 
 /** Where a page shows what was said before. */
 export interface HistoryView {
@@ -25,8 +26,6 @@ export interface HistoryView {
   readonly onError: (error: unknown, isWhole: boolean) => void;
   /** Answers that the page shows in another way: their runs are left out. */
   readonly resumed?: ShownElsewhere | undefined;
-  /** Whether an event that is not known can begin an answer, since the page may find a text in it. */
-  readonly readsUnknown?: boolean;
 }
 
 /** Runs that a page shows in another way. */
@@ -53,7 +52,7 @@ export interface FollowedHistory {
   /** Resolves when everything that was said is shown, or nothing has come for a while. */
   readonly settled: Promise<void>;
   /**
-   * Waits until it is `settled`, or `signal` is aborted. When it is settled, only the runs that are under way are
+   * Waits until it is `settled`; rejects when `signal` is aborted. When it is settled, only the runs that are under way are
    * followed further: what a page sends itself would be shown twice.
    */
   readonly readyToSend: (signal: AbortSignal) => Promise<void>;
@@ -76,7 +75,6 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
   async function follow(): Promise<void> {
     if (view.resumed?.begun) {
       await Promise.race([view.resumed.begun, abortOf(abort.signal), after(LONGEST_RESUME_MS)]);
-      if (abort.signal.aborted) return;
     }
     // Asked first, so that no live stream is opened for a new conversation.
     if (!(await conversation.metadata())) return;
@@ -104,7 +102,7 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
     settled,
     async readyToSend(signal) {
       await Promise.race([settled, abortOf(signal)]);
-      if (signal.aborted) return;
+      signal.throwIfAborted();
       isFinishing = true;
       if (!shown.isRunning()) abort.abort();
     },
@@ -117,7 +115,7 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
 }
 
 /** The runs of a history. */
-function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView) {
+function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
   const answers = new Map<unknown, AnswerView>();
   const running = new Set<unknown>();
   function end(run: unknown, error?: unknown): void {
@@ -142,7 +140,7 @@ function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView)
       }
       if (eventType === 'asgard.run.done') return void end(run);
       if (resumed?.shows(run)) return;
-      const answer = answers.get(run) ?? ((readsUnknown || isOfAnswer(event)) && onAnswer());
+      const answer = answers.get(run) ?? (isOfAnswer(event) && onAnswer());
       if (!answer) return;
       answers.set(run, answer);
       // Only what is kept has an id; all else is said now.
@@ -166,22 +164,14 @@ function shownRuns({ onQuestion, onAnswer, resumed, readsUnknown }: HistoryView)
   };
 }
 
-function isNothingThere(error: unknown): boolean {
+/** Whether a refusal means that nothing is there. */
+export function isNothingThere(error: unknown): boolean {
   return error instanceof RelayError && NOTHING_THERE.includes(error.code);
 }
 
 /** Whether an event belongs to an answer for sure. */
 function isOfAnswer({ known, eventType }: BotEvent): boolean {
   return known || eventType === 'asgard.run.error';
-}
-
-function after(ms: number): Promise<void> {
-  return new Promise((resolve) => void inBackground(resolve, ms));
-}
-
-/** Resolves when `signal` is aborted. */
-function abortOf(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
 interface Quietness {

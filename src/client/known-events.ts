@@ -58,28 +58,32 @@ function fitting(value: unknown, shape: unknown): unknown {
   return fit;
 }
 
-/** A guard of the application. If it throws, the event is not known. */
-function careful(guard: Guard): Guard {
-  return (fact) => {
-    try {
-      return guard(fact);
-    } catch {
-      return false;
-    }
-  };
-}
-
 /** Makes the function that finds out what an event is. `guards` are those of the application. */
 export function eventReader(guards: Guards = {}) {
-  const shapes: Record<string, unknown> = { ...SHAPES };
-  for (const [type, guard] of Object.entries(guards)) if (guard) shapes[type] = careful(guard);
+  // The client reads its own kinds by their shapes, which no guard can replace.
+  const shapes: Record<string, unknown> = { ...guards, ...SHAPES };
   return (raw: unknown, name: string, id: string | undefined): BotEvent => {
     const { eventType: type, requestId, fact } = isObject(raw) ? raw : {};
     const eventType = isText(type) ? String(type) : name;
     const runId = isText(requestId) ? requestId : undefined;
-    const fit = Object.hasOwn(shapes, eventType) ? fitting(fact, shapes[eventType]) : NONE;
+    const shape = Object.hasOwn(shapes, eventType) && shapes[eventType];
+    let fit: unknown = NONE;
+    try {
+      if (shape) fit = fitting(fact, shape);
+    } catch {
+      // A guard of the application has thrown.
+    }
     const known = fit !== NONE;
     // The shape has shown what the compiler cannot know.
     return { known, eventType, runId, id, raw, ...(known && { fact: fit }) } as BotEvent;
   };
+}
+
+/**
+ * What an event of one of the client's own kinds says, by the one member of its shape; nothing for any other event. The
+ * fact itself can have any other members, and that of an application's kind can be anything.
+ */
+export function saidIn<T>(event: BotEvent): Partial<T> {
+  const [name = ''] = Object.keys(Object(SHAPES[event.eventType as keyof Facts]));
+  return { [name]: Object(event.fact)[name] } as Partial<T>;
 }

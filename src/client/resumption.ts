@@ -58,7 +58,7 @@ export function resumption(isLive = false): Resumption {
  * Whether the stream may still go on: the connection failed, or the answer is a temporary failure. `retryable` does not
  * count, since a resumption is no run; but after the deadline nothing goes on.
  */
-function isTemporary(error: unknown): error is RelayError {
+export function isTemporary(error: unknown): error is RelayError {
   return (
     error instanceof RelayError &&
     error.code !== 'deadline_exceeded' &&

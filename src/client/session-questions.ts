@@ -2,6 +2,7 @@ import { asRelayError } from './as-relay-error.ts';
 import type { BotClient } from './bot-client.ts';
 import { inBackground } from './in-background.ts';
 import type { RelayError } from './relay-error.ts';
+import { isTemporary } from './resumption.ts';
 import type { Session } from './session-tracker.ts';
 
 /** Pauses between the tries of a question, in ms. */
@@ -24,8 +25,7 @@ export function sessionQuestions(client: Pick<BotClient, 'session'>, onError: (e
       const error = asRelayError(thrown);
       onError(error);
       if (!isOn) return;
-      const isTemporary = error.status === 0 || error.status === 429 || error.status > 500;
-      if (!isTemporary || tries >= MAX_TRIES) return awaitEnd(session);
+      if (!isTemporary(error) || tries >= MAX_TRIES) return awaitEnd(session);
       const pauseMs = Math.max(FIRST_PAUSE_MS * 2 ** tries, (error.retryAfter ?? 0) * 1000);
       clearTimeout(next);
       next = inBackground(() => void ask(tries + 1), Math.min(pauseMs, LONGEST_PAUSE_MS));

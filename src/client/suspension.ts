@@ -1,7 +1,6 @@
-import { asRelayError } from './as-relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
-import { NOTHING_THERE } from './follow-history.ts';
-import { inBackground } from './in-background.ts';
+import { isNothingThere } from './follow-history.ts';
+import { after, inBackground } from './in-background.ts';
 import { RelayError } from './relay-error.ts';
 
 /** How long a stop waits for the bot service before it leaves, in ms. */
@@ -19,32 +18,24 @@ export interface Suspension {
    */
   readonly stop: (talk: Stoppable | undefined) => Promise<void>;
   /** Resolves when no suspend is under way, which would stop a message that is sent now; undefined if none is. */
-  readonly ended: () => Promise<void> | undefined;
+  readonly ended: () => Promise<unknown> | undefined;
   /** Ends a suspend that is under way. */
   readonly leave: () => void;
 }
 
 /** `fail` is called with the error of a suspend, unless nothing ran, or the relay cannot stop runs. */
 export function suspension(fail: (thrown: unknown) => void): Suspension {
-  let current: { readonly abort: () => void; readonly ended: Promise<void> } | undefined;
+  let current: { readonly controller: AbortController; readonly ended: Promise<unknown> } | undefined;
   function begin(talk: Stoppable): NonNullable<typeof current> {
     const controller = new AbortController();
-    const { signal } = controller;
-    let isLeft = false;
-    const abort = () => {
-      isLeft = true;
-      controller.abort();
-    };
     const unanswered = new RelayError('The stop was not answered.', { code: 'unreachable', status: 0 });
     const timer = inBackground(() => controller.abort(unanswered), LONGEST_SUSPEND_MS);
-    const ended = talk.stop({ signal }).then(
-      () => {},
-      (error) => {
-        if (!isLeft && !NOTHING_THERE.includes(asRelayError(error).code)) fail(error);
-      },
-    );
+    const ended = talk.stop(controller).catch((error) => {
+      // The reason of `leave` is another error.
+      if (error instanceof RelayError && !isNothingThere(error)) fail(error);
+    });
     const own = {
-      abort,
+      controller,
       ended: ended.finally(() => {
         clearTimeout(timer);
         if (current === own) current = undefined;
@@ -55,13 +46,12 @@ export function suspension(fail: (thrown: unknown) => void): Suspension {
   return {
     ended: () => current?.ended,
     leave() {
-      current?.abort();
+      current?.controller.abort();
       current = undefined;
     },
     async stop(talk) {
       if (talk) current ??= begin(talk);
-      const longest = new Promise<void>((resolve) => inBackground(resolve, LONGEST_STOP_MS));
-      if (current) await Promise.race([current.ended, longest]);
+      if (current) await Promise.race([current.ended, after(LONGEST_STOP_MS)]);
     },
   };
 }

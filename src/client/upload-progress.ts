@@ -37,8 +37,8 @@ async function post(
 function responseOf(request: XMLHttpRequest): Response {
   const headers = new Headers();
   for (const line of request.getAllResponseHeaders().trim().split('\r\n')) {
-    const [, name = '', value = ''] = /^(.*?):(.*)$/.exec(line) ?? [];
-    if (name) headers.append(name, value.trim());
+    const end = line.indexOf(':');
+    if (end > 0) headers.append(line.slice(0, end), line.slice(end + 1));
   }
   const { status } = request;
   return new Response(status === 204 ? null : request.response, { status, headers });

@@ -24,10 +24,12 @@ afterEach(() => stage?.close());
 
 const failed = (channel: Channel) => channel.getSnapshot().failedHistory;
 const isLoaded = (channel: Channel) => until(() => !channel.getSnapshot().isLoading);
+/** Everything is shown, and nothing is under way. */
+const isAtRest = (channel: Channel) => until(() => ['ready', 'error'].includes(channel.getSnapshot().status));
 
 /** A channel whose history has failed before a message was sent and answered. `away` says what is away. */
 async function answered(operations: string, options: ChannelOptions = {}) {
-  stage = await startDemoStage('echo', { OPERATIONS: operations });
+  stage = await startDemoStage('echo', { OPERATIONS: operations, MAX_BODY_BYTES: '1024' });
   let away = '/channel/metadata';
   const own: typeof fetch = async (url, init) => {
     if (away && String(url).includes(away)) throw new TypeError('away');
@@ -88,6 +90,58 @@ describe('a history that failed before a message was answered', () => {
     await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
     await isLoaded(channel);
     expect(allOf(channel)).toEqual([...TURN, 'user: Refused', 'bot:  (error)']);
+  });
+
+  test('leaves each message that the relay refused where it was, with its state', async () => {
+    const { channel, comeBack } = await answered('message,chat');
+    const large = 'large '.repeat(200).trim();
+    const refused = [`user: ${large}`, 'bot:  (error)'];
+    for (const text of [large, 'Next', large]) await channel.send(text);
+    const all = [...TURN, ...refused, 'user: Next', 'bot: You said: Next', ...refused];
+    await isAtRest(channel);
+    expect(allOf(channel)).toEqual(all);
+    const before = channel.getSnapshot().messages;
+    expect(before[3]?.error).toMatchObject({ code: 'body_too_large', retryable: false });
+    comeBack();
+    failed(channel)?.loadAgain();
+    await until(() => !channel.getSnapshot().messages.includes(before[0] as ChannelMessage));
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual(all);
+    const isSame = channel.getSnapshot().messages.map((one, at) => one === before[at]);
+    expect(isSame).toEqual([false, false, true, true, false, false, true, true]);
+  });
+
+  test('takes the place of a message whose answer the end of the session has cut', async () => {
+    const { channel, stage, comeBack, client } = await answered('message,chat');
+    const long = 'word '.repeat(100).trim();
+    const sent = channel.send(long);
+    await until(() => allOf(channel).at(-1)?.startsWith('bot: You said: word') === true);
+    const headers = { Cookie: await stage.relay.signIn() };
+    await fetch(`${stage.relay.url}/auth/logout-all`, { method: 'POST', headers });
+    expect((await sent)?.error).toMatchObject({ code: 'session_ended', maybeStarted: true });
+    await client.signIn(USER.name, USER.password);
+    comeBack();
+    const ids = channel.getSnapshot().messages.map(({ id }) => id);
+    failed(channel)?.loadAgain();
+    await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
+    await isLoaded(channel);
+    expect(allOf(channel).filter((line) => line === `user: ${long}`)).toHaveLength(1);
+  });
+
+  test('shows no message that was refused as busy, which was never there', async () => {
+    const { channel, comeBack } = await answered('message,chat');
+    const sent = channel.send('Next');
+    expect(await channel.send('Refused')).toBeUndefined();
+    await sent;
+    await isAtRest(channel);
+    const all = allOf(channel);
+    expect(all).toEqual([...TURN, 'user: Next', 'bot: You said: Next']);
+    comeBack();
+    const ids = channel.getSnapshot().messages.map(({ id }) => id);
+    failed(channel)?.loadAgain();
+    await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual(all);
   });
 
   test('is put before the message where the page keeps it, and the page keeps both', async () => {

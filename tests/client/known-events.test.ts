@@ -1,54 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
 import { readFact } from '../../src/client/answer-text.ts';
-import { type Facts, type Guards, RelayError } from '../../src/client/bot-client.ts';
+import { type Guards, RelayError } from '../../src/client/bot-client.ts';
 import { eventReader } from '../../src/client/known-events.ts';
+import { ANY, FACTS, pathsIn, withOther } from '../support/event-facts.ts';
 
-type Fields = Record<string, unknown>;
-
-const message = { messageId: 'm', text: 'Hello' };
-const call = {
-  processId: 'p',
-  callSeq: 0,
-  toolCall: { toolName: 'look', toolsetName: 'web', parameter: { at: 'it' } },
-};
-
-/** A fact of each kind, with all members that its type has. */
-const FACTS: { readonly [K in keyof Facts]: Required<Facts[K]> } = {
-  'asgard.run.init': { runInit: {} },
-  'asgard.run.done': { runDone: {} },
-  'asgard.run.error': { runError: { error: { message: 'Too many steps.', code: 'STEPS' } } },
-  'asgard.message.start': { messageStart: { message: { messageId: 'm' } } },
-  'asgard.message.delta': { messageDelta: { message } },
-  'asgard.message.complete': { messageComplete: { message } },
-  'asgard.message.user': { messageUser: { text: 'Hi', blobIds: ['b'] } },
-  'asgard.message.feedback': { messageFeedback: { targetMessageId: 'm', verdict: 'GOOD' } },
-  'asgard.tool_call.start': { toolCallStart: call },
-  'asgard.tool_call.complete': { toolCallComplete: { ...call, toolCallResult: {} } },
-  'asgard.tool_call.consent': { toolCallConsent: { pendingCalls: [{ toolCallId: 'c', ...call.toolCall }] } },
-};
 /** Members that may be missing, or null. */
 const OPTIONAL = [
   ...['messageId', 'toolsetName', 'blobIds', 'blobIds.0'],
   ...['runError.error.code', 'messageUser.text'],
 ];
-/** Members of any type. */
-const ANY = ['parameter', 'toolCallResult'];
-
-/** The paths of all members below `value`. */
-function pathsIn(value: unknown, path: readonly string[] = []): (readonly string[])[] {
-  const here = path.length > 0 ? [path] : [];
-  if (typeof value !== 'object' || value === null || ANY.includes(path.at(-1) ?? '')) return here;
-  return [...here, ...Object.entries(value).flatMap(([name, of]) => pathsIn(of, [...path, name]))];
-}
-
-/** The fact with another value at `path`. */
-function withOther(fact: object, path: readonly string[], other: unknown): object {
-  const copy = structuredClone(fact);
-  const parent = path.slice(0, -1).reduce((of, name) => of[name] as Fields, copy as Fields);
-  parent[path.at(-1) as string] = other;
-  return copy;
-}
-
 const read = eventReader();
 const eventOf = (eventType: string, fact: unknown) => read({ eventType, fact }, 'message', undefined);
 const isKnown = (eventType: string, fact: unknown) => eventOf(eventType, fact).known;
@@ -113,6 +73,16 @@ describe('the event', () => {
     expect(isKnown('acme.chart', { chart: 1 })).toBe(false);
     const done = { eventType: 'asgard.run.done', fact: { runDone: {} } };
     expect(withGuards(done, 'message', undefined).known).toBe(true);
+  });
+
+  test("of the client's own kind is known by its shape, whatever a guard says", () => {
+    const guard = (isIt: boolean) => (_: unknown) => isIt;
+    const guards = { 'asgard.run.done': guard(true), 'asgard.run.init': guard(false) };
+    const withGuards = eventReader(guards as Guards);
+    const isSeen = (eventType: string, fact: unknown) =>
+      withGuards({ eventType, fact }, 'message', undefined).known;
+    expect(isSeen('asgard.run.done', null)).toBe(false);
+    expect(isSeen('asgard.run.init', { runInit: {} })).toBe(true);
   });
 
   test('asgard.run.error makes the answer fail also if its shape is not known', () => {

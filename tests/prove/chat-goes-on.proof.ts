@@ -262,6 +262,37 @@ async function storedMore(store: RedisServer): Promise<void> {
   await eventually(async () => expect(await entries()).toBeGreaterThan(before));
 }
 
+/** A shutdown without grace ends the answer: its run is over, with Redis, too, so that a reload asks for nothing. */
+async function reloadAfterShutdown(store?: RedisServer): Promise<void> {
+  const opened = await openKillable(chromium, {
+    ...{ ...GRACE, SHUTDOWN_GRACE_MS: '0', SHUTDOWN_DELAY_MS: '0' },
+    ...(store && { REDIS_URL: store.url }),
+  });
+  const { page, posts, calls, complaints } = opened;
+  await say(page, MORE_WORDS);
+  await someWords(page);
+  const [[, , , channel, id]] = JSON.parse(
+    (await page.evaluate(() => sessionStorage.getItem('bot-relay-messages'))) ?? '',
+  );
+  await opened.restart('SIGTERM');
+  await lastAnswer(page, 'error');
+  expect(await page.locator('.answer .why').textContent()).toContain('The relay is shutting down');
+  await page.waitForFunction(() => !sessionStorage.getItem('bot-relay-messages'));
+  await page.reload();
+  // Without Redis, the session is gone, too.
+  if (!store) await signIn(page, USER);
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+  await onlyOnce(page, posts);
+  expect(calls).not.toContain('GET message/run');
+  const names = `custom_channel_id=${channel}&custom_message_id=${id}`;
+  const run = await page.request.get(
+    new URL(`/generic/ns/demo/bot-provider/echo/message/run?${names}`, page.url()).href,
+  );
+  expect([run.status(), (await run.json()).code]).toEqual([410, 'run_over']);
+  expect(complaints).toEqual([]);
+  await opened.close();
+}
+
 /** Expects that one message is paid, also after some time and a second reload. */
 async function onlyOnce(page: Page, posts: () => number): Promise<void> {
   await sleep(1_000);
@@ -286,6 +317,14 @@ describeWithRedis('an answer whose relay or Redis is lost', () => {
       [
         'is shown as far as it came after a reload when the relay was killed, with Redis, and is paid once',
         async () => reloadWithRedis(await newStore()),
+      ],
+      [
+        'has ended and is not asked for after a reload when the relay was shut down, without Redis',
+        () => reloadAfterShutdown(),
+      ],
+      [
+        'has ended and is not asked for after a reload when the relay was shut down, with Redis',
+        async () => reloadAfterShutdown(await newStore()),
       ],
       [
         'goes on after a reload when Redis was emptied, and is paid once',

@@ -11,8 +11,8 @@ import { CANARY, USER } from './relay.ts';
 export interface KillablePage extends ChatFront {
   /** How many messages the bot service has got. */
   posts(): number;
-  /** Kills the relay and starts another one, which gets requests once it is ready. */
-  restart(): Promise<void>;
+  /** Kills the relay, or ends it with another signal; another one in its place gets requests once it is ready. */
+  restart(signal?: NodeJS.Signals): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -41,8 +41,8 @@ export async function openKillable(
   return {
     ...chat,
     posts: () => posts,
-    async restart() {
-      relay.signal('SIGKILL');
+    async restart(signal = 'SIGKILL') {
+      relay.signal(signal);
       await relay.exited;
       relay = start();
       const port = await relay.listening();

@@ -1,5 +1,6 @@
 import { readFact, type Text } from '../answer-text.ts';
 import type { BotEvent, KnownEvent, Tool } from '../bot-event.ts';
+import { saidIn } from '../known-events.ts';
 import { callIdOf, type ToolFacts } from '../tool-calls.ts';
 import type { AnswerChunk } from './chat-types.ts';
 
@@ -88,7 +89,7 @@ type Part = [key: string, ...chunks: AnswerChunk[]];
 function othersIn(event: KnownEvent, newKey: string): Part[] {
   if (!event.eventType.startsWith('asgard.'))
     return [[newKey, { type: `data-${event.eventType}`, data: event.fact }]];
-  const { toolCallConsent, toolCallStart, toolCallComplete } = event.fact as Partial<ToolFacts>;
+  const { toolCallConsent, toolCallStart, toolCallComplete } = saidIn<ToolFacts>(event);
   const called = toolCallStart ?? toolCallComplete;
   if (!called)
     return (toolCallConsent?.pendingCalls ?? []).map((call) => {
