@@ -1,4 +1,5 @@
 import { startBotService } from '../../src/demo/bot-service.ts';
+import { call } from './call.ts';
 import { type ChatFront, openChatFront } from './chat-front.ts';
 import { signIn } from './chat-page.ts';
 import { cheapHash } from './cheap-hash.ts';
@@ -6,6 +7,7 @@ import type { Chromium } from './chromium.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';
 import { freshFolder, inFrontOf, startProcess } from './process.ts';
 import { CANARY, USER } from './relay.ts';
+import { until } from './until.ts';
 
 export interface KillablePage extends ChatFront {
   /** How many messages the bot service has got. */
@@ -35,19 +37,29 @@ export async function openKillable(
   const settings = { ...inFrontOf(counter.url), BOTS: 'demo/echo', OPERATIONS: 'message', CHAT_PAGE: 'on' };
   const start = () => startProcess({ folder, environment: { ...settings, ...environment } });
   let relay = start();
-  const chat = await openChatFront(chromium, await relay.listening());
-  await signIn(chat.page, USER);
-  return {
-    ...chat,
-    posts: () => posts,
-    async restart() {
-      relay.signal('SIGKILL');
-      await relay.exited;
-      relay = start();
-      chat.front.forwardTo(await relay.listening());
-    },
-    async close() {
-      for (const one of [chat.front, counter, service]) await one.close();
-    },
+  /** The port of the relay. It listens before it has Redis, and answers 503 until then. */
+  const ready = async () => {
+    const port = await relay.listening();
+    await until(async () => (await call(port, '/readyz')).status === 200, 20);
+    return port;
   };
+  const parts: { close(): Promise<void> }[] = [service, counter];
+  const close = async () => {
+    for (const one of parts.splice(0).reverse()) await one.close();
+  };
+  async function restart({ front }: ChatFront): Promise<void> {
+    relay.signal('SIGKILL');
+    await relay.exited;
+    relay = start();
+    front.forwardTo(await ready());
+  }
+  try {
+    const chat = await openChatFront(chromium, await ready());
+    parts.push(chat.front);
+    await signIn(chat.page, USER);
+    return { ...chat, posts: () => posts, restart: () => restart(chat), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
