@@ -195,10 +195,13 @@ describeInChromium('a new chat', () => {
 
   test('cannot be begun where nothing would lead back to the one before', async () => {
     const { page } = await open(messageOnly);
-    await say(page, longMessage(1));
+    await ask(page, 'First');
+    expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
+    await say(page, longMessage(60));
     await page.getByRole('button', { name: 'Stop' }).waitFor();
     expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
-    await lastAnswer(page, 'done');
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await lastAnswer(page, 'stopped');
     expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
   });
 });

@@ -43,9 +43,9 @@ describe('an answer of a channel that had not ended before a reload', () => {
     return { ...page, kept, conversation: botConversation(client, customChannelId) };
   }
   /** A page whose answer has begun. */
-  async function begun(customChannelId: string) {
+  async function begun(customChannelId: string, words = WORDS) {
     const page = await open(customChannelId);
-    void page.send(WORDS);
+    void page.send(words);
     await until(() => page.shown()[1]?.startsWith('bot streaming: You said: word') === true);
     return page;
   }
@@ -69,7 +69,8 @@ describe('an answer of a channel that had not ended before a reload', () => {
   });
 
   test('is stopped with its run', async () => {
-    const { kept } = await begun('two');
+    // It must go on until the second page has signed in.
+    const { kept } = await begun('two', 'word '.repeat(1_000));
     const { shown, stop, snapshot, conversation } = await open('two', kept);
     await until(() => snapshot().status === 'streaming');
     stop();

@@ -15,6 +15,7 @@ import {
 import { exampleProject, type Project } from '../support/example-project.ts';
 import { freePort } from '../support/free-port.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
+import { until } from '../support/until.ts';
 
 let project: Project | undefined;
 afterEach(async () => {
@@ -57,7 +58,8 @@ describeInChromium('an example', () => {
       expect(await page.getByRole('alert').filter({ hasText: /\S/ }).count()).toBe(0);
       await goesOnAfterReload(page);
       await getsAnAnswer(page);
-      // One for each that was said: nothing was sent twice.
+      // One for each that was said: nothing was sent twice. The line of a call is read some time after its answer.
+      await until(() => callsAt(relay, 'message/sse') >= 4 && callsAt(relay, 'message/suspend') >= 1);
       expect([callsAt(relay, 'message/sse'), callsAt(relay, 'message/suspend')]).toEqual([4, 1]);
       expect(complaints).toEqual([]);
       await showsFailedSignOut(page);

@@ -1,4 +1,5 @@
 import { EventEmitter, once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { BrowserContext } from 'playwright-core';
 import type { Chromium, Tab } from './chromium.ts';
@@ -12,8 +13,8 @@ export interface ChatFront extends Tab {
   readonly calls: string[];
   /** Cuts all connections on which the page has called a bot. */
   cut(): void;
-  /** Resolves when the next call of this operation of a bot has arrived here. */
-  called(operation: string): Promise<unknown>;
+  /** Resolves when the next call of this operation of a bot has arrived here, with its answer, which has not begun. */
+  called(operation: string): Promise<ServerResponse>;
   /** Opens the page in another tab of the same profile. */
   openTab(): Promise<Tab>;
 }
@@ -24,25 +25,30 @@ export async function openChatFront(chromium: Chromium, port: number): Promise<C
   const arrivals = new EventEmitter();
   const calls: string[] = [];
   const front = await startFakeLoadBalancer({
-    answer({ method, url = '', socket }) {
+    answer({ method, url = '', socket }, res) {
       const [, operation] = /\/bot-provider\/[^/]+\/([^?]+)/.exec(url) ?? [];
       if (operation === undefined) return false;
       sockets.add(socket);
       calls.push(`${method} ${operation}`);
-      arrivals.emit(operation);
+      arrivals.emit(operation, res);
       return false;
     },
   });
   front.forwardTo(port);
   const profile = await chromium.browser.newContext();
   const openTab = () => chromium.open(`${front.url}/chat`, profile);
+  // Nobody else could close it then.
+  const tab = await openTab().catch(async (error) => {
+    await front.close();
+    throw error;
+  });
   return {
-    ...(await openTab()),
+    ...tab,
     ...{ profile, front, calls, openTab },
     cut() {
       for (const socket of sockets) socket.destroy();
       sockets.clear();
     },
-    called: (operation) => once(arrivals, operation),
+    called: async (operation) => (await once(arrivals, operation))[0],
   };
 }

@@ -4,6 +4,10 @@ import type { RelayProcess } from './process.ts';
 
 /** A message whose answer takes some seconds. */
 const LONG = 'word '.repeat(60).trim();
+/** The same for a page that is loaded during the answer, which takes as long as the machine and the framework need. */
+const LONGER = 'word '.repeat(150).trim();
+/** Its answer is looked at while it comes, which happens twice a second. */
+const HELLO = `Hello, how are you ${'and you '.repeat(12)}today?`;
 
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
 const last = (page: Page, state: string) =>
@@ -33,12 +37,12 @@ export async function signsIn(page: Page): Promise<void> {
 
 /** Gets an answer, which comes in several pieces. */
 export async function getsAnAnswer(page: Page): Promise<void> {
-  await say(page, 'Hello, how are you today?');
+  await say(page, HELLO);
   await last(page, 'streaming')
     .filter({ hasText: /^\s*You said:(?!.*today)/ })
     .waitFor();
   await last(page, 'done')
-    .filter({ hasText: /^\s*You said: Hello, how are you today\?\s*$/ })
+    .filter({ hasText: /^\s*You said: Hello, how are you (and you )+today\?\s*$/ })
     .waitFor();
 }
 
@@ -54,12 +58,12 @@ export async function stopsAnAnswer(page: Page): Promise<void> {
 
 /** Reloads the page in the middle of an answer, which goes on to its end. */
 export async function goesOnAfterReload(page: Page): Promise<void> {
-  await say(page, LONG);
+  await say(page, LONGER);
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
   await page.reload();
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
   await last(page, 'done')
-    .filter({ hasText: `You said: ${LONG}` })
+    .filter({ hasText: `You said: ${LONGER}` })
     .waitFor();
 }
 

@@ -43,12 +43,14 @@ export async function startJoiningPages(): Promise<JoiningPages> {
           return false;
         },
       });
+      closers.push(counter.close);
       counter.forwardTo(Number(service.url.port));
       const relay: TestRelay = await startRelay(counter.url, {
         ...{ BOTS: 'demo/echo', OPERATIONS: operations.join(), CHAT_PAGE: 'on', JOIN: 'on', ...environment },
       });
+      closers.push(relay.close);
       const chat = await openChatFront(chromium, relay.port);
-      closers.push(counter.close, relay.close, chat.front.close);
+      closers.push(chat.front.close);
       await signIn(chat.page, USER);
       return {
         ...chat,

@@ -1,12 +1,13 @@
 import { startBotService } from '../../src/demo/bot-service.ts';
+import { call } from './call.ts';
 import { type ChatFront, openChatFront } from './chat-front.ts';
 import { signIn } from './chat-page.ts';
 import { cheapHash } from './cheap-hash.ts';
 import type { Chromium } from './chromium.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';
 import { freshFolder, inFrontOf, startProcess } from './process.ts';
-import { eventually } from './redis-process.ts';
 import { CANARY, USER } from './relay.ts';
+import { until } from './until.ts';
 
 export interface KillablePage extends ChatFront {
   /** How many messages the bot service has got. */
@@ -36,28 +37,29 @@ export async function openKillable(
   const settings = { ...inFrontOf(counter.url), BOTS: 'demo/echo', OPERATIONS: 'message', CHAT_PAGE: 'on' };
   const start = () => startProcess({ folder, environment: { ...settings, ...environment } });
   let relay = start();
-  const chat = await openChatFront(chromium, await relay.listening());
-  await signIn(chat.page, USER);
-  return {
-    ...chat,
-    posts: () => posts,
-    async restart(signal = 'SIGKILL') {
-      relay.signal(signal);
-      await relay.exited;
-      relay = start();
-      const port = await relay.listening();
-      await untilReady(port);
-      chat.front.forwardTo(port);
-    },
-    async close() {
-      for (const one of [chat.front, counter, service]) await one.close();
-    },
+  /** The port of the relay. It listens before it has Redis, and answers 503 until then. */
+  const ready = async () => {
+    const port = await relay.listening();
+    await until(async () => (await call(port, '/readyz')).status === 200, 20);
+    return port;
   };
+  const parts: { close(): Promise<void> }[] = [service, counter];
+  const close = async () => {
+    for (const one of parts.splice(0).reverse()) await one.close();
+  };
+  async function restart({ front }: ChatFront, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    relay.signal(signal);
+    await relay.exited;
+    relay = start();
+    front.forwardTo(await ready());
+  }
+  try {
+    const chat = await openChatFront(chromium, await ready());
+    parts.push(chat.front);
+    await signIn(chat.page, USER);
+    return { ...chat, posts: () => posts, restart: (signal) => restart(chat, signal), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
-
-/** Resolves when a relay can reach all that it needs, as a load balancer would ask it. */
-const untilReady = (port: number) =>
-  eventually(async () => {
-    const { ok } = await fetch(`http://127.0.0.1:${port}/readyz`);
-    if (!ok) throw new Error('The relay is not ready.');
-  });
