@@ -50,6 +50,8 @@ const { values, positionals } = parseArgs({
 });
 const variables = Object.fromEntries(positionals.map((text) => text.split('=', 2) as [string, string]));
 const metricsPort = await freePort();
+// Also if the run is stopped.
+process.once('exit', stopRedis);
 const server = values.redis ? await startRedis() : undefined;
 const redis = server && openRedis({ url: secret(server.url), logger: createLogger('silent') });
 await redis?.ready(5_000);
