@@ -1,8 +1,11 @@
 /**
  * Shows whether a relay holds more after many messages than after few: memory, timers, sockets, open files, and with
- * Redis its clients, keys and memory. `--redis`: sessions and runs in Redis; `--messages N`: 1,000,000 by default;
- * `NAME=VALUE`: a variable of the relay.
+ * `--redis` its clients, keys and memory. `--messages N`: 1,000,000 by default; `--collect`: collects all garbage after
+ * each 50,000 messages, and shows what is left; `NAME=VALUE`: a variable of the relay.
  */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { createLogger } from '../src/logger.ts';
 import { secret } from '../src/secret.ts';
@@ -12,12 +15,14 @@ import { startRedis, stopRedis } from '../tests/support/redis-server.ts';
 import { sendMany } from './figures/messages.ts';
 import { rssBytes } from './support/process-usage.ts';
 import { startRelay } from './support/relay-process.ts';
-import { quantile } from './support/statistics.ts';
+import { overRounds } from './support/statistics.ts';
 import { openStreams } from './support/stream-clients.ts';
 import { startUpstream } from './support/upstream-process.ts';
 import { sleep, waitUntil } from './support/wait.ts';
 
 const SAMPLE_EVERY = 25_000;
+const COLLECT_EVERY = 50_000;
+const COLLECT_TIMEOUT_MS = 10_000;
 /** So many messages have one session and its connections. */
 const MESSAGES_PER_SESSION = 2_500;
 /** Streams of each sample that their clients leave. */
@@ -33,28 +38,41 @@ const HANDLES = {
   'open files': /^process_open_fds (\d+)/m,
 };
 const HEAP = /^nodejs_heap_size_used_bytes (\S+)/m;
+const MESSAGES = /^bot_relay_requests_total\{[^}]*message\/sse"[^}]*\} (\d+)/gm;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { redis: { type: 'boolean', default: false }, messages: { type: 'string', default: '1000000' } },
+  options: {
+    redis: { type: 'boolean', default: false },
+    messages: { type: 'string', default: '1000000' },
+    collect: { type: 'boolean', default: false },
+  },
 });
 const variables = Object.fromEntries(positionals.map((text) => text.split('=', 2) as [string, string]));
 const metricsPort = await freePort();
+// Also if the run is stopped.
+process.once('exit', stopRedis);
 const server = values.redis ? await startRedis() : undefined;
 const redis = server && openRedis({ url: secret(server.url), logger: createLogger('silent') });
 await redis?.ready(5_000);
 const upstream = await startUpstream();
-const relay = await startRelay(upstream.port, {
-  ...{ METRICS_PORT: String(metricsPort), JOIN_GRACE_MS: '10000', ...variables },
+const folder = mkdtempSync(join(tmpdir(), 'bot-relay-long-run-'));
+const usageFile = join(folder, 'usage.json');
+const environment = {
+  ...{ METRICS_PORT: String(metricsPort), JOIN_GRACE_MS: '10000', USAGE_FOLDER: folder, ...variables },
   ...(server && { REDIS_URL: server.url }),
-});
+};
+const collector = ['--expose-gc', '--import', new URL('support/collector.ts', import.meta.url).href];
+const relay = await startRelay(upstream.port, environment, values.collect ? collector : []);
 let refused = 0;
 const columns = ['messages', 'memory, MiB', 'heap, MiB', ...Object.keys(HANDLES)];
+if (values.collect) columns.push('heap after a collection, MiB', 'outside of it, MiB');
 if (redis) columns.push('clients of Redis', 'keys', 'memory of Redis, MiB');
 console.log(`| ${columns.join(' | ')} |\n|${'---:|'.repeat(columns.length)}`);
 try {
-  for (let sent = SAMPLE_EVERY; sent <= Number(values.messages); sent += SAMPLE_EVERY) {
-    console.log(`| ${[sent, ...(await sample())].join(' | ')} |`);
+  for (let wanted = SAMPLE_EVERY; wanted <= Number(values.messages); wanted += SAMPLE_EVERY) {
+    const cells = await sample(wanted);
+    console.log(`| ${[await messagesSoFar(), ...cells].join(' | ')} |`);
   }
 } finally {
   await close();
@@ -66,13 +84,14 @@ async function close(): Promise<void> {
   await upstream.close();
   redis?.close();
   stopRedis();
+  rmSync(folder, { recursive: true });
 }
 
-/** Sends the messages of one sample, and measures: memory while they are sent, handles when nothing is open. */
-async function sample(): Promise<(string | number)[]> {
+/** Sends until there are so many, and measures: memory while they are sent, handles when nothing is open. */
+async function sample(wanted: number): Promise<(string | number)[]> {
   const memory: number[] = [];
   const heap: number[] = [];
-  for (let sent = 0; sent < SAMPLE_EVERY; sent += MESSAGES_PER_SESSION) {
+  while ((await messagesSoFar()) < wanted) {
     const headers = [`Cookie: ${await relay.signIn()}`];
     // On a busy machine Redis may answer too late.
     await sendMany({ ...relay, headers }, MESSAGES_PER_SESSION).catch(() => void refused++);
@@ -82,8 +101,23 @@ async function sample(): Promise<(string | number)[]> {
   await leaveStreams().catch(() => void refused++);
   const text = await metrics();
   const handles = Object.values(HANDLES).map((pattern) => pattern.exec(text)?.[1] ?? '0');
-  const parts = [quantile(memory, 0.5).toFixed(0), Math.min(...heap).toFixed(0), ...handles];
+  const parts = [overRounds(memory, 0), Math.min(...heap).toFixed(0), ...handles];
+  if (values.collect) parts.push(...(wanted % COLLECT_EVERY === 0 ? await collect() : ['', '']));
   return redis ? [...parts, ...(await ofRedis())] : parts;
+}
+
+/** Counted by the relay, since a session can begin before all messages of the one before were sent. */
+async function messagesSoFar(): Promise<number> {
+  return [...(await metrics()).matchAll(MESSAGES)].reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
+/** How large the heap is without garbage, and what its objects hold outside of it, such as buffers. */
+async function collect(): Promise<string[]> {
+  rmSync(usageFile, { force: true });
+  process.kill(relay.pid, 'SIGUSR2');
+  await waitUntil(() => existsSync(usageFile), COLLECT_TIMEOUT_MS);
+  const usage = JSON.parse(readFileSync(usageFile, 'utf8')) as NodeJS.MemoryUsage;
+  return [usage.heapUsed, usage.external].map((bytes) => (bytes / MIB).toFixed(1));
 }
 
 /** Clients that leave their streams, until the bot service has seen the last of them go. */

@@ -46,8 +46,10 @@ const ENTER_AFTER_MS = 10;
 /** What all messages share. */
 interface Shared {
   readonly store: UnsentStore;
-  /** Those that a stop can drop. */
-  readonly unsent: Set<Message>;
+  /** Those that a stop can drop, and that are not entered: they are few, since each soon leaves or is entered. */
+  readonly fresh: Set<Message>;
+  /** The others that it can drop, by the names of their conversations. */
+  readonly waiting: Map<string, Set<Message>>;
   readonly keyPart: (text: string) => string;
 }
 
@@ -66,12 +68,9 @@ const CANNOT_BE_STOPPED: UnsentMessage = { leave: () => false, sent() {}, refuse
 
 /** Makes the collection, which is empty; `store` brings stops to other instances. */
 export function unsentMessages(store: UnsentStore): UnsentMessages {
-  const unsent = new Set<Message>();
-  const shared: Shared = { store, unsent, keyPart: rememberingKeyPart() };
-  const unsentOf = (conversation: string) =>
-    [...unsent].filter((message) => !message.stop.signal.aborted && nameOf(message) === conversation);
+  const shared: Shared = { store, fresh: new Set(), waiting: new Map(), keyPart: rememberingKeyPart() };
   store.listen((conversation) => {
-    for (const message of unsentOf(conversation)) drop(message);
+    for (const message of unsentOf(shared, conversation)) drop(message);
   });
   return {
     add(place, stop) {
@@ -83,7 +82,7 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
     async stop(place) {
       const conversation = conversationName(shared, place);
       // The store decides about those that it knows.
-      const others = unsentOf(conversation).filter(({ entry }) => !entry);
+      const others = unsentOf(shared, conversation).filter(({ entry }) => !entry);
       for (const message of others) drop(message);
       return others.length + (await store.stop(conversation));
     },
@@ -92,7 +91,7 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
 
 function controlsOf(message: Message): UnsentMessage {
   const finish = () => {
-    message.shared.unsent.delete(message);
+    forget(message);
     clearTimeout(message.timer);
     takeOut(message);
   };
@@ -115,20 +114,39 @@ async function leaveStore(message: Message, entry: NonNullable<Message['entry']>
   return true;
 }
 
+function unsentOf({ fresh, waiting }: Shared, conversation: string): Message[] {
+  const here = [...fresh].filter((message) => nameOf(message) === conversation);
+  return [...here, ...(waiting.get(conversation) ?? [])].filter(({ stop }) => !stop.signal.aborted);
+}
+
+/** No stop drops it any more. */
+function forget(message: Message): void {
+  const { shared, conversation } = message;
+  // One that was entered has a name.
+  if (shared.fresh.delete(message) || conversation === undefined) return;
+  const same = shared.waiting.get(conversation);
+  if (same?.delete(message) && same.size === 0) shared.waiting.delete(conversation);
+}
+
 function enterLater(message: Message): void {
-  message.shared.unsent.add(message);
+  forget(message);
+  message.shared.fresh.add(message);
   clearTimeout(message.timer);
   message.timer = setTimeout(() => enter(message), ENTER_AFTER_MS);
 }
 
 /** If this fails, no stop can reach the message from another instance, so that it is refused. */
 function enter(message: Message): void {
-  const { store, unsent } = message.shared;
+  const { store, fresh, waiting } = message.shared;
+  const name = nameOf(message);
+  const same = waiting.get(name) ?? new Set();
+  waiting.set(name, same.add(message));
+  fresh.delete(message);
   const ticket = randomUUID();
-  const entered = store.enter(nameOf(message), ticket);
+  const entered = store.enter(name, ticket);
   message.entry = { ticket, entered };
   entered.catch((error) => {
-    if (unsent.has(message)) message.stop.abort(error);
+    if (same.has(message)) message.stop.abort(error);
   });
 }
 

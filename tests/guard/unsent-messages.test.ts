@@ -123,6 +123,39 @@ describe('a message that has not left', () => {
     message.close();
   });
 
+  test('of another conversation is not looked at by a stop once it has waited', async () => {
+    let looks = 0;
+    class WatchedStop extends AbortController {
+      override get signal() {
+        looks += 1;
+        return super.signal;
+      }
+    }
+    const store = countingStore();
+    const messages = unsentMessages(store);
+    const waiting = Array.from({ length: 100 }, (_, n) =>
+      messages.add({ ...PLACE, channel: `other-${n}` }, new WatchedStop()),
+    );
+    const own = messages.add(PLACE, new WatchedStop());
+    await entered(store, 101);
+    looks = 0;
+    expect(await messages.stop(PLACE)).toBe(1);
+    expect(looks).toBeGreaterThan(0);
+    expect(looks).toBeLessThan(waiting.length);
+    for (const message of [own, ...waiting]) message.close();
+  });
+
+  test('counts once if the service has refused it before its first bytes have left', async () => {
+    const store = countingStore();
+    const messages = unsentMessages(store);
+    const message = messages.add(PLACE, new AbortController());
+    await entered(store);
+    await message.leave();
+    message.refused();
+    expect(await messages.stop(PLACE)).toBe(1);
+    message.close();
+  });
+
   test('without a conversation takes no part', async () => {
     const store = countingStore();
     const stop = new AbortController();
