@@ -24,7 +24,8 @@ async function outcomeOf(how: Pick<ConductedRun, 'sent'> & Partial<ConductedRun>
   return run.outcome();
 }
 
-const sent = Promise.resolve({ head: HEAD } as Answered);
+const answered: Pick<Answered, 'head'> = { head: HEAD };
+const sent = Promise.resolve(answered as Answered);
 
 test('a run begins with the head of its answer, unless it has begun at another instance', async () => {
   expect((await outcomeOf({ sent })).head).toBe(HEAD);
