@@ -27,8 +27,9 @@ const NOT_KEPT: ReadonlySet<ProblemCode> = new Set([
 const NOTHING: readonly string[] = [];
 
 /** What has to be kept of a run that is over. */
-export function endedRun({ requestId, progress, log, stream, headers, outcome }: Run): EndedRun {
-  const { head, failure } = outcome();
+export function endedRun(run: Run): EndedRun {
+  const { requestId, progress, log, stream, headers } = run;
+  const { head, failure } = run.outcome();
   return {
     requestId,
     progress,
@@ -53,7 +54,7 @@ export function runOfEnded(
   { maxBytes, onSeat, onChange }: RunOfEndedOptions,
 ): Run {
   const run = newRun({
-    ...{ requestId, progress, log, maxBytes, graceMs: () => 0, onLeft() {} },
+    ...{ requestId, progress, log, maxBytes, graceMs: () => 0, onLeft() {}, onSeat },
     onChange: () => isMade && onChange(),
   });
   let isMade = false;
@@ -63,14 +64,7 @@ export function runOfEnded(
   else if (end) run.stream.outlet.complete();
   run.over(failure);
   isMade = true;
-  return {
-    ...run,
-    sit(client) {
-      const seat = run.sit(client);
-      onSeat();
-      return seat;
-    },
-  };
+  return run;
 }
 
 /** Whether the run has an end that others may have, too. */

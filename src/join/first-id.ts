@@ -22,12 +22,13 @@ export function waitingOutlet(held: FirstIdRun): Outlet {
   return {
     open: (source) =>
       outlet.open({
-        ...source,
+        full: () => source.full(),
         drained() {
           if (!isWaiting()) source.drained();
         },
         // The readers may stand inside an event that the source has ended.
         mayBeat: () => !isWaiting() && source.mayBeat(),
+        closed: () => source.closed(),
       }),
     write(bytes, isInside) {
       const { waiting } = held;
@@ -37,7 +38,7 @@ export function waitingOutlet(held: FirstIdRun): Outlet {
     },
     isFull: () => isWaiting() || outlet.isFull(),
     hasBegun: () => isWaiting() || outlet.hasBegun(),
-    complete: () => end(outlet.complete),
+    complete: () => end(() => outlet.complete()),
     endEarly: (problem, isCut) => end(() => outlet.endEarly(problem, isCut)),
   };
 }

@@ -1,5 +1,13 @@
-/** What was added, in its order. Nothing may be added again. */
+/** What is in order of age knows its place there, in one order at most. Its fields are for this file alone. */
+export interface Aged<T> {
+  order: InOrderOfAge<T> | undefined;
+  older: T | undefined;
+  newer: T | undefined;
+}
+
+/** What was added, in its order. */
 export interface InOrderOfAge<T> {
+  /** Adds what is in no order. */
   add(one: T): void;
   delete(one: T): void;
   has(one: T): boolean;
@@ -7,29 +15,31 @@ export interface InOrderOfAge<T> {
   oldest(): T | undefined;
 }
 
-/** The list has at most twice as many places as there are values, and so many. */
-const SPARE = 1_024;
-
-/** Makes the collection, which is empty. In a `Set`, the way to the first leads over all that were removed before it. */
-export function inOrderOfAge<T>(): InOrderOfAge<T> {
-  const all = new Set<T>();
-  let order: T[] = [];
-  let first = 0;
-  return {
+/** Makes the collection, which is empty. Nothing has to be searched, and nothing grows with it at once. */
+export function inOrderOfAge<T extends Aged<T>>(): InOrderOfAge<T> {
+  let oldest: T | undefined;
+  let newest: T | undefined;
+  const order: InOrderOfAge<T> = {
     add(one) {
-      all.add(one);
-      order.push(one);
+      one.order = order;
+      one.older = newest;
+      if (newest) newest.newer = one;
+      else oldest = one;
+      newest = one;
     },
     delete(one) {
-      // The removed one may be behind an older one that stays for long. A set has its values in their order.
-      if (!all.delete(one) || order.length <= 2 * all.size + SPARE) return;
-      order = [...all];
-      first = 0;
+      const { older, newer } = one;
+      if (one.order !== order) return;
+      if (older) older.newer = newer;
+      else oldest = newer;
+      if (newer) newer.older = older;
+      else newest = older;
+      one.order = undefined;
+      one.older = undefined;
+      one.newer = undefined;
     },
-    has: (one) => all.has(one),
-    oldest() {
-      while (first < order.length && !all.has(order[first] as T)) first += 1;
-      return order[first];
-    },
+    has: (one) => one.order === order,
+    oldest: () => oldest,
   };
+  return order;
 }

@@ -23,7 +23,7 @@ export interface StateWithoutClients {
   readonly stop: AbortController;
   readonly stream: RunStream;
   seated: readonly unknown[];
-  isOver: boolean;
+  hasEnded: boolean;
   /** Set while the run goes on without a client. */
   alone: { readonly timer: NodeJS.Timeout; readonly release: () => void } | undefined;
   /** Set while other instances are asked for clients: the message must not leave meanwhile. */
@@ -54,7 +54,7 @@ export function giveUp(state: StateWithoutClients, hold?: HoldRun): void {
   const { alone, stop, stream } = state;
   const asking = asked.then(() => {
     if (state.asking === asking) state.asking = undefined;
-    const hasChanged = state.seated.length > 0 || state.alone !== alone || state.isOver;
+    const hasChanged = state.seated.length > 0 || state.alone !== alone || state.hasEnded;
     if (hasChanged || stop.signal.aborted || stream.ended()) return;
     // It was on its way already.
     if (hold && mayStay(state)) stayAlone(state, hold);

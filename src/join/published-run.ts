@@ -8,6 +8,8 @@ import type { RunFlush } from './run-flush.ts';
 import { RUN_DROPPED } from './run-follower.ts';
 import { RUN_LOST } from './run-lost.ts';
 import type { Outlet } from './run-outlet.ts';
+import type { RunClient } from './run-seats.ts';
+import type { RunStream } from './run-stream.ts';
 
 /** After so long without an answer of Redis, the lease may be lost, in ms. */
 const SURE_MS = LEASE_MS - 1_000;
@@ -48,9 +50,9 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
   if (run.stop.signal.aborted) abort();
   else run.stop.signal.addEventListener('abort', abort, { once: true });
   const published: Run = {
-    ...run,
+    ...unchanged(run),
     stop: state.stop,
-    stream: { ...run.stream, outlet: outletOf(state) },
+    stream: streamOf(state),
     begin(head) {
       held.head = { head: [...head], headers: [...run.headers] };
       held.hasBegun = true;
@@ -72,11 +74,39 @@ export function publishedRun(held: HeldRun, options: PublishOptions): PublishedR
   return { run: published, detach: () => detach(state) };
 }
 
+/** What is the same whether or not it is stored. */
+function unchanged(run: Run) {
+  const { requestId, progress, log, headers } = run;
+  return {
+    ...{ requestId, progress, log, headers },
+    sit: (client: RunClient) => run.sit(client),
+    sitElsewhere: (stop: AbortController) => run.sitElsewhere(stop),
+    endAll: (problem: Problem) => run.endAll(problem),
+    refused: () => run.refused(),
+    isOver: () => run.isOver(),
+    outcome: () => run.outcome(),
+    isGivenUp: () => run.isGivenUp(),
+    isAlone: () => run.isAlone(),
+    clients: () => run.clients(),
+  };
+}
+
+function streamOf(state: State): RunStream {
+  const { stream } = state.held.run;
+  return {
+    outlet: outletOf(state),
+    read: (outlet, at, closed) => stream.read(outlet, at, closed),
+    ended: () => stream.ended(),
+    abandon: () => stream.abandon(),
+  };
+}
+
 function outletOf(state: State): Outlet {
   const { held, maxBytes } = state;
   const outlet = waitingOutlet(held);
   return {
-    ...outlet,
+    isFull: outlet.isFull,
+    hasBegun: outlet.hasBegun,
     open(source) {
       held.source = source;
       state.hasStoredId = source.resumeState?.() !== undefined;

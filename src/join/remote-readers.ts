@@ -1,7 +1,8 @@
 import { Problem } from '../errors.ts';
-import type { Run, Seat } from './run.ts';
+import type { Run } from './run.ts';
 import { FOLLOWED_MS } from './run-calls.ts';
 import type { OutletSource } from './run-outlet.ts';
+import type { Seat } from './run-seats.ts';
 
 /** The readers at other instances, who count as one here. */
 export interface RemoteReaders {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { keyPart } from '../storage/redis-key.ts';
+import { keyPart, rememberingKeyPart } from '../storage/redis-key.ts';
 
 /** What tells one message from all others. Each part is a hash. */
 export interface RunName {
@@ -63,9 +63,12 @@ export function resetsConversation(value: unknown): boolean {
   return membersOf(value).action === 'RESET_CHANNEL';
 }
 
+/** A conversation has many messages. */
+const conversationPart = rememberingKeyPart();
+
 /** The conversation's part of a name. */
 export function conversationKey({ bot, channel = '' }: RunPlace): string {
-  return keyPart(JSON.stringify([bot, channel]));
+  return conversationPart(JSON.stringify([bot, channel]));
 }
 
 /** The parts of a name that all messages with one id have in common. */

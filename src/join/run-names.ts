@@ -1,9 +1,10 @@
 import type { EndedRun } from './ended-run.ts';
+import type { Aged } from './in-order-of-age.ts';
 import type { Run } from './run.ts';
 import type { RunName } from './run-name.ts';
 
 /** What is known of one name. */
-export interface NamedRun {
+export interface NamedRun extends Aged<NamedRun> {
   readonly name: RunName;
   /** Undefined while nobody reads it after its end, and once nothing but the name is remembered. */
   run: Run | undefined;
@@ -11,6 +12,8 @@ export interface NamedRun {
   ended: EndedRun | undefined;
   /** Until when it is kept or remembered, by `performance.now()` in ms; infinity while it lives. */
   expiresAt: number;
+  /** Whether the name still stands for this run. */
+  isNamed: boolean;
 }
 
 /** All names, so that those of one conversation can be forgotten together. */
@@ -18,13 +21,12 @@ export interface RunNames {
   find(name: RunName): NamedRun | undefined;
   /** The newest run of a message id, whatever its body; undefined if that is not there any more. */
   newest(message: string): NamedRun | undefined;
-  add(named: NamedRun): void;
+  /** Adds the name of a run that lives. */
+  add(name: RunName, run: Run): NamedRun;
   /** Forgets a name. May be called again. */
   delete(named: NamedRun): void;
   /** The name stays, but its run is not the newest of its message id any more. */
   retire(named: NamedRun): void;
-  /** Whether the name still stands for this run. */
-  has(named: NamedRun): boolean;
   /** Forgets all names of a conversation except one; returns them. */
   deleteConversation(conversation: string, except?: NamedRun): readonly NamedRun[];
   count(): number;
@@ -33,20 +35,33 @@ export interface RunNames {
 /** Most conversations have one name: a set for each would take more memory than the name. */
 type OneOrMore = NamedRun | Set<NamedRun>;
 
+function namedRun(name: RunName, run: Run): NamedRun {
+  return {
+    name,
+    run,
+    ended: undefined,
+    expiresAt: Number.POSITIVE_INFINITY,
+    isNamed: true,
+    order: undefined,
+    older: undefined,
+    newer: undefined,
+  };
+}
+
 /** Makes the collection, which is empty. */
 export function runNames(): RunNames {
   const all = new Map<string, NamedRun>();
   const newest = new Map<string, NamedRun>();
   const conversations = new Map<string, OneOrMore>();
-  const has = (named: NamedRun) => all.get(named.name.key) === named;
 
   function retire(named: NamedRun): void {
     if (newest.get(named.name.message) === named) newest.delete(named.name.message);
   }
 
   function remove(named: NamedRun): void {
-    if (!has(named)) return;
     const { conversation, key } = named.name;
+    if (!named.isNamed) return;
+    named.isNamed = false;
     all.delete(key);
     retire(named);
     const others = conversations.get(conversation);
@@ -57,8 +72,9 @@ export function runNames(): RunNames {
   return {
     find: ({ key }) => all.get(key),
     newest: (message) => newest.get(message),
-    add(named) {
-      const { conversation, message, key } = named.name;
+    add(name, run) {
+      const { conversation, message, key } = name;
+      const named = namedRun(name, run);
       const old = all.get(key);
       if (old) remove(old);
       all.set(key, named);
@@ -66,10 +82,10 @@ export function runNames(): RunNames {
       const others = conversations.get(conversation);
       if (others instanceof Set) others.add(named);
       else conversations.set(conversation, others ? new Set([others, named]) : named);
+      return named;
     },
     delete: remove,
     retire,
-    has,
     deleteConversation(conversation, except) {
       const found = conversations.get(conversation);
       const forgotten = found instanceof Set ? [...found] : found ? [found] : [];

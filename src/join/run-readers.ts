@@ -1,3 +1,4 @@
+import { type RunLog, readLog } from './run-log.ts';
 import type { Outlet } from './run-outlet.ts';
 
 /** One reader of a stream. */
@@ -19,21 +20,12 @@ export interface StreamReaders {
   first: StreamReader | undefined;
 }
 
-/** Adds one who reads from the offset `at` on. */
-export function addReader(readers: StreamReaders, outlet: Outlet, at: number): StreamReader {
-  const reader: StreamReader = {
-    outlet,
-    at,
-    isFull: false,
-    isInside: false,
-    isReading: true,
-    next: undefined,
-  };
+/** Adds one who reads. */
+export function addReader(readers: StreamReaders, reader: StreamReader): void {
   let last = readers.first;
   while (last?.next) last = last.next;
   if (last) last.next = reader;
   else readers.first = reader;
-  return reader;
 }
 
 /**
@@ -67,4 +59,18 @@ export function furthest({ first }: StreamReaders): number {
   let most = 0;
   for (let reader = first; reader; reader = reader.next) most = Math.max(most, reader.at);
   return most;
+}
+
+/** Gives the next bytes to a reader. */
+export function give(reader: StreamReader, bytes: Buffer, isInside: boolean): void {
+  reader.outlet.write(bytes, isInside);
+  reader.at += bytes.length;
+  reader.isInside = isInside;
+}
+
+/** Gives all that the log has for this reader. */
+export function giveKept(reader: StreamReader, log: RunLog): void {
+  for (let part = readLog(log, reader.at); part; part = readLog(log, reader.at)) {
+    give(reader, part.bytes, part.isInside);
+  }
 }

@@ -5,6 +5,8 @@ import {
   addReader,
   areFull,
   furthest,
+  give,
+  giveKept,
   haveBegun,
   removeReader,
   type StreamReader,
@@ -40,13 +42,6 @@ export interface RunStreamOptions {
   readonly maxBytes: number;
 }
 
-interface State extends RunStreamOptions, StreamReaders {
-  source: OutletSource | undefined;
-  hasSentHeartbeat: boolean;
-  isAbandoned: boolean;
-  end: StreamEnd | undefined;
-}
-
 /** What ends a reader. Its run goes on, but what this reader has not got is not there any more. */
 const TOO_SLOW = new Problem('reader_too_slow', 'This reader fell too far behind the answer.');
 
@@ -55,101 +50,169 @@ const TOO_SLOW = new Problem('reader_too_slow', 'This reader fell too far behind
  * the fastest has it. Without a reader, the stream is full when the log is.
  */
 export function runStream({ log, maxBytes }: RunStreamOptions): RunStream {
-  const state: State = {
-    log,
-    maxBytes,
-    first: undefined,
-    source: undefined,
-    hasSentHeartbeat: false,
-    isAbandoned: false,
-    end: undefined,
-  };
-  return {
-    outlet: {
-      open(source) {
-        state.source = source;
-        if (state.isAbandoned) closeSource(state);
-      },
-      write: (bytes, isInside) => write(state, bytes, isInside),
-      isFull: () => isFull(state),
-      hasBegun: () => state.hasSentHeartbeat || log.end > 0 || haveBegun(state),
-      complete: () => end(state, { problem: undefined }),
-      endEarly: (problem, isCut) => end(state, { problem, isCut }),
-    },
-    read: (outlet, at, closed) => read(state, addReader(state, outlet, at), closed),
-    ended: () => state.end,
-    abandon() {
-      state.isAbandoned = true;
-      closeSource(state);
-    },
-  };
+  return new LoggedStream(log, maxBytes);
 }
 
-function isFull(state: State): boolean {
-  return state.first ? areFull(state) : state.log.bytes >= state.maxBytes;
-}
+/** A stream, and its outlet. A class: with closures of each stream, each event would have more to load. */
+class LoggedStream implements RunStream, Outlet, StreamReaders {
+  readonly log: RunLog;
+  readonly maxBytes: number;
+  first: StreamReader | undefined = undefined;
+  source: OutletSource | undefined = undefined;
+  hasSentHeartbeat = false;
+  isAbandoned = false;
+  how: StreamEnd | undefined = undefined;
 
-function write(state: State, bytes: Buffer, isInside: boolean): void {
-  const { log, maxBytes } = state;
-  const before = log.end;
-  const isKept = pushToLog(log, bytes, isInside);
-  let isGiven = false;
-  for (let reader = state.first; reader; reader = reader.next) {
-    if (reader.at !== before || reader.isFull || !reader.isReading) continue;
-    give(reader, bytes, isInside);
-    isGiven = true;
+  constructor(log: RunLog, maxBytes: number) {
+    this.log = log;
+    this.maxBytes = maxBytes;
   }
-  if (!isKept) {
-    if (!isGiven) giveToFastest(state, bytes, isInside);
-    dropLog(log);
+
+  get outlet(): Outlet {
+    return this;
   }
-  if (!isKept || log.bytes > maxBytes) trim(state);
-  if (isFull(state)) state.source?.full();
+
+  open(source: OutletSource): void {
+    this.source = source;
+    if (this.isAbandoned) closeSource(this);
+  }
+
+  write(bytes: Buffer, isInside: boolean): void {
+    const { log } = this;
+    const before = log.end;
+    const isKept = pushToLog(log, bytes, isInside);
+    let isGiven = false;
+    for (let reader = this.first; reader; reader = reader.next) {
+      if (reader.at !== before || reader.isFull || !reader.isReading) continue;
+      give(reader, bytes, isInside);
+      isGiven = true;
+    }
+    if (!isKept) {
+      if (!isGiven) giveToFastest(this, bytes, isInside);
+      dropLog(log);
+    }
+    if (!isKept || log.bytes > this.maxBytes) trim(this);
+    if (this.isFull()) this.source?.full();
+  }
+
+  isFull(): boolean {
+    return this.first ? areFull(this) : this.log.bytes >= this.maxBytes;
+  }
+
+  hasBegun(): boolean {
+    return this.hasSentHeartbeat || this.log.end > 0 || haveBegun(this);
+  }
+
+  complete(): void {
+    end(this, { problem: undefined });
+  }
+
+  endEarly(problem: Problem, isCut: boolean): void {
+    end(this, { problem, isCut });
+  }
+
+  read(outlet: Outlet, at: number, closed: () => void): Reader {
+    const reader = new LogReader(this, { outlet, at, whenClosed: closed });
+    addReader(this, reader);
+    outlet.open(reader);
+    // One that has closed already is gone.
+    if (reader.isReading) {
+      if (this.how) finish(reader, this.log, this.how);
+      else giveUntilFull(this, reader);
+    }
+    return reader;
+  }
+
+  ended(): StreamEnd | undefined {
+    return this.how;
+  }
+
+  abandon(): void {
+    this.isAbandoned = true;
+    closeSource(this);
+  }
 }
 
-function give(reader: StreamReader, bytes: Buffer, isInside: boolean): void {
-  reader.outlet.write(bytes, isInside);
-  reader.at += bytes.length;
-  reader.isInside = isInside;
+/** One who reads the stream of a log, and for its outlet the source. */
+class LogReader implements Reader, StreamReader, OutletSource {
+  readonly outlet: Outlet;
+  at: number;
+  isFull = false;
+  isInside = false;
+  isReading = true;
+  next: StreamReader | undefined = undefined;
+  readonly stream: LoggedStream;
+  readonly whenClosed: () => void;
+
+  constructor(stream: LoggedStream, from: Pick<LogReader, 'outlet' | 'at' | 'whenClosed'>) {
+    this.outlet = from.outlet;
+    this.at = from.at;
+    this.stream = stream;
+    this.whenClosed = from.whenClosed;
+  }
+
+  full(): void {
+    const { stream } = this;
+    this.isFull = true;
+    if (stream.isFull()) stream.source?.full();
+  }
+
+  drained(): void {
+    this.isFull = false;
+    if (this.isReading && !this.stream.how) giveUntilFull(this.stream, this);
+  }
+
+  mayBeat(): boolean {
+    const { log, how, source } = this.stream;
+    return this.isReading && !how && this.at === log.end && source?.mayBeat() === true;
+  }
+
+  closed(): void {
+    const { stream } = this;
+    stream.hasSentHeartbeat ||= this.outlet.hasBegun();
+    removeReader(stream, this);
+    if (stream.isFull()) stream.source?.full();
+    else stream.source?.drained();
+    this.whenClosed();
+  }
+
+  end(problem: Problem): void {
+    if (!this.stream.how) endReader(this.stream, this, problem);
+    // It has all, but may take it slowly, and nobody counts the bytes that wait for it any more.
+    else if (this.isReading) this.outlet.endEarly(problem, true);
+  }
 }
 
 /** Gives what is not kept to those who have got most, though they can't take more now. */
-function giveToFastest(state: State, bytes: Buffer, isInside: boolean): void {
-  const fastest = furthest(state);
-  for (let reader = state.first; reader; reader = reader.next) {
+function giveToFastest(stream: LoggedStream, bytes: Buffer, isInside: boolean): void {
+  const fastest = furthest(stream);
+  for (let reader = stream.first; reader; reader = reader.next) {
     if (reader.at < fastest || !reader.isReading) continue;
-    giveKept(reader, state.log);
+    giveKept(reader, stream.log);
     give(reader, bytes, isInside);
-  }
-}
-
-/** Gives all that the log has for this reader. */
-function giveKept(reader: StreamReader, log: RunLog): void {
-  for (let part = readLog(log, reader.at); part; part = readLog(log, reader.at)) {
-    give(reader, part.bytes, part.isInside);
   }
 }
 
 /** Forgets what is too much for the log, and ends those who have not got it. */
-function trim(state: State): void {
-  const { log, maxBytes } = state;
-  trimLog(log, maxBytes, furthest(state));
+function trim(stream: LoggedStream): void {
+  const { log, maxBytes } = stream;
+  trimLog(log, maxBytes, furthest(stream));
   const start = startOfLog(log);
-  for (let reader = state.first; reader; reader = reader.next) {
-    if (reader.at < start) endReader(state, reader, TOO_SLOW);
+  for (let reader = stream.first; reader; reader = reader.next) {
+    if (reader.at < start) endReader(stream, reader, TOO_SLOW);
   }
 }
 
-function endReader(state: State, reader: StreamReader, problem: Problem): void {
-  if (!removeReader(state, reader)) return;
+function endReader(stream: LoggedStream, reader: StreamReader, problem: Problem): void {
+  if (!removeReader(stream, reader)) return;
   reader.outlet.endEarly(problem, reader.isInside);
   // It may have been the only one with room.
-  if (isFull(state)) state.source?.full();
+  if (stream.isFull()) stream.source?.full();
 }
 
 /** Gives what the log has for this reader, as long as that can take it. */
-function giveUntilFull(state: State, reader: StreamReader): void {
-  const { log } = state;
+function giveUntilFull(stream: LoggedStream, reader: StreamReader): void {
+  const { log } = stream;
   while (!reader.isFull) {
     const part = readLog(log, reader.at);
     if (!part) break;
@@ -157,57 +220,22 @@ function giveUntilFull(state: State, reader: StreamReader): void {
     // It tells `full` at once.
     reader.outlet.isFull();
   }
-  if (log.bytes > state.maxBytes) trim(state);
-  if (!reader.isFull) state.source?.drained();
+  if (log.bytes > stream.maxBytes) trim(stream);
+  if (!reader.isFull) stream.source?.drained();
 }
 
-function read(state: State, reader: StreamReader, closed: () => void): Reader {
-  const { log } = state;
-  reader.outlet.open({
-    full() {
-      reader.isFull = true;
-      if (isFull(state)) state.source?.full();
-    },
-    drained() {
-      reader.isFull = false;
-      if (reader.isReading && !state.end) giveUntilFull(state, reader);
-    },
-    mayBeat: () =>
-      reader.isReading && !state.end && reader.at === log.end && state.source?.mayBeat() === true,
-    closed() {
-      state.hasSentHeartbeat ||= reader.outlet.hasBegun();
-      removeReader(state, reader);
-      if (isFull(state)) state.source?.full();
-      else state.source?.drained();
-      closed();
-    },
-  });
-  // One that has closed already is gone.
-  if (reader.isReading) {
-    if (state.end) finish(reader, log, state.end);
-    else giveUntilFull(state, reader);
+function end(stream: LoggedStream, how: StreamEnd): void {
+  stream.how = how;
+  for (let reader = stream.first; reader; reader = reader.next) {
+    if (reader.isReading) finish(reader, stream.log, how);
   }
-  return {
-    end(problem) {
-      if (!state.end) endReader(state, reader, problem);
-      // It has all, but may take it slowly, and nobody counts the bytes that wait for it any more.
-      else if (reader.isReading) reader.outlet.endEarly(problem, true);
-    },
-  };
-}
-
-function end(state: State, how: StreamEnd): void {
-  state.end = how;
-  for (let reader = state.first; reader; reader = reader.next) {
-    if (reader.isReading) finish(reader, state.log, how);
-  }
-  closeSource(state);
+  closeSource(stream);
 }
 
 /** Tells the source once. A run that is kept must not keep what has carried it. */
-function closeSource(state: State): void {
-  const { source } = state;
-  state.source = undefined;
+function closeSource(stream: LoggedStream): void {
+  const { source } = stream;
+  stream.source = undefined;
   source?.closed();
 }
 

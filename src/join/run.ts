@@ -1,11 +1,17 @@
-import { asProblem, Problem } from '../errors.ts';
+import { asProblem, type Problem } from '../errors.ts';
 import { CLIENT_LEFT } from '../http/client-left.ts';
-import type { HoldRun, OptionsWithoutClients, StateWithoutClients } from './lone-run.ts';
-import { endAlone, giveUp, lastClientLeft } from './lone-run.ts';
+import type { HoldRun, OptionsWithoutClients } from './lone-run.ts';
+import { endAlone, giveUp } from './lone-run.ts';
 import type { RunLog } from './run-log.ts';
-import type { Outlet } from './run-outlet.ts';
+import {
+  type Begun,
+  type RunClient,
+  type RunOutcome,
+  type Seat,
+  type StateWithSeats,
+  sit,
+} from './run-seats.ts';
 import { type RunStream, runStream } from './run-stream.ts';
-import { TOO_MANY_OF_USER } from './user-readers.ts';
 
 /** How far a message has come. Its route keeps it up to date. */
 export interface Progress {
@@ -17,30 +23,6 @@ export interface Progress {
   upstreamStatus?: number | undefined;
 }
 
-/** One request that waits for the stream of a run, or reads it. */
-export interface RunClient {
-  /** Aborted with a Problem, it ends the stream of this client with that; with any other reason, the client has left. */
-  readonly stop: AbortController;
-  /** Lets the end of this client's session, or a shutdown, abort `stop`, the run's own. Returns what undoes it. */
-  readonly holdRun: HoldRun;
-}
-
-/** The place of one client at a run. */
-export interface Seat {
-  /** The headers with which the stream begins. Rejects with what the message has failed with, or the reason of `stop`. */
-  readonly begun: Promise<ReadonlyMap<string, string>>;
-  /** Gives the stream from the offset `at` on to `outlet`. Resolves when that has closed. */
-  read(outlet: Outlet, at: number): Promise<void>;
-  /** The client is gone. May be called again. */
-  leave(): void;
-}
-
-/** What `begin` and `over` were told. */
-export interface RunOutcome {
-  readonly head: ReadonlyMap<string, string> | undefined;
-  readonly failure: unknown;
-}
-
 export interface RunOptions extends OptionsWithoutClients {
   readonly log: RunLog;
   /** How many bytes the log keeps. */
@@ -48,6 +30,8 @@ export interface RunOptions extends OptionsWithoutClients {
   /** The id of the request that has begun it. */
   readonly requestId: string;
   readonly progress: Progress;
+  /** Called when a client has taken a seat. */
+  readonly onSeat?: () => void;
   /** Called when the session of a client has ended. */
   readonly onSessionEnd?: () => void;
   /** Called when the run is over and when its last client is gone after that. */
@@ -70,8 +54,11 @@ export interface Run {
   sitElsewhere(stop: AbortController): Seat;
   /** Ends the streams of all its clients with `problem`, and with that the run. */
   endAll(problem: Problem): void;
-  /** Call it before the message leaves. @throws Problem if another instance may have taken the run meanwhile */
-  mayLeave(): Promise<void>;
+  /**
+   * Call it before the message leaves, and wait for what it returns: undefined only if there is nothing to wait for.
+   * @throws Problem if another instance may have taken the run meanwhile
+   */
+  mayLeave(): Promise<void> | undefined;
   /** Whether it is certain that no other instance has taken the run. */
   isSure(): boolean;
   /** Keeps what is needed to go on with the run elsewhere, if it can: a JSON value. */
@@ -95,156 +82,116 @@ export interface Run {
 /** The reason with which the work for a run is aborted when another instance goes on with it. */
 export const RUN_ELSEWHERE = Symbol('run elsewhere');
 
-/** A run has no more clients at once. */
-const MAX_CLIENTS = 64;
-const TOO_MANY = new Problem('too_many_streams', `This answer has ${MAX_CLIENTS} newer readers.`, {
-  retryable: false,
-});
-
-type Begun = PromiseWithResolvers<ReadonlyMap<string, string>>;
-
-interface State extends StateWithoutClients {
-  readonly options: RunOptions;
-  /** In the order in which they have come. Most runs have one: this takes less memory than a set. */
-  seated: readonly RunClient[];
-  /** Those who wait for the beginning of the stream. */
-  waiting: Begun[];
-  outcome: RunOutcome;
-  /** How the last client that has come lets the end of its session end the run. */
-  holdRun: HoldRun | undefined;
-}
-
 const NO_OUTCOME: RunOutcome = { head: undefined, failure: undefined };
-const always = () => true;
+const NOBODY: readonly never[] = [];
 const nothing = () => {};
 
 /** Begins a run without a client: `sit` must follow at once. */
 export function newRun(options: RunOptions): Run {
-  const { log, maxBytes, requestId, progress } = options;
-  const stop = new AbortController();
-  const stream = runStream({ log, maxBytes });
-  const state: State = {
-    options,
-    stop,
-    stream,
-    seated: [],
-    waiting: [],
-    outcome: NO_OUTCOME,
-    holdRun: undefined,
-    isOver: false,
-    alone: undefined,
-    asking: undefined,
-  };
-  // Written out, here and above: what a spread makes takes more time and more memory.
-  return {
-    requestId,
-    progress,
-    stop,
-    log,
-    stream,
-    headers: new Map(),
-    sit(client) {
-      state.holdRun = client.holdRun;
-      return sit(state, client);
-    },
-    sitElsewhere: (own) => sit(state, { stop: own, holdRun: (one) => state.holdRun?.(one) ?? nothing }),
-    endAll(problem) {
-      for (const client of state.seated) client.stop.abort(problem);
-    },
-    mayLeave: () => mayLeave(state),
-    isSure: always,
-    keep: nothing,
-    refused() {
-      if (state.seated.length === 0) giveUp(state);
-    },
-    begin: (head) => begin(state, head),
-    over: (error) => over(state, state.isOver ? state.outcome.failure : error),
-    isOver: () => state.isOver,
-    outcome: () => state.outcome,
-    isGivenUp: () => stop.signal.reason === CLIENT_LEFT,
-    isAlone: () => state.alone !== undefined,
-    clients: () => state.seated.length,
-  };
+  return new OpenRun(options);
 }
 
-async function mayLeave({ asking, stop }: State): Promise<void> {
-  if (!asking) return;
-  await asking;
-  stop.signal.throwIfAborted();
-}
+/** Its methods are those of all runs: closures of each of many runs would take more time and more memory. */
+class OpenRun implements Run, StateWithSeats {
+  readonly options: RunOptions;
+  readonly stop = new AbortController();
+  readonly stream: RunStream;
+  readonly headers = new Map<string, string>();
+  seated: readonly RunClient[] = NOBODY;
+  waiting: readonly Begun[] = NOBODY;
+  told = NO_OUTCOME;
+  /** How the last client that has come lets the end of its session end the run. */
+  holdRun: HoldRun | undefined = undefined;
+  hasEnded = false;
+  alone: StateWithSeats['alone'] = undefined;
+  asking: StateWithSeats['asking'] = undefined;
 
-function begin(state: State, head: ReadonlyMap<string, string>): void {
-  if (state.outcome.head || state.isOver) return;
-  state.outcome = { head, failure: undefined };
-  for (const { resolve } of state.waiting) resolve(head);
-  state.waiting = [];
-}
-
-function over(state: State, failure: unknown): void {
-  const { stream, outcome, seated, waiting, options } = state;
-  state.isOver = true;
-  state.outcome = { head: outcome.head, failure };
-  endAlone(state, 'ended');
-  state.waiting = [];
-  for (const { reject } of waiting) reject(failure);
-  // No reader waits for ever. After a fault, it is not known whether what was written ends inside an event.
-  if (!stream.ended() && seated.length > 0) {
-    stream.outlet.endEarly(asProblem(failure), stream.outlet.hasBegun());
+  constructor(options: RunOptions) {
+    this.options = options;
+    this.stream = runStream(options);
   }
-  options.onChange();
-}
 
-/** Resolves with what the stream begins with. It may have begun, or failed, already. */
-function awaitBeginning({ outcome, isOver, waiting }: State): Begun {
-  const begun: Begun = Promise.withResolvers();
-  // There may be nobody who waits for it.
-  begun.promise.catch(nothing);
-  if (outcome.head) begun.resolve(outcome.head);
-  else if (isOver) begun.reject(outcome.failure);
-  else waiting.push(begun);
-  return begun;
-}
+  get requestId() {
+    return this.options.requestId;
+  }
 
-function sit(state: State, client: RunClient): Seat {
-  const { signal } = client.stop;
-  signal.throwIfAborted();
-  if (state.seated.length >= MAX_CLIENTS) state.seated[0]?.stop.abort(TOO_MANY);
-  endAlone(state, 'returned');
-  state.seated = state.seated.length === 0 ? [client] : [...state.seated, client];
-  const begun = awaitBeginning(state);
-  let endReading: ((problem: Problem) => void) | undefined;
-  const onAbort = () => {
-    const { reason } = signal;
-    const isLast = state.seated.length === 1 && state.seated[0] === client;
-    // What ends the last client ends the run, in its own way.
-    const endsRun = isLast && reason instanceof Problem && reason !== TOO_MANY_OF_USER;
-    if (endsRun && !state.isOver) state.stop.abort(reason);
-    else begun.reject(reason);
-    if (reason instanceof Problem) endReading?.(reason);
-    if (reason instanceof Problem && reason.code === 'session_ended') state.options.onSessionEnd?.();
-    leave(state, client);
-  };
-  signal.addEventListener('abort', onAbort, { once: true });
-  return {
-    begun: begun.promise,
-    read: (outlet, at) =>
-      new Promise((resolve) => {
-        if (signal.aborted && !(signal.reason instanceof Problem)) return resolve();
-        endReading = state.stream.read(outlet, at, resolve).end;
-        if (signal.aborted) endReading(signal.reason);
-      }),
-    leave() {
-      signal.removeEventListener('abort', onAbort);
-      leave(state, client);
-    },
-  };
-}
+  get progress() {
+    return this.options.progress;
+  }
 
-function leave(state: State, client: RunClient): void {
-  const { seated, isOver, options } = state;
-  if (!seated.includes(client)) return;
-  state.seated = seated.filter((one) => one !== client);
-  if (state.seated.length > 0) return;
-  if (isOver) options.onChange();
-  else lastClientLeft(state, client.holdRun);
+  get log() {
+    return this.options.log;
+  }
+
+  sit(client: RunClient): Seat {
+    this.holdRun = client.holdRun;
+    const seat = sit(this, client);
+    this.options.onSeat?.();
+    return seat;
+  }
+
+  sitElsewhere(stop: AbortController): Seat {
+    return sit(this, { stop, holdRun: (one) => this.holdRun?.(one) ?? nothing });
+  }
+
+  endAll(problem: Problem): void {
+    for (const { stop } of this.seated) stop.abort(problem);
+  }
+
+  mayLeave(): Promise<void> | undefined {
+    return this.asking?.then(() => this.stop.signal.throwIfAborted());
+  }
+
+  isSure(): boolean {
+    return true;
+  }
+
+  keep(): void {}
+
+  refused(): void {
+    if (this.seated.length === 0) giveUp(this);
+  }
+
+  begin(head: ReadonlyMap<string, string>): void {
+    if (this.told.head || this.hasEnded) return;
+    this.told = { head, failure: undefined };
+    const { waiting } = this;
+    this.waiting = NOBODY;
+    for (const { resolve } of waiting) resolve(head);
+  }
+
+  over(error?: unknown): void {
+    const failure = this.hasEnded ? this.told.failure : error;
+    const { stream, told, seated, waiting, options } = this;
+    this.hasEnded = true;
+    this.told = { head: told.head, failure };
+    endAlone(this, 'ended');
+    this.waiting = NOBODY;
+    for (const { reject } of waiting) reject(failure);
+    // No reader waits for ever. After a fault, it is not known whether what was written ends inside an event.
+    if (!stream.ended() && seated.length > 0) {
+      stream.outlet.endEarly(asProblem(failure), stream.outlet.hasBegun());
+    }
+    options.onChange();
+  }
+
+  isOver(): boolean {
+    return this.hasEnded;
+  }
+
+  outcome(): RunOutcome {
+    return this.told;
+  }
+
+  isGivenUp(): boolean {
+    return this.stop.signal.reason === CLIENT_LEFT;
+  }
+
+  isAlone(): boolean {
+    return this.alone !== undefined;
+  }
+
+  clients(): number {
+    return this.seated.length;
+  }
 }

@@ -111,8 +111,7 @@ function claim(state: State, name: RunName, begins: { requestId: string; progres
     onLeft: (outcome) => onLeft(run, outcome),
     onChange: () => changed(state, named, run),
   });
-  const named: NamedRun = { name, run, ended: undefined, expiresAt: Number.POSITIVE_INFINITY };
-  names.add(named);
+  const named = names.add(name, run);
   return run;
 }
 
@@ -166,7 +165,7 @@ export function placeIn(run: Run, lastEventId: string | undefined): FoundRun | u
 function changed(state: State, named: NamedRun, run: Run): void {
   const { names, kept, times } = state;
   if (!run.isOver()) return;
-  if (named.expiresAt === Number.POSITIVE_INFINITY && names.has(named)) {
+  if (named.expiresAt === Number.POSITIVE_INFINITY && named.isNamed) {
     const isKept = named.name.isKept && run.progress.mayHaveStarted;
     named.expiresAt = performance.now() + times.keepMs;
     if (!isKept) names.delete(named);

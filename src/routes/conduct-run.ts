@@ -8,8 +8,12 @@ import type { Answered, MessageTask } from './message-steps.ts';
 /** The work of a run. */
 export interface ConductedRun {
   readonly run: Run;
+  /** Whether its stream has begun, at another instance. */
+  readonly hasBegun: boolean;
   /** The message is on its way. */
   readonly sent: Promise<Answered>;
+  /** What the run has failed with if `sent` rejects with `error`. */
+  readonly failureOf: (error: unknown) => Promise<unknown>;
   /** Carries the stream. Resolves when it has ended. */
   readonly carry: (answered: Answered) => Promise<void>;
   readonly task: MessageTask;
@@ -18,13 +22,17 @@ export interface ConductedRun {
 
 /** Sees a run to its end, whoever waits for it. An async function would keep more in memory while the stream goes on. */
 export function conductRun(conducted: ConductedRun): void {
-  const { run, sent, carry } = conducted;
+  const { run, hasBegun, sent, failureOf, carry } = conducted;
   const over = (failure?: unknown) => end(conducted, failure);
   const begin = (answered: Answered) => {
-    run.begin(answered.head);
-    carry(answered).then(over, over);
+    try {
+      if (!hasBegun) run.begin(answered.head);
+      carry(answered).then(over, over);
+    } catch (error) {
+      over(error);
+    }
   };
-  sent.then(begin).catch(over);
+  sent.then(begin, (error) => void failureOf(error).then(over, over));
 }
 
 function end(conducted: ConductedRun, failure: unknown): void {

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { botName } from '../bots/bot.ts';
-import type { Run } from '../join/run.ts';
+import type { RunEntry } from '../join/joinable-runs.ts';
 import { RUN_DROPPED } from '../join/run-follower.ts';
-import type { RunName } from '../join/run-name.ts';
 import type { EarlySlot } from '../pace/early-slots.ts';
 import type { StreamSink } from '../relay/message/stream-sink.ts';
-import { pendingPlace } from './admission.ts';
-import { conductRun } from './conduct-run.ts';
+import { type PendingPlace, pendingPlace } from './admission.ts';
+import { type ConductedRun, conductRun } from './conduct-run.ts';
 import type { MessageRoute } from './message-parts.ts';
 import {
   type Answered,
@@ -31,9 +30,10 @@ interface Entering {
   readonly sending: MessageSending;
 }
 
-/** Such a message that can be joined. */
-interface Named extends Entering {
-  readonly name: RunName;
+/** One try to enter a message. */
+interface Attempt extends Entering {
+  /** Its slot, if that was asked for. */
+  early: EarlySlot | undefined;
 }
 
 /** A run that was dropped frees its name at once, unless Redis is slow. */
@@ -50,12 +50,25 @@ export async function enterRun(
   { message, sending }: Entering,
 ): Promise<Seated | undefined> {
   const { name } = message;
-  if (!name || !route.joining.runs) return undefined;
-  const named = { message, sending, name };
+  const { runs } = route.joining;
+  if (!name || !runs) return undefined;
   for (let tries = 1; ; tries++) {
+    const attempt: Attempt = { message, sending, early: undefined };
     try {
-      return await tryToEnter(route, client, named);
+      // A session may have ended while the body came.
+      client.stop.signal.throwIfAborted();
+      const seated = await runs.enter<Seated>(name, entryOf(route, client, attempt));
+      // Nobody stays at a run of one's own whose session or place was refused.
+      await client.place.granted;
+      try {
+        await seated?.seat.begun;
+      } catch (error) {
+        // All other failures are those of the message, for `headOf`.
+        if (error === RUN_DROPPED) throw error;
+      }
+      return seated;
     } catch (error) {
+      attempt.early?.drop();
       if (error !== RUN_DROPPED || tries === MAX_TRIES) throw error;
       await sleep(POLL_MS);
       await placeAgain(route, client);
@@ -63,26 +76,20 @@ export async function enterRun(
   }
 }
 
-/** As `enterRun`. @throws `RUN_DROPPED` if the message of the run that it has joined was not sent */
-async function tryToEnter(
-  route: MessageRoute,
-  client: MessageClient,
-  { message, sending, name }: Named,
-): Promise<Seated | undefined> {
-  const { lastEventId } = message;
-  // A session may have ended while the body came.
-  client.stop.signal.throwIfAborted();
-  const { requestId } = client.res.locals;
-  let early: EarlySlot | undefined;
-  // A message that may have no place for its stream asks for its slot later.
-  const onAsked = () => {
-    if (client.place.isKept()) early = earlyFor(route, client);
-  };
-  const entered = route.joining.runs?.enter<Seated>(name, {
-    ...{ lastEventId, requestId, progress: client.progress, signal: client.stop.signal, onAsked },
+function entryOf(route: MessageRoute, client: MessageClient, attempt: Attempt): RunEntry<Seated> {
+  const { message, sending } = attempt;
+  return {
+    lastEventId: message.lastEventId,
+    requestId: client.res.locals.requestId,
+    progress: client.progress,
+    signal: client.stop.signal,
     granted: client.place.granted,
+    // A message that may have no place for its stream asks for its slot later.
+    onAsked() {
+      if (client.place.isKept()) attempt.early = earlyFor(route, client);
+    },
     join(found) {
-      early?.drop();
+      attempt.early?.drop();
       client.place.release();
       client.progress = found.run.progress;
       return { run: found.run, at: found.at, seat: joinRun(found, route, client) };
@@ -90,25 +97,14 @@ async function tryToEnter(
     begin(run) {
       const seat = sitAt(run, route, client);
       client.run = run;
-      const task = runTask(client, run, early);
+      const task = runTask(client, run, attempt.early);
       // It may have another place after the first try.
       const own = message.place === client.place ? message : { ...message, place: client.place };
-      const sent = sending.sendMessage(route, task, own).catch((error) => dropRefused(client, error));
-      conduct(route, { run, task, sent, carry: sending.carry });
+      const sent = sending.sendMessage(route, task, own);
+      conduct(route, { run, task, sent, place: client.place, carry: sending.carry });
       return { run, at: 0, seat };
     },
-  });
-  const seated = await entered?.catch((error) => {
-    early?.drop();
-    throw error;
-  });
-  // Nobody stays at a run of one's own whose session or place was refused.
-  await client.place.granted;
-  // All other failures are those of the message, for `headOf`.
-  await seated?.seat.begun.catch((error) => {
-    if (error === RUN_DROPPED) throw error;
-  });
-  return seated;
+  };
 }
 
 /** Asks for the slot of a message that nobody can join in the flight of its place, if that is not there yet. */
@@ -124,11 +120,11 @@ function earlyFor(route: MessageRoute, { bot, holders }: MessageClient): EarlySl
  * If the session or the place of its message was refused, the run is dropped as if its client had left: who has joined it
  * meanwhile may send the message.
  */
-async function dropRefused({ place }: MessageClient, error: unknown): Promise<never> {
-  await place.granted.catch(() => {
-    throw RUN_DROPPED;
-  });
-  throw error;
+function failureOf({ granted }: PendingPlace, error: unknown): Promise<unknown> {
+  return granted.then(
+    () => error,
+    () => RUN_DROPPED,
+  );
 }
 
 /** Another has dropped the message, which this client may send now: as at first, it needs a place for that. */
@@ -148,9 +144,17 @@ function conduct(
     run,
     task,
     sent,
+    place,
     carry,
-  }: Pick<MessageSending, 'carry'> & { run: Run; task: MessageTask; sent: Promise<Answered> },
+  }: Pick<MessageSending, 'carry'> & Pick<ConductedRun, 'run' | 'task' | 'sent'> & { place: PendingPlace },
 ): void {
-  const carryRun = (answered: Answered) => carry(route, { task, answered }, run.stream.outlet);
-  conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
+  conductRun({
+    run,
+    hasBegun: false,
+    sent,
+    failureOf: (error) => failureOf(place, error),
+    carry: (answered) => carry(route, { task, answered }, run.stream.outlet),
+    task,
+    logger: route.logger,
+  });
 }

@@ -2,7 +2,6 @@ import { botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { RequestLocals } from '../http/locals.ts';
 import type { GoOn, TakenRun } from '../join/joinable-runs.ts';
-import type { Run } from '../join/run.ts';
 import { type CursorState, cursorOf } from '../relay/message/cursor-state.ts';
 import { deadlines } from '../relay/message/deadlines.ts';
 import { conductRun } from './conduct-run.ts';
@@ -16,12 +15,12 @@ export function goOnWith(route: MessageRoute): GoOn {
 }
 
 function seeToItsEnd(route: MessageRoute, taken: TakenRun): void {
-  // Its stream has begun.
-  const run: Run = { ...taken.run, begin() {} };
+  const { run } = taken;
   const task = taskOf(taken);
   const sent = (async () => answeredOf(route, task, taken))();
+  const failureOf = async (error: unknown) => error;
   const carryRun = (answered: Answered) => carry(route, { task, answered }, run.stream.outlet);
-  conductRun({ run, sent, carry: carryRun, task, logger: route.logger });
+  conductRun({ run, hasBegun: true, sent, failureOf, carry: carryRun, task, logger: route.logger });
 }
 
 function taskOf({ run, hold }: TakenRun): MessageTask {
@@ -31,9 +30,7 @@ function taskOf({ run, hold }: TakenRun): MessageTask {
     ...{ userId, bot, shape, holders, locals },
     ...{ url: '', headers: {}, stop: run.stop, releases: [], progress: run.progress },
     setHeaders() {},
-    onRefused() {},
-    async mayLeave() {},
-    keep() {},
+    run: undefined,
   };
 }
 

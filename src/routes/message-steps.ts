@@ -6,8 +6,9 @@ import type { PathShape } from '../bots/bot-path.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import type { CarriedStream, RequestLocals } from '../http/locals.ts';
 import { setHeaders } from '../http/set-headers.ts';
-import type { Progress, Run, Seat } from '../join/run.ts';
+import type { Progress, Run } from '../join/run.ts';
 import type { RunName } from '../join/run-name.ts';
+import type { Seat } from '../join/run-seats.ts';
 import type { EarlySlot } from '../pace/early-slots.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { MessagePlace } from '../pace/message-places.ts';
@@ -88,14 +89,8 @@ export interface MessageTask extends MessageOwner {
   readonly early?: EarlySlot | undefined;
   /** Sets headers of the answer. */
   readonly setHeaders: (headers: Readonly<Record<string, string>>) => void;
-  /** The service has refused the message, which may be sent again. */
-  readonly onRefused: () => void;
-  /** Call it before each sending. @throws Problem if another instance may have taken the run of the message */
-  readonly mayLeave: () => Promise<void> | undefined;
-  /** Asked right before the first byte: if it is false, `mayLeave` is called again. */
-  readonly isSure?: () => boolean;
-  /** Keeps what another instance needs to go on with the stream. */
-  readonly keep: (hold: () => RunHold) => void;
+  /** Asked before each sending, and told of each refusal. Undefined if the message has none, or has left before. */
+  readonly run: Pick<Run, 'mayLeave' | 'isSure' | 'refused' | 'keep'> | undefined;
 }
 
 /** An answer that is a stream. */
@@ -137,8 +132,6 @@ export interface Sending {
   readonly task: MessageTask;
 }
 
-const doNothing = () => undefined;
-
 /** The task of a message that nobody can join. */
 export function ownTask(client: MessageClient, early: EarlySlot | undefined): MessageTask {
   const { req, res, stop, releases, progress } = client;
@@ -157,9 +150,7 @@ export function ownTask(client: MessageClient, early: EarlySlot | undefined): Me
     progress,
     early,
     setHeaders: (headers) => setHeaders(res, headers),
-    onRefused: doNothing,
-    mayLeave: doNothing,
-    keep: doNothing,
+    run: undefined,
   };
 }
 
@@ -182,10 +173,7 @@ export function runTask(client: MessageClient, run: Run, early: EarlySlot | unde
     setHeaders(headers) {
       for (const name in headers) run.headers.set(name, headers[name] as string);
     },
-    onRefused: run.refused,
-    mayLeave: run.mayLeave,
-    isSure: run.isSure,
-    keep: run.keep,
+    run,
   };
 }
 

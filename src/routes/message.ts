@@ -167,7 +167,7 @@ async function readMessage(route: MessageRoute, client: MessageClient): Promise<
 
 /** Waits for a slot and sends. */
 async function sendMessage(route: MessageRoute, task: MessageTask, message: ReadMessage): Promise<Answered> {
-  const { userId, bot, shape, holders, url, headers, locals, stop, releases, keep, early } = task;
+  const { userId, bot, shape, holders, url, headers, locals, stop, releases, run, early } = task;
   const { body, conversation, hash: name, lastEventId, place } = message;
   const endpoint = botName(bot);
   const { requestId } = locals;
@@ -192,14 +192,14 @@ async function sendMessage(route: MessageRoute, task: MessageTask, message: Read
   const answer = await sendUntilTaken(route, { request, keys, pacing, unsent, mask, limits, deadline, task });
   if (message.resets) await route.forgetRuns(bot, conversation, message.name);
   const kept = route.keepMessage({ request, bot: endpoint, holders, locals });
-  if (typeof kept?.healer === 'object') keep(() => runHold(task, { request, conversation, limits }));
+  if (typeof kept?.healer === 'object') run?.keep(() => runHold(task, { request, conversation, limits }));
   return { answer, head: streamHead(answer, mask), deadline, kept, conversation };
 }
 
 /** Sends the message with the next key until the service takes it or refuses it finally. */
 async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<UpstreamAnswer> {
   const { keys, pacing, unsent, mask, limits, deadline, task } = sending;
-  const { progress, locals, stop, onRefused, isSure: mayStart } = task;
+  const { progress, locals, stop, run } = task;
   const { signal } = stop;
   const onStatus = (status: number | undefined) => {
     locals.upstreamStatus = status;
@@ -211,13 +211,14 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
     unsent.sent();
     pacing.sent();
   };
-  const onDelayed = () => pacing.renewSlot().then(task.mayLeave);
+  const onDelayed = () => pacing.renewSlot().then(() => run?.mayLeave());
+  const mayStart = run && (() => run.isSure());
   try {
     for (;;) {
       const leaving = unsent.leave();
       // A slot may have become old during the round trip.
       if (leaving && (await leaving)) await pacing.renewSlot();
-      const asked = task.mayLeave();
+      const asked = run?.mayLeave();
       if (asked) await asked;
       const key = keys.next();
       const send = observedSend(route.send, key.fingerprint, route.observer);
@@ -234,7 +235,7 @@ async function sendUntilTaken(route: MessageRoute, sending: Sending): Promise<Up
       limits.clear();
       progress.mayHaveStarted = false;
       unsent.refused();
-      onRefused();
+      run?.refused();
       const waitToSendAgain = SENT_AGAIN[verdict.kind];
       await waitToSendAgain(verdict.problem, sending);
     }

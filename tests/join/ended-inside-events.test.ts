@@ -71,8 +71,8 @@ test('a reader that is ended while another one is given bytes gets none of them'
         write();
       },
     };
-    const { end } = stream.read(outlet, 0, () => {});
-    late.push(() => end(ENDED));
+    const reader = stream.read(outlet, 0, () => {});
+    late.push(() => reader.end(ENDED));
   };
   // The first one and the one after it are ended, both from the loop over all.
   read('first', () => late.slice(0, 2).map((end) => end()));

@@ -144,7 +144,7 @@ describe('bytes', () => {
     const [fast, slow] = [reader(), reader()];
     const full: (() => void)[] = [];
     for (const { outlet } of [fast, slow]) {
-      outlet.open = (source) => full.push(source.full);
+      outlet.open = (source) => full.push(() => source.full());
       run.stream.read(outlet, 0, () => {});
     }
     write(run, 10_000);
@@ -173,8 +173,8 @@ describe('bytes', () => {
     });
     const [ended, slow] = [reader(), reader()];
     let tellFull = () => {};
-    slow.outlet.open = ({ full }) => {
-      tellFull = full;
+    slow.outlet.open = (source) => {
+      tellFull = () => source.full();
     };
     const first = run.stream.read(ended.outlet, 0, () => {});
     run.stream.read(slow.outlet, 0, () => {});
@@ -193,7 +193,7 @@ describe('bytes', () => {
     let pauses = 0;
     run.stream.outlet.open({ full: () => pauses++, drained() {}, mayBeat: () => true, closed() {} });
     const slow = reader();
-    slow.outlet.open = ({ full }) => full();
+    slow.outlet.open = (source) => source.full();
     run.stream.read(slow.outlet, 0, () => {});
     const before = pauses;
     write(run, 10);
@@ -207,7 +207,7 @@ describe('bytes', () => {
     const { run, end } = begin(runs, nameOf('a'));
     write(run, 10);
     const gone = reader();
-    gone.outlet.open = ({ closed }) => closed();
+    gone.outlet.open = (source) => source.closed();
     let closed = 0;
     run.stream.read(gone.outlet, 0, () => closed++);
     write(run, 10);
