@@ -54,7 +54,9 @@ export function layoutFaults(): string[] {
     if (!mayScroll && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
       faults.push(`wider than its box: ${nameOf(element)}`);
   }
-  for (const box of [...root.querySelectorAll('.trouble, .consent, .code, .panel, textarea, button')].filter(isSeen)) {
+  for (const box of [...root.querySelectorAll('.trouble, .consent, .code, .panel, textarea, button')].filter(
+    isSeen,
+  )) {
     const { left, right } = box.getBoundingClientRect();
     if (left < 4 || right > innerWidth - 4) faults.push(`at the edge of the window: ${nameOf(box)}`);
   }
