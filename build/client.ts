@@ -24,7 +24,7 @@ const node = (command: readonly string[], stdout: 'inherit' | 'pipe') =>
 
 /**
  * Takes the part of `marked` that makes HTML out of the bundles: its instance at the end of the file keeps the bundler
- * from leaving out what nothing uses.
+ * from leaving out what nothing uses. So it does with what options need that are never set.
  */
 const lexerAlone: Plugin = {
   name: 'lexer-alone',
@@ -34,7 +34,10 @@ const lexerAlone: Plugin = {
       const [instance = ''] = /;var \w+=new \w+;function /.exec(text) ?? [];
       const exported = text.slice(text.lastIndexOf('export{')).match(/\w+ as (Lexer|Tokenizer)\b/g) ?? [];
       if (!instance || exported.length < 2) throw new Error('marked has another form: see lexerAlone');
-      return { contents: `${text.slice(0, text.indexOf(instance))};export{${exported}}` };
+      const lexer = text
+        .slice(0, text.indexOf(instance))
+        .replaceAll(/this\.options\.(pedantic|extensions|hooks)/g, 'null');
+      return { contents: `${lexer};export{${exported}}` };
     }),
 };
 

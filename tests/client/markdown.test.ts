@@ -4,7 +4,7 @@ import type { Page } from 'playwright-core';
 import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import { serveElementPage } from '../support/element-page.ts';
 import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { hostileMarkdown } from '../support/hostile-markdown.ts';
+import { hostileMarkdown, longMarkdown } from '../support/hostile-markdown.ts';
 import { faultsOf, MARKDOWN_PAGE, type MarkdownWindow, traces } from '../support/markdown-page.ts';
 import { randomNumbers } from '../support/random-streams.ts';
 
@@ -109,6 +109,18 @@ describeInChromium('an answer in Markdown', () => {
       }
       const once = await shown(text);
       expect({ text, html: await shown(...pieces) }).toEqual({ text, html: once });
+    }
+  });
+
+  test('ends as the same if a long block comes in many pieces', async () => {
+    for (let seed = 0; seed < 60; seed += 1) {
+      const text = longMarkdown(seed);
+      const random = randomNumbers(seed);
+      const pieces: string[] = [];
+      for (let from = 0; from < text.length; from += pieces.at(-1)?.length ?? 0)
+        pieces.push(text.slice(from, from + 1 + Math.floor(random() ** 4 * 300)));
+      const once = await shown(text);
+      expect({ seed, text, html: await shown(...pieces) }).toEqual({ seed, text, html: once });
     }
   });
 

@@ -168,3 +168,63 @@ export function hostileMarkdown(seed: number): string {
   const part = () => (random() < 0.4 ? link() : oneOf(PARTS));
   return Array.from({ length: 1 + Math.floor(random() * 25) }, part).join('');
 }
+
+/** How the lines of a long block begin, and what stands before them all. */
+const BLOCKS = [
+  ...[
+    ['', ''],
+    ['', '- '],
+    ['', '3. '],
+    ['', '- [x] '],
+  ],
+  ...[
+    ['```js\n', ''],
+    ['  ~~~\n', '  '],
+    ['| a | b |\n|---|:-:|\n', '| '],
+    ['Before\n\n', '  * '],
+  ],
+  ...[
+    ['', '> '],
+    ['- one\n', '  - '],
+    ['a | b\n-|-\n', 'x | '],
+    ['', '    '],
+  ],
+] as const;
+const ENDS = [
+  '',
+  '---',
+  '===',
+  '```',
+  '~~~',
+  '| a |\n|---|',
+  '- ',
+  '2',
+  '2. x',
+  '\n\nEnd\n\nand more.',
+  '\n\n- x\n\n- y',
+];
+
+/**
+ * A random text of several thousand characters that is mostly one block. Some of its lines are of another kind, or hold
+ * what a hostile text has.
+ */
+export function longMarkdown(seed: number): string {
+  const random = randomNumbers(seed);
+  const oneOf = <T>(list: readonly T[]) => list[Math.floor(random() * list.length)] as T;
+  const [before, start] = oneOf(BLOCKS);
+  const parts = PARTS.filter((part) => !part.includes(']:'));
+  const strange = random() < 0.5 ? 0 : 0.02;
+  const blank = oneOf([0, 0, 0.01, 1]);
+  const lineLength = oneOf([3, 30, 400]);
+  let text = before;
+  while (text.length < 6_000) {
+    const words = Array.from({ length: 1 + random() * lineLength }, () =>
+      oneOf(['word', '*two*', '`c`', 'a|b', '1.']),
+    );
+    text += start + words.join(' ');
+    if (random() < strange * 4) text += oneOf(parts);
+    text += random() < blank ? '\n\n' : '\n';
+    if (random() < strange) text += oneOf([...parts, ...ENDS]);
+  }
+  return text + oneOf(ENDS);
+}

@@ -14,11 +14,22 @@ const filled = (bytes: number, line: (at: number) => string) => {
   return text;
 };
 
-/** Answers of about so many bytes: one of many blocks, and others that are one block. */
+/** Answers of so many characters or a few more: one of many blocks, and others that are one block. */
 export const longAnswers = (bytes: number) => ({
   blocks: filled(bytes, (at) => `${BLOCKS[at % BLOCKS.length]}\n\n`),
   code: `\`\`\`ts\n${filled(bytes, (at) => `const value${at} = compute(${at}, 'text');\n`)}`,
   list: filled(bytes, (at) => `- item ${at} with **strong** words and \`code\`\n`),
   table: `| name | size |\n|---|---|\n${filled(bytes, (at) => `| name ${at} | ${at} bytes |\n`)}`,
+  'list with empty lines': filled(bytes, (at) => `${at}. item ${at} with **strong** words\n\n`),
   paragraph: filled(bytes, (at) => `word ${at} of *many* words. `),
+  'paragraph of lines': filled(
+    bytes,
+    (at) => `line ${at} of *many* lines, each as long as a line of a poem is\n`,
+  ),
+});
+
+/** Answers whose only block is read anew as a whole each time. */
+export const slowAnswers = (bytes: number) => ({
+  quotation: filled(bytes, (at) => `> line ${at} with **strong** words\n`),
+  'list in an item': `- one\n${filled(bytes, (at) => `  - item ${at} with **strong** words\n`)}`,
 });

@@ -76,7 +76,7 @@ summary::-webkit-details-marker { display: none; }
 .chat > .sign-in { display: grid; gap: .75rem; margin: auto; padding: 1rem; inline-size: min(26rem, 100%); overflow-y: auto; }
 .sign-in label { display: grid; gap: .25rem; }
 .sign-in span { font-weight: 600; }
-.composer { padding-block: .6rem max(.6rem, env(safe-area-inset-bottom)); border-block-start: 1px solid var(--line); }
+.composer { margin-block-start: auto; padding-block: .6rem max(.6rem, env(safe-area-inset-bottom)); border-block-start: 1px solid var(--line); }
 .composer > * + * { margin-block-start: .5rem; }
 .tray { display: flex; flex-wrap: wrap; align-items: center; gap: .5rem; }
 .tray .note { flex: 1 1 8rem; font-size: .8rem; }
@@ -120,6 +120,7 @@ th, td { padding: .3rem .7rem; border: 1px solid var(--line); text-align: start;
 .consent p, .trouble p { flex-basis: 100%; }
 .tool { color: var(--muted); font-size: .875rem; }
 .trouble { border-color: var(--bad); background: var(--surface); }
+:host > .trouble { margin: 1rem; }
 .actions { display: flex; flex-wrap: wrap; gap: .35rem; }
 .actions { margin-inline-start: -.6rem; }
 .actions button { min-block-size: 2.25rem; padding: .1rem .6rem; color: var(--muted); border-color: transparent; background: none; }

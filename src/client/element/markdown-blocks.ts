@@ -1,8 +1,7 @@
 import { inlineNodes } from './markdown-inline.ts';
-import type { MarkedToken } from './markdown-lexer.ts';
+import { LONGEST_PIECE, type MarkedToken, type Token } from './markdown-lexer.ts';
 import { newElement } from './new-element.ts';
-
-type Token<T extends MarkedToken['type']> = Extract<MarkedToken, { type: T }>;
+import { textPieces } from './text-pieces.ts';
 
 /** The words beside an answer's code and tables. */
 export interface BlockWords {
@@ -14,8 +13,8 @@ export interface BlockWords {
 /** What a box is that can be scrolled sideways with the keyboard alone. */
 const scrollable = (label: string) => ({ role: 'region', tabindex: '0', 'aria-label': label });
 
-/** The element of one block; undefined for what is not shown. */
-export function blockElement(token: MarkedToken, words: BlockWords): HTMLElement | undefined {
+/** The element of one block; undefined for what is not shown. Of code, it leaves out the text `begun`. */
+export function blockElement(token: MarkedToken, words: BlockWords, begun = ''): HTMLElement | undefined {
   switch (token.type) {
     case 'space':
     case 'def':
@@ -26,7 +25,7 @@ export function blockElement(token: MarkedToken, words: BlockWords): HTMLElement
       // All of one level: answers skip levels, and the levels of the page around them are not known.
       return newElement('h3', { dir: 'auto', 'data-depth': `${token.depth}` }, inlineNodes(token.tokens));
     case 'code':
-      return codeElement(token, words);
+      return codeElement({ ...token, text: token.text.slice(begun.length) }, words);
     case 'blockquote':
       return newElement('blockquote', {}, blockElements(token.tokens, words));
     case 'list':
@@ -53,7 +52,11 @@ function codeElement({ lang = '', text }: Token<'code'>, { code, copy }: BlockWo
     newElement('span', {}, language),
     newElement('button', { type: 'button', part: 'button copy-code', 'data-copy-code': '' }, copy),
   );
-  const body = newElement('pre', { dir: 'ltr', ...scrollable(label) }, newElement('code', {}, text));
+  const body = newElement(
+    'pre',
+    { dir: 'ltr', ...scrollable(label) },
+    newElement('code', {}, textPieces(text, LONGEST_PIECE)),
+  );
   return newElement('div', { class: 'code', part: 'code-block' }, head, body);
 }
 

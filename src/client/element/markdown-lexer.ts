@@ -3,6 +3,9 @@ import { textPieces } from './text-pieces.ts';
 
 export type { Links, MarkedToken } from 'marked';
 
+/** The tokens of one type. */
+export type Token<T extends MarkedToken['type']> = Extract<MarkedToken, { type: T }>;
+
 /** How deep blocks may lie in blocks, and emphasis in emphasis. What is deeper is text: no one reads it. */
 const MAX_DEPTH = 24;
 
@@ -10,21 +13,27 @@ const MAX_DEPTH = 24;
  * How many characters of a paragraph are parsed at once. The time grows with their square. Emphasis, a link or code that
  * goes on in the next piece is shown as its source.
  */
-const LONGEST_PIECE = 1_024;
+export const LONGEST_PIECE = 1_024;
 
 /**
  * Parses Markdown as GitHub reads comments: with tables, and each new line begins a line. HTML is text. `links` are the
- * reference links that the text before it defines. A text that cannot be parsed is one paragraph.
+ * reference links that the text before it defines. A text that cannot be parsed is one paragraph. If `text` begins with a paragraph, and
+ * that with `begun`, its tokens are those of the rest. A long paragraph has one token for each piece.
  */
-export function parseMarkdown(text: string, links: Links): readonly MarkedToken[] {
+export function parseMarkdown(text: string, links: Links, begun = ''): readonly MarkedToken[] {
   const lexer = new Lexer({ gfm: true, breaks: true, tokenizer: boundedTokenizer() });
   Object.assign(lexer.tokens.links, links);
   const whole = lexer.inlineTokens.bind(lexer);
+  let known = begun;
   lexer.inlineTokens = (source, tokens = []) => {
-    for (const piece of textPieces(source, LONGEST_PIECE)) {
-      const line = piece.length < source.length && piece.endsWith('\n') ? piece.slice(0, -1) : piece;
-      whole(line, tokens);
-      if (line !== piece) tokens.push({ type: 'br', raw: '\n' });
+    const start = source.startsWith(known) ? known.length : 0;
+    // Only the first block has begun.
+    known = '';
+    if (start === 0 && source.length <= LONGEST_PIECE) return whole(source, tokens);
+    for (const piece of textPieces(source.slice(start), LONGEST_PIECE)) {
+      const inner = whole(piece.replace(/\n$/, ''));
+      if (piece.endsWith('\n')) inner.push({ type: 'br', raw: '\n' });
+      tokens.push({ ...pieceToken(piece), tokens: inner });
     }
     return tokens;
   };
@@ -32,10 +41,12 @@ export function parseMarkdown(text: string, links: Links): readonly MarkedToken[
     // Without extensions, all tokens are marked's own.
     return lexer.lex(text) as MarkedToken[];
   } catch {
-    const plain: MarkedToken = { type: 'text', raw: text, text, escaped: true };
-    return [{ type: 'paragraph', raw: text, text, tokens: [plain] }];
+    return [{ type: 'paragraph', raw: text, text, tokens: [pieceToken(text)] }];
   }
 }
+
+/** The token of a text that is not parsed. */
+export const pieceToken = (text: string) => ({ type: 'text', raw: text, text, escaped: true }) as const;
 
 /** A tokenizer that knows no HTML, and whose recursion has a bound. */
 function boundedTokenizer(): Tokenizer {

@@ -1,3 +1,4 @@
+import { type Begun, begunOf, goesOn, NOT_BEGUN } from './markdown-begun.ts';
 import { type BlockWords, blockElement } from './markdown-blocks.ts';
 import { type Links, type MarkedToken, parseMarkdown } from './markdown-lexer.ts';
 import { morphChildren } from './morph.ts';
@@ -15,11 +16,13 @@ interface Settled {
   readonly elements: number;
   /** The reference links that it defines. */
   readonly links: Links;
+  /** The beginning of the block after it. */
+  readonly begun: Begun;
 }
 
-const NOTHING: Settled = { length: 0, elements: 0, links: {} };
+const NOTHING: Settled = { length: 0, elements: 0, links: {}, begun: NOT_BEGUN };
 
-/** Makes the function that shows a text in `root`. Of a text that grows, only the last blocks are parsed again. */
+/** Makes the function that shows a text in `root`. Of a text that grows, only the end is parsed again. */
 export function markdownView(root: HTMLElement, words: BlockWords): ShowMarkdown {
   let settled = NOTHING;
   let before = '';
@@ -61,23 +64,49 @@ interface Drawing {
 }
 
 /** Shows what follows the settled beginning of `text`, and returns what is settled now. */
-function drawn(root: HTMLElement, { text, settled, words }: Drawing): Settled {
-  const blocks = parseMarkdown(text.slice(settled.length), settled.links);
-  const elements = blocks.map((block) => blockElement(block, words));
+function drawn(root: HTMLElement, drawing: Drawing): Settled {
+  const { text, settled, words } = drawing;
+  const { begun } = settled;
+  const rest = begun.head + text.slice(settled.length + begun.length);
+  const blocks = parseMarkdown(rest, settled.links, begun.type === 'paragraph' ? begun.text : '');
+  if (!goesOn(blocks[0], begun))
+    return drawn(root, { ...drawing, settled: { ...settled, begun: NOT_BEGUN } });
+  const elements = blocks.map((block, at) => blockElement(block, words, at === 0 ? begun.text : ''));
   const shown = elements.flatMap((element) => element ?? []);
-  morphChildren(root, shown, settled.elements);
-  let { length, elements: count, links } = settled;
-  for (const [at, block] of blocks.slice(0, lastButOne(blocks)).entries()) {
-    if (!text.startsWith(block.raw, length)) break;
-    length += block.raw.length;
-    if (elements[at]) count += 1;
-    if (block.type === 'def') links = { [block.tag]: block, ...links };
-  }
-  return { length, elements: count, links };
+  const first = begun.type && shown.shift();
+  if (first) showMore(root.children[settled.elements] ?? first, first, begun);
+  morphChildren(root, shown, settled.elements + (first ? 1 : 0));
+  return nowSettled(drawing, blocks, elements);
 }
 
-/** Where the last two blocks begin. A list goes on if the block after it becomes an item: `1. a`, an empty line, `2`. */
-function lastButOne(blocks: readonly MarkedToken[]): number {
+/** Shows the rest of a block, which is in `rest`, behind its beginning. */
+function showMore(block: Element, rest: Element, { nodes, isLoose }: Begun): void {
+  const [to, from] = [block, rest].map(
+    // Where the rows of a table, the text of code or the items of a list stand.
+    (element) => element.querySelector(':scope > table > tbody, :scope > pre > code') ?? element,
+  );
+  if (to && from) morphChildren(to, [...from.childNodes].slice(isLoose ? 1 : 0), nodes);
+}
+
+/** What is settled when `blocks` follow what was settled before. */
+function nowSettled(
+  { text, settled }: Drawing,
+  blocks: readonly MarkedToken[],
+  shown: readonly unknown[],
+): Settled {
   const own = [...blocks.keys()].filter((at) => blocks[at]?.type !== 'space');
-  return own.at(-2) ?? 0;
+  const last = own.at(-1) ?? 0;
+  const begun = blocks[last] && begunOf(blocks[last], last === 0 ? settled.begun : NOT_BEGUN);
+  // A list goes on if the block after it becomes an item: `1. a`, an empty line, `2`. A long block stays what it is.
+  const end = begun ? last : (own.at(-2) ?? 0);
+  let { length, elements, links, begun: before } = settled;
+  for (const [at, block] of blocks.slice(0, end).entries()) {
+    const raw = block.raw.slice(before.head.length);
+    if (!text.startsWith(raw, length + before.length)) return { length, elements, links, begun: before };
+    length += before.length + raw.length;
+    before = NOT_BEGUN;
+    if (shown[at]) elements += 1;
+    if (block.type === 'def') links = { [block.tag]: block, ...links };
+  }
+  return { length, elements, links, begun: begun ?? before };
 }

@@ -1,0 +1,80 @@
+import { inlineNodes } from './markdown-inline.ts';
+import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token } from './markdown-lexer.ts';
+import { textPieces } from './text-pieces.ts';
+
+/** The beginning of a long block, which what follows cannot change. Only the rest of the block is read again. */
+export interface Begun {
+  readonly type?: MarkedToken['type'];
+  /** By how many nodes it is shown. */
+  readonly nodes: number;
+  /** The text of a paragraph or of code. */
+  readonly text: string;
+  /** How many characters the items of a list have, or the head and the rows of a table. */
+  readonly length: number;
+  /** What stands before the other items or rows when they are read. */
+  readonly head: string;
+  /** Whether the items of a list have paragraphs, since there are blank lines. Then the head is an item. */
+  readonly isLoose?: boolean;
+}
+
+/** Nothing of a block. */
+export const NOT_BEGUN: Begun = { nodes: 0, text: '', length: 0, head: '' };
+
+/** How many pieces, items or rows at the end of a block can still change. */
+const OPEN = 2;
+
+/** Whether `block` is the one that has begun so; else it has become another one. */
+export function goesOn(block: MarkedToken | undefined, { type, text, isLoose }: Begun): boolean {
+  if (!type) return true;
+  if (block?.type !== type) return false;
+  if (block.type === 'list') return block.loose === isLoose;
+  // A text that has become shorter can be cut elsewhere.
+  return (
+    !text ||
+    ('text' in block && block.text.startsWith(text) && block.text.length > text.length + LONGEST_PIECE)
+  );
+}
+
+/** How a long block has begun, of which `before` is known; undefined if no more of it is sure. */
+export function begunOf(block: MarkedToken, before: Begun): Begun | undefined {
+  if (block.type === 'list') return begunList(block, before);
+  if (block.type === 'table') return begunTable(block, before);
+  if (block.type !== 'paragraph' && block.type !== 'code') return undefined;
+  const { type, text } = block;
+  const rest = () => textPieces(text.slice(before.text.length), LONGEST_PIECE).map(pieceToken);
+  const begun = sure<{ readonly raw: string }>(text, type === 'code' ? rest() : block.tokens);
+  if (begun.length === 0) return undefined;
+  const nodes = before.nodes + inlineNodes(begun).length;
+  return { ...before, type, nodes, text: before.text + begun.map(({ raw }) => raw).join('') };
+}
+
+/** All but the last ones of the parts of a long block. */
+const sure = <T>(text: string, parts: readonly T[]): readonly T[] =>
+  text.length > OPEN * LONGEST_PIECE ? parts.slice(0, -OPEN) : [];
+
+function begunList({ type, items, loose, raw }: Token<'list'>, before: Begun): Begun | undefined {
+  const begun = sure(raw, items.slice(before.isLoose ? 1 : 0));
+  const isLoose = before.isLoose || begun.some(hasBlankLine);
+  // If only items at the end have blank lines, these can still turn out to be its last ones.
+  if (begun.length === 0 || isLoose !== loose) return undefined;
+  const [bullet] = raw.trimStart().split(/\s/, 1);
+  const length = begun.reduce((sum, item) => sum + item.raw.length, before.length);
+  // The head is as far to the right as an item may stand, so that the next one does not lie in it.
+  const head = isLoose ? `   ${bullet} a\n\n` : '';
+  return { ...before, type, nodes: before.nodes + begun.length, length, head, isLoose };
+}
+
+/** Whether this item, if another one follows, gives paragraphs to all items of its list. */
+function hasBlankLine({ raw, tokens }: Token<'list'>['items'][number]): boolean {
+  const isApart = tokens.some((token) => token.type === 'space' && /\n.*\n/.test(token.raw));
+  return isApart || /\n[ \t]*\n[ \t]*$/.test(raw);
+}
+
+function begunTable({ type, raw, rows }: Token<'table'>, before: Begun): Begun | undefined {
+  const head = before.head || (/^.*\n.*\n/.exec(raw)?.[0] ?? '');
+  const lines = raw.slice(head.length).split('\n');
+  const begun = sure(raw, lines);
+  if (begun.length === 0 || lines.length !== rows.length) return undefined;
+  const length = begun.reduce((sum, line) => sum + line.length + 1, before.length || head.length);
+  return { ...before, type, nodes: before.nodes + begun.length, length, head };
+}

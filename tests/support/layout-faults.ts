@@ -1,0 +1,78 @@
+/// <reference lib="dom" />
+
+/**
+ * Finds what is wrong with the places of what the page's chat shows: things that overlap, are outside of the window, are cut
+ * off, or are too small. It runs in the page. Which fonts there are makes no difference.
+ */
+export function layoutFaults(): string[] {
+  /** What users press or read. */
+  const PARTS =
+    'button, a.button, input:not([type=file]), textarea, select, summary, h2, h3, p, pre, blockquote, th, td, .head, .code-head';
+  /** What stands one below the other. */
+  const AREAS = '.chat > *, .trouble, .composer > *, .answer > *, .question > *';
+  const root = document.querySelector('#chat')?.shadowRoot as ShadowRoot;
+  const faults: string[] = [];
+  const nameOf = (element: Element) => {
+    const text = `${element.getAttribute('aria-label') ?? element.textContent}`.trim().slice(0, 24);
+    return `${element.localName}.${element.className} "${text}"`;
+  };
+  const isSeen = (element: Element) => element.checkVisibility() && !element.closest('.unseen');
+  /** The visible part of its box, as far as its ancestors do not cut it off. */
+  const boxOf = (element: Element) => {
+    let { left, top, right, bottom } = element.getBoundingClientRect();
+    for (let one = element.parentElement; one; one = one.parentElement) {
+      if (getComputedStyle(one).overflowX === 'visible') continue;
+      const box = one.getBoundingClientRect();
+      [left, top] = [Math.max(left, box.left), Math.max(top, box.top)];
+      [right, bottom] = [Math.min(right, box.right), Math.min(bottom, box.bottom)];
+    }
+    return { element, left, top, right, bottom, isEmpty: right - left <= 1 || bottom - top <= 1 };
+  };
+  const boxes = [...root.querySelectorAll(PARTS)].filter(isSeen).map(boxOf);
+  if (boxes.length === 0) faults.push('nothing is shown');
+  const shown = boxes.filter(({ isEmpty }) => !isEmpty);
+  const layerOf = (element: Element) => element.closest('.panel');
+  for (const [at, one] of shown.entries()) {
+    if (one.left < -1 || one.right > innerWidth + 1 || one.top < -1 || one.bottom > innerHeight + 1)
+      faults.push(`outside of the window: ${nameOf(one.element)}`);
+    for (const other of shown.slice(at + 1)) {
+      if (one.element.contains(other.element) || layerOf(one.element) !== layerOf(other.element)) continue;
+      const width = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+      const height = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+      if (width > 1 && height > 1)
+        faults.push(`one over the other: ${nameOf(one.element)} and ${nameOf(other.element)}`);
+    }
+  }
+  for (const { element } of shown) {
+    const { width, height } = element.getBoundingClientRect();
+    const { fontSize, overflowX, textOverflow } = getComputedStyle(element);
+    const isPressed = element.matches('button, a.button, input, textarea, select, summary');
+    if (isPressed && (width < 32 || height < 32)) faults.push(`too small to press: ${nameOf(element)}`);
+    if (Number.parseFloat(fontSize) < 12) faults.push(`too small to read: ${nameOf(element)}`);
+    const mayScroll =
+      overflowX === 'auto' || textOverflow === 'ellipsis' || element.matches('input, textarea');
+    if (!mayScroll && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
+      faults.push(`wider than its box: ${nameOf(element)}`);
+  }
+  for (const box of [...root.querySelectorAll('.trouble, .consent, .code, .panel, textarea, button')].filter(
+    isSeen,
+  )) {
+    const { left, right } = box.getBoundingClientRect();
+    if (left < 4 || right > innerWidth - 4) faults.push(`at the edge of the window: ${nameOf(box)}`);
+  }
+  const [composer] = [...root.querySelectorAll('.composer')].filter(isSeen);
+  const isLow = innerHeight < 420;
+  if (composer && !isLow && Math.abs(composer.getBoundingClientRect().bottom - innerHeight) > 1)
+    faults.push('the composer is not at the end of the window');
+  let above: DOMRect | undefined;
+  let parent: Element | null = null;
+  for (const area of [...root.querySelectorAll(AREAS)].filter(isSeen)) {
+    const box = area.getBoundingClientRect();
+    if (area.parentElement !== parent) above = undefined;
+    if (above && box.height > 0 && box.top < above.bottom - 1)
+      faults.push(`not below the one before: ${nameOf(area)}`);
+    if (box.height > 0) above = box;
+    parent = area.parentElement;
+  }
+  return faults;
+}
