@@ -4,7 +4,7 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import { describeInChromium, oneChromium } from '../support/chromium.ts';
 import {
   asksForRun,
-  callsAt,
+  callsOnce,
   getsAnAnswer,
   goesOnAfterReload,
   noticesBreak,
@@ -58,7 +58,7 @@ describeInChromium('an example', () => {
       await goesOnAfterReload(page);
       await getsAnAnswer(page);
       // One for each that was said: nothing was sent twice.
-      expect([callsAt(relay, 'message/sse'), callsAt(relay, 'message/suspend')]).toEqual([4, 1]);
+      expect(await callsOnce(relay, 4, 1)).toEqual([4, 1]);
       expect(complaints).toEqual([]);
       await showsFailedSignOut(page);
       const ms = await noticesBreak(page, relay, name === 'assistant-ui' ? asksForRun : undefined);
