@@ -10,7 +10,8 @@ import { signIn } from './sign-in.ts';
 import { waitUntil } from './wait.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
-const START_TIMEOUT_MS = 10_000;
+/** A guard against hanging, also on a machine that is busy. */
+const START_TIMEOUT_MS = 60_000;
 /** As `npm start` has it. */
 const FLAGS = ['--max-semi-space-size=16', '--no-parallel-scavenge'];
 

@@ -7,6 +7,7 @@ import { describeWithNginx, type Nginx, startNginx, stopNginx } from '../support
 import { CUTS, expectWholeAnswer } from '../support/old-client.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import type { TestRelay } from '../support/relay.ts';
+import { until } from '../support/until.ts';
 
 jest.setTimeout(15_000);
 
@@ -61,9 +62,11 @@ describeWithRedis('two instances', () => {
         // Its id is too short to be remembered: the next message with it runs.
         await runsEnded(redis);
       }
-      const messages = nginx.accessLog().filter(({ method }) => method === 'POST');
-      expect(messages).toHaveLength(5 * (CUTS + 1));
-      expect(new Set(messages.map(({ relay }) => relay)).size).toBe(2);
+      const messages = () => nginx.accessLog().filter(({ method }) => method === 'POST');
+      // A line is written after the end of its answer.
+      await until(() => messages().length >= 5 * (CUTS + 1));
+      expect(messages()).toHaveLength(5 * (CUTS + 1));
+      expect(new Set(messages().map(({ relay }) => relay)).size).toBe(2);
     });
   });
 });

@@ -1,16 +1,22 @@
-import { expect, jest, test } from '@jest/globals';
-import { startJoinInstances } from '../support/join-instances.ts';
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
 import { bodyOf, DELTA, EVENTS, INIT, problemOf, statusOf, WHOLE } from '../support/joining.ts';
 import { describeWithRedis } from '../support/redis.ts';
 
 jest.setTimeout(30_000);
+
+let all: JoinInstances;
+afterEach(() => {
+  all.redis.resume();
+  return all.close();
+});
 
 describeWithRedis.each([
   ['is gone', 'stop'],
   ['does not answer', 'pause'],
 ] as const)('a run that goes on while Redis %s', (_how, goAway) => {
   test('is not joined at another instance, which answers 503, and goes on for its own client', async () => {
-    const all = await startJoinInstances(2, {}, () => [INIT, DELTA]);
+    all = await startJoinInstances(2, {}, () => [INIT, DELTA]);
     const own = all.say(0);
     await own.waitFor('message.delta');
     const reader = all.say(1);
@@ -24,7 +30,5 @@ describeWithRedis.each([
     all.finish();
     expect(await bodyOf(own)).toBe(WHOLE);
     expect(all.upstream.requests).toHaveLength(1);
-    if (goAway === 'pause') all.redis.resume();
-    await all.close();
   });
 });

@@ -14,11 +14,13 @@ import type { RawClient } from '../support/raw-client.ts';
 import { until } from '../support/relay-and-upstream.ts';
 import { idOf, stored } from '../support/sessions.ts';
 import { sleep } from '../support/sleep.ts';
+import { whileAwake } from '../support/while-awake.ts';
 
 jest.setTimeout(10_000);
 
 let pair: JoinPair;
-afterEach(() => pair.close());
+const cleanUp = () => pair.close();
+afterEach(cleanUp);
 
 const ENDED = '"code":"session_ended"';
 const sign = (cookie: string, path = '/auth/logout') =>
@@ -114,21 +116,24 @@ describe('the end of a session', () => {
   });
 });
 
-test('a run without clients is no use of its session, and ends when that expires', async () => {
-  const upstream: { closed?: boolean } = {};
-  pair = await startJoinPair({}, () => [INIT], { idleMs: 1_500 });
-  const client = pair.say();
-  await client.waitFor('run.init');
-  pair.service.once('close', () => {
-    upstream.closed = true;
-  });
-  await leave(client);
-  const before = (await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt ?? 0;
-  for (let n = 0; n < 3; n++) {
-    pair.emit(DELTA);
-    await sleep(300);
-  }
-  expect((await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt).toBe(before);
-  await until(() => upstream.closed === true);
-  expect(Date.now()).toBeGreaterThanOrEqual(before);
-});
+test(
+  'a run without clients is no use of its session, and ends when that expires',
+  whileAwake(async () => {
+    const upstream: { closed?: boolean } = {};
+    pair = await startJoinPair({}, () => [INIT], { idleMs: 1_500 });
+    const client = pair.say();
+    await client.waitFor('run.init');
+    pair.service.once('close', () => {
+      upstream.closed = true;
+    });
+    await leave(client);
+    const before = (await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt ?? 0;
+    for (let n = 0; n < 3; n++) {
+      pair.emit(DELTA);
+      await sleep(300);
+    }
+    expect((await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt).toBe(before);
+    await until(() => upstream.closed === true);
+    expect(Date.now()).toBeGreaterThanOrEqual(before);
+  }, cleanUp),
+);

@@ -115,6 +115,7 @@ async function replaceDrained(deployment: WorkersRelay) {
   await logged(1, ({ msg, worker }) => msg === 'shutting down' && worker === 1);
   stream?.finish();
   await logged(1, ({ msg, level }) => msg === 'worker ended' && level === 'warn');
+  await stream?.client.closed;
   expect(dechunk(stream?.client.text() ?? '')).toMatchObject({ complete: true });
   await logged(listened + 1, ({ msg, worker }) => msg === 'listening' && worker === 1);
 }

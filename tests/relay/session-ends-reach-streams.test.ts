@@ -61,7 +61,7 @@ function sessionEnds(shared: boolean, count: number): void {
     const others = await open(LAST, other);
     expect((await post(0, '/auth/logout', cookie)).status).toBe(204);
     await expectOverSoon(mine);
-    expect(mine.every(({ upstream }) => upstream.destroyed)).toBe(true);
+    await until(() => mine.every(({ upstream }) => upstream.destroyed));
     await expectContinues(others);
   });
 

@@ -84,7 +84,7 @@ test('a large answer is not read before its reader is there, nor while that paus
   await sleep(50);
   expect(seen).toHaveLength(1);
   answer.resume();
-  await sleep(50);
+  await until(() => seen.length > 1);
   expect(seen).toEqual(LARGE);
   answer.resume();
   await over;

@@ -1,6 +1,8 @@
+/// <reference lib="dom" />
 import type { Page } from 'playwright-core';
 import { DEMO_USER } from '../../src/demo/start-demo.ts';
 import type { RelayProcess } from './process.ts';
+import { until } from './until.ts';
 
 /** A message whose answer takes some seconds. */
 const LONG = 'word '.repeat(60).trim();
@@ -35,15 +37,29 @@ export async function signsIn(page: Page): Promise<void> {
   await button(page, 'Send').waitFor();
 }
 
+/** Notes, from now on, all that the page shows as its last entry: a piece of an answer may be there for a moment only. */
+const noteLast = (page: Page) =>
+  page.evaluateHandle(() => {
+    const shown: string[] = [];
+    const note = () => {
+      const entry = document.querySelector<HTMLElement>('li[data-from=assistant]:last-child');
+      if (entry) shown.push(`${entry.dataset.state} ${entry.textContent.trim()}`);
+    };
+    const changes = { subtree: true, childList: true, characterData: true, attributes: true };
+    new MutationObserver(note).observe(document, changes);
+    return shown;
+  });
+
 /** Gets an answer, which comes in several pieces. */
 export async function getsAnAnswer(page: Page): Promise<void> {
+  const noted = await noteLast(page);
   await say(page, HELLO);
-  await last(page, 'streaming')
-    .filter({ hasText: /^\s*You said:(?!.*today)/ })
-    .waitFor();
   await last(page, 'done')
     .filter({ hasText: /^\s*You said: Hello, how are you (and you )+today\?\s*$/ })
     .waitFor();
+  const shown = await noted.jsonValue();
+  if (!shown.some((text) => /^streaming You said:(?!.*today)/.test(text)))
+    throw new Error(`the answer did not come in pieces: ${JSON.stringify(shown)}`);
 }
 
 /** Stops an answer. */
@@ -68,8 +84,18 @@ export async function goesOnAfterReload(page: Page): Promise<void> {
 }
 
 /** How many calls of the operation `name` the relay has answered well. Its log has a line for each that has ended. */
-export const callsAt = (relay: RelayProcess, name: string) =>
+const callsAt = (relay: RelayProcess, name: string) =>
   relay.stdout().match(RegExp(`"method":"POST","route":"[^"]*/${name}","status":200`, 'g'))?.length ?? 0;
+
+/** How many messages and stops the relay has answered well, as soon as it has written so many lines of them. */
+export async function callsOnce(relay: RelayProcess, messages: number, stops: number): Promise<number[]> {
+  const calls = () => ['message/sse', 'message/suspend'].map((name) => callsAt(relay, name));
+  await until(() => {
+    const [sent = 0, stopped = 0] = calls();
+    return sent >= messages && stopped >= stops;
+  });
+  return calls();
+}
 
 /** Shows that a sign-out has failed, without the id of a request, which has had no answer. */
 export async function showsFailedSignOut(page: Page): Promise<void> {

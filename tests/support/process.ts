@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { atEndOfFile } from './at-end-of-file.ts';
 import { call } from './call.ts';
 import { CANARY, expectNoCanary } from './relay.ts';
 import { until } from './until.ts';
@@ -39,6 +40,9 @@ export interface RelayProcess {
 
 const folders: string[] = [];
 const processes: { relay: RelayProcess; kill(): void }[] = [];
+atEndOfFile(() => {
+  for (const { kill } of processes) kill();
+});
 
 /** Makes a temporary folder with `files`; `stopProcesses` removes it. */
 export function freshFolder(files: Readonly<Record<string, string>> = {}): string {

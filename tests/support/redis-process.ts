@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient } from '@redis/client';
+import { atEndOfFile } from './at-end-of-file.ts';
 import { freePort } from './free-port.ts';
 
 /** A server of a group, on a port of its own. */
@@ -25,6 +26,7 @@ const template = createClient();
 
 const children: ChildProcess[] = [];
 const folders: string[] = [];
+atEndOfFile(stopProcessesOfRedis);
 
 const MOST_PORTS = 5;
 

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { atEndOfFile } from './at-end-of-file.ts';
 import { freePort } from './free-port.ts';
 import { killed, runAt } from './redis-process.ts';
 
@@ -16,6 +17,7 @@ export interface RedisServer {
 }
 
 const servers: ChildProcess[] = [];
+atEndOfFile(stopRedis);
 
 const READY = 'Ready to accept connections';
 const MOST_PORTS = 5;

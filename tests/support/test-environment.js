@@ -19,6 +19,13 @@ export default class extends TestEnvironment {
     await super.setup();
     // `loaded-by-node.js` uses it.
     this.global.requireByNode = createRequire(import.meta.url);
+    // `at-end-of-file.ts` uses it.
+    this.global.atEndOfFile = [];
     Object.assign(this.global, this.errors);
+  }
+
+  async teardown() {
+    for (const end of this.global?.atEndOfFile ?? []) end();
+    await super.teardown();
   }
 }
