@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { call } from './call.ts';
+import { endsWithFile } from './child-processes.ts';
 import { CANARY, expectNoCanary } from './relay.ts';
 import { until } from './until.ts';
 
@@ -64,10 +65,12 @@ export function inFrontOf(upstreamUrl: string): Record<string, string> {
 /** Starts the built relay as a process of its own. */
 export function startProcess(options: ProcessOptions = {}): RelayProcess {
   const { args = [], environment = {}, folder = freshFolder(), input = '', nodeArgs = [] } = options;
-  const child = spawn(process.execPath, [...nodeArgs, MAIN, ...args], {
-    cwd: folder,
-    env: { ...COMPILE_CACHE, ...environment },
-  });
+  const child = endsWithFile(
+    spawn(process.execPath, [...nodeArgs, MAIN, ...args], {
+      cwd: folder,
+      env: { ...COMPILE_CACHE, ...environment },
+    }),
+  );
   const printed = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {

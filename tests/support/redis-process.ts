@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient } from '@redis/client';
+import { endsWithFile } from './child-processes.ts';
 import { freePort } from './free-port.ts';
 
 /** A server of a group, on a port of its own. */
@@ -41,9 +42,11 @@ export async function startProcess(...args: string[]): Promise<RedisProcess> {
 async function tryPort(port: number, args: readonly string[]): Promise<RedisProcess | undefined> {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-redis-'));
   folders.push(folder);
-  const child = spawn('redis-server', [...args, '--port', String(port), '--bind', '127.0.0.1'], {
-    ...{ stdio: ['ignore', 'ignore', 'ignore'], cwd: folder },
-  });
+  const child = endsWithFile(
+    spawn('redis-server', [...args, '--port', String(port), '--bind', '127.0.0.1'], {
+      ...{ stdio: ['ignore', 'ignore', 'ignore'], cwd: folder },
+    }),
+  );
   children.push(child);
   const url = `redis://127.0.0.1:${port}`;
   const command = (...words: string[]) => runAt(url, words);

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { endsWithFile } from './child-processes.ts';
 import { freePort } from './free-port.ts';
 import { killed, runAt } from './redis-process.ts';
 
@@ -26,10 +27,12 @@ export async function startRedis(...options: string[]): Promise<RedisServer> {
   let child: ChildProcess;
   /** Returns the log, which ends when the server is ready or over. */
   async function run(): Promise<string> {
-    child = spawn(
-      'redis-server',
-      ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options],
-      { stdio: ['ignore', 'pipe', 'ignore'], cwd: '/tmp' },
+    child = endsWithFile(
+      spawn(
+        'redis-server',
+        ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options],
+        { stdio: ['ignore', 'pipe', 'ignore'], cwd: '/tmp' },
+      ),
     );
     servers.push(child);
     let log = '';

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { TestEnvironment } from 'jest-environment-node';
 import './compile-once.js';
@@ -13,6 +14,7 @@ export default class extends TestEnvironment {
       ? { Error, RangeError, SyntaxError, TypeError, URIError }
       : // Express throws it for a path whose percent-encoding is broken, and the relay asks for its class.
         { URIError };
+    this.childProcesses = new Set();
   }
 
   async setup() {
@@ -20,5 +22,20 @@ export default class extends TestEnvironment {
     // `loaded-by-node.js` uses it.
     this.global.requireByNode = createRequire(import.meta.url);
     Object.assign(this.global, this.errors);
+    // `child-processes.ts` adds to it.
+    this.global.childProcesses = this.childProcesses;
   }
+
+  async teardown() {
+    // What a failed test has not ended itself.
+    await Promise.all([...this.childProcesses].map(killed));
+    await super.teardown();
+  }
+}
+
+async function killed(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
 }
