@@ -181,6 +181,7 @@ const ENDINGS: Readonly<Record<string, Run>> = {
   async 'broken before an event'({ both, cut }) {
     const clients = await both([]);
     await Promise.all(clients.map((client) => client.waitFor('\r\n\r\n')));
+    for (const client of clients) expectRedis(client);
     await cut();
     await expectCode(clients, '', 'upstream_stream_broken');
   },
