@@ -15,7 +15,6 @@ import {
 import { exampleProject, type Project } from '../support/example-project.ts';
 import { freePort } from '../support/free-port.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
-import { until } from '../support/until.ts';
 
 let project: Project | undefined;
 afterEach(async () => {
