@@ -40,7 +40,10 @@ export interface UnsentMessages {
   stop(place: UnsentPlace): Promise<number>;
 }
 
-/** A message is entered into the store only if it waits longer than this, in ms: most messages are sent at once. */
+/**
+ * A message is entered into the store only if it waits longer than this, in ms, or up to twice as long: most messages
+ * are sent at once.
+ */
 const ENTER_AFTER_MS = 10;
 
 /** What all messages share. */
@@ -48,6 +51,10 @@ interface Shared {
   readonly store: UnsentStore;
   /** Those that a stop can drop. */
   readonly unsent: Set<Message>;
+  /** Those that are entered if they wait longer, in the order in which they came. */
+  readonly waiting: Set<Message>;
+  /** One for all, while any message waits. */
+  timer: NodeJS.Timeout | undefined;
   readonly keyPart: (text: string) => string;
 }
 
@@ -59,7 +66,8 @@ interface Message {
   conversation: string | undefined;
   /** How it stands in the store; undefined if it does not. */
   entry: { readonly ticket: string; readonly entered: Promise<void> } | undefined;
-  timer: NodeJS.Timeout | undefined;
+  /** Since when it waits, by `performance.now()` in ms. */
+  waitsSince: number;
 }
 
 const CANNOT_BE_STOPPED: UnsentMessage = { leave: () => false, sent() {}, refused() {}, close() {} };
@@ -67,7 +75,8 @@ const CANNOT_BE_STOPPED: UnsentMessage = { leave: () => false, sent() {}, refuse
 /** Makes the collection, which is empty; `store` brings stops to other instances. */
 export function unsentMessages(store: UnsentStore): UnsentMessages {
   const unsent = new Set<Message>();
-  const shared: Shared = { store, unsent, keyPart: rememberingKeyPart() };
+  const waiting = new Set<Message>();
+  const shared: Shared = { store, unsent, waiting, timer: undefined, keyPart: rememberingKeyPart() };
   const unsentOf = (conversation: string) =>
     [...unsent].filter((message) => !message.stop.signal.aborted && nameOf(message) === conversation);
   store.listen((conversation) => {
@@ -76,7 +85,7 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
   return {
     add(place, stop) {
       if (!place) return CANNOT_BE_STOPPED;
-      const message = { shared, place, stop, conversation: undefined, entry: undefined, timer: undefined };
+      const message = { shared, place, stop, conversation: undefined, entry: undefined, waitsSince: 0 };
       enterLater(message);
       return controlsOf(message);
     },
@@ -91,14 +100,15 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
 }
 
 function controlsOf(message: Message): UnsentMessage {
+  const { unsent, waiting } = message.shared;
   const finish = () => {
-    message.shared.unsent.delete(message);
-    clearTimeout(message.timer);
+    unsent.delete(message);
+    waiting.delete(message);
     takeOut(message);
   };
   return {
     leave() {
-      clearTimeout(message.timer);
+      waiting.delete(message);
       return message.entry !== undefined && leaveStore(message, message.entry);
     },
     sent: finish,
@@ -116,9 +126,23 @@ async function leaveStore(message: Message, entry: NonNullable<Message['entry']>
 }
 
 function enterLater(message: Message): void {
-  message.shared.unsent.add(message);
-  clearTimeout(message.timer);
-  message.timer = setTimeout(() => enter(message), ENTER_AFTER_MS);
+  const { shared } = message;
+  message.waitsSince = performance.now();
+  shared.unsent.add(message);
+  shared.waiting.add(message);
+  shared.timer ??= setInterval(enterWaiting, ENTER_AFTER_MS, shared).unref();
+}
+
+/** Enters those that have waited long enough. */
+function enterWaiting(shared: Shared): void {
+  const before = performance.now() - ENTER_AFTER_MS;
+  for (const message of shared.waiting) {
+    if (message.waitsSince > before) return;
+    shared.waiting.delete(message);
+    enter(message);
+  }
+  clearInterval(shared.timer);
+  shared.timer = undefined;
 }
 
 /** If this fails, no stop can reach the message from another instance, so that it is refused. */
@@ -140,7 +164,7 @@ function takeOut(message: Message): void {
 }
 
 function drop(message: Message): void {
-  clearTimeout(message.timer);
+  message.shared.waiting.delete(message);
   message.stop.abort(stopped());
 }
 
