@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { Problem } from '../../errors.ts';
 import {
@@ -14,7 +13,6 @@ import {
   newArrival,
   type UpstreamAnswer,
 } from './answer-arrival.ts';
-import type { SendOptions, UpstreamRequest } from './send.ts';
 import type { Connection } from './upstream-connections.ts';
 
 /** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
@@ -34,28 +32,13 @@ class NotSent extends Error {
 const DELAYED = new NotSent('delayed');
 const STALE = new NotSent('stale');
 
-interface ExchangeOptions extends Omit<SendOptions, 'onDelayed' | 'mayStart'> {
+interface ExchangeOptions {
+  /** Aborted, it closes the connection, as long as there is no answer. */
+  readonly signal: AbortSignal;
+  /** Called when the operating system has taken the first bytes of the request. */
+  readonly onSent: () => void;
+  /** Asked right before the first byte is sent: if it is true, none is sent. */
   readonly isDelayed: () => boolean;
-}
-
-/** A larger body, in bytes, is sent as a stream, since undici keeps a body in memory until its answer has ended. */
-const KEPT_BODY_BYTES = 16_384;
-
-/** A body as a stream that does not keep the body after it is sent: the answer may last for minutes. */
-function streamOf(body: Buffer): Readable {
-  const chunks = [body];
-  return new Readable({
-    read() {
-      this.push(chunks.pop() ?? null);
-    },
-  });
-}
-
-/** What the connection has to send. A separate function, so that no other closure keeps the body in memory. */
-export function dispatchOf({ method, path, headers, body }: UpstreamRequest): Dispatcher.DispatchOptions {
-  if (method === 'GET') return { path, method, headers };
-  const sent = body.length > KEPT_BODY_BYTES ? streamOf(body) : body;
-  return { path, method: 'POST', headers, body: sent };
 }
 
 /** A request until its answer begins. */

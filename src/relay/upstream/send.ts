@@ -1,5 +1,7 @@
+import { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
 import type { UpstreamAnswer } from './answer-arrival.ts';
-import { dispatchOf, exchange } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { type Connection, connectionsTo } from './upstream-connections.ts';
 
 /** A request to the bot service. */
@@ -79,4 +81,24 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
     },
     close: connections.close,
   };
+}
+
+/** A larger body, in bytes, is sent as a stream, since undici keeps a body in memory until its answer has ended. */
+const KEPT_BODY_BYTES = 16_384;
+
+/** A body as a stream that does not keep the body after it is sent: the answer may last for minutes. */
+function streamOf(body: Buffer): Readable {
+  const chunks = [body];
+  return new Readable({
+    read() {
+      this.push(chunks.pop() ?? null);
+    },
+  });
+}
+
+/** What the connection has to send. A separate function, so that no other closure keeps the body in memory. */
+function dispatchOf({ method, path, headers, body }: UpstreamRequest): Dispatcher.DispatchOptions {
+  if (method === 'GET') return { path, method, headers };
+  const sent = body.length > KEPT_BODY_BYTES ? streamOf(body) : body;
+  return { path, method: 'POST', headers, body: sent };
 }
