@@ -33,8 +33,8 @@ export interface UnsentMessages {
   add(place: UnsentPlace | undefined, stop: AbortController): UnsentMessage;
   /**
    * Drops all unsent messages of the conversation, here and at all instances. Resolves with how many of them can't be
-   * sent any more. At other instances there may be more that are dropped: those that have waited for less than
-   * `ENTER_AFTER_MS`, and those that are about to be sent.
+   * sent any more. At other instances there may be more that are dropped: those that are not entered yet
+   * (`ENTER_AFTER_MS`), and those that are about to be sent.
    * @throws Problem `session_store_unavailable` if those of the other instances may not be dropped
    */
   stop(place: UnsentPlace): Promise<number>;
