@@ -26,6 +26,7 @@ export function createApp(parts: Parts): Express {
   app.set('query parser', false);
   app.enable('case sensitive routing').enable('strict routing');
   app.disable('x-powered-by').disable('etag');
+  const probes = probePaths(config);
 
   app.use(
     inOrder([
@@ -35,13 +36,13 @@ export function createApp(parts: Parts): Express {
       metrics && requestMetrics(metrics),
       securityHeaders({ https: isHttps(config) }),
       requestTarget(),
-      config.hosts && knownHost({ ...config.hosts, exceptPaths: probePaths(config) }),
+      config.hosts && knownHost({ ...config.hosts, exceptPaths: probes }),
       cors(config.allowedOrigins, METHODS),
+      refuseWhileDraining(lifecycle.isDraining, probes),
     ]),
   );
 
   probeRoutes(app, parts);
-  app.use(refuseWhileDraining(lifecycle.isDraining));
   const steps = sharedSteps(parts);
   // First, since messages are the most frequent: Express tries its routes in order.
   botRoutes(app, parts, steps);

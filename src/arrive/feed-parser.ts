@@ -70,7 +70,7 @@ export function feedParser(socket: Socket, options: FeedOptions): void {
         end += match[0].length;
         line = match[0].replaceAll(/ +/g, ' ');
       }
-      give(data.subarray(at, end));
+      give(at === 0 && end === data.length ? data : data.subarray(at, end));
     }
   });
 }

@@ -3,12 +3,16 @@ import { Problem } from '../errors.ts';
 
 /**
  * While the relay drains, refuses requests on connections that are still open, and closes the connection, so that the
- * load balancer sends the next request to another instance.
+ * load balancer sends the next request to another instance. `exceptPaths` are served all the same: its probes.
  * @throws Problem `draining`
  */
-export function refuseWhileDraining(isDraining: () => boolean): RequestHandler {
-  return function refuseWhileDraining(_req, _res, next) {
-    if (isDraining()) {
+export function refuseWhileDraining(
+  isDraining: () => boolean,
+  exceptPaths: readonly string[],
+): RequestHandler {
+  const exempt = new Set(exceptPaths);
+  return function refuseWhileDraining(req, _res, next) {
+    if (isDraining() && !exempt.has(req.path)) {
       throw new Problem('draining', 'This instance is shutting down. Try again.', {
         retryAfter: 1,
         headers: { Connection: 'close' },

@@ -33,14 +33,17 @@ export interface UnsentMessages {
   add(place: UnsentPlace | undefined, stop: AbortController): UnsentMessage;
   /**
    * Drops all unsent messages of the conversation, here and at all instances. Resolves with how many of them can't be
-   * sent any more. At other instances there may be more that are dropped: those that have waited for less than
-   * `ENTER_AFTER_MS`, and those that are about to be sent.
+   * sent any more. At other instances there may be more that are dropped: those that are not entered yet
+   * (`ENTER_AFTER_MS`), and those that are about to be sent.
    * @throws Problem `session_store_unavailable` if those of the other instances may not be dropped
    */
   stop(place: UnsentPlace): Promise<number>;
 }
 
-/** A message is entered into the store only if it waits longer than this, in ms: most messages are sent at once. */
+/**
+ * A message is entered into the store only if it waits longer than this, in ms, or up to twice as long: most messages
+ * are sent at once.
+ */
 const ENTER_AFTER_MS = 10;
 
 /** What all messages share. */
@@ -48,8 +51,12 @@ interface Shared {
   readonly store: UnsentStore;
   /** Those that a stop can drop, and that are not entered: they are few, since each soon leaves or is entered. */
   readonly fresh: Set<Message>;
-  /** The others that it can drop, by the names of their conversations. */
-  readonly waiting: Map<string, Set<Message>>;
+  /** Those of them that are entered if they wait longer, in the order in which they came. */
+  readonly toEnter: Set<Message>;
+  /** The others that a stop can drop, by the names of their conversations. */
+  readonly entered: Map<string, Set<Message>>;
+  /** One for all, while any message waits. */
+  timer: NodeJS.Timeout | undefined;
   readonly keyPart: (text: string) => string;
 }
 
@@ -61,21 +68,25 @@ interface Message {
   conversation: string | undefined;
   /** How it stands in the store; undefined if it does not. */
   entry: { readonly ticket: string; readonly entered: Promise<void> } | undefined;
-  timer: NodeJS.Timeout | undefined;
+  /** Since when it waits, by `performance.now()` in ms. */
+  waitsSince: number;
 }
 
 const CANNOT_BE_STOPPED: UnsentMessage = { leave: () => false, sent() {}, refused() {}, close() {} };
 
 /** Makes the collection, which is empty; `store` brings stops to other instances. */
 export function unsentMessages(store: UnsentStore): UnsentMessages {
-  const shared: Shared = { store, fresh: new Set(), waiting: new Map(), keyPart: rememberingKeyPart() };
+  const shared: Shared = {
+    ...{ store, fresh: new Set(), toEnter: new Set(), entered: new Map() },
+    ...{ timer: undefined, keyPart: rememberingKeyPart() },
+  };
   store.listen((conversation) => {
     for (const message of unsentOf(shared, conversation)) drop(message);
   });
   return {
     add(place, stop) {
       if (!place) return CANNOT_BE_STOPPED;
-      const message = { shared, place, stop, conversation: undefined, entry: undefined, timer: undefined };
+      const message = { shared, place, stop, conversation: undefined, entry: undefined, waitsSince: 0 };
       enterLater(message);
       return controlsOf(message);
     },
@@ -90,14 +101,15 @@ export function unsentMessages(store: UnsentStore): UnsentMessages {
 }
 
 function controlsOf(message: Message): UnsentMessage {
+  const { toEnter } = message.shared;
   const finish = () => {
     forget(message);
-    clearTimeout(message.timer);
+    toEnter.delete(message);
     takeOut(message);
   };
   return {
     leave() {
-      clearTimeout(message.timer);
+      toEnter.delete(message);
       return message.entry !== undefined && leaveStore(message, message.entry);
     },
     sent: finish,
@@ -114,9 +126,9 @@ async function leaveStore(message: Message, entry: NonNullable<Message['entry']>
   return true;
 }
 
-function unsentOf({ fresh, waiting }: Shared, conversation: string): Message[] {
+function unsentOf({ fresh, entered }: Shared, conversation: string): Message[] {
   const here = [...fresh].filter((message) => nameOf(message) === conversation);
-  return [...here, ...(waiting.get(conversation) ?? [])].filter(({ stop }) => !stop.signal.aborted);
+  return [...here, ...(entered.get(conversation) ?? [])].filter(({ stop }) => !stop.signal.aborted);
 }
 
 /** No stop drops it any more. */
@@ -124,23 +136,38 @@ function forget(message: Message): void {
   const { shared, conversation } = message;
   // One that was entered has a name.
   if (shared.fresh.delete(message) || conversation === undefined) return;
-  const same = shared.waiting.get(conversation);
-  if (same?.delete(message) && same.size === 0) shared.waiting.delete(conversation);
+  const same = shared.entered.get(conversation);
+  if (same?.delete(message) && same.size === 0) shared.entered.delete(conversation);
 }
 
 function enterLater(message: Message): void {
+  const { shared } = message;
   forget(message);
-  message.shared.fresh.add(message);
-  clearTimeout(message.timer);
-  message.timer = setTimeout(() => enter(message), ENTER_AFTER_MS);
+  message.waitsSince = performance.now();
+  shared.fresh.add(message);
+  shared.toEnter.delete(message);
+  shared.toEnter.add(message);
+  shared.timer ??= setInterval(enterWaiting, ENTER_AFTER_MS, shared).unref();
+}
+
+/** Enters those that have waited long enough. */
+function enterWaiting(shared: Shared): void {
+  const before = performance.now() - ENTER_AFTER_MS;
+  for (const message of shared.toEnter) {
+    if (message.waitsSince > before) return;
+    shared.toEnter.delete(message);
+    enter(message);
+  }
+  clearInterval(shared.timer);
+  shared.timer = undefined;
 }
 
 /** If this fails, no stop can reach the message from another instance, so that it is refused. */
 function enter(message: Message): void {
-  const { store, fresh, waiting } = message.shared;
+  const { store, fresh, entered: all } = message.shared;
   const name = nameOf(message);
-  const same = waiting.get(name) ?? new Set();
-  waiting.set(name, same.add(message));
+  const same = all.get(name) ?? new Set();
+  all.set(name, same.add(message));
   fresh.delete(message);
   const ticket = randomUUID();
   const entered = store.enter(name, ticket);
@@ -158,7 +185,7 @@ function takeOut(message: Message): void {
 }
 
 function drop(message: Message): void {
-  clearTimeout(message.timer);
+  message.shared.toEnter.delete(message);
   message.stop.abort(stopped());
 }
 

@@ -48,9 +48,7 @@ export function botParts(parts: Parts, shared: SharedSteps) {
       ...{ open, send, times: upstream },
       watch: watchSessions({ sessions: store, limits: config.session, endMessages: open.endSession }),
       upstreamRequest: upstreamRequestBuilder(upstream),
-      // Most messages have no query.
-      forwardedQuery: (url: string) =>
-        url.includes('?') ? selectedQuery(url, upstream.forwardQuery).toString() : '',
+      forwardedQuery: (url: string) => selectedQuery(url, upstream.forwardQuery)?.toString() ?? '',
       holding: { maxBytes: upstream.maxHeldEventBytes, held, onUnheld: observer.unheldEvent },
       heartbeats: createHeartbeats(upstream.heartbeatMs),
     },

@@ -3,7 +3,7 @@ import type { Logger } from '../logger.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { TakeResumptionTurn } from '../pace/resumption-turns.ts';
 import type { NotResumed } from '../relay/message/break-causes.ts';
-import { type Healer, healer } from '../relay/message/healing.ts';
+import { type Healer, type HealerOptions, healer } from '../relay/message/healing.ts';
 import { healingGate } from '../relay/message/healing-gate.ts';
 import { type HeldBytes, partOf } from '../relay/message/held-bytes.ts';
 import { keepRequest } from '../relay/message/kept-request.ts';
@@ -39,8 +39,8 @@ export interface HealableMessage {
 
 /** What is kept of a message until its stream is over. */
 export interface KeptMessage {
-  /** Resumes the stream if it breaks, or why that can't be. */
-  readonly healer: Healer | NotResumed;
+  /** Makes what resumes the stream if it breaks, or why that can't be. */
+  readonly healer: (() => Healer) | NotResumed;
   /** Forgets the message. May be called again. */
   readonly release: () => void;
 }
@@ -56,26 +56,29 @@ export function messageHealing(parts: MessageHealingParts): KeepMessage {
     if (!resume) return undefined;
     const kept = gate.mayHeal(bot) ? keepRequest(request, held) : 'new_run';
     if (typeof kept === 'string') return { healer: kept, release() {} };
-    const { requestId } = locals;
-    const observe = (outcome: ResumptionOutcome, attempt: number, cause?: string) => {
-      locals.resumptions = attempt;
-      observer.resumption(outcome);
-      logger[LEVELS[outcome] ?? 'info']({ requestId, bot, attempt, outcome, cause }, 'stream resumption');
-    };
     return {
-      healer: healer({
-        request: kept.request,
-        bot,
-        gate,
-        responseTimeoutMs,
-        observe,
-        turn: (signal) => takeResumptionTurn({ endpoint: bot, holders }, signal),
-        keys: () => messageKeys(keyRings.ringOf(bot), logger, requestId),
-        send: (fingerprint) => observedSend(send, fingerprint, observer),
-      }),
+      healer: () => healer(healingOf({ bot, holders, locals, request: kept.request() })),
       release: kept.release,
     };
   };
+
+  function healingOf({ request, bot, holders, locals }: HealableMessage): HealerOptions {
+    const { requestId } = locals;
+    return {
+      request,
+      bot,
+      gate,
+      responseTimeoutMs,
+      observe(outcome, attempt, cause) {
+        locals.resumptions = attempt;
+        observer.resumption(outcome);
+        logger[LEVELS[outcome] ?? 'info']({ requestId, bot, attempt, outcome, cause }, 'stream resumption');
+      },
+      turn: (signal) => takeResumptionTurn({ endpoint: bot, holders }, signal),
+      keys: () => messageKeys(keyRings.ringOf(bot), logger, requestId),
+      send: (fingerprint) => observedSend(send, fingerprint, observer),
+    };
+  }
 }
 
 /** A new run instead of the resumed one is paid, and the operator must know. */

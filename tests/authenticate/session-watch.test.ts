@@ -65,3 +65,16 @@ test('a session that was extended is asked for later', async () => {
   expect(state).not.toHaveBeenCalled();
   expect(endMessages).not.toHaveBeenCalled();
 });
+
+test('the timer of all sessions ends when none has a message, and begins again with the next', async () => {
+  const { session, watch } = await start();
+  const others = jest.getTimerCount();
+  const follow = () => watch.follow({ session, bytes: () => 0 });
+  const leaves = [follow(), follow()];
+  expect(jest.getTimerCount()).toBe(others + 1);
+  for (const leave of leaves) leave();
+  await passed(600);
+  expect(jest.getTimerCount()).toBe(others);
+  follow();
+  expect(jest.getTimerCount()).toBe(others + 1);
+});

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { memoryUnsent } from '../../src/pace/memory-unsent.ts';
 import { redisUnsent } from '../../src/pace/redis-unsent.ts';
 import { unsentMessages } from '../../src/pace/unsent-messages.ts';
@@ -154,6 +154,24 @@ describe('a message that has not left', () => {
     message.refused();
     expect(await messages.stop(PLACE)).toBe(1);
     message.close();
+  });
+
+  test('shares a timer with all others, which ends when none waits', () => {
+    jest.useFakeTimers();
+    try {
+      const store = countingStore();
+      const messages = unsentMessages(store);
+      const [leaving, waiting] = [0, 1].map(() => messages.add(PLACE, new AbortController()));
+      expect(jest.getTimerCount()).toBe(1);
+      leaving?.leave();
+      jest.advanceTimersByTime(20);
+      expect(store.calls).toEqual(['enter']);
+      jest.advanceTimersByTime(20);
+      expect(jest.getTimerCount()).toBe(0);
+      for (const message of [leaving, waiting]) message?.close();
+    } finally {
+      jest.useRealTimers();
+    }
   });
 
   test('without a conversation takes no part', async () => {

@@ -17,7 +17,7 @@ test('kept messages take at most half of the bytes that may be held', () => {
   };
   const keepOne = () => keep(message as HealableMessage);
   const first = keepOne();
-  expect(first?.healer).toMatchObject({});
+  expect(typeof first?.healer).toBe('function');
   expect(keepOne()?.healer).toBe('no_room');
   expect(held.bytes()).toBe(300);
   first?.release();
@@ -26,5 +26,5 @@ test('kept messages take at most half of the bytes that may be held', () => {
   expect(held.take(800)).toBe(true);
   expect(keepOne()?.healer).toBe('no_room');
   held.release(800);
-  expect(keepOne()?.healer).toMatchObject({});
+  expect(typeof keepOne()?.healer).toBe('function');
 });

@@ -70,7 +70,7 @@ async function carry(answer: UpstreamAnswer, resume: Healer['resume']): Promise<
       void carryStream({
         ...UNHEALED,
         ...{ answer, res, identity, heartbeats, stream: { bytes: 0 }, log: res.locals },
-        ...{ signal: new AbortController().signal, healer: healer },
+        ...{ signal: new AbortController().signal, healer: () => healer },
       });
       resolve(res);
     });

@@ -63,6 +63,14 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
   let timer: NodeJS.Timeout | undefined;
   let missedRemovals = 0;
 
+  /** The timer ends when it finds no session: to end it with the last message would cost most messages a timer. */
+  function check(): void {
+    tick(watched, options);
+    if (watched.size > 0) return;
+    clearInterval(timer);
+    timer = undefined;
+  }
+
   sessions.listen({
     removed(keys) {
       for (const key of keys) endMessages(key, SIGNED_OUT);
@@ -81,13 +89,10 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
       lengthen(session, idleExpiresAt);
       if ((message.missedRemovals ?? missedRemovals) < missedRemovals) session.mayBeRemoved = true;
       session.messages.set(message, 0);
-      timer ??= setInterval(() => tick(watched, options), TICK_MS).unref();
+      timer ??= setInterval(check, TICK_MS).unref();
       return () => {
         session.messages.delete(message);
         if (session.messages.size === 0) watched.delete(key);
-        if (watched.size > 0) return;
-        clearInterval(timer);
-        timer = undefined;
       };
     },
     extended({ key, idleExpiresAt }) {

@@ -38,8 +38,8 @@ export interface CarriageOptions {
   readonly channel: ChannelNames | undefined;
   /** The client's own `Last-Event-ID`. */
   readonly lastEventId: string | undefined;
-  /** Resumes the stream if it breaks, or why that can't be; undefined if streams are not resumed. */
-  readonly healer: Healer | NotResumed | undefined;
+  /** Makes what resumes the stream if it breaks, or why that can't be; undefined if streams are not resumed. */
+  readonly healer: (() => Healer) | NotResumed | undefined;
   /** Whether a run that ends without its end event has broken. */
   readonly endEvents: boolean;
   /** How it ends early: by default with an error event. `cut` is for a stream of many runs that may be asked for again. */
@@ -66,6 +66,8 @@ export interface Carriage extends CarriageOptions {
   head: ResumedHead | undefined;
   /** Whether no event of the resumed stream has gone down yet. */
   awaitsEvent: boolean;
+  /** Made at the first break. */
+  healing: Healer | undefined;
   /** Aborts the resumption that is under way. */
   resuming: AbortController | undefined;
   /** Whether the last that went down is a part of an event or comment line whose end is missing. */
@@ -85,7 +87,7 @@ export function newCarriage(
 ): Carriage {
   const { answer, log, signal, holding, channel, lastEventId, healer, endEvents } = options;
   const { endings, onIncompleteEnd, onFault } = options;
-  const keepsTail = typeof healer === 'object';
+  const keepsTail = typeof healer === 'function';
   // Written out: a spread takes several times as long for so many members.
   return {
     answer,
@@ -106,6 +108,7 @@ export function newCarriage(
     upstream: undefined,
     head: undefined,
     awaitsEvent: false,
+    healing: undefined,
     resuming: undefined,
     insideEvent: false,
     endsWithCr: false,
@@ -114,9 +117,10 @@ export function newCarriage(
   };
 }
 
-/** What resumes the stream, unless nothing may. */
-export function healerOf({ healer }: Carriage): Healer | undefined {
-  return typeof healer === 'object' ? healer : undefined;
+/** Makes what resumes the stream, unless it is there or nothing may. */
+export function healerOf(carriage: Carriage): Healer | undefined {
+  if (typeof carriage.healer === 'function') carriage.healing ??= carriage.healer();
+  return carriage.healing;
 }
 
 /** Whether an event ends in these bytes. */
@@ -133,7 +137,7 @@ export function sendDownstream(carriage: Carriage, passed: Passed): void {
   if (carriage.endings !== 'cut') noteSent(carriage.cursor, passed);
   if (carriage.awaitsEvent && hasEvent(passed)) {
     carriage.awaitsEvent = false;
-    healerOf(carriage)?.recordOutcome('resumed');
+    carriage.healing?.recordOutcome('resumed');
   }
   carriage.insideEvent = passed.part !== undefined && passed.part !== 'ends';
   // A parser would take a BOM that is not at the start for a part of a field name (WHATWG HTML §9.2.5).
@@ -168,7 +172,7 @@ export function completeAsItCame(carriage: Carriage): void {
   else if (runState(cursor) === 'begun') onIncompleteEnd?.('no_end_event');
   // What the head of a resumed stream holds went down before.
   // If an event went down before, this is settled already.
-  healerOf(carriage)?.recordOutcome(head ? 'ended_early' : 'resumed');
+  carriage.healing?.recordOutcome(head ? 'ended_early' : 'resumed');
   if (!head) write(carriage, takeRest(events));
   complete(carriage);
 }
@@ -216,6 +220,6 @@ export function close(carriage: Carriage): void {
   forgetAnswer(carriage);
   forgetTail(cursor);
   resuming?.abort();
-  healerOf(carriage)?.recordOutcome('given_up');
+  carriage.healing?.recordOutcome('given_up');
   upstream?.close();
 }

@@ -51,7 +51,7 @@ export function carryTo(sink: StreamSink, options: CarriageOptions): Promise<Car
       full: () => carriage.upstream?.pause(),
       drained: () => carriage.upstream?.resume(),
       mayBeat: () => !carriage.over && !carriage.insideEvent && !carriage.endsWithCr,
-      resumeState: () => (healerOf(carriage) ? cursorState(carriage.cursor) : undefined),
+      resumeState: () => (typeof carriage.healer === 'function' ? cursorState(carriage.cursor) : undefined),
       closed() {
         const openRun = openRunOf(carriage);
         close(carriage);
@@ -79,23 +79,23 @@ function attach(carriage: Carriage, answer: UpstreamAnswer): void {
   const isRead = () => carriage.upstream === answer && !carriage.over;
   answer.read({
     data(chunk) {
-      if (isRead()) withoutFaults(carriage, () => take(carriage, chunk));
+      if (isRead()) withoutFaults(carriage, take, chunk);
     },
     end() {
       const cause = carriage.head && endsInTail(carriage.head) ? 'partial_tail' : undefined;
-      if (isRead()) withoutFaults(carriage, () => whenOver(carriage, answer, cause));
+      if (isRead()) withoutFaults(carriage, whenOver, { answer, cause });
     },
     broken(cause) {
-      if (isRead()) withoutFaults(carriage, () => whenOver(carriage, answer, cause));
+      if (isRead()) withoutFaults(carriage, whenOver, { answer, cause });
     },
   });
   if (isRead() && carriage.sink.isFull()) answer.pause();
 }
 
 /** An exception in here is a fault of the relay: it must not look like a fault of the connection, and be healed. */
-function withoutFaults(carriage: Carriage, work: () => void): void {
+function withoutFaults<T>(carriage: Carriage, work: (carriage: Carriage, what: T) => void, what: T): void {
   try {
-    work();
+    work(carriage, what);
   } catch (error) {
     fail(carriage, error);
   }
@@ -111,27 +111,33 @@ function take(carriage: Carriage, chunk: Buffer): void {
 
 /** Takes the next bytes of a resumed stream that may repeat what went down before. */
 function takeResumed(carriage: Carriage, head: ResumedHead, passed: Passed): void {
-  const healer = healerOf(carriage);
+  const { healing } = carriage;
   const verdict = takeHead(head, passed);
   if (verdict === 'new_run') {
-    healer?.firstEvent('new_run');
+    healing?.firstEvent('new_run');
     endBroken(carriage, verdict, verdict);
     return;
   }
   if (verdict === 'no_room') {
-    healer?.recordOutcome('given_up', verdict);
+    healing?.recordOutcome('given_up', verdict);
     endBroken(carriage, verdict, verdict);
     return;
   }
-  if (head.isProven) healer?.firstEvent('same_run');
+  if (head.isProven) healing?.firstEvent('same_run');
   for (const down of verdict.down) sendDownstream(carriage, down);
   if (!isDecided(head)) return;
   dropHead(head);
   carriage.head = undefined;
 }
 
+/** An answer that is over. */
+interface AnswerEnd {
+  readonly answer: UpstreamAnswer;
+  readonly cause: BreakCause | undefined;
+}
+
 /** The service's answer is over: `cause` says why it broke off, or is undefined if HTTP took its end for a good one. */
-function whenOver(carriage: Carriage, answer: UpstreamAnswer, cause?: BreakCause): void {
+function whenOver(carriage: Carriage, { answer, cause }: AnswerEnd): void {
   const { cursor, events, insideEvent, endEvents } = carriage;
   // It must not be closed: its connection may be used again.
   carriage.upstream = undefined;
@@ -153,7 +159,7 @@ function resumeOrEnd(carriage: Carriage, cause: BreakCause): void {
     return;
   }
   forgetAnswer(carriage);
-  healerOf(carriage)?.recordOutcome('ended_early', cause);
+  carriage.healing?.recordOutcome('ended_early', cause);
   const point = healerOf(carriage) && resumePointOf(cursor);
   if (point) resume(carriage, point, cause);
   else endBroken(carriage, cause, whyNotResumed(carriage));

@@ -6,7 +6,8 @@ const MAX_BODY_BYTES = 65_536;
 
 /** A request that is kept for as long as its stream may have to be resumed. */
 export interface KeptRequest {
-  readonly request: UpstreamRequest;
+  /** Makes the request. Each time its body is read, it is made anew. */
+  request(): UpstreamRequest;
   /** Counts its body no longer. May be called again. */
   release(): void;
 }
@@ -22,13 +23,13 @@ export function keepRequest(
   const copy = body.toString('latin1');
   let isHeld = true;
   return {
-    request: {
+    request: () => ({
       path,
       headers,
       get body() {
         return Buffer.from(copy, 'latin1');
       },
-    },
+    }),
     release() {
       if (isHeld) held.release(copy.length);
       isHeld = false;

@@ -25,18 +25,27 @@ export function sendAndJudge(sending: Sending): Promise<Verdict & { readonly ans
   return sendAndJudgeBy(judgeResponse, sending);
 }
 
+/** A verdict, and the answer that was judged. */
+type Judged<V extends object> = V & { readonly answer: UpstreamAnswer };
+
 /** The same, with another judge, whose errors it rejects with. */
-export async function sendAndJudgeBy<V extends object>(
-  judge: Judge<V>,
-  sending: Sending,
-): Promise<V & { readonly answer: UpstreamAnswer }> {
+export function sendAndJudgeBy<V extends object>(judge: Judge<V>, sending: Sending): Promise<Judged<V>> {
   const { send, request, mask, onStatus, signal } = sending;
   onStatus(undefined);
-  const answer = await send(request, sending);
-  onStatus(answer.status);
-  const verdict = judge(answer, mask);
-  // Nothing has aborted an answer that was judged at once.
-  if (!(verdict instanceof Promise) && !signal.aborted) return { ...verdict, answer };
+  return send(request, sending).then((answer) => {
+    onStatus(answer.status);
+    const verdict = judge(answer, mask);
+    // Nothing has aborted an answer that was judged at once.
+    const isJudged = !(verdict instanceof Promise) && !signal.aborted;
+    return isJudged ? { ...verdict, answer } : judgedUnlessAborted(verdict, answer, signal);
+  });
+}
+
+async function judgedUnlessAborted<V extends object>(
+  verdict: V | Promise<V>,
+  answer: UpstreamAnswer,
+  signal: AbortSignal,
+): Promise<Judged<V>> {
   const close = () => answer.close();
   signal.addEventListener('abort', close, { once: true });
   try {

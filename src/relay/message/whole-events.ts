@@ -6,6 +6,7 @@ import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './hel
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 const BOM_IS_OVER = 4;
+const NOTHING: readonly Passed[] = [];
 
 /** Bytes of a stream that may go down now. Unless they are a part, they begin and end between two lines. */
 export interface Passed {
@@ -68,46 +69,38 @@ export function passedWhole(bytes: Buffer): Passed {
 
 /** Takes the next bytes of the stream; returns what may go down now, in order. */
 export function push(events: WholeEvents, chunk: Buffer): readonly Passed[] {
-  const passed: Passed[] = [];
-  if (chunk.length === 0) return passed;
-  if (events.bomSeen < BOM_IS_OVER) {
-    pushStart(events, chunk, passed);
-    return passed;
-  }
+  if (chunk.length === 0) return NOTHING;
+  if (events.bomSeen < BOM_IS_OVER) return pushStart(events, chunk);
   const start = events.endsWithCr && chunk[0] === LF ? 1 : 0;
   events.endsWithCr = chunk[chunk.length - 1] === CR;
-  if (events.part) pushPart(events, { chunk, start, part: events.part }, passed);
-  else pushLines(events, { chunk, start, bomBytes: 0 }, passed);
-  return passed;
+  const { part } = events;
+  return part ? pushPart(events, { chunk, start, part }) : pushLines(events, { chunk, start, bomBytes: 0 });
 }
 
 /** Takes the first bytes of the stream, which may be a BOM. */
-function pushStart(events: WholeEvents, more: Buffer, passed: Passed[]): void {
+function pushStart(events: WholeEvents, more: Buffer): readonly Passed[] {
   const chunk = events.bomSeen > 0 ? Buffer.concat([BOM.subarray(0, events.bomSeen), more]) : more;
   if (chunk.length < BOM.length && BOM.subarray(0, chunk.length).equals(chunk)) {
     events.bomSeen = chunk.length;
-    return;
+    return NOTHING;
   }
   events.bomSeen = BOM_IS_OVER;
   events.endsWithCr = chunk[chunk.length - 1] === CR;
   const bomBytes = chunk.subarray(0, BOM.length).equals(BOM) ? BOM.length : 0;
-  pushLines(events, { chunk, start: bomBytes, bomBytes }, passed);
+  return pushLines(events, { chunk, start: bomBytes, bomBytes });
 }
 
 function pushPart(
   events: WholeEvents,
   { chunk, start, part }: { chunk: Buffer; start: number; part: EventPart },
-  passed: Passed[],
-): void {
+): readonly Passed[] {
   const end = takePart(part, chunk, start);
-  if (end < 0) {
-    passed.push({ ...passedWhole(chunk), part: 'goes on' });
-    return;
-  }
+  if (end < 0) return [{ ...passedWhole(chunk), part: 'goes on' }];
   events.part = undefined;
   const fields = part.hasFields ? part.fields : undefined;
-  passed.push({ ...passedWhole(chunk.subarray(0, end)), part: 'ends', fields });
-  if (end < chunk.length) pushLines(events, { chunk: chunk.subarray(end), start: 0, bomBytes: 0 }, passed);
+  const ended: Passed = { ...passedWhole(chunk.subarray(0, end)), part: 'ends', fields };
+  if (end === chunk.length) return [ended];
+  return [ended, ...pushLines(events, { chunk: chunk.subarray(end), start: 0, bomBytes: 0 })];
 }
 
 /** A chunk whose lines begin at `start`; before it may be a BOM, or an LF that belongs to a CR before the chunk. */
@@ -117,22 +110,24 @@ interface Chunk {
   readonly bomBytes: number;
 }
 
-function pushLines(events: WholeEvents, { chunk, start, bomBytes }: Chunk, passed: Passed[]): void {
+function pushLines(events: WholeEvents, { chunk, start, bomBytes }: Chunk): readonly Passed[] {
   const { buffer, hasFields, lineIsEmpty, lineIsComment } = events;
   const cut = takeLines(events, chunk, start);
   let at = 0;
+  let passed = NOTHING;
   if (buffer === undefined) {
     at = cut;
     const bytes = cut === chunk.length ? chunk : chunk.subarray(0, cut);
     const lateLf = start > bomBytes;
-    if (cut > 0) passed.push({ bytes, bomBytes, lateLf, part: undefined, fields: undefined });
+    if (cut > 0) passed = [{ bytes, bomBytes, lateLf, part: undefined, fields: undefined }];
   } else if (cut > start) {
     at = cut;
     const end = endOfHeld({ hasFields, lineIsEmpty, lineIsComment }, chunk, start);
-    passed.push(passedWhole(withHeld(events, chunk.subarray(0, end))));
-    if (cut > end) passed.push(passedWhole(chunk.subarray(end, cut)));
+    const whole = passedWhole(withHeld(events, chunk.subarray(0, end)));
+    passed = cut > end ? [whole, passedWhole(chunk.subarray(end, cut))] : [whole];
   }
-  if (at < chunk.length) holdRest(events, chunk.subarray(at), passed);
+  const begun = at < chunk.length ? holdRest(events, chunk.subarray(at)) : undefined;
+  return begun ? [...passed, begun] : passed;
 }
 
 /** Returns what was held with `more` after it, and holds nothing any more. */
@@ -144,18 +139,18 @@ function withHeld(events: WholeEvents, more: Buffer): Buffer {
   return buffer.subarray(0, length + more.length);
 }
 
-/** Holds `rest`, or lets it go down with all that is held of its event. */
-function holdRest(events: WholeEvents, rest: Buffer, passed: Passed[]): void {
+/** Holds `rest`, or returns it with all that is held of its event, which may go down. */
+function holdRest(events: WholeEvents, rest: Buffer): Passed | undefined {
   const { maxBytes, onUnheld } = events.limits;
   const isTooLarge = events.length + rest.length > maxBytes;
-  if (!isTooLarge && hold(events, rest, maxBytes)) return;
+  if (!isTooLarge && hold(events, rest, maxBytes)) return undefined;
   onUnheld(isTooLarge ? 'too_large' : 'no_room');
   const bytes = events.length > 0 ? withHeld(events, rest) : rest;
   events.part = eventPart();
   takePart(events.part, bytes, 0);
   events.hasFields = false;
   events.lineIsEmpty = true;
-  passed.push({ ...passedWhole(bytes), part: 'begins' });
+  return { ...passedWhole(bytes), part: 'begins' };
 }
 
 /** Whether a part went down whose event or comment line is not over. */

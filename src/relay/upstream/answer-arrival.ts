@@ -26,17 +26,20 @@ export interface UpstreamAnswer {
   hasError(): boolean;
 }
 
-type Fields = Readonly<Record<string, string | string[] | undefined>>;
+/** The fields of a head, as undici gives them. */
+export type Fields = Readonly<Record<string, string | string[] | undefined>>;
 
-/** The state of an answer, and its reader. */
-interface Arrival {
+/** The state of an answer, and its reader. Its fields are for the functions below alone. */
+export interface Arrival {
   readonly connection: Connection;
   state: 'awaited' | 'started' | 'head';
   over: boolean;
   reader: AnswerReader | undefined;
-  /** Calls for a reader that is not set yet, and how many bytes of the body are in them. */
-  readonly early: ReaderCall[];
+  /** The body that came before its reader, and how many bytes that is. */
+  readonly early: Buffer[];
   earlyBytes: number;
+  /** How the body ended before its reader came. */
+  earlyEnd: ReaderCall | undefined;
   /** Whether the reader has asked for a pause. */
   isHeldBack: boolean;
   /** Since when the body is not read, and how long it was not read before, in ms. */
@@ -53,42 +56,8 @@ type ReaderCall = (reader: AnswerReader) => void;
  */
 const EARLY_BYTES = 4096;
 
-/** Builds an answer from undici's events for the current request on `connection`. */
-export function answerArrival(connection: Connection) {
-  const arrival = newArrival(connection);
-  return {
-    begin(controller: Dispatcher.DispatchController, status: number, fields: Fields): UpstreamAnswer {
-      arrival.state = 'head';
-      connection.announced(fields['keep-alive']);
-      return answerOf(arrival, controller, { status, headers: joinFields(fields) });
-    },
-    /** The first byte of the answer has arrived. */
-    start() {
-      if (arrival.state !== 'awaited') return;
-      arrival.state = 'started';
-      connection.answering();
-    },
-    isStarted: () => arrival.state !== 'awaited',
-    hasHead: () => arrival.state === 'head',
-    data(controller: Dispatcher.DispatchController, chunk: Buffer) {
-      if (arrival.reader && !arrival.over) return arrival.reader.data(chunk);
-      deliver(arrival, (reader) => reader.data(chunk));
-      arrival.earlyBytes += chunk.length;
-      if (arrival.earlyBytes > EARLY_BYTES) pause(arrival, controller);
-    },
-    end() {
-      // Until it is read, the connection is not given back: whoever does not want the answer closes that.
-      arrival.pausedAt ??= performance.now();
-      deliver(arrival, (reader) => end(arrival, reader));
-    },
-    broken(cause: string) {
-      connection.close();
-      finish(arrival, (reader) => reader.broken(cause));
-    },
-  };
-}
-
-function newArrival(connection: Connection): Arrival {
+/** The answer of the current request on `connection`, of which nothing has come yet. The functions take undici's events. */
+export function newArrival(connection: Connection): Arrival {
   return {
     connection,
     state: 'awaited',
@@ -96,10 +65,68 @@ function newArrival(connection: Connection): Arrival {
     reader: undefined,
     early: [],
     earlyBytes: 0,
+    earlyEnd: undefined,
     isHeldBack: false,
     pausedAt: undefined,
     pausedMs: 0,
   };
+}
+
+/** The first byte of the answer has arrived. */
+export function answerStarts(arrival: Arrival): void {
+  if (arrival.state !== 'awaited') return;
+  arrival.state = 'started';
+  arrival.connection.answering();
+}
+
+/** Whether a byte of the answer has arrived. */
+export function isStarted({ state }: Arrival): boolean {
+  return state !== 'awaited';
+}
+
+/** The headers have arrived. */
+export function answerBegins(
+  arrival: Arrival,
+  controller: Dispatcher.DispatchController,
+  { status, fields }: { readonly status: number; readonly fields: Fields },
+): UpstreamAnswer {
+  arrival.state = 'head';
+  arrival.connection.announced(fields['keep-alive']);
+  return answerOf(arrival, controller, { status, headers: joinFields(fields) });
+}
+
+/** Whether the headers have arrived. */
+export function hasHead({ state }: Arrival): boolean {
+  return state === 'head';
+}
+
+/** A part of the body has arrived. */
+export function dataArrives(
+  arrival: Arrival,
+  controller: Dispatcher.DispatchController,
+  chunk: Buffer,
+): void {
+  if (arrival.over) return;
+  if (arrival.reader) {
+    arrival.reader.data(chunk);
+    return;
+  }
+  arrival.early.push(chunk);
+  arrival.earlyBytes += chunk.length;
+  if (arrival.earlyBytes > EARLY_BYTES) pause(arrival, controller);
+}
+
+/** All of the body has arrived. */
+export function answerEnds(arrival: Arrival): void {
+  // Until it is read, the connection is not given back: whoever does not want the answer closes that.
+  arrival.pausedAt ??= performance.now();
+  callReader(arrival, (reader) => end(arrival, reader));
+}
+
+/** The answer broke off; `cause` is the error code of the system or the HTTP parser. */
+export function answerBreaks(arrival: Arrival, cause: string): void {
+  arrival.connection.close();
+  finish(arrival, (reader) => reader.broken(cause));
 }
 
 function pause(arrival: Arrival, controller: Dispatcher.DispatchController): void {
@@ -133,7 +160,8 @@ function answerOf(
     headers,
     read(reader) {
       arrival.reader = reader;
-      for (const call of early.splice(0)) call(reader);
+      for (const chunk of early.splice(0)) reader.data(chunk);
+      arrival.earlyEnd?.(reader);
       if (!arrival.isHeldBack) resume(arrival, controller);
     },
     pause() {
@@ -148,16 +176,18 @@ function answerOf(
       if (arrival.over) return;
       connection.close();
       early.length = 0;
+      arrival.earlyEnd = undefined;
       finish(arrival, (reader) => reader.broken('closed'));
     },
     hasError: connection.hasError,
   };
 }
 
-function deliver({ over, reader, early }: Arrival, call: ReaderCall): void {
-  if (over) return;
-  if (reader) call(reader);
-  else early.push(call);
+/** Calls the reader now, or after what it has not read yet. */
+function callReader(arrival: Arrival, call: ReaderCall): void {
+  if (arrival.over) return;
+  if (arrival.reader) call(arrival.reader);
+  else arrival.earlyEnd = call;
 }
 
 function end(arrival: Arrival, reader: AnswerReader): void {
@@ -169,13 +199,14 @@ function end(arrival: Arrival, reader: AnswerReader): void {
 }
 
 function finish(arrival: Arrival, call: ReaderCall): void {
-  deliver(arrival, call);
+  callReader(arrival, call);
   arrival.over = true;
 }
 
 function joinFields(fields: Fields): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(fields)) {
+  for (const name of Object.keys(fields)) {
+    const value = fields[name];
     if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;
   }
   return headers;

@@ -20,7 +20,7 @@ export interface MessageKeys {
 
 /** Takes keys from `ring`, and reports to it and to the log whether the service accepted or refused them. */
 export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): MessageKeys {
-  const untried = [...ring.order()];
+  let untried = ring.order();
   const about = (key: Secret) => ({ keyRing: ring.name, keyFingerprint: key.fingerprint });
   function next(): Secret {
     const [key] = untried;
@@ -35,13 +35,13 @@ export function messageKeys(ring: KeyRing, logger: Logger, requestId: string): M
     },
     refused() {
       const key = next();
-      untried.shift();
+      untried = untried.slice(1);
       ring.refused(key);
       logger.warn({ requestId, ...about(key) }, 'upstream key rejected');
       return untried.length > 0;
     },
     maybeRefused() {
-      untried.shift();
+      untried = untried.slice(1);
       return untried.length > 0;
     },
   };

@@ -1,3 +1,4 @@
+import type { UpstreamAnswer } from './answer-arrival.ts';
 import type { RelayObserver } from './relay-observer.ts';
 import type { Upstream } from './send.ts';
 
@@ -7,14 +8,13 @@ export function observedSend(
   keyFingerprint: string,
   observer: Pick<RelayObserver, 'upstreamAnswered' | 'upstreamFailed'>,
 ): Upstream['send'] {
-  return async function observedSend(request, options) {
-    try {
-      const response = await send(request, options);
-      observer.upstreamAnswered(keyFingerprint, response.status);
-      return response;
-    } catch (error) {
-      observer.upstreamFailed(keyFingerprint, error);
-      throw error;
-    }
+  const answered = (response: UpstreamAnswer) => {
+    observer.upstreamAnswered(keyFingerprint, response.status);
+    return response;
   };
+  const failed = (error: unknown) => {
+    observer.upstreamFailed(keyFingerprint, error);
+    throw error;
+  };
+  return (request, options) => send(request, options).then(answered, failed);
 }

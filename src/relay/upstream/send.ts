@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { Problem } from '../../errors.ts';
-import { answerArrival, type UpstreamAnswer } from './answer-arrival.ts';
+import type { UpstreamAnswer } from './answer-arrival.ts';
+import { exchange } from './exchange.ts';
 import { type Connection, connectionsTo } from './upstream-connections.ts';
 
 /** A request to the bot service. */
@@ -83,27 +83,6 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
   };
 }
 
-/** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
-type NotSentReason = 'delayed' | 'stale';
-
-/** Thrown instead of sending a request. */
-class NotSent extends Error {
-  readonly why: NotSentReason;
-
-  constructor(why: NotSentReason) {
-    super(why);
-    this.why = why;
-  }
-}
-
-/** Made once, since the stack of an error takes longer to collect than a message to send. */
-const DELAYED = new NotSent('delayed');
-const STALE = new NotSent('stale');
-
-interface ExchangeOptions extends Omit<SendOptions, 'onDelayed' | 'mayStart'> {
-  readonly isDelayed: () => boolean;
-}
-
 /** A larger body, in bytes, is sent as a stream, since undici keeps a body in memory until its answer has ended. */
 const KEPT_BODY_BYTES = 16_384;
 
@@ -122,109 +101,4 @@ function dispatchOf({ method, path, headers, body }: UpstreamRequest): Dispatche
   if (method === 'GET') return { path, method, headers };
   const sent = body.length > KEPT_BODY_BYTES ? streamOf(body) : body;
   return { path, method: 'POST', headers, body: sent };
-}
-
-/** A request until its answer begins. */
-interface Exchange extends ExchangeOptions {
-  readonly connection: Connection;
-  readonly method: string;
-  readonly resolve: (outcome: UpstreamAnswer | NotSentReason) => void;
-  readonly reject: (reason: unknown) => void;
-  readonly abort: () => void;
-  /** Whether its first bytes were sent. */
-  hasLeft: boolean;
-}
-
-/** Sends `outgoing` over `connection`; resolves with the reason if no byte of it was sent. */
-function exchange(
-  connection: Connection,
-  outgoing: Dispatcher.DispatchOptions,
-  options: ExchangeOptions,
-): Promise<UpstreamAnswer | NotSentReason> {
-  return new Promise((resolve, reject) => {
-    const { signal } = options;
-    const abort = () => {
-      reject(signal.reason);
-      connection.close();
-    };
-    signal.addEventListener('abort', abort, { once: true });
-    const { method } = outgoing;
-    const begun = { ...options, connection, method, resolve, reject, abort, hasLeft: false };
-    connection.dispatch(outgoing, handlerOf(begun));
-  });
-}
-
-function handlerOf(begun: Exchange): Dispatcher.DispatchHandler {
-  const arrival = answerArrival(begun.connection);
-  // Forgotten when the answer begins, which may last for minutes.
-  let waiting: Exchange | undefined = begun;
-  const left = () => {
-    if (!waiting || waiting.hasLeft) return;
-    waiting.onSent();
-    waiting.hasLeft = true;
-  };
-  return {
-    onRequestStart() {
-      // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
-      if (waiting?.connection.isStale()) throw STALE;
-      if (waiting?.isDelayed()) throw DELAYED;
-    },
-    onBodySent: left,
-    onRequestSent: left,
-    onResponseStarted: arrival.start,
-    onResponseStart(controller, status, fields) {
-      // Ignore an interim answer (RFC 9110 §15.2).
-      if (status < 200 || !waiting) return;
-      const { signal, abort, resolve, hasLeft } = waiting;
-      signal.removeEventListener('abort', abort);
-      resolve(arrival.begin(controller, status, fields));
-      // An answer may come before the first byte of the request leaves.
-      if (hasLeft) waiting = undefined;
-    },
-    onResponseData: (controller, chunk) => arrival.data(controller, chunk),
-    onResponseEnd: () => arrival.end(),
-    onResponseError(_controller, error) {
-      if (arrival.hasHead()) arrival.broken(codeOf(error));
-      else if (waiting) fail(waiting, error, arrival.isStarted());
-    },
-  };
-}
-
-/** There is no answer. `isStarted`: but at least one byte of it has arrived. */
-function fail(
-  { connection, method, signal, abort, hasLeft, resolve, reject }: Exchange,
-  error: Error,
-  isStarted: boolean,
-): void {
-  signal.removeEventListener('abort', abort);
-  // A reset of an idle connection also fails the request that was about to take it.
-  const why = error instanceof NotSent ? error.why : !hasLeft && connection.isKept() && 'stale';
-  if (why) {
-    resolve(why);
-    return;
-  }
-  connection.close();
-  // A GET starts nothing (RFC 9110 §9.2.1).
-  reject(failureOf(error, { isStarted, maybeRuns: hasLeft && method === 'POST' }));
-}
-
-function codeOf(error: Error): string {
-  const { code = error.name } = error as NodeJS.ErrnoException;
-  // The service closed the connection: use the name that Node.js has for it.
-  return code === 'UND_ERR_SOCKET' ? 'ECONNRESET' : code;
-}
-
-interface Progress {
-  /** At least one byte was handed to the system of a request that runs something. */
-  readonly maybeRuns: boolean;
-  /** At least one byte of an answer has arrived. */
-  readonly isStarted: boolean;
-}
-
-/** The problem for a request without an answer. */
-function failureOf(error: Error, { maybeRuns, isStarted }: Progress): Problem {
-  const options = { cause: codeOf(error), ...(maybeRuns && { maybeStarted: true as const }) };
-  return isStarted
-    ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', options)
-    : new Problem('upstream_unreachable', 'The bot service did not answer.', options);
 }

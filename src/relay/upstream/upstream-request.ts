@@ -42,7 +42,7 @@ export interface OutgoingMessage extends UpstreamTarget {
 export function upstreamRequestBuilder({ baseUrl, forwardQuery, userHeader }: UpstreamRequestOptions) {
   const prefix = targetPrefix(baseUrl);
   return function upstreamRequest(message: OutgoingMessage): UpstreamRequest {
-    const { body, query = selectedQuery(message.url, forwardQuery) } = message;
+    const { bot, shape, sandbox, body, query = selectedQuery(message.url, forwardQuery) } = message;
     const headers: Record<string, string> = {
       ...userHintHeader(userHeader, message.userId),
       'content-type': 'application/json',
@@ -55,7 +55,7 @@ export function upstreamRequestBuilder({ baseUrl, forwardQuery, userHeader }: Up
       const value = message.headers[name];
       if (typeof value === 'string' && value !== '') headers[name] = value;
     }
-    const path = upstreamTarget(prefix, { ...message, query });
+    const path = upstreamTarget(prefix, { bot, shape, path: message.path, sandbox, query });
     return body ? { path, headers, body } : { method: 'GET', path, headers, body: NO_BODY };
   };
 }
@@ -82,10 +82,10 @@ export function messagePath(prefix: string, bot: Bot, shape: PathShape): string 
   return upstreamTarget(prefix, { bot, shape, path: MESSAGE_PATH });
 }
 
-/** The parameters of `url` that are passed on, as they came. */
-export function selectedQuery(url: string, names: readonly string[]): URLSearchParams {
+/** The parameters of `url` that are passed on, as they came; undefined if it has no query, or none may be passed on. */
+export function selectedQuery(url: string, names: readonly string[]): URLSearchParams | undefined {
   const mark = url.indexOf('?');
-  if (mark < 0 || names.length === 0) return new URLSearchParams();
+  if (mark < 0 || names.length === 0) return undefined;
   const selected = new URLSearchParams();
   for (const [name, value] of new URLSearchParams(url.slice(mark + 1))) {
     if (names.includes(name)) selected.append(name, value);

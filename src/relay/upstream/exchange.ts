@@ -1,0 +1,169 @@
+import type { Dispatcher } from 'undici';
+import { Problem } from '../../errors.ts';
+import {
+  type Arrival,
+  answerBegins,
+  answerBreaks,
+  answerEnds,
+  answerStarts,
+  dataArrives,
+  type Fields,
+  hasHead,
+  isStarted,
+  newArrival,
+  type UpstreamAnswer,
+} from './answer-arrival.ts';
+import type { Connection } from './upstream-connections.ts';
+
+/** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
+type NotSentReason = 'delayed' | 'stale';
+
+/** Thrown instead of sending a request. */
+class NotSent extends Error {
+  readonly why: NotSentReason;
+
+  constructor(why: NotSentReason) {
+    super(why);
+    this.why = why;
+  }
+}
+
+/** Made once, since the stack of an error takes longer to collect than a message to send. */
+const DELAYED = new NotSent('delayed');
+const STALE = new NotSent('stale');
+
+interface ExchangeOptions {
+  /** Aborted, it closes the connection, as long as there is no answer. */
+  readonly signal: AbortSignal;
+  /** Called when the operating system has taken the first bytes of the request. */
+  readonly onSent: () => void;
+  /** Asked right before the first byte is sent: if it is true, none is sent. */
+  readonly isDelayed: () => boolean;
+}
+
+/** A request until its answer begins. */
+interface Exchange extends ExchangeOptions {
+  readonly connection: Connection;
+  readonly method: string;
+  readonly resolve: (outcome: UpstreamAnswer | NotSentReason) => void;
+  readonly reject: (reason: unknown) => void;
+  readonly abort: () => void;
+  /** Whether its first bytes were sent. */
+  hasLeft: boolean;
+}
+
+/** Sends `outgoing` over `connection`; resolves with the reason if no byte of it was sent. */
+export function exchange(
+  connection: Connection,
+  outgoing: Dispatcher.DispatchOptions,
+  options: ExchangeOptions,
+): Promise<UpstreamAnswer | NotSentReason> {
+  return new Promise((resolve, reject) => {
+    const { signal } = options;
+    const abort = () => {
+      reject(signal.reason);
+      connection.close();
+    };
+    signal.addEventListener('abort', abort, { once: true });
+    const { method } = outgoing;
+    const { onSent, isDelayed } = options;
+    const begun = { signal, onSent, isDelayed, connection, method, resolve, reject, abort, hasLeft: false };
+    connection.dispatch(outgoing, new ExchangeHandler(begun));
+  });
+}
+
+/** Takes undici's events. A class, since each message has one: closures would take several times as much memory. */
+class ExchangeHandler implements Dispatcher.DispatchHandler {
+  readonly arrival: Arrival;
+  /** Forgotten when the answer begins, which may last for minutes. */
+  waiting: Exchange | undefined;
+
+  constructor(begun: Exchange) {
+    this.arrival = newArrival(begun.connection);
+    this.waiting = begun;
+  }
+
+  onRequestStart(): void {
+    // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
+    if (this.waiting?.connection.isStale()) throw STALE;
+    if (this.waiting?.isDelayed()) throw DELAYED;
+  }
+
+  onBodySent(): void {
+    const { waiting } = this;
+    if (!waiting || waiting.hasLeft) return;
+    waiting.onSent();
+    waiting.hasLeft = true;
+  }
+
+  onRequestSent(): void {
+    this.onBodySent();
+  }
+
+  onResponseStarted(): void {
+    answerStarts(this.arrival);
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, fields: Fields): void {
+    // Ignore an interim answer (RFC 9110 §15.2).
+    if (status < 200 || !this.waiting) return;
+    const { signal, abort, resolve, hasLeft } = this.waiting;
+    signal.removeEventListener('abort', abort);
+    resolve(answerBegins(this.arrival, controller, { status, fields }));
+    // An answer may come before the first byte of the request leaves.
+    if (hasLeft) this.waiting = undefined;
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    dataArrives(this.arrival, controller, chunk);
+  }
+
+  onResponseEnd(): void {
+    answerEnds(this.arrival);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    const { arrival, waiting } = this;
+    if (hasHead(arrival)) answerBreaks(arrival, codeOf(error));
+    else if (waiting) fail(waiting, error, isStarted(arrival));
+  }
+}
+
+/** There is no answer. `isStarted`: but at least one byte of it has arrived. */
+function fail(
+  { connection, method, signal, abort, hasLeft, resolve, reject }: Exchange,
+  error: Error,
+  isStarted: boolean,
+): void {
+  signal.removeEventListener('abort', abort);
+  // A reset of an idle connection also fails the request that was about to take it.
+  const why = error instanceof NotSent ? error.why : !hasLeft && connection.isKept() && 'stale';
+  if (why) {
+    resolve(why);
+    return;
+  }
+  connection.close();
+  // A GET starts nothing (RFC 9110 §9.2.1).
+  reject(failureOf(error, { isStarted, maybeRuns: hasLeft && method === 'POST' }));
+}
+
+function codeOf(error: Error): string {
+  const { code = error.name } = error as NodeJS.ErrnoException;
+  // The service closed the connection: use the name that Node.js has for it.
+  return code === 'UND_ERR_SOCKET' ? 'ECONNRESET' : code;
+}
+
+interface Progress {
+  /** At least one byte was handed to the system of a request that runs something. */
+  readonly maybeRuns: boolean;
+  /** At least one byte of an answer has arrived. */
+  readonly isStarted: boolean;
+}
+
+/** The problem for a request without an answer. */
+function failureOf(error: Error, { maybeRuns, isStarted }: Progress): Problem {
+  const options = { cause: codeOf(error), ...(maybeRuns && { maybeStarted: true as const }) };
+  return isStarted
+    ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', options)
+    : new Problem('upstream_unreachable', 'The bot service did not answer.', options);
+}
