@@ -81,9 +81,10 @@ function callsIn(body: unknown): string[] {
   return callee ? [...below, nameOf(callee)] : below;
 }
 
-/** The text `a.b.c` of such an expression. */
+/** The text `a.b.c` of such an expression, or of `a?.b.c`. */
 function nameOf(node: SyntaxNode | undefined): string {
   if (node?.type === 'Identifier') return String(node.value);
+  if (node?.type === 'OptionalChainingExpression') return nameOf(member(node, 'base'));
   if (node?.type !== 'MemberExpression') return '';
   return `${nameOf(member(node, 'object'))}.${nameOf(member(node, 'property'))}`;
 }

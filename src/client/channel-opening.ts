@@ -54,7 +54,6 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
   function empty(isDropped = false): void {
     if (isDropped) past.forget();
     leave();
-    shown.pending.clear();
     state.removeAll();
     state.change({ error: undefined, isLoading: true, failedHistory: undefined });
     talk = user = undefined;

@@ -68,7 +68,10 @@ export function newChannel(
   const { drop, ...sends } = channelSends(shown, runs, isBusy);
   const opening = channelOpening(client, {
     ...{ shown, past },
-    leave: () => [drop, stopping.leave, runs.leave, past.close].forEach((end) => void end()),
+    leave() {
+      shown.pending.clear();
+      [drop, stopping.leave, runs.leave, past.close].forEach((end) => void end());
+    },
   });
   const use = usage(opening, { state, options, isBusy, onUse });
   onEnd = (answer) => {

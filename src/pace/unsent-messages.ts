@@ -49,11 +49,11 @@ const ENTER_AFTER_MS = 10;
 /** What all messages share. */
 interface Shared {
   readonly store: UnsentStore;
-  /** Those that a stop can drop, and that are not entered: they are few, since each soon leaves or is entered. */
+  /** Those that a stop can drop, and that were not entered: they wait a moment only, or are being sent. */
   readonly fresh: Set<Message>;
   /** Those of them that are entered if they wait longer, in the order in which they came. */
   readonly toEnter: Set<Message>;
-  /** The others that a stop can drop, by the names of their conversations. */
+  /** The others that a stop can drop: those that were entered, by the names of their conversations. */
   readonly entered: Map<string, Set<Message>>;
   /** One for all, while any message waits. */
   timer: NodeJS.Timeout | undefined;

@@ -67,6 +67,9 @@ async function taken({ state, width, height, colorScheme }: (typeof PICTURES)[nu
   await page.waitForFunction('globalThis.show');
   await page.evaluate((state) => (globalThis as ChatWindow).enter(state), state);
   await page.mouse.move(0, 0);
+  await page.evaluate(
+    () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
+  );
   const session = await profile.newCDPSession(page);
   const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 85 });
   return { data, page };

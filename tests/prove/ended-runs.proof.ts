@@ -186,10 +186,12 @@ describeWithRedis('runs of all endings at two instances', () => {
     await endRound(0, cookie, stay);
     expect(await openAgain(stay, before)).toEqual(before);
     const memoryBefore = await memories();
+    timesAway = 0;
     const rounds = Math.ceil(RUNS / ROUND);
     for (let round = 1; round <= rounds; round++) await endRound(round, cookie, stay);
     expect(await openAgain(stay, before)).toEqual(before);
-    expect(timesAway).toBeLessThan(RUNS / 10);
+    // One pause of Redis can be met by all that are beside each other.
+    expect(timesAway).toBeLessThan((rounds * ROUND) / 3);
     const memory = await memories();
     const grown = memory.map(({ bytes }, n) => bytes - (memoryBefore[n] as Memory).bytes);
     process.stdout.write(

@@ -72,9 +72,13 @@ export async function startMeasured(
     ...{ relay, port },
     post: (path, cookie) => call(port, path, { method: 'POST', headers: { Cookie: cookie } }),
     async signIn(user) {
+      let cookie: string | undefined;
       // On a busy machine, Redis may count as away.
-      await until(async () => (await call(port, '/readyz')).status === 200, 100);
-      return signIn(port, user);
+      await until(async () => {
+        cookie = await signIn(port, user);
+        return cookie !== undefined;
+      }, 100);
+      return cookie as unknown as string;
     },
     open: async () => openIn((await call(Number(METRICS_PORT), '/metrics')).body),
     async memory() {
@@ -98,12 +102,14 @@ function openIn(metrics: string): OpenThings {
   };
 }
 
-async function signIn(port: number, user: string): Promise<string> {
+/** The cookie of a new session; undefined while Redis is away. */
+async function signIn(port: number, user: string): Promise<string | undefined> {
   const answer = await call(port, '/auth/login', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ username: user, password: CANARY.password }),
   });
+  if (answer.status === 503) return undefined;
   if (answer.status !== 200) throw new Error(`sign-in answered ${answer.status}: ${answer.body}`);
   return (answer.headers['set-cookie'] ?? []).map((cookie) => cookie.split(';', 1)[0]).join('; ');
 }

@@ -6,7 +6,7 @@ import { botKey } from '../unfinished.ts';
 
 const MAX_CHATS = 50;
 /** How long another tab may still write a list that it read before, in ms. */
-const STALE_MS = 3_000;
+const STALE_MS = 2_000;
 
 /** A chat in the list of this browser. */
 export interface Chat {
@@ -50,8 +50,9 @@ export function keptChats(client: BotClient) {
       add(chat);
       if (removed === id) removed = undefined;
       // Two tabs may write at once: then the list of the later one lacks this chat.
-      const addAgain = () => {
-        if (user() === owner && removed !== id && all().every((one) => one.id !== id)) add(chat);
+      const addAgain = ({ newValue }: StorageEvent) => {
+        // Where nothing is left, all was forgotten.
+        if (newValue && user() === owner && removed !== id && all().every((one) => one.id !== id)) add(chat);
       };
       addEventListener('storage', addAgain, { signal: AbortSignal.timeout(STALE_MS) });
     },

@@ -17,8 +17,8 @@ export const LONGEST_PIECE = 1_024;
 
 /**
  * Parses Markdown as GitHub reads comments: with tables, and each new line begins a line. HTML is text. `links` are the
- * reference links that the text before it defines. A text that cannot be parsed is one paragraph. If `text` begins with a paragraph, and
- * that with `begun`, its tokens are those of the rest. A long paragraph has one token for each piece.
+ * reference links that the text before it defines. A text that cannot be parsed is one paragraph. If `text` begins with
+ * a paragraph, and that with `begun`, its tokens are those of the rest. A long paragraph has one token for each piece.
  */
 export function parseMarkdown(text: string, links: Links, begun = ''): readonly MarkedToken[] {
   const lexer = new Lexer({ gfm: true, breaks: true, tokenizer: boundedTokenizer() });
@@ -41,7 +41,8 @@ export function parseMarkdown(text: string, links: Links, begun = ''): readonly 
     // Without extensions, all tokens are marked's own.
     return lexer.lex(text) as MarkedToken[];
   } catch {
-    return [{ type: 'paragraph', raw: text, text, tokens: [pieceToken(text)] }];
+    const rest = text.startsWith(begun) ? text.slice(begun.length) : text;
+    return [{ type: 'paragraph', raw: text, text, tokens: [pieceToken(rest)] }];
   }
 }
 
