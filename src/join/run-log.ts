@@ -14,31 +14,25 @@ export interface LogPart {
 
 interface Page {
   readonly buffer: Buffer;
-  readonly start: number;
-  readonly capacity: number;
   readonly from: number;
   readonly length: number;
   readonly isInside: boolean;
 }
 
 interface State {
-  /** Where the last page is, which is written; undefined if there is none. */
+  readonly budget: LogBudget;
+  /** The full pages, the oldest first. Most logs have none. */
+  full: readonly Page[];
+  /** The last page, which is written; undefined if there is none. */
   buffer: Buffer | undefined;
-  /** Where the page begins there, how many bytes it has, and how many it has room for. */
-  start: number;
+  /** The offset of its first byte, how many it has, and whether an event goes on after them. */
+  from: number;
   length: number;
-  capacity: number;
-  /** Whether an event goes on after them. */
   isInside: boolean;
-  /** How many bytes of memory the log takes, with its run. */
+  /** How many bytes of memory it takes, with its run. */
   bytes: number;
   /** The offset after the last byte of the stream, kept or not. */
   end: number;
-  /** The offset of the first byte of the page. */
-  from: number;
-  /** The full pages, the oldest first. Most logs have none. */
-  full: readonly Page[];
-  readonly budget: LogBudget;
   isClosed: boolean;
 }
 
@@ -53,32 +47,21 @@ export type RunLog = Readonly<State>;
 const RUN_BYTES = 5_120;
 const FIRST_PAGE_BYTES = 1024;
 const LARGEST_PAGE_BYTES = 32_768;
-/**
- * So many first pages are in one buffer, which is there as long as one of them: most logs are small, and a buffer for each
- * takes more time to make, and for each event to load, than all else of a log. It is never written twice.
- */
-const PAGES_TOGETHER = 8;
 
 /** All logs without a full page. */
 const NONE: readonly Page[] = [];
-/** The buffer with the newest first pages, and where the next one begins. */
-let together: Buffer | undefined;
-let next = 0;
 
 /** Opens the log of one run, whose stream before the offset `from` is not there. */
 export function runLog(budget: LogBudget, from = 0): RunLog {
-  // What each event needs stands together.
   return {
+    budget,
+    full: NONE,
     buffer: undefined,
-    start: 0,
+    from,
     length: 0,
-    capacity: 0,
     isInside: false,
     bytes: 0,
     end: from,
-    from,
-    full: NONE,
-    budget,
     isClosed: false,
   };
 }
@@ -93,56 +76,39 @@ export function startOfLog({ full, buffer, from, end }: RunLog): number {
  * them: `dropLog` must follow.
  */
 export function pushToLog(log: State, bytes: Buffer, isInside: boolean): boolean {
-  const { length } = bytes;
-  const hasRoom = log.length + length <= log.capacity;
-  const buffer = hasRoom && log.buffer ? log.buffer : nextPage(log, length);
-  log.end += length;
-  if (!buffer) return false;
-  buffer.set(bytes, log.start + log.length);
-  log.length += length;
+  const { buffer, length } = log;
+  const hasRoom = buffer !== undefined && length + bytes.length <= buffer.length;
+  const page = hasRoom ? buffer : nextPage(log, bytes.length);
+  log.end += bytes.length;
+  if (!page) return false;
+  page.set(bytes, log.length);
+  log.length += bytes.length;
   log.isInside = isInside;
   return true;
 }
 
-/** Opens a page with room for `length` bytes. Returns where it is; undefined if there is no room for it. */
+/** Opens a page with room for `length` bytes; undefined if there is no room for it. */
 function nextPage(log: State, length: number): Buffer | undefined {
   const { full, buffer: last, budget, end, isClosed } = log;
-  const doubled = last ? Math.min(log.capacity * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
+  const doubled = last ? Math.min(last.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
   const capacity = Math.max(doubled, length);
   const besides = log.bytes === 0 ? RUN_BYTES : 0;
   if (isClosed || !budget.take(capacity + besides)) return undefined;
   log.bytes += capacity + besides;
-  const { start, from, length: taken, isInside } = log;
-  if (last) {
-    log.full = [...full, { buffer: last, start, capacity: log.capacity, from, length: taken, isInside }];
-  }
-  log.capacity = capacity;
+  const { from, length: taken, isInside } = log;
+  if (last) log.full = [...full, { buffer: last, from, length: taken, isInside }];
+  // A smaller buffer would come from a shared pool, and keep all of the pool in memory.
+  log.buffer = Buffer.allocUnsafeSlow(capacity);
   log.from = end;
   log.length = 0;
-  if (capacity === FIRST_PAGE_BYTES) return takeTogether(log);
-  // Node.js has another pool for small buffers, which many other things would keep in memory.
-  log.buffer = Buffer.allocUnsafeSlow(capacity);
-  log.start = 0;
   return log.buffer;
-}
-
-function takeTogether(log: State): Buffer {
-  if (!together || next === together.length) {
-    together = Buffer.allocUnsafeSlow(PAGES_TOGETHER * FIRST_PAGE_BYTES);
-    next = 0;
-  }
-  log.buffer = together;
-  log.start = next;
-  next += FIRST_PAGE_BYTES;
-  return together;
 }
 
 /** The kept bytes from `at` to the end of their page; undefined if there are none. */
 export function readLog(log: RunLog, at: number): LogPart | undefined {
   const page = isIn(log, at) ? log : log.full.find((one) => isIn(one, at));
   if (!page?.buffer) return undefined;
-  const { buffer, start, from, length, isInside } = page;
-  return { bytes: buffer.subarray(start + at - from, start + length), isInside };
+  return { bytes: page.buffer.subarray(at - page.from, page.length), isInside: page.isInside };
 }
 
 /** Forgets the oldest pages that end at `to` or before, until `maxBytes` are left. */
@@ -150,20 +116,19 @@ export function trimLog(log: State, maxBytes: number, to: number): void {
   const { full, buffer } = log;
   let count = 0;
   for (let page = full[0]; page && log.bytes > maxBytes && endOf(page) <= to; page = full[count]) {
-    forget(log, page.capacity);
+    forget(log, page.buffer);
     count += 1;
   }
   if (count > 0) log.full = full.slice(count);
   if (log.full.length > 0 || !buffer || log.bytes <= maxBytes || endOf(log) > to) return;
-  forget(log, log.capacity);
+  forget(log, buffer);
   log.buffer = undefined;
   log.length = 0;
-  log.capacity = 0;
 }
 
-function forget(log: State, capacity: number): void {
-  log.bytes -= capacity;
-  log.budget.release(capacity);
+function forget(log: State, { length }: Buffer): void {
+  log.bytes -= length;
+  log.budget.release(length);
 }
 
 /** Forgets all, and keeps nothing from then on. May be called again. */
@@ -172,7 +137,6 @@ export function dropLog(log: State): void {
   log.full = NONE;
   log.buffer = undefined;
   log.length = 0;
-  log.capacity = 0;
   log.budget.release(log.bytes);
   log.bytes = 0;
 }
