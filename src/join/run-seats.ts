@@ -83,6 +83,7 @@ export function sit(state: StateWithSeats, client: RunClient): Seat {
       }),
     leave() {
       signal.removeEventListener('abort', onAbort);
+      if (state.waiting.length > 0) state.waiting = state.waiting.filter((one) => one !== begun);
       leave(state, client);
     },
   };

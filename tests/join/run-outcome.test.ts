@@ -41,3 +41,17 @@ test.each([
   await expect(toldNow(run)).rejects.toBe(first);
   expect(run.outcome().failure).toBe(first);
 });
+
+test('a client that has left is not told any more that the run begins', async () => {
+  const run = aRun();
+  const client = () => ({ stop: new AbortController(), holdRun: () => () => {} });
+  const [stays, leaves] = [run.sit(client()), run.sit(client())];
+  const told: string[] = [];
+  void stays.begun.then(() => told.push('stays'));
+  void leaves.begun.then(() => told.push('leaves'));
+  leaves.leave();
+  run.begin(HEAD);
+  await stays.begun;
+  await new Promise(setImmediate);
+  expect(told).toEqual(['stays']);
+});
