@@ -22,9 +22,12 @@ const node = (command: readonly string[], stdout: 'inherit' | 'pipe') =>
     stdio: ['ignore', stdout, 'inherit'],
   });
 
+/** Options of `marked` that are never set. */
+const UNSET = ['pedantic', 'extensions', 'hooks'];
+
 /**
  * Takes the part of `marked` that makes HTML out of the bundles: its instance at the end of the file keeps the bundler
- * from leaving out what nothing uses. Code for the options `pedantic`, `extensions` and `hooks`, which are never set, is taken out, too.
+ * from leaving out what nothing uses. Code for the options `UNSET` is taken out, too.
  */
 const lexerAlone: Plugin = {
   name: 'lexer-alone',
@@ -33,10 +36,12 @@ const lexerAlone: Plugin = {
       const text = readFileSync(path, 'utf8');
       const [instance = ''] = /;var \w+=new \w+;function /.exec(text) ?? [];
       const exported = text.slice(text.lastIndexOf('export{')).match(/\w+ as (Lexer|Tokenizer)\b/g) ?? [];
-      if (!instance || exported.length < 2) throw new Error('marked has another form: see lexerAlone');
-      const lexer = text
-        .slice(0, text.indexOf(instance))
-        .replaceAll(/this\.options\.(pedantic|extensions|hooks)/g, 'null');
+      let lexer = text.slice(0, text.indexOf(instance));
+      const reads = UNSET.map((option) => RegExp(`\\bthis\\.options\\.${option}\\b`, 'g'));
+      const isKnown = reads.every((one) => lexer.search(one) >= 0);
+      if (!instance || exported.length < 2 || !isKnown)
+        throw new Error('marked has another form: see lexerAlone');
+      for (const one of reads) lexer = lexer.replace(one, 'null');
       return { contents: `${lexer};export{${exported}}` };
     }),
 };
@@ -81,14 +86,17 @@ const noticesOf = (names: readonly string[]) =>
   names
     .map((name) => {
       const folder = `node_modules/${name}`;
-      return `It contains ${name} ${fields(`${folder}/package.json`).version}:\n\n${read(`${folder}/LICENSE`)}`;
+      const contains = name === 'marked' ? 'It contains parts of' : 'It contains';
+      return `${contains} ${name} ${fields(`${folder}/package.json`).version}:\n\n${read(`${folder}/LICENSE`)}`;
     })
     .join('\n');
 writeFileSync(pathOf('dist/client/NOTICES.txt'), noticesOf(contained));
 // Beside the file, which each page loads: they are larger than many of its parts.
 const own = await bundle('dist', ELEMENT_FILE, {
   minify: true,
-  footer: { js: '/* Licenses of what it contains: bot-chat.txt beside this file */' },
+  footer: {
+    js: '/* Contains parts of marked. Licenses of what it contains: bot-chat.txt beside this file */',
+  },
 });
 writeFileSync(pathOf('dist/bot-chat.txt'), noticesOf(own));
 

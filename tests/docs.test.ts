@@ -220,6 +220,14 @@ describe('the documents', () => {
     expect(read('README.md').trimEnd().split('\n').length).toBeLessThanOrEqual(200);
   });
 
+  test('name every proof, and no other one', () => {
+    const named = rows.filter(({ path, of }) => path === 'CONTRIBUTING.md' && of === 'proof');
+    const proofs = readdirSync(join(ROOT, 'tests/prove')).filter((name) => name.endsWith('.proof.ts'));
+    expect(named.map(({ cells: [name] }) => name)).toEqual(
+      proofs.map((name) => `\`${name.replace('.proof.ts', '')}\``).sort(),
+    );
+  });
+
   test('name no file that does not exist', () => {
     const named = documents.flatMap((name) =>
       [...read(name).matchAll(/`((?:src|tests|bench|deploy(?!\/secrets))\/[^`*…]+)`/g)].map(

@@ -6,7 +6,7 @@ import { openRedis, type Redis } from '../src/storage/redis.ts';
 import { countAwakeMs } from './support/awake.ts';
 import { describeWithRedis, startRedis, stopRedis } from './support/redis.ts';
 import { testSideBySide } from './support/side-by-side.ts';
-import { until } from './support/until.ts';
+import { eventually, until } from './support/until.ts';
 
 const UNAVAILABLE = { code: 'session_store_unavailable', options: { retryAfter: 1 } };
 
@@ -19,16 +19,6 @@ function open(url: string, lines: string[] = [], observe?: (ms: number, ok: bool
   return redis;
 }
 
-/** Repeats `attempt` until it succeeds. */
-async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await attempt();
-    } catch {
-      await sleep(20);
-    }
-  }
-}
 /** What `attempt` resolves with, or `too late` if it took more than `ms`. */
 async function within<T>(ms: number, attempt: Promise<T>): Promise<T | 'too late'> {
   const awakeMs = countAwakeMs();

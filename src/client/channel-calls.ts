@@ -11,8 +11,8 @@ type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 interface CallsParts {
   readonly shown: ShownChannel;
   readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'> & {
-    /** Keeps the channel while `work` goes on. */
-    readonly hold: <T>(work: () => Promise<T>) => Promise<T>;
+    /** Adds to the number of those that use the channel: 1 at the start, -1 at the end. */
+    readonly hold: (by: 1 | -1) => void;
   };
   readonly past: ChannelPast;
   readonly stop: () => Promise<void>;
@@ -28,17 +28,18 @@ export function channelCalls(parts: CallsParts): Calls {
     { signal, onError }: UploadOptions = {},
   ): Promise<T | undefined> {
     state.change({ error: undefined });
+    opening.hold(1);
     let talk: BotConversation | undefined;
     try {
-      return await opening.hold(async () => {
-        talk = await opening.opened();
-        return await work(talk);
-      });
+      talk = await opening.opened();
+      return await work(talk);
     } catch (error) {
       if (signal?.aborted || talk !== opening.talk()) return undefined;
       const failure = state.fail(error);
       callPage(() => onError?.(failure));
       return undefined;
+    } finally {
+      opening.hold(-1);
     }
   }
   const find = (id: string) => state.messages().find((one) => one.id === id);

@@ -4,7 +4,7 @@ import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelPast } from './channel-past.ts';
 import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
-import { type FollowedSession, followedSession, type SessionSnapshot } from './followed-session.ts';
+import { type FollowedSession, followedSession } from './followed-session.ts';
 import { randomId } from './random-id.ts';
 import { RelayError } from './relay-error.ts';
 
@@ -58,16 +58,15 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
     state.change({ error: undefined, isLoading: true, failedHistory: undefined });
     talk = user = undefined;
   }
-  const following = followed(store, {
-    look({ session, error }) {
-      state.change({ session, ...(session === null && { isLoading: false }) });
-      if (error && session === undefined) state.fail(error);
-      const its = session?.user.id;
-      if (its && its !== user && its === (options.user ?? its)) open(its);
-      past.onSession(its === user);
-    },
-    drop: () => empty(true),
-  });
+  function look(): void {
+    const { session, error } = store.getSnapshot();
+    state.change({ session, ...(session === null && { isLoading: false }) });
+    if (error && session === undefined) state.fail(error);
+    const its = session?.user.id;
+    if (its && its !== user && its === (options.user ?? its)) open(its);
+    past.onSession(its === user);
+  }
+  const following = followed(store, look, () => empty(true));
   return {
     ...{ begin: following.begin, talk: () => talk },
     end() {
@@ -89,20 +88,14 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
   };
 }
 
-interface Followed {
-  readonly look: (snapshot: SessionSnapshot) => void;
-  readonly drop: () => void;
-}
-
-/** Follows who is signed in, from `begin` to `end`. */
-function followed(store: FollowedSession, { look, drop }: Followed) {
+/** Looks who is signed in, and again at each change, from `begin` to `end`. */
+function followed(store: FollowedSession, look: () => void, drop: () => void) {
   let ends: (() => void)[] = [];
   return {
     begin() {
       if (ends.length > 0) return;
-      const lookNow = () => look(store.getSnapshot());
-      ends = [store.onDrop(drop), store.subscribe(lookNow)];
-      lookNow();
+      ends = [store.onDrop(drop), store.subscribe(look)];
+      look();
     },
     end() {
       for (const end of ends.splice(0)) end();

@@ -42,15 +42,17 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     state.replace({ ...question, state: 'stopped' });
     return undefined;
   }
+  async function retry(id?: string): Answered {
+    const all = state.messages();
+    const upTo = id === undefined ? all : all.slice(0, all.findIndex((one) => one.id === id) + 1);
+    const question = upTo.filter(({ role }) => role === 'user').at(-1);
+    return question && send(bodyOf(question));
+  }
+  // What a page passes that is no message is a failure, too.
+  const trying = (sent: Answered) => sent.catch((thrown) => void state.fail(thrown));
   return {
-    // What a page passes that is no message is a failure, too.
-    send: (message) => send(message).catch((thrown) => void state.fail(thrown)),
-    async retry(id) {
-      const all = state.messages();
-      const upTo = id === undefined ? all : all.slice(0, all.findIndex((one) => one.id === id) + 1);
-      const question = upTo.filter(({ role }) => role === 'user').at(-1);
-      return question && send(bodyOf(question));
-    },
+    send: (message) => trying(send(message)),
+    retry: (id) => trying(retry(id)),
     consent: consenting(shown, runs),
     drop() {
       for (const resolve of queue.splice(0)) resolve(false);

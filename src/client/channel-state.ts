@@ -84,7 +84,7 @@ interface ListParts {
 function messageList({ first, all, isShown, set }: ListParts): MessageList {
   let initial = idsOf(first);
   /** In order: what the past does not have, and the beginnings of the questions that it has. */
-  let before: readonly unknown[] = [];
+  let before: unknown[] = [];
   let past = 0;
   let resumed = 0;
   const insert = (list: Messages, at: number, message: ChannelMessage) =>
@@ -99,8 +99,8 @@ function messageList({ first, all, isShown, set }: ListParts): MessageList {
     },
     addPast(message) {
       const others = past > 0 ? all() : all().filter(({ id }) => !initial.has(id));
-      // What the past does not have stays above the question that came after it.
-      const above = before.slice(0, before.indexOf(startOf(message)) + 1);
+      // What the past does not have stays above the question that came after it. The same question can come again.
+      const above = before.splice(0, before.indexOf(startOf(message)) + 1);
       while (above.includes(others[past])) past++;
       insert(others, past++, message);
     },

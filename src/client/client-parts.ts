@@ -23,3 +23,10 @@ export function partsOf(client: object): ClientParts {
   if (!its) throw new TypeError('This is no client of this package.');
   return its;
 }
+
+/** What `all` has for this client, or what `make` makes for it. */
+export function ofClient<T>(all: WeakMap<object, T>, client: object, make: () => T): T {
+  const its = all.get(client) ?? make();
+  all.set(client, its);
+  return its;
+}

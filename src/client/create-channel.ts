@@ -8,7 +8,8 @@ import { channelRuns } from './channel-runs.ts';
 import { channelSends } from './channel-sends.ts';
 import { channelState } from './channel-state.ts';
 import { channelStop } from './channel-stop.ts';
-import type { Channel, ChannelOptions } from './channel-types.ts';
+import type { Channel, ChannelMessage, ChannelOptions } from './channel-types.ts';
+import { ofClient } from './client-parts.ts';
 import { inBackground } from './in-background.ts';
 
 /** How long a channel is kept that nobody uses, in ms. */
@@ -20,7 +21,7 @@ interface Kept {
   readonly options: ChannelOptions;
 }
 
-const registry = new WeakMap<BotClient, Map<string | undefined, Kept>>();
+const registry = new WeakMap<object, Map<string | undefined, Kept>>();
 
 /**
  * The channel with this id. The same client and id give the same channel, with the options of all calls; without an id,
@@ -28,8 +29,7 @@ const registry = new WeakMap<BotClient, Map<string | undefined, Kept>>();
  * @param options Those of a later call change those that it names.
  */
 export function createChannel(client: BotClient, options: ChannelOptions = {}): Channel {
-  const kept = registry.get(client) ?? new Map<string | undefined, Kept>();
-  registry.set(client, kept);
+  const kept = ofClient(registry, client, () => new Map());
   const before = kept.get(options.id);
   if (before) {
     Object.assign(before.options, options);
@@ -54,8 +54,7 @@ export function newChannel(
   onUse?: (isUsed: boolean) => void,
 ): Channel {
   const state = channelState(options);
-  let onEnd: ShownChannel['onEnd'] = () => {};
-  const shown: ShownChannel = { state, options, pending: new Map(), onEnd: (answer) => onEnd(answer) };
+  const shown: ShownChannel = { state, options, pending: new Map(), onEnd };
   const past = channelPast(shown);
   const runs = channelRuns(shown, async (signal) => {
     await stopping.ended();
@@ -74,11 +73,11 @@ export function newChannel(
     },
   });
   const use = usage(opening, { state, options, isBusy, onUse });
-  onEnd = (answer) => {
+  function onEnd(answer: ChannelMessage): void {
     callPage(() => options.onFinish?.(answer));
     past.save();
     use.look();
-  };
+  }
   async function stop(): Promise<void> {
     drop();
     await stopping.stop();
@@ -108,29 +107,25 @@ interface Used {
 /** Ends a channel that nobody has used for a while. */
 function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used) {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  let subscribers = 0;
-  let calls = 0;
+  /** How many subscribers and calls hold it. */
+  let holders = 0;
   function look(): void {
     clearTimeout(timer);
-    if (subscribers > 0) return;
-    timer = inBackground(end, options.gcMs ?? GC_MS);
+    if (holders === 0) timer = inBackground(end, options.gcMs ?? GC_MS);
   }
   function end(): void {
-    // The end of the run or call looks again.
-    if (subscribers > 0 || calls > 0 || isBusy()) return;
+    // The end of the run looks again.
+    if (isBusy()) return;
     opening.end();
     onUse?.(false);
   }
+  function hold(by: 1 | -1): void {
+    holders += by;
+    look();
+  }
   if (onUse) look();
   return {
-    look,
-    hold<T>(work: () => Promise<T>): Promise<T> {
-      calls += 1;
-      return work().finally(() => {
-        calls -= 1;
-        look();
-      });
-    },
+    ...{ look, hold },
     opened() {
       onUse?.(true);
       look();
@@ -139,14 +134,11 @@ function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used)
     subscribe(listener: () => void) {
       const own = () => listener();
       state.listeners.add(own);
-      subscribers += 1;
-      clearTimeout(timer);
+      hold(1);
       onUse?.(true);
       opening.begin();
       return () => {
-        if (!state.listeners.delete(own)) return;
-        subscribers -= 1;
-        look();
+        if (state.listeners.delete(own)) hold(-1);
       };
     },
   };

@@ -1,6 +1,6 @@
 import type { BotClient } from './bot-client.ts';
 import { callPage } from './call-page.ts';
-import { partsOf } from './client-parts.ts';
+import { ofClient, partsOf } from './client-parts.ts';
 import { forgetKept } from './forget-kept.ts';
 import type { RelayError } from './relay-error.ts';
 import { sessionQuestions } from './session-questions.ts';
@@ -31,13 +31,11 @@ export interface FollowedSession {
   readonly setError: (error?: RelayError) => void;
 }
 
-const sessions = new WeakMap<BotClient, FollowedSession>();
+const sessions = new WeakMap<object, FollowedSession>();
 
 /** The session of the client, which all that shows it shares. */
 export function followedSession(client: BotClient): FollowedSession {
-  const shared = sessions.get(client) ?? newSession(client);
-  sessions.set(client, shared);
-  return shared;
+  return ofClient(sessions, client, () => newSession(client));
 }
 
 function newSession(client: BotClient): FollowedSession {
@@ -120,12 +118,12 @@ interface Followed {
 /** Learns from all calls of the client who is signed in. */
 function followTracker(client: BotClient, { drop, set, session }: Following): Followed {
   const { tracker, options } = partsOf(client);
-  const names = unfinished(client);
+  // It forgets the names of messages at the end of a session.
+  unfinished(client);
   let user: string | undefined;
   let hasReturned = false;
   function leave(next?: string): void {
     drop();
-    names.clear();
     forgetKept(options, (of) => of === next);
     user = undefined;
   }

@@ -1,5 +1,6 @@
 import { asRelayError } from './as-relay-error.ts';
 import type { BotClient } from './bot-client.ts';
+import { ofClient } from './client-parts.ts';
 import { type FollowedSession, followedSession } from './followed-session.ts';
 import type { RelayError } from './relay-error.ts';
 
@@ -20,14 +21,14 @@ export interface SessionStore extends Pick<FollowedSession, 'subscribe' | 'getSn
   readonly actions: SessionActions;
 }
 
-const stores = new WeakMap<BotClient, SessionStore>();
+const stores = new WeakMap<object, SessionStore>();
 
 /** The store of the client's session. */
 export function sessionStore(client: BotClient): SessionStore {
-  const { setError, ...session } = followedSession(client);
-  const store = stores.get(client) ?? { ...session, actions: sessionActions(client, setError) };
-  stores.set(client, store);
-  return store;
+  return ofClient(stores, client, () => {
+    const { setError, ...session } = followedSession(client);
+    return { ...session, actions: sessionActions(client, setError) };
+  });
 }
 
 function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {

@@ -31,8 +31,8 @@ export function suspension(fail: (thrown: unknown) => void): Suspension {
     const unanswered = new RelayError('The stop was not answered.', { code: 'unreachable', status: 0 });
     const timer = inBackground(() => controller.abort(unanswered), LONGEST_SUSPEND_MS);
     const ended = talk.stop(controller).catch((error) => {
-      // The reason of `leave` is another error.
-      if (error instanceof RelayError && !isNothingThere(error)) fail(error);
+      // What `leave` has ended is no failure.
+      if (current === own && !isNothingThere(error)) fail(error);
     });
     const own = {
       controller,

@@ -1,5 +1,5 @@
 import { baseOf } from './calls.ts';
-import { type ClientParts, partsOf } from './client-parts.ts';
+import { ofClient, partsOf } from './client-parts.ts';
 import { MESSAGES } from './forget-kept.ts';
 import { type KeptOptions, keptList } from './kept.ts';
 import type { MessageName } from './message-name.ts';
@@ -10,8 +10,6 @@ export interface Unfinished {
   readonly remove: (name: MessageName) => void;
   /** Those of a conversation with this bot, the oldest first. */
   readonly list: (customChannelId: string) => MessageName[];
-  /** Forgets those of all bots. */
-  readonly clear: () => void;
 }
 
 interface BotOptions extends KeptOptions {
@@ -25,22 +23,19 @@ export function botKey(options: BotOptions): string {
   return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
 }
 
-const names = new WeakMap<EventTarget, Unfinished>();
+const names = new WeakMap<object, Unfinished>();
 
 /** The names of the client's messages. */
 export function unfinished(client: EventTarget): Unfinished {
-  const its = names.get(client) ?? newNames(partsOf(client));
-  if (!names.has(client)) {
-    names.set(client, its);
-    // The next user of this tab must not ask for them.
-    client.addEventListener('signed-out', its.clear);
-  }
-  return its;
+  return ofClient(names, client, () => newNames(client));
 }
 
-function newNames({ options, tracker }: ClientParts): Unfinished {
+function newNames(client: EventTarget): Unfinished {
+  const { options, tracker } = partsOf(client);
   const bot = botKey(options);
   const { all, set } = keptList(MESSAGES, options);
+  // The next user of this tab must not ask for them.
+  client.addEventListener('signed-out', () => set([]));
   const others = ({ customChannelId, customMessageId }: MessageName) =>
     all().filter(([, , ...name]) => String(name) !== String([bot, customChannelId, customMessageId]));
   return {
@@ -53,6 +48,5 @@ function newNames({ options, tracker }: ClientParts): Unfinished {
       all()
         .filter(([, , its, where]) => its === bot && where === channel)
         .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
-    clear: () => set([]),
   };
 }

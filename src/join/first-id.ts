@@ -1,3 +1,4 @@
+import type { Problem } from '../errors.ts';
 import { eventWithId } from './log-place.ts';
 import type { Run } from './run.ts';
 import type { Outlet, OutletSource } from './run-outlet.ts';
@@ -13,34 +14,69 @@ export interface FirstIdRun {
 
 /** The outlet of the run's stream. While the stream waits, it keeps what comes. */
 export function waitingOutlet(held: FirstIdRun): Outlet {
-  const { outlet } = held.run.stream;
-  const isWaiting = () => held.waiting !== undefined;
-  const end = (work: () => void) => {
-    if (held.waiting) held.waiting.end = work;
-    else work();
-  };
-  return {
-    open: (source) =>
-      outlet.open({
-        full: () => source.full(),
-        drained() {
-          if (!isWaiting()) source.drained();
-        },
-        // The readers may stand inside an event that the source has ended.
-        mayBeat: () => !isWaiting() && source.mayBeat(),
-        closed: () => source.closed(),
-      }),
-    write(bytes, isInside) {
-      const { waiting } = held;
-      if (!waiting) return outlet.write(bytes, isInside);
+  return new WaitingOutlet(held);
+}
+
+/** It is the source of the run's stream, too. A class: closures of each run would take more time and more memory. */
+class WaitingOutlet implements Outlet, OutletSource {
+  readonly held: FirstIdRun;
+  readonly outlet: Outlet;
+  source: OutletSource | undefined = undefined;
+
+  constructor(held: FirstIdRun) {
+    this.held = held;
+    this.outlet = held.run.stream.outlet;
+  }
+
+  open(source: OutletSource): void {
+    this.source = source;
+    this.outlet.open(this);
+  }
+
+  write(bytes: Buffer, isInside: boolean): void {
+    const { waiting } = this.held;
+    if (waiting) {
       waiting.bytes.push(bytes);
       waiting.isInside = isInside;
-    },
-    isFull: () => isWaiting() || outlet.isFull(),
-    hasBegun: () => isWaiting() || outlet.hasBegun(),
-    complete: () => end(() => outlet.complete()),
-    endEarly: (problem, isCut) => end(() => outlet.endEarly(problem, isCut)),
-  };
+    } else this.outlet.write(bytes, isInside);
+  }
+
+  isFull(): boolean {
+    return this.held.waiting !== undefined || this.outlet.isFull();
+  }
+
+  hasBegun(): boolean {
+    return this.held.waiting !== undefined || this.outlet.hasBegun();
+  }
+
+  complete(): void {
+    const { held, outlet } = this;
+    if (held.waiting) held.waiting.end = () => outlet.complete();
+    else outlet.complete();
+  }
+
+  endEarly(problem: Problem, isCut: boolean): void {
+    const { held, outlet } = this;
+    if (held.waiting) held.waiting.end = () => outlet.endEarly(problem, isCut);
+    else outlet.endEarly(problem, isCut);
+  }
+
+  full(): void {
+    this.source?.full();
+  }
+
+  drained(): void {
+    if (!this.held.waiting) this.source?.drained();
+  }
+
+  /** The readers may stand inside an event that the source has ended. */
+  mayBeat(): boolean {
+    return !this.held.waiting && this.source?.mayBeat() === true;
+  }
+
+  closed(): void {
+    this.source?.closed();
+  }
 }
 
 /** Takes the bytes with the first id. What stands before that event goes down; the rest waits for `releaseWaiting`. */

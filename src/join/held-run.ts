@@ -21,7 +21,7 @@ export interface HeldRun extends Claim, FirstIdRun {
   /** The batch whose answer has not come: it is sent again unchanged. */
   sending: Batch | undefined;
   head: StoredHead | undefined;
-  /** Makes what another instance needs to go on with it. */
+  /** Makes what another instance needs to go on with it, besides its cursor. */
   hold: (() => unknown) | undefined;
   end: { readonly how: StoredEnd; readonly state: Batch['state'] } | undefined;
   /** Whether other instances shall take it. */
@@ -133,8 +133,8 @@ function release(held: HeldRun, bytes: number): void {
 }
 
 /** Whether there is something to store. */
-export function hasNews({ sending, head, hold, pending }: HeldRun): boolean {
-  return sending !== undefined || head !== undefined || hold !== undefined || pending.length > 0;
+export function hasNews({ sending, head, pending }: HeldRun): boolean {
+  return sending !== undefined || head !== undefined || pending.length > 0;
 }
 
 /**
@@ -142,9 +142,8 @@ export function hasNews({ sending, head, hold, pending }: HeldRun): boolean {
  * instance could go on with it. Clients count the events since their last id, so what the log lacks then is what they
  * may miss.
  */
-export function isAwaited({ head, hold, isFollowed, isResumable, pendingBytes }: HeldRun): boolean {
-  const isNew = head !== undefined || hold !== undefined;
-  return isNew || isFollowed || isResumable || pendingBytes >= UNREAD_BYTES;
+export function isAwaited({ head, isFollowed, isResumable, pendingBytes }: HeldRun): boolean {
+  return head !== undefined || isFollowed || isResumable || pendingBytes >= UNREAD_BYTES;
 }
 
 /** Whether something must be stored now, or the lease extended. */
@@ -162,20 +161,21 @@ export function batchOf(held: HeldRun, codec: RunCodec, maxBytes: number): Batch
 }
 
 function newBatch(held: HeldRun, codec: RunCodec, batchBytes: number): Batch {
-  const { id, token, offset, head, hold, end, isHandedOver, log } = held;
+  const { id, token, offset, head, end, isHandedOver, log } = held;
   const bytes = takePending(held, batchBytes);
   const isLast = held.pending.length === 0;
   const isInside = held.sent.at(-1)?.isInside === true;
   const isPlace = bytes.length > 0 && isLast && !isInside && !held.isSourceAhead;
   const cursor = isPlace ? held.source?.resumeState?.() : undefined;
+  // Nobody can go on without a cursor, or takes over what is over: most runs never need to be stored with their message.
+  const hold = cursor && !end ? held.hold?.() : undefined;
+  if (hold !== undefined) held.hold = undefined;
   held.head = undefined;
-  held.hold = undefined;
   return {
     ...{ id, token, isInside, length: bytes.length, offset: log === 'closing' ? -1 : offset },
     data: bytes.length > 0 ? codec.sealBytes(bytes, id, offset) : '',
     head: head ? codec.seal(head, id, 'head') : '',
-    // Nobody takes over what is over.
-    hold: hold === undefined || end ? '' : codec.seal(hold(), id, 'hold'),
+    hold: hold === undefined ? '' : codec.seal(hold, id, 'hold'),
     cursor: cursor ? codec.seal({ at: offset + bytes.length, cursor }, id, 'cursor') : '',
     end: end && isLast ? codec.sealEnd(end.how, id) : '',
     state: isLast ? (end?.state ?? (isHandedOver ? 'given' : '')) : '',

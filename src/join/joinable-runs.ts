@@ -46,7 +46,7 @@ export interface TakenRun {
   readonly hold: unknown;
   /** How far the stream has come, by the `resumeState` of its source. */
   readonly cursor: unknown;
-  /** How long ago its stream began, in ms. */
+  /** How long ago its message was stored, in ms. */
   readonly sinceMs: number;
 }
 
@@ -75,8 +75,10 @@ export interface RunStore {
    * @throws Problem `session_store_unavailable`
    */
   storedBytes(): Promise<number>;
-  /** Whether clients of other instances read a run that this one carries. */
-  areReadElsewhere(): boolean;
+  /** Whether clients of other instances can read what this one carries. */
+  readonly areShared: boolean;
+  /** Whether clients of other instances read a run that this one carries, or may come back to it. */
+  mayBeReadElsewhere(): boolean;
   /** A shutdown ends all streams now: other instances may go on with what they can. */
   handOver(): Promise<void>;
   /** Writes what is left. */

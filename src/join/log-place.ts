@@ -40,9 +40,10 @@ export function eventWithId(bytes: Buffer): number {
     if (isId(bytes, at)) return event;
     let end = at;
     while (end < bytes.length && !isLineEnd(bytes[end])) end += 1;
-    const next = nextLine(bytes, end);
-    if (end === at) event = next;
-    at = next;
+    const following = nextLine(bytes, end);
+    // An empty line ends an event.
+    if (end === at) event = following;
+    at = following;
   }
   return 0;
 }

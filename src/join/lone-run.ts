@@ -25,7 +25,7 @@ export interface StateWithoutClients {
   seated: readonly unknown[];
   hasEnded: boolean;
   /** Set while the run goes on without a client. */
-  alone: { readonly timer: NodeJS.Timeout; readonly release: () => void } | undefined;
+  alone: { readonly timer: NodeJS.Timeout; readonly hold: HoldRun; release: () => void } | undefined;
   /** Set while other instances are asked for clients: the message must not leave meanwhile. */
   asking: Promise<void> | undefined;
 }
@@ -44,18 +44,25 @@ function mayStay({ options }: StateWithoutClients): boolean {
 
 function stayAlone(state: StateWithoutClients, hold: HoldRun): void {
   const timer = setTimeout(() => giveUp(state), state.options.graceMs());
-  state.alone = { timer, release: hold(state.stop) };
+  state.alone = { timer, hold, release: hold(state.stop) };
+}
+
+/** The run has another `stop`: if it goes on without a client, the end of a session aborts that one from now on. */
+export function holdAgain({ alone, stop }: StateWithoutClients): void {
+  if (!alone) return;
+  alone.release();
+  alone.release = alone.hold(stop);
 }
 
 /** Nobody has come back here, and `hold` is that of the last client: aborts the message, unless clients elsewhere read it. */
 export function giveUp(state: StateWithoutClients, hold?: HoldRun): void {
   const asked = state.options.askOtherInstances?.();
   if (!asked) return void abandon(state);
-  const { alone, stop, stream } = state;
+  const { alone, stream } = state;
   const asking = asked.then(() => {
     if (state.asking === asking) state.asking = undefined;
     const hasChanged = state.seated.length > 0 || state.alone !== alone || state.hasEnded;
-    if (hasChanged || stop.signal.aborted || stream.ended()) return;
+    if (hasChanged || state.stop.signal.aborted || stream.ended()) return;
     // It was on its way already.
     if (hold && mayStay(state)) stayAlone(state, hold);
     else abandon(state);

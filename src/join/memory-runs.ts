@@ -19,7 +19,8 @@ export function memoryRuns(): RunStore {
       };
     },
     storedBytes: async () => 0,
-    areReadElsewhere: () => false,
+    areShared: false,
+    mayBeReadElsewhere: () => false,
     async handOver() {},
     async close() {},
   };

@@ -1,7 +1,7 @@
 import type { Redis } from '../storage/redis.ts';
 import type { JoinableOptions, RunStore } from './joinable-runs.ts';
 import { type RunCalls, runCalls } from './run-calls.ts';
-import { type RunCodec, type RunSealer, runCodec } from './run-codec.ts';
+import { type RunCodec, type RunSealers, runCodec } from './run-codec.ts';
 import { ENTER, FLUSH, FORGET, NEWEST, READ, SESSION_ENDED, TAKE_OVER } from './run-lua.ts';
 import { ALL, NEWS, sizesOf } from './run-lua-common.ts';
 import { type RunParts, runParts } from './run-parts.ts';
@@ -14,7 +14,7 @@ const MAX_BYTES = 256 << 20;
 const LIFE_MARGIN_MS = 600_000;
 
 /** Runs and their names in Redis, for all instances. */
-export function redisRuns(redis: Redis, sealerOf: (run: string) => RunSealer): RunStore {
+export function redisRuns(redis: Redis, sealerOf: RunSealers): RunStore {
   const parts = runParts(redis.isCluster);
   let opened: SharedRuns | undefined;
   return {
@@ -32,7 +32,8 @@ export function redisRuns(redis: Redis, sealerOf: (run: string) => RunSealer): R
       );
       return sizes.reduce((sum, size) => sum + Number(size), 0);
     },
-    areReadElsewhere: () => opened?.areReadElsewhere() ?? false,
+    areShared: true,
+    mayBeReadElsewhere: () => opened?.mayBeReadElsewhere() ?? false,
     handOver: async () => opened?.handOver(),
     close: async () => opened?.close(),
   };

@@ -33,26 +33,45 @@ const LATER_MS = 1_000;
 
 /** Lets readers elsewhere keep the run open, and hold its service back if nobody is faster. */
 export function remoteReaders(run: Run, maxBytes: number): RemoteReaders {
-  const state: State = {
-    ...{ run, maxBytes, place: undefined, source: undefined, seen: 0, isFull: false, unread: undefined },
-  };
-  const isThere = () => state.place !== undefined && !state.place.stop.signal.aborted;
-  return {
-    update(followedMs, seen) {
-      state.seen = Math.max(state.seen, seen);
-      const lookedAt = performance.now() + followedMs - FOLLOWED_MS;
-      if (followedMs > 0 && state.unread && lookedAt > state.unread.since + LATER_MS)
-        state.unread = undefined;
-      if (followedMs > 0 && !isThere() && !run.isOver()) sit(state);
-      else if (followedMs <= 0 && isThere()) leave(state);
-      judge(state);
-    },
-    endUnread(problem) {
-      state.unread = { problem, since: performance.now() };
-    },
-    areThere: isThere,
-    areBehind: () => state.place !== undefined && state.isFull,
-  };
+  return new ReadersElsewhere(run, maxBytes);
+}
+
+/** A class: most runs have none, and closures of each would take more time and more memory. */
+class ReadersElsewhere implements RemoteReaders, State {
+  readonly run: Run;
+  readonly maxBytes: number;
+  place: State['place'] = undefined;
+  source: OutletSource | undefined = undefined;
+  seen = 0;
+  isFull = false;
+  unread: State['unread'] = undefined;
+
+  constructor(run: Run, maxBytes: number) {
+    this.run = run;
+    this.maxBytes = maxBytes;
+  }
+
+  update(followedMs: number, seen: number): void {
+    const { run, unread } = this;
+    this.seen = Math.max(this.seen, seen);
+    const lookedAt = performance.now() + followedMs - FOLLOWED_MS;
+    if (followedMs > 0 && unread && lookedAt > unread.since + LATER_MS) this.unread = undefined;
+    if (followedMs > 0 && !this.areThere() && !run.isOver()) sit(this);
+    else if (followedMs <= 0 && this.areThere()) leave(this);
+    judge(this);
+  }
+
+  endUnread(problem: Problem): void {
+    this.unread = { problem, since: performance.now() };
+  }
+
+  areThere(): boolean {
+    return this.place !== undefined && !this.place.stop.signal.aborted;
+  }
+
+  areBehind(): boolean {
+    return this.place !== undefined && this.isFull;
+  }
 }
 
 function sit(state: State): void {

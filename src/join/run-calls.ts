@@ -191,7 +191,9 @@ type TakeReply = [
 
 function runInRedis(answer: unknown, codec: Pick<RunCodec, 'open'>): RunInRedis {
   const [state, id = '', first = '0', , request] = answer as [RunInRedis['state'], ...string[]];
-  const requestId = request ? (codec.open(request, id, 'request') as string | undefined) : undefined;
+  // Nobody reads a run that is over.
+  const isThere = request && state !== 'over';
+  const requestId = isThere ? (codec.open(request, id, 'request') as string | undefined) : undefined;
   return { state, id, first: Number(first), requestId: requestId ?? '' };
 }
 

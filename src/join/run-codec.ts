@@ -8,6 +8,13 @@ export interface RunSealer {
   openBytes(sealed: string, name: string): Buffer | undefined;
 }
 
+/** The sealer of each run, with keys of its own. */
+export interface RunSealers {
+  (run: string): RunSealer;
+  /** Keeps the keys of this run no longer. */
+  forget(run: string): void;
+}
+
 type Headers = readonly (readonly [string, string])[];
 
 /** With what the stream of a run begins. */
@@ -39,12 +46,14 @@ export interface RunCodec {
   open(sealed: string, run: string, what: StoredPart): unknown;
   sealEnd(end: StoredEnd, run: string): string;
   openEnd(sealed: string, run: string): StoredEnd | undefined;
+  /** The run is over here: its keys would take memory for nothing. It can be read again all the same. */
+  forget(run: string): void;
 }
 
 export type StoredPart = 'head' | 'end' | 'hold' | 'cursor' | 'request';
 
-/** Makes the codec; `sealerOf` gives each run the sealer of its own keys. */
-export function runCodec(sealerOf: (run: string) => RunSealer): RunCodec {
+/** Makes the codec. */
+export function runCodec(sealerOf: RunSealers): RunCodec {
   const seal: RunCodec['seal'] = (value, run, what) =>
     sealerOf(run).sealBytes(Buffer.from(JSON.stringify(value)), what);
   const open: RunCodec['open'] = (sealed, run, what) => {
@@ -54,7 +63,7 @@ export function runCodec(sealerOf: (run: string) => RunSealer): RunCodec {
   return {
     sealBytes: (bytes, run, offset) => sealerOf(run).sealBytes(bytes, String(offset)),
     openBytes: (sealed, run, offset) => sealerOf(run).openBytes(sealed, String(offset)),
-    ...{ seal, open },
+    ...{ seal, open, forget: sealerOf.forget },
     sealEnd: ({ problem, ...end }, run) =>
       seal({ ...end, ...(problem && { problem: problemText(problem) }) }, run, 'end'),
     openEnd(sealed, run) {

@@ -2,7 +2,7 @@ import { releaseWaiting } from './first-id.ts';
 import { answered, batchOf, closeLog, type HeldRun, hasNews, isDue, stopStoring } from './held-run.ts';
 import type { Batch, BatchAnswer, RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
-import type { RunName } from './run-name.ts';
+import type { MessageName, RunName } from './run-name.ts';
 
 /** What has come is stored after this time, with what has come since, in ms. */
 const FLUSH_MS = 50;
@@ -21,6 +21,8 @@ export interface RunFlush {
   remove(held: HeldRun): void;
   /** The newest run of this name of which something may be stored. */
   find(name: RunName): HeldRun | undefined;
+  /** The runs of a message id of which something may be stored, the newest last. Takes time for each run that is here. */
+  ofMessage(name: MessageName): readonly HeldRun[];
   /** Something has come that shall not wait for the lease. */
   flushSoon(): void;
   /** Stores what has come of this run, and what still comes in this turn of the event loop. */
@@ -69,6 +71,7 @@ export function runFlush(options: RunFlushOptions): RunFlush {
     },
     remove,
     find: ({ key }) => state.named.get(key),
+    ofMessage: ({ message }) => [...state.held.keys()].filter(({ name }) => name.message === message),
     flushSoon: () => flushSoon(state, FLUSH_MS),
     flushInThisTurn(held) {
       if (!state.held.has(held)) return;
@@ -91,6 +94,7 @@ function removeFrom(state: State, held: HeldRun): void {
   state.held.delete(held);
   state.urgent.delete(held);
   stopStoring(held);
+  state.codec.forget(held.id);
   if (state.named.get(held.name.key) === held) state.named.delete(held.name.key);
   if (state.held.size > 0) return;
   clearInterval(state.leaseTimer);

@@ -61,7 +61,7 @@ class LoggedStream implements RunStream, Outlet, StreamReaders {
   source: OutletSource | undefined = undefined;
   hasSentHeartbeat = false;
   isAbandoned = false;
-  how: StreamEnd | undefined = undefined;
+  endedWith: StreamEnd | undefined = undefined;
 
   constructor(log: RunLog, maxBytes: number) {
     this.log = log;
@@ -117,14 +117,14 @@ class LoggedStream implements RunStream, Outlet, StreamReaders {
     outlet.open(reader);
     // One that has closed already is gone.
     if (reader.isReading) {
-      if (this.how) finish(reader, this.log, this.how);
+      if (this.endedWith) finish(reader, this.log, this.endedWith);
       else giveUntilFull(this, reader);
     }
     return reader;
   }
 
   ended(): StreamEnd | undefined {
-    return this.how;
+    return this.endedWith;
   }
 
   abandon(): void {
@@ -159,12 +159,12 @@ class LogReader implements Reader, StreamReader, OutletSource {
 
   drained(): void {
     this.isFull = false;
-    if (this.isReading && !this.stream.how) giveUntilFull(this.stream, this);
+    if (this.isReading && !this.stream.endedWith) giveUntilFull(this.stream, this);
   }
 
   mayBeat(): boolean {
-    const { log, how, source } = this.stream;
-    return this.isReading && !how && this.at === log.end && source?.mayBeat() === true;
+    const { log, endedWith, source } = this.stream;
+    return this.isReading && !endedWith && this.at === log.end && source?.mayBeat() === true;
   }
 
   closed(): void {
@@ -177,7 +177,7 @@ class LogReader implements Reader, StreamReader, OutletSource {
   }
 
   end(problem: Problem): void {
-    if (!this.stream.how) endReader(this.stream, this, problem);
+    if (!this.stream.endedWith) endReader(this.stream, this, problem);
     // It has all, but may take it slowly, and nobody counts the bytes that wait for it any more.
     else if (this.isReading) this.outlet.endEarly(problem, true);
   }
@@ -224,10 +224,10 @@ function giveUntilFull(stream: LoggedStream, reader: StreamReader): void {
   if (!reader.isFull) stream.source?.drained();
 }
 
-function end(stream: LoggedStream, how: StreamEnd): void {
-  stream.how = how;
+function end(stream: LoggedStream, endedWith: StreamEnd): void {
+  stream.endedWith = endedWith;
   for (let reader = stream.first; reader; reader = reader.next) {
-    if (reader.isReading) finish(reader, stream.log, how);
+    if (reader.isReading) finish(reader, stream.log, endedWith);
   }
   closeSource(stream);
 }
@@ -240,8 +240,8 @@ function closeSource(stream: LoggedStream): void {
 }
 
 /** Gives all that is missing, and the end. */
-function finish(reader: StreamReader, log: RunLog, how: StreamEnd): void {
+function finish(reader: StreamReader, log: RunLog, endedWith: StreamEnd): void {
   giveKept(reader, log);
-  if (how.problem) reader.outlet.endEarly(how.problem, how.isCut);
+  if (endedWith.problem) reader.outlet.endEarly(endedWith.problem, endedWith.isCut);
   else reader.outlet.complete();
 }

@@ -1,7 +1,7 @@
 import { asProblem, type Problem } from '../errors.ts';
 import { CLIENT_LEFT } from '../http/client-left.ts';
 import type { HoldRun, OptionsWithoutClients } from './lone-run.ts';
-import { endAlone, giveUp } from './lone-run.ts';
+import { endAlone, giveUp, holdAgain } from './lone-run.ts';
 import type { RunLog } from './run-log.ts';
 import {
   type Begun,
@@ -42,7 +42,7 @@ export interface RunOptions extends OptionsWithoutClients {
 export interface Run {
   readonly requestId: string;
   readonly progress: Progress;
-  /** Aborts the message. */
+  /** Aborts the message, as its deadlines do. When another instance takes the run, it gets a new one. */
   readonly stop: AbortController;
   readonly log: RunLog;
   readonly stream: RunStream;
@@ -65,6 +65,8 @@ export interface Run {
   keep(hold: () => unknown): void;
   /** The service has refused the message: without a client, it is not sent again. */
   refused(): void;
+  /** Another instance goes on with the run: aborts what carries it here, and not the run. */
+  moveElsewhere(): void;
   /** The stream begins, with these headers. */
   begin(headers: ReadonlyMap<string, string>): void;
   /** It is over; `error` is what it has failed with before its stream began. The first call decides. */
@@ -94,12 +96,12 @@ export function newRun(options: RunOptions): Run {
 /** Its methods are those of all runs: closures of each of many runs would take more time and more memory. */
 class OpenRun implements Run, StateWithSeats {
   readonly options: RunOptions;
-  readonly stop = new AbortController();
+  stop = new AbortController();
   readonly stream: RunStream;
   readonly headers = new Map<string, string>();
   seated: readonly RunClient[] = NOBODY;
   waiting: readonly Begun[] = NOBODY;
-  told = NO_OUTCOME;
+  outcomeSoFar = NO_OUTCOME;
   /** How the last client that has come lets the end of its session end the run. */
   holdRun: HoldRun | undefined = undefined;
   hasEnded = false;
@@ -152,19 +154,27 @@ class OpenRun implements Run, StateWithSeats {
     if (this.seated.length === 0) giveUp(this);
   }
 
+  moveElsewhere(): void {
+    const { stop } = this;
+    if (this.isGivenUp()) return;
+    this.stop = new AbortController();
+    holdAgain(this);
+    stop.abort(RUN_ELSEWHERE);
+  }
+
   begin(head: ReadonlyMap<string, string>): void {
-    if (this.told.head || this.hasEnded) return;
-    this.told = { head, failure: undefined };
+    if (this.outcomeSoFar.head || this.hasEnded) return;
+    this.outcomeSoFar = { head, failure: undefined };
     const { waiting } = this;
     this.waiting = NOBODY;
     for (const { resolve } of waiting) resolve(head);
   }
 
   over(error?: unknown): void {
-    const failure = this.hasEnded ? this.told.failure : error;
-    const { stream, told, seated, waiting, options } = this;
+    const failure = this.hasEnded ? this.outcomeSoFar.failure : error;
+    const { stream, outcomeSoFar, seated, waiting, options } = this;
     this.hasEnded = true;
-    this.told = { head: told.head, failure };
+    this.outcomeSoFar = { head: outcomeSoFar.head, failure };
     endAlone(this, 'ended');
     this.waiting = NOBODY;
     for (const { reject } of waiting) reject(failure);
@@ -180,7 +190,7 @@ class OpenRun implements Run, StateWithSeats {
   }
 
   outcome(): RunOutcome {
-    return this.told;
+    return this.outcomeSoFar;
   }
 
   isGivenUp(): boolean {

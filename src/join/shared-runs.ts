@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Problem } from '../errors.ts';
 import { joinFoundRun, lookAt } from './followed-runs.ts';
+import type { HeldRun } from './held-run.ts';
 import { beginRun, claimAgain, onAnswer } from './held-runs.ts';
 import type { GoOn, JoinableRuns, JoinEntry, RunEntry } from './joinable-runs.ts';
 import { lostClaims } from './lost-claims.ts';
@@ -19,8 +20,11 @@ export interface SharedRuns {
   onNews(ids: string): void;
   /** Redis is there again: it may have lost its data, and news may be lost. Asks about each run at once. */
   onListening(): void;
-  /** Whether clients of other instances read a run that this one carries. Call it when it has no more of its own. */
-  areReadElsewhere(): boolean;
+  /**
+   * Whether clients of other instances read a run that this one carries, or may come back to it. Call it when it has no
+   * more clients of its own.
+   */
+  mayBeReadElsewhere(): boolean;
   handOver(): Promise<void>;
   close(): Promise<void>;
 }
@@ -65,8 +69,12 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
       for (const { held } of state.runsHere.values()) if (held) held.held.isAsking = true;
       void state.flush.flushNow();
     },
-    areReadElsewhere: () =>
-      [...state.runsHere.values()].some(({ held, run }) => held && !run.isOver() && run.clients() > 0),
+    mayBeReadElsewhere: () =>
+      [...state.runsHere.values()].some(
+        // Nobody can come back to a run whose log is closed.
+        ({ held, run }) =>
+          held && !run.isOver() && (run.clients() > 0 || (run.isAlone() && held.held.log === 'open')),
+      ),
     handOver: () => handOver(state),
     async close() {
       clearInterval(state.logTimer);
@@ -80,9 +88,9 @@ export function sharedRuns(options: SharedOptions): SharedRuns {
 async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): Promise<T | undefined> {
   const { calls, claims } = state;
   const { lastEventId, requestId, onAsked } = entry;
+  const known = await reclaim(state, state.flush.find(name));
+  if (known && known.state !== 'forgotten') return joinGranted(state, known, entry);
   if (lastEventId !== undefined) return joinGranted(state, await calls.enter(name, undefined), entry);
-  const known = await reclaimHeld(state, name);
-  if (known) return joinGranted(state, known, entry);
   const claim = { id: calls.newId(name.conversation), token: randomUUID(), requestId };
   const claimed = Promise.withResolvers<void>();
   const sentAt = performance.now();
@@ -92,6 +100,8 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
     onAsked?.();
     const inRedis = await answer;
     if (inRedis.state === 'claimed') return beginRun(state, { claim, name, sentAt }, entry);
+    // No run has come of it: another has the name.
+    state.codec.forget(claim.id);
     return await joinGranted(state, inRedis, entry);
   } catch (error) {
     if (error instanceof Problem && error.code === 'session_store_unavailable')
@@ -107,19 +117,23 @@ async function enter<T>(state: SharedState, name: RunName, entry: RunEntry<T>): 
 async function joinGranted<T>(
   state: SharedState,
   inRedis: RunInRedis,
-  entry: RunEntry<T>,
+  entry: JoinEntry<T> & Pick<RunEntry<T>, 'granted'>,
 ): Promise<T | undefined> {
-  await entry.granted;
-  return joinFoundRun(state, inRedis, entry);
+  const { id } = inRedis;
+  try {
+    await entry.granted;
+    return await joinFoundRun(state, inRedis, entry);
+  } finally {
+    // What is told of a run was opened with its keys.
+    if (!state.runsHere.has(id)) state.codec.forget(id);
+  }
 }
 
-/** Redis may have lost a run that is here. Undefined if none of this name is, or if its name was forgotten. */
-async function reclaimHeld(state: SharedState, name: RunName): Promise<RunInRedis | undefined> {
-  const held = state.flush.find(name);
+/** Redis may have lost a run that is here: then its name is claimed again. Undefined if none is here. */
+async function reclaim(state: SharedState, held: HeldRun | undefined): Promise<RunInRedis | undefined> {
   if (!held || held.end?.state === 'free') return undefined;
   const inRedis = await claimAgain(state, held);
-  if (inRedis.state === 'claimed') return { ...inRedis, id: held.id, state: 'live', first: -1 };
-  return inRedis.state === 'forgotten' ? undefined : inRedis;
+  return inRedis.state === 'claimed' ? { ...inRedis, id: held.id, state: 'live', first: -1 } : inRedis;
 }
 
 /** Somebody begins to follow a run elsewhere: asks at once, so that it does not end for want of a client. */
@@ -129,8 +143,12 @@ function askAbout(state: SharedState, id: string): void {
 }
 
 async function newest<T>(state: SharedState, name: MessageName, entry: JoinEntry<T>): Promise<T> {
-  const inRedis = await state.calls.newest(name);
-  const joined = await joinFoundRun(state, inRedis, entry);
+  let inRedis = await state.calls.newest(name);
+  const here = inRedis.state === 'over' ? state.flush.ofMessage(name) : [];
+  // The newest one is claimed last.
+  for (const held of here) await reclaim(state, held);
+  if (here.length > 0) inRedis = await state.calls.newest(name);
+  const joined = await joinGranted(state, inRedis, entry);
   if (joined === undefined) throw inRedis.state === 'over' ? over() : notKept();
   return joined;
 }

@@ -1,14 +1,15 @@
 import type { HeldRun } from './held-run.ts';
 import type { JoinableOptions } from './joinable-runs.ts';
+import type { LeftRunOutcome } from './lone-run.ts';
 import type { LostClaims } from './lost-claims.ts';
 import type { PublishedRun } from './published-run.ts';
 import { type RemoteReaders, SESSION_OVER } from './remote-readers.ts';
-import { newRun, type Run, type RunOptions } from './run.ts';
+import { newRun, type Progress, type Run, type RunOptions } from './run.ts';
 import type { RunCalls } from './run-calls.ts';
 import type { RunCodec } from './run-codec.ts';
 import type { RunFlush } from './run-flush.ts';
 import type { Follower, FollowerOptions } from './run-follower.ts';
-import { dropLog, runLog } from './run-log.ts';
+import { dropLog, type RunLog, runLog } from './run-log.ts';
 
 /** A run that this instance carries, or that its clients read from the log of another. */
 export interface LocalRun {
@@ -47,25 +48,59 @@ export function addRun(
   id: string,
   options: Pick<RunOptions, 'requestId' | 'progress'> & { readonly from: number },
 ): LocalRun {
-  const { budget, maxBytes, times, onLeft, runsHere } = state;
-  const { from, ...begins } = options;
-  const log = runLog(budget, from);
-  const run = newRun({
-    ...{ ...begins, log, maxBytes },
-    askOtherInstances: () => askOtherInstances(state, one),
-    // The one who carries the run waits for those who come back.
-    graceMs: () => (one.held ? times.graceMs : 0),
-    onSessionEnd: () => one.held?.others.endUnread(SESSION_OVER),
-    onLeft: (outcome) => one.held && onLeft(run, outcome),
-    onChange() {
-      if (!run.isOver()) return;
-      if (runsHere.get(id) === one) runsHere.delete(id);
-      closeUnread(one);
-    },
-  });
-  const one: LocalRun = { id, run, held: undefined, follower: undefined, joining: 0 };
-  runsHere.set(id, one);
+  const one = new RunHere(state, id, options);
+  state.runsHere.set(id, one);
   return one;
+}
+
+/** It is the options of its run, too. A class: closures of each run would take more time and more memory. */
+class RunHere implements LocalRun, RunOptions {
+  readonly id: string;
+  readonly run: Run;
+  readonly requestId: string;
+  readonly progress: Progress;
+  readonly log: RunLog;
+  readonly maxBytes: number;
+  held: LocalRun['held'] = undefined;
+  follower: Follower | undefined = undefined;
+  joining = 0;
+  readonly state: SharedState;
+
+  constructor(state: SharedState, id: string, { requestId, progress, from }: Parameters<typeof addRun>[2]) {
+    this.state = state;
+    this.id = id;
+    this.requestId = requestId;
+    this.progress = progress;
+    this.log = runLog(state.budget, from);
+    this.maxBytes = state.maxBytes;
+    this.run = newRun(this);
+  }
+
+  askOtherInstances(): Promise<unknown> | undefined {
+    return askOtherInstances(this.state, this);
+  }
+
+  /** The one who carries the run waits for those who come back. */
+  graceMs(): number {
+    return this.held ? this.state.times.graceMs : 0;
+  }
+
+  onSessionEnd(): void {
+    this.held?.others.endUnread(SESSION_OVER);
+  }
+
+  onLeft(outcome: LeftRunOutcome): void {
+    if (this.held) this.state.onLeft(this.run, outcome);
+  }
+
+  onChange(): void {
+    const { id, state, run } = this;
+    if (!run.isOver()) return;
+    if (state.runsHere.get(id) === this) state.runsHere.delete(id);
+    // The end of a run that is carried here must be stored first.
+    if (!this.held) state.codec.forget(id);
+    closeUnread(this);
+  }
 }
 
 /** Asks at once who follows a run that is carried here; undefined if no other instance can know it. */

@@ -52,14 +52,14 @@ export interface ServerOptions extends ConnectionsOptions {
   readonly lifecycle: Lifecycle;
   readonly open: OpenMessages;
   /** Runs that other instances read, or may go on with. */
-  readonly runs?: Pick<RunStore, 'areReadElsewhere' | 'handOver'>;
+  readonly runs?: Pick<RunStore, 'areShared' | 'mayBeReadElsewhere' | 'handOver'>;
 }
 
 export interface RunningServer {
   readonly port: number;
   /**
    * Shuts down: not ready, delay, no new connections, grace for open streams, and for runs that clients of other
-   * instances read. Resolves when all is closed.
+   * instances read or may come back to. Resolves when all is closed.
    * With SIGINT there is no delay: it comes from a person at a terminal, where there is no load balancer.
    */
   close(signal?: StopSignal): Promise<void>;
@@ -87,7 +87,8 @@ export async function startServer(app: Express, options: ServerOptions): Promise
       if (signal !== 'SIGINT') await sleep(shutdown.delayMs);
       lifecycle.enter('draining');
       const draining = new Problem('draining', 'The relay is shutting down; the answer is not complete.');
-      open.endLive(draining);
+      // Nobody can come back to a run of this instance alone.
+      open.endKinds(runs?.areShared ? ['live'] : ['live', 'left'], draining);
       const closed = new Promise((resolve) => server.close(resolve));
       connections.closeWhenIdle();
       const silent = setInterval(() => connections.closeUnlessAnswering(), CLOSE_SILENT_EVERY_MS);
@@ -103,7 +104,7 @@ export async function startServer(app: Express, options: ServerOptions): Promise
       clearInterval(silent);
       // Messages give back what they hold a moment after the connections of their clients have closed.
       await new Promise(setImmediate);
-      while (!isOver && runs?.areReadElsewhere()) await sleep(READERS_EVERY_MS);
+      while (!isOver && runs?.mayBeReadElsewhere()) await sleep(READERS_EVERY_MS);
       clearTimeout(ending);
       await runs?.handOver();
     },

@@ -192,7 +192,8 @@ async function sendMessage(route: MessageRoute, task: MessageTask, message: Read
   const answer = await sendUntilTaken(route, { request, keys, pacing, unsent, mask, limits, deadline, task });
   if (message.resets) await route.forgetRuns(bot, conversation, message.name);
   const kept = route.keepMessage({ request, bot: endpoint, holders, locals });
-  if (typeof kept?.healer === 'function') run?.keep(() => runHold(task, { request, conversation, limits }));
+  const keptRequest = kept?.request;
+  if (keptRequest) run?.keep(() => runHold(task, { request: keptRequest(), conversation, limits }));
   return { answer, head: streamHead(answer, mask), deadline, kept, conversation };
 }
 

@@ -55,6 +55,21 @@ describe('while the relay drains', () => {
     ]);
   });
 
+  test('the probes are answered below BASE_PATH, too', async () => {
+    const { relay, close } = await startRelayAndUpstream(() => {}, { BASE_PATH: '/chat-api' });
+    relay.lifecycle.enter('draining');
+    const answers = await Promise.all(
+      ['/chat-api/healthz', '/chat-api/readyz', '/chat-api/auth/session'].map((path) =>
+        call(relay.port, path),
+      ),
+    );
+    await close();
+    const [alive, ready, other] = answers.map(({ status, body }) => [status, JSON.parse(body)]);
+    expect(alive).toEqual([200, { status: 'ok' }]);
+    expect(ready).toEqual([503, { status: 'not ready', checks: { accepting: 'failed' } }]);
+    expect(other).toMatchObject([503, { code: 'draining' }]);
+  });
+
   test('a relay that is not ready but does not drain yet still serves', async () => {
     pair.relay.lifecycle.enter('leaving');
     expect(await call(pair.relay.port, '/readyz')).toMatchObject({ status: 503 });

@@ -2,13 +2,13 @@ import { afterAll, afterEach, expect, test } from '@jest/globals';
 import { countAwakeMs } from '../support/awake.ts';
 import { type Answer, call, expectProblem } from '../support/call.ts';
 import { type Instances, startInstances } from '../support/instances.ts';
+import { untilReady } from '../support/process.ts';
 import { LAST_CHUNK } from '../support/raw-upstream.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
 import type { RedisProxy } from '../support/redis-proxy.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay, USER } from '../support/relay.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
 
 let all: Instances | undefined;
 afterEach(async () => {
@@ -99,7 +99,7 @@ async function expectOutage(all: Instances, { begin, end, answers, forgets }: Ou
   expect(await stream.over()).toMatchObject({ complete: true, code: undefined });
 
   await end(redis, wire);
-  await until(async () => (await all.get(0, '/readyz')).status === 200, 20);
+  await untilReady(relay.port);
   const next = forgets ? await relay.signIn() : cookie;
   let answer = await all.get(0, '/auth/session', next);
   // Requests that were already sent over the slow connection are still answered late.
@@ -140,7 +140,7 @@ describeWithRedis('a relay whose Redis is', () => {
       post(relay, '/auth/login', '', JSON.stringify({ username: USER.name, password: USER.password })),
     );
     await redis.start();
-    await until(async () => (await probe()).status === 200, 20);
+    await untilReady(relay.port);
     expect(checks(await probe())).toMatchObject({ checks: READY.checks });
     expect(await relay.signIn()).toMatch(/^bot_relay_session=/);
     await relay.close();

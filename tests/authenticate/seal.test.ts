@@ -96,4 +96,11 @@ describe('a scoped sealer', () => {
     expect(old('first')).not.toBe(first);
     expect(old('first').open(first.seal(TEXT, 'key'), 'key')).toBe(TEXT);
   });
+
+  test('derives the keys of a scope again that was forgotten', () => {
+    const first = old('forgotten');
+    old.forget('forgotten');
+    expect(old('forgotten')).not.toBe(first);
+    expect(old('forgotten').open(first.seal(TEXT, 'key'), 'key')).toBe(TEXT);
+  });
 });

@@ -51,6 +51,17 @@ describe('a function of the page that throws', () => {
   });
 });
 
+test('a message that cannot be sent is an error, also when it is sent again', async () => {
+  const channel = await stage.channel();
+  // A page without TypeScript can pass it, as for an upload that has failed.
+  expect(await channel.send({ files: [undefined] as never })).toBeUndefined();
+  await until(() => channel.getSnapshot().error?.cause instanceof TypeError);
+  const { error } = channel.getSnapshot();
+  expect(await channel.retry()).toBeUndefined();
+  await until(() => channel.getSnapshot().error !== error);
+  expect(channel.getSnapshot().error?.cause).toBeInstanceOf(TypeError);
+});
+
 test('a store with other contents than the client’s does no harm', async () => {
   const { kept, store } = memoryStore();
   for (const key of ['bot-relay-channels', 'bot-relay-messages']) kept.set(key, '[1, null, "x"]');

@@ -228,6 +228,20 @@ describe('the messages of a channel', () => {
     expect(allOf(channel)).toEqual(['user: Hello', 'bot: You', 'user: More', 'bot:  (error)']);
   });
 
+  test('stay while somebody listens, however often another stops', async () => {
+    const client = await stage.signedIn();
+    const channel = createChannel(client, { gcMs: 30 });
+    const leave = channel.subscribe(() => {});
+    const stay = channel.subscribe(() => {});
+    leave();
+    leave();
+    await sleep(60);
+    expect(createChannel(client)).toBe(channel);
+    stay();
+    await sleep(60);
+    expect(createChannel(client)).not.toBe(channel);
+  });
+
   test('go when nobody listens and nothing runs for gcMs', async () => {
     const client = await stage.signedIn();
     const channel = createChannel(client, { gcMs: 30 });

@@ -72,6 +72,32 @@ describeInChromium('each state of the chat', () => {
   );
 });
 
+describeInChromium('the header of a narrow window', () => {
+  test('has its buttons side by side, each in one line, where several bots and chats can be chosen', async () => {
+    await page.setViewportSize({ width: 320, height: 568 });
+    await enter('chats');
+    const middles = await page.locator('header > :is(select, details, button):visible').evaluateAll((all) =>
+      all.map((one) => {
+        const { top, bottom } = (one.querySelector('summary') ?? one).getBoundingClientRect();
+        return Math.round((top + bottom) / 2);
+      }),
+    );
+    expect(middles).toEqual(Array(4).fill(middles[0]));
+  });
+});
+
+describeInChromium('a question that waits', () => {
+  test('is no wider than its own text, however long the note below it is', async () => {
+    await page.setViewportSize({ width: 1000, height: 700 });
+    await enter('reconnecting');
+    const [text = 0, note = 0] = await page
+      .locator('.question[data-state=queued] :is(.text, .note)')
+      .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().width));
+    expect(note).toBeGreaterThan(0);
+    expect(text).toBeLessThan(note / 2);
+  });
+});
+
 /** Each variable of the document, without `--bot-chat-`: the state, the place and the property of which it is the colour. */
 const COLOURS: Readonly<Record<string, readonly [state: string, selector: string, property: string]>> = {
   accent: ['empty', '[part~=send]', 'background-color'],

@@ -57,11 +57,13 @@ async function forget(page: Page): Promise<void> {
   await page.locator('summary').click();
   await page.getByRole('button', { name: 'Forget this chat' }).click();
 }
-/** The first word of each title in the list. */
-async function titles(page: Page): Promise<string[]> {
-  const rows = JSON.parse(await page.evaluate(() => localStorage.getItem('bot-relay-chats') ?? '[]'));
-  return rows.map(([, , , , title]: string[]) => title?.split(' ')[0]).sort();
+/** The first word of each title in a list. A chat that was forgotten has none. */
+function titlesOf(list: string): string[] {
+  const rows: readonly string[][] = JSON.parse(list);
+  return rows.flatMap(([, , , , title]) => title?.split(' ')[0] ?? []).sort();
 }
+const titles = async (page: Page) =>
+  titlesOf(await page.evaluate(() => localStorage.getItem('bot-relay-chats') ?? '[]'));
 const attach = async (page: Page, state = 'done') => {
   const file = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
   await page.locator('input[type=file]').setInputFiles(file);
@@ -181,6 +183,45 @@ describeInChromium('the list of two tabs', () => {
     await ask(page, 'Second');
     expect(await other.evaluate('later')).toMatch(/First.*Second|Second.*First/);
   });
+
+  /** Two tabs with the chats `First` and `Second`, of which the second one is open. */
+  async function twoTabs() {
+    const { page, openTab } = await open();
+    await ask(page, 'First');
+    await newChat(page);
+    await ask(page, 'Second');
+    const { page: other } = await openTab();
+    await answerTo(other, 'Second').waitFor();
+    return { page, other };
+  }
+
+  test('lacks a chat that one tab forgets right after the other has said something in it', async () => {
+    const { page, other } = await twoTabs();
+    // However slow this machine is, the other tab still looks after what it has written.
+    await other.evaluate(() => {
+      AbortSignal.timeout = () => new AbortController().signal;
+    });
+    await ask(other, 'More');
+    const list = await other.evaluateHandle(() => {
+      const KEY = 'bot-relay-chats';
+      const forgotten = new Promise<string>((resolve) =>
+        addEventListener('storage', ({ key, newValue }) => {
+          // After the listener of the list itself.
+          if (key === KEY && !newValue?.includes('Second')) resolve(localStorage.getItem(KEY) ?? '[]');
+        }),
+      );
+      return { forgotten };
+    });
+    await forget(page);
+    expect(titlesOf(await list.evaluate(({ forgotten }) => forgotten))).toEqual(['First']);
+  });
+
+  test('lacks a chat that one tab forgets while the other writes an older list', async () => {
+    const { page, other } = await twoTabs();
+    await writeStale(other);
+    await forget(page);
+    expect(titlesOf(await other.evaluate('later'))).toEqual(['First']);
+  });
 });
 
 describeInChromium('a new chat', () => {
@@ -203,6 +244,49 @@ describeInChromium('a new chat', () => {
     await page.getByRole('button', { name: 'Stop' }).click();
     await lastAnswer(page, 'stopped');
     expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
+  });
+});
+
+/** Two elements of one page that show the same chat. A file is attached in the second one. */
+async function twoElements() {
+  const { page } = await open();
+  await ask(page, 'First');
+  await page.locator('bot-chat').evaluate((chat) => chat.after(chat.cloneNode()));
+  const [one, two] = [page.locator('bot-chat').first(), page.locator('bot-chat').last()];
+  await two.locator('.answer').waitFor();
+  const file = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
+  await two.locator('input[type=file]').setInputFiles(file);
+  await two.locator('.files li[data-state=done]').waitFor();
+  await two.getByRole('textbox', { name: 'Message' }).fill('Draft');
+  return { page, one, two };
+}
+
+describeInChromium('what is attached in one of two elements with the same chat', () => {
+  test.each([
+    ['opens another chat', 'Draft', 'How can I help?'],
+    ['forgets the chat', 'Draft', 'How can I help?'],
+    ['signs out', '', 'You are signed out.'],
+  ])('goes if its user %s in the other one', async (act, draft, heading) => {
+    const { page, one, two } = await twoElements();
+    if (act === 'forgets the chat') {
+      page.once('dialog', (dialog) => void dialog.accept());
+      await one.locator('summary').click();
+      await one.getByRole('button', { name: 'Forget this chat' }).click();
+    } else {
+      const name = act === 'signs out' ? 'Sign out' : 'New chat';
+      await one.getByRole('button', { name }).click();
+    }
+    await two.getByRole('heading', { name: heading }).waitFor();
+    expect(await two.locator('.files li').count()).toBe(0);
+    expect(await two.locator('textarea').inputValue()).toBe(draft);
+  });
+
+  test('stays when something is said in the other one', async () => {
+    const { one, two } = await twoElements();
+    await one.getByRole('textbox', { name: 'Message' }).fill('Second');
+    await one.getByRole('textbox', { name: 'Message' }).press('Enter');
+    await two.locator('.answer[data-state=done]', { hasText: 'You said: Second' }).waitFor();
+    expect(await two.locator('.files li').count()).toBe(1);
   });
 });
 

@@ -111,6 +111,21 @@ describe('a history that failed before a message was answered', () => {
     expect(isSame).toEqual([false, false, true, true, false, false, true, true]);
   });
 
+  test('leaves a message that the relay refused above the question after it, though that was asked before', async () => {
+    const { channel, comeBack } = await answered('message,chat');
+    const large = 'large '.repeat(200).trim();
+    for (const text of [large, 'Important']) await channel.send(text);
+    const all = [...TURN, `user: ${large}`, 'bot:  (error)', ...TURN];
+    await isAtRest(channel);
+    expect(allOf(channel)).toEqual(all);
+    const [first] = channel.getSnapshot().messages;
+    comeBack();
+    failed(channel)?.loadAgain();
+    await until(() => channel.getSnapshot().messages[0] !== first);
+    await isLoaded(channel);
+    expect(allOf(channel)).toEqual(all);
+  });
+
   test('takes the place of a message whose answer the end of the session has cut', async () => {
     const { channel, stage, comeBack, client } = await answered('message,chat');
     const long = 'word '.repeat(100).trim();

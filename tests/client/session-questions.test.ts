@@ -5,15 +5,17 @@ import { sessionQuestions } from '../../src/client/session-questions.ts';
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());
 
-/** Questions that fail with this status, 0 while nothing answers, and how many were asked. */
+/** Questions that fail with this status, 0 while nothing answers; how many were asked, and when, in ms. */
 function asking(status?: number) {
   let asked = 0;
+  const times: number[] = [];
   const session = async () => {
     asked += 1;
+    times.push(Date.now());
     if (status !== undefined) throw new RelayError('It fails.', { code: 'x', status });
     return undefined;
   };
-  return { ...sessionQuestions({ session }, () => {}), asked: () => asked };
+  return { ...sessionQuestions({ session }, () => {}), asked: () => asked, times };
 }
 /** A session that ends in so many ms. */
 const ending = (ms: number) => ({
@@ -39,6 +41,19 @@ test.each([500, 0])('the end of a session is asked for until the relay can say s
   expect(asked()).toBe(after);
   end();
 });
+
+test.each([0, 429, 502, 503, 504])(
+  'a question that ends with %d is asked again, after longer pauses',
+  async (status) => {
+    const { begin, times } = asking(status);
+    begin();
+    await pass(600_000);
+    const pauses = times.slice(1).map((time, at) => time - Number(times[at]));
+    expect(pauses.length).toBeGreaterThan(5);
+    expect(pauses).toEqual([...pauses].sort((one, other) => one - other));
+    expect(Number(pauses.at(-1)) / Number(pauses[0])).toBeGreaterThan(10);
+  },
+);
 
 test('nothing more is asked after an error that is no temporary one, while nobody is known to be signed in', async () => {
   const { begin, asked } = asking(500);

@@ -32,3 +32,11 @@ test('a stop that is left is no error', async () => {
   await jest.advanceTimersByTimeAsync(11_000);
   expect(errors).toEqual([]);
 });
+
+test('an error that is none of the relay is told, too', async () => {
+  const thrown = new TypeError('a mistake of the page');
+  const errors: unknown[] = [];
+  const { stop } = suspension((error) => errors.push(error));
+  await stop({ stop: () => Promise.reject(thrown) });
+  expect(errors).toEqual([thrown]);
+});

@@ -47,6 +47,10 @@ async function suspends(chromium: ReturnType<typeof oneChromium>, one: Case): Pr
   try {
     const { page, complaints, run, shows, counts, sessions } = await opened(stage, one, stage.open);
     const ONCE = { session: 1, channel: 1 };
+    // The session is followed by its hook, and by the channel. In StrictMode, React has effects begin several times.
+    const expectNoMore = async () =>
+      one.isStrict || expect(await run('test.ever')).toEqual({ session: 2, channel: 1 });
+    await expectNoMore();
     expect(await counts()).toEqual(ONCE);
     expect(sessions()).toHaveLength(1);
     await run("void test.bot.send('Hello')");
@@ -65,6 +69,7 @@ async function suspends(chromium: ReturnType<typeof oneChromium>, one: Case): Pr
     await shows('.assistant[data-state=done]', 'You said hello.');
     await page.locator('#chat').waitFor();
     expect(await counts()).toEqual(ONCE);
+    await expectNoMore();
     expect(sessions()).toHaveLength(1);
     expect(stage.runs.map(({ text }) => text)).toEqual(['Hello']);
     await run('test.unmount()');

@@ -3,6 +3,7 @@ import { answered, batchOf, heldRun } from '../../src/join/held-run.ts';
 import { publishedRun } from '../../src/join/published-run.ts';
 import { newRun } from '../../src/join/run.ts';
 import { runCodec } from '../../src/join/run-codec.ts';
+import type { RunFlush } from '../../src/join/run-flush.ts';
 import { runLog } from '../../src/join/run-log.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { runSealer } from '../support/run-sealer.ts';
@@ -10,22 +11,29 @@ import { until } from '../support/until.ts';
 
 const MAX_BYTES = 65_536;
 
-test('a place to resume from is stored only with all that was written before it', async () => {
-  const codec = runCodec(runSealer);
+/** A run that this instance carries, whose batches go nowhere. */
+function carried(own: Partial<RunFlush> = {}) {
   const progress = { hasLeft: true, mayHaveStarted: true };
   const unused = { onLeft() {}, onChange() {}, graceMs: () => 0 };
   const budget = heldBytes(1 << 20);
-  const log = runLog(budget);
-  const run = newRun({ ...unused, log, maxBytes: MAX_BYTES, requestId: 'r', progress });
+  const run = newRun({ ...unused, log: runLog(budget), maxBytes: MAX_BYTES, requestId: 'r', progress });
   const claim = { id: 'run', token: 't', requestId: 'r' };
   const name = { conversation: 'c', message: 'm', key: 'k', isKept: true };
   const held = heldRun(claim, run, { name, budget, offset: 0, sentAt: Number.POSITIVE_INFINITY });
-  const asked = Promise.withResolvers<boolean>();
-  const flush = {
-    ...{ add() {}, remove() {}, find: () => undefined, flushSoon() {}, flushInThisTurn() {} },
-    ...{ flushNow: () => asked.promise, close: async () => {} },
+  const flush: RunFlush = {
+    ...{ add() {}, remove() {}, find: () => undefined, ofMessage: () => [], flushSoon() {} },
+    ...{ flushInThisTurn() {}, flushNow: async () => true, close: async () => {} },
+    ...own,
   };
-  const { outlet } = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run.stream;
+  const published = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run;
+  return { run, held, published };
+}
+
+test('a place to resume from is stored only with all that was written before it', async () => {
+  const codec = runCodec(runSealer);
+  const asked = Promise.withResolvers<boolean>();
+  const { run, held, published } = carried({ flushNow: () => asked.promise });
+  const { outlet } = published.stream;
   // How far the one who writes has come, stored or not.
   let events = 0;
   outlet.open({ full() {}, drained() {}, mayBeat: () => true, closed() {}, resumeState: () => events });
@@ -49,19 +57,8 @@ test('a place to resume from is stored only with all that was written before it'
 });
 
 test('what comes is stored soon only if somebody waits for it, or if it is much', () => {
-  const progress = { hasLeft: true, mayHaveStarted: true };
-  const unused = { onLeft() {}, onChange() {}, graceMs: () => 0 };
-  const budget = heldBytes(1 << 20);
-  const run = newRun({ ...unused, log: runLog(budget), maxBytes: MAX_BYTES, requestId: 'r', progress });
-  const claim = { id: 'run', token: 't', requestId: 'r' };
-  const name = { conversation: 'c', message: 'm', key: 'k', isKept: true };
-  const held = heldRun(claim, run, { name, budget, offset: 0, sentAt: Number.POSITIVE_INFINITY });
   let calls = 0;
-  const flush = {
-    ...{ add() {}, remove() {}, find: () => undefined, flushSoon: () => void calls++, flushInThisTurn() {} },
-    ...{ flushNow: async () => true, close: async () => {} },
-  };
-  const published = publishedRun(held, { flush, maxBytes: MAX_BYTES, isKept: true }).run;
+  const { held, published } = carried({ flushSoon: () => void calls++ });
   const { outlet } = published.stream;
   const callsFor = (work: () => void) => {
     const before = calls;
@@ -84,4 +81,27 @@ test('what comes is stored soon only if somebody waits for it, or if it is much'
   expect(callsFor(() => outlet.write(Buffer.from('d'), false))).toBe(1);
   // Its end is always stored soon.
   expect(callsFor(() => published.over())).toBe(1);
+});
+
+test('the message is stored with the first place to go on from, and not before', async () => {
+  const codec = runCodec(runSealer);
+  const { held, published } = carried();
+  let place: string | undefined;
+  published.keep(() => 'the message');
+  published.begin(new Map());
+  published.stream.outlet.open({
+    ...{ full() {}, drained() {}, mayBeat: () => true, closed() {}, resumeState: () => place },
+  });
+  const holds: unknown[] = [];
+  const store = () => {
+    const batch = batchOf(held, codec, MAX_BYTES);
+    answered(held, batch, ['written', 0, 0]);
+    holds.push(batch.hold && codec.open(batch.hold, 'run', 'hold'));
+  };
+  for (const next of [undefined, 'a', 'b']) {
+    place = next;
+    published.stream.outlet.write(Buffer.from('x'), false);
+    store();
+  }
+  expect(holds).toEqual(['', 'the message', '']);
 });

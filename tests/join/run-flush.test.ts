@@ -2,7 +2,7 @@ import { afterEach, expect, test } from '@jest/globals';
 import { type HeldRun, heldRun, note } from '../../src/join/held-run.ts';
 import { newRun } from '../../src/join/run.ts';
 import type { Batch, BatchAnswer } from '../../src/join/run-calls.ts';
-import { runCodec } from '../../src/join/run-codec.ts';
+import { type RunSealer, runCodec } from '../../src/join/run-codec.ts';
 import { type RunFlush, runFlush } from '../../src/join/run-flush.ts';
 import { runLog } from '../../src/join/run-log.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
@@ -20,10 +20,11 @@ let status: BatchAnswer[0] = 'written';
 let given: [HeldRun, outcome: string][] = [];
 let flush: RunFlush;
 const budget = heldBytes(4_000_000);
-const codec = runCodec(() => ({
+const SEALER: RunSealer = {
   sealBytes: (bytes) => bytes.toString(),
   openBytes: (text) => Buffer.from(text),
-}));
+};
+const codec = runCodec(Object.assign(() => SEALER, { forget() {} }));
 
 const partOf = (id: string) => (id.endsWith('0') ? 'other' : 'one');
 

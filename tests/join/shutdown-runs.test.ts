@@ -1,7 +1,7 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { countAwakeMs } from '../support/awake.ts';
 import { type JoinInstances, startJoinInstances } from '../support/join-instances.ts';
-import { bodyOf, DELTA, EVENTS, INIT, KEPT, WHOLE } from '../support/joining.ts';
+import { bodyOf, DELTA, EVENTS, INIT, KEPT, problemOf, WHOLE } from '../support/joining.ts';
 import { samplesOf } from '../support/metric-samples.ts';
 import type { RawClient } from '../support/raw-client.ts';
 import { chunk, wholeStream } from '../support/raw-upstream.ts';
@@ -15,9 +15,9 @@ jest.setTimeout(60_000);
 let all: JoinInstances;
 afterEach(() => all.close());
 
-/** A run that the first instance carries, and that only a client of the second one reads. */
-async function readElsewhere(graceMs: number, begins: readonly string[]) {
-  const environment = { SHUTDOWN_GRACE_MS: String(graceMs), METRICS_PORT: '9090' };
+/** Starts two instances. The bot service begins the stream of a run with these events, and ends it if it is resumed. */
+async function start(begins: readonly string[], settings: Record<string, string>) {
+  const environment = { METRICS_PORT: '9090', ...settings };
   all = await startJoinInstances(2, environment, (request, socket) => {
     if (request.all('last-event-id').length === 0) return begins;
     socket.write(wholeStream(...EVENTS.slice(3)));
@@ -26,6 +26,12 @@ async function readElsewhere(graceMs: number, begins: readonly string[]) {
   const [holder, other] = all.relays as [TestRelay, TestRelay];
   const own = all.say(0);
   await own.waitFor(begins.at(-1) as string);
+  return { holder, other, own };
+}
+
+/** A run that the first instance carries, and that only a client of the second one reads. */
+async function readElsewhere(graceMs: number, begins: readonly string[]) {
+  const { holder, other, own } = await start(begins, { SHUTDOWN_GRACE_MS: String(graceMs) });
   own.socket.destroy();
   await until(() => holder.open.count() === 0);
   const reader = all.say(1);
@@ -88,5 +94,63 @@ describeWithRedis('the shutdown of an instance whose run is read at another one 
     expect(await countedAt(holder)).toEqual([['handed_over', 1]]);
     expect(await countedAt(other)).toEqual([['taken_over', 1]]);
     expect(all.upstream.requests.map((request) => request.all('last-event-id'))).toEqual([[], ['7']]);
+  });
+});
+
+describeWithRedis('a page that is reloaded while the instance that carries its run drains', () => {
+  const GRACE = { SHUTDOWN_GRACE_MS: '60000' };
+
+  /** The client leaves; resolves once the first instance knows it, and drains. */
+  async function leave({ holder, own }: Awaited<ReturnType<typeof start>>, isBefore = false) {
+    const left = async () => {
+      own.socket.destroy();
+      await until(() => holder.open.count() === 0);
+    };
+    if (isBefore) await left();
+    const closing = holder.close();
+    await until(() => holder.lifecycle.isDraining());
+    if (!isBefore) await left();
+    return { closing };
+  }
+
+  test.each([true, false])(
+    'gets the whole answer of its one run elsewhere; it had left before: %s',
+    async (isBefore) => {
+      const started = await start([INIT, DELTA], GRACE);
+      const { closing } = await leave(started, isBefore);
+      await sleep(500);
+      const page = all.byName(1);
+      await page.waitFor('message.delta');
+      all.emit(...EVENTS.slice(2));
+      all.finish();
+      await expectWhole(page);
+      const awakeMs = countAwakeMs();
+      await closing;
+      expect(awakeMs()).toBeLessThan(10_000);
+      expect(all.upstream.requests).toHaveLength(1);
+      expect(movesAt(started.holder)).toEqual([]);
+    },
+  );
+
+  test('gets it from an instance that goes on with it, if the grace is over before the page asks', async () => {
+    const started = await start([INIT, DELTA, KEPT], { SHUTDOWN_GRACE_MS: '1000' });
+    const { closing } = await leave(started);
+    await closing;
+    expect(all.streams[0]?.destroyed).toBe(true);
+    expect(movesAt(started.holder)).toEqual(['handed_over']);
+    await expectWhole(all.byName(1));
+    expect(movesAt(started.other)).toEqual(['taken_over']);
+    expect(all.upstream.requests.map((request) => request.all('last-event-id'))).toEqual([[], ['7']]);
+  });
+
+  test('holds the shutdown for no longer than the run goes on without it', async () => {
+    const started = await start([INIT, DELTA], { ...GRACE, JOIN_GRACE_MS: '1000' });
+    const { closing } = await leave(started);
+    expect(all.streams[0]?.destroyed).toBe(false);
+    const awakeMs = countAwakeMs();
+    await closing;
+    expect(awakeMs()).toBeLessThan(20_000);
+    expect(all.streams[0]?.destroyed).toBe(true);
+    expect(await problemOf(all.byName(1))).toMatchObject({ code: 'run_over' });
   });
 });

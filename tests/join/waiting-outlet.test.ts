@@ -43,6 +43,7 @@ function begin(from: string | undefined): void {
       add() {},
       remove() {},
       find: () => undefined,
+      ofMessage: () => [],
       flushSoon() {},
       flushInThisTurn: () => void asked.push('store'),
     },

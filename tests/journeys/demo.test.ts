@@ -14,6 +14,12 @@ const hasCurl = spawnSync('curl', ['--version']).status === 0;
 if (!hasCurl && process.env.CI === 'true') throw new Error('curl is missing; .ci/run installs it');
 if (!hasCurl) console.warn('Left out: the commands of the demo banner need curl; apt-get install curl');
 
+/**
+ * On a busy machine, the bot service can refuse the sixth message once, and asks it to wait for one more second. With
+ * the default of 2 s, it is then refused if it is 75 ms late.
+ */
+const PLAIN: Record<string, string> = { RATE_MAX_WAIT_MS: '30000' };
+
 const secrets: string[] = [];
 afterAll(() => stopProcesses(secrets));
 
@@ -159,12 +165,11 @@ describe('the demo', () => {
       // Far longer than any pause between the first of six messages and the last.
       ...{ RATE_MAX_WAIT_MS: '0', RATE_WINDOW_MS: '30000' },
     };
-    const settings: Record<string, string>[] = [{}, several];
-    demos = await Promise.all(settings.map(startDemo));
+    demos = await Promise.all([PLAIN, several].map(startDemo));
   });
   const plain = () => demos[0] as Demo;
   const renewPlain = async () => {
-    demos[0] = await startDemo();
+    demos[0] = await startDemo(PLAIN);
   };
   let sixthHasWaited: Promise<void> | undefined;
 

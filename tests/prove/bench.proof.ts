@@ -27,7 +27,7 @@ test.concurrent(
     const peers = ['bot-relay'];
     const args = ['--rounds', '1', '--scale', '0.002', '--only', peers.join(','), '--out', folder];
     const { code, printed } = await compare(...args);
-    expect(printed).toContain('CPU per message');
+    expect(printed).toContain('Delay of events');
     expect(code).toBe(0);
     const results = JSON.parse(readFileSync(join(folder, 'results.json'), 'utf8')) as Results;
     expect(results.peers.map(({ name, notes }) => ({ name, notes }))).toEqual(

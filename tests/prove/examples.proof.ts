@@ -55,7 +55,7 @@ describeInChromium('an example', () => {
       await stopsAnAnswer(page);
       // Next has an empty one.
       expect(await page.getByRole('alert').filter({ hasText: /\S/ }).count()).toBe(0);
-      await goesOnAfterReload(page);
+      await goesOnAfterReload(page, relay);
       await getsAnAnswer(page);
       // One for each that was said: nothing was sent twice.
       expect(await callsOnce(relay, 4, 1)).toEqual([4, 1]);

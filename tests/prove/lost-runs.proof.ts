@@ -21,10 +21,17 @@ jest.setTimeout(3_600_000);
 const kills = Number(process.env.KILLS ?? 200);
 const MESSAGES = 8;
 const PAUSED_MS = 10_000;
+/** What a relay answers that has no time for Redis, or Redis none for it: nothing of the message has run. */
+const REFUSED = /^HTTP\/1.1 503 [\s\S]*"code":"session_store_unavailable".*"retryable":"new message"/;
+/** A client says the message again after so long, in ms, as its `Retry-After` says, and so often. */
+const AGAIN_MS = 1_000;
+const MAX_TIMES = 60;
 const LIMITS = { RATE_LIMIT: '1000', MAX_STREAMS_PER_USER: '2000', CLIENT_LIMIT_PER_SESSION: '1000000' };
 
 let all: JoinInstances;
 let clients: RawClient[] = [];
+/** How many requests were refused, and said again. */
+let refusals = 0;
 afterEach(async () => {
   for (const { socket } of clients) socket.destroy();
   clients = [];
@@ -106,6 +113,24 @@ function sayAt(port: number, text: string): RawClient {
   return client;
 }
 
+/** Says a message until it is not refused. Resolves with its client once that has a head of an answer. */
+async function sayUntilTaken(say: () => RawClient): Promise<RawClient> {
+  for (let times = 1; ; times++) {
+    const client = say();
+    await until(() => client.socket.destroyed || client.text().includes('\r\n\r\n'));
+    if (!client.text().startsWith('HTTP/1.1 503')) return client;
+    await client.closed;
+    if (!REFUSED.test(client.text()) || times === MAX_TIMES) return client;
+    refusals++;
+    await sleep(AGAIN_MS);
+  }
+}
+
+/** The whole answer of the instance that stays. */
+async function answerOf(text: string, headers: readonly string[] = []): Promise<string> {
+  return bodyOf(await sayUntilTaken(() => all.say(0, changes(text), headers)));
+}
+
 /** No message has run twice. */
 function expectOneRunEach(): void {
   const counts = new Map<string, number>();
@@ -138,10 +163,15 @@ describeWithRedis('instances that are lost', () => {
     for (let kill = 0; kill < kills; kill++) {
       const { holder, port } = await startHolder();
       const texts = Array.from({ length: MESSAGES }, (_, n) => `${n % 2 ? 'none' : 'ids'}-${kill}-${n}`);
-      const lost = texts.map((text) => sayAt(port, text));
+      let lost: readonly RawClient[];
       // The first moment leaves answers of both kinds; the others may come before any message has arrived.
-      if (kill === 0) await until(() => areUnderWay(lost));
-      else await sleep(Math.random() * 900);
+      if (kill === 0) {
+        lost = await Promise.all(texts.map((text) => sayUntilTaken(() => sayAt(port, text))));
+        await until(() => areUnderWay(lost));
+      } else {
+        lost = texts.map((text) => sayAt(port, text));
+        await sleep(Math.random() * 900);
+      }
       holder.signal('SIGKILL');
       await Promise.all(lost.map(({ closed }) => closed));
       await Promise.all(
@@ -149,20 +179,20 @@ describeWithRedis('instances that are lost', () => {
           const seen = (lost[n] as RawClient).text();
           const id = [...seen.matchAll(/^id: (\d)\r?$/gm)].at(-1)?.[1];
           const whole = eventsOf(text).join('');
-          const joined = await bodyOf(all.say(0, changes(text)));
+          const joined = await answerOf(text);
           const verdict = verdictOf(joined, whole);
           if (verdict === 'wrong' || (verdict === 'told' && id !== undefined))
             throw new Error(`${text} after id ${id}: ${joined}`);
           verdicts[verdict]++;
           if (id === undefined) return;
           withId++;
-          const resumed = await bodyOf(all.say(0, changes(text), [`Last-Event-ID: ${id}`]));
+          const resumed = await answerOf(text, [`Last-Event-ID: ${id}`]);
           expect(resumed).toBe(rest(text, id).join(''));
         }),
       );
       expectOneRunEach();
     }
-    process.stdout.write(`lost instances: ${JSON.stringify({ ...verdicts, withId })}\n`);
+    process.stdout.write(`lost instances: ${JSON.stringify({ ...verdicts, withId, refusals })}\n`);
     expect(verdicts.whole).toBeGreaterThan(0);
     expect(verdicts.told).toBeGreaterThan(0);
   });
@@ -171,16 +201,16 @@ describeWithRedis('instances that are lost', () => {
     await start();
     const { holder, port } = await startHolder();
     const texts = Array.from({ length: MESSAGES }, (_, n) => `${n % 2 ? 'none' : 'ids'}-stop-${n}`);
-    const readers = texts.map((text) => sayAt(port, text));
+    const readers = texts.map((text) => sayUntilTaken(() => sayAt(port, text)));
     await until(() => all.upstream.requests.length === MESSAGES);
     await sleep(Math.random() * 500);
-    readers.push(...texts.map((text) => all.say(0, changes(text))));
+    readers.push(...texts.map((text) => sayUntilTaken(() => all.say(0, changes(text)))));
     holder.signal('SIGSTOP');
     await sleep(PAUSED_MS);
     holder.signal('SIGCONT');
     for (const [n, reader] of readers.entries()) {
       const whole = eventsOf(texts[n % MESSAGES] as string).join('');
-      expect(verdictOf(await bodyOf(reader), whole)).not.toBe('wrong');
+      expect(verdictOf(await bodyOf(await reader), whole)).not.toBe('wrong');
     }
     expectOneRunEach();
   });
@@ -191,9 +221,9 @@ describeWithRedis('Redis away for ten seconds', () => {
     await start();
     const { port } = await startHolder();
     const texts = Array.from({ length: MESSAGES }, (_, n) => `${n % 2 ? 'none' : 'ids'}-away-${n}`);
-    const carried = texts.map((text) => sayAt(port, text));
-    await until(() => all.upstream.requests.length === MESSAGES);
-    const others = texts.map((text) => all.say(0, changes(text)));
+    const carried = await Promise.all(texts.map((text) => sayUntilTaken(() => sayAt(port, text))));
+    expect(all.upstream.requests).toHaveLength(MESSAGES);
+    const others = await Promise.all(texts.map((text) => sayUntilTaken(() => all.say(0, changes(text)))));
     // Who comes while Redis is away is refused, as the one below.
     await Promise.all(others.map((other) => other.waitFor('run.init')));
     await sleep(Math.random() * 500);

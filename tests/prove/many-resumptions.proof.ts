@@ -35,11 +35,13 @@ function proof(instances: () => readonly EndpointBudgets[]): void {
   );
 
   test(
-    'use at least 4.5 slots a second if nobody else waits',
+    'use nine of ten slots that messages get elsewhere, if nobody else waits',
     async () => {
-      const { resumptions } = await startApart(instances(), RATE, 10);
-      process.stderr.write(`alone: ${resumptions} in 10 s\n`);
-      expect(resumptions).toBeGreaterThanOrEqual(45);
+      const { resumptions, messages } = await startApart(instances(), RATE, 10);
+      process.stderr.write(`alone: ${resumptions} in 10 s, and ${messages} messages elsewhere\n`);
+      // On a quiet machine it is 50.
+      expect(messages).toBeGreaterThanOrEqual(20);
+      expect(resumptions).toBeGreaterThanOrEqual(0.9 * messages);
     },
     ROUND_MS,
   );

@@ -7,14 +7,17 @@ import { emptyProject, type Project } from '../support/example-project.ts';
 import { freePort } from '../support/free-port.ts';
 import { codeOf } from '../support/markdown.ts';
 import { startProcess, stopProcesses } from '../support/process.ts';
+import { type RegistryProxy, startRegistryProxy } from '../support/registry-proxy.ts';
 import { ROOT } from '../support/sources.ts';
 
 const code = (name: string) => codeOf(readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8'), name);
 
 let project: Project | undefined;
+let proxy: RegistryProxy | undefined;
 afterEach(async () => {
   await project?.remove();
-  project = undefined;
+  await proxy?.close();
+  project = proxy = undefined;
   await stopProcesses();
 });
 
@@ -31,25 +34,28 @@ describeInChromium('what the document says of a new project', () => {
   const chromium = oneChromium();
   jest.setTimeout(480_000);
 
-  test.each(Object.keys(FILES))('gives it an answer: %s', async (name) => {
+  test.each(Object.keys(FILES))('gives it an answer, with the npm registry alone: %s', async (name) => {
     const started = performance.now();
     const [relayPort, port] = [await freePort(), await freePort()];
     const relay = startProcess({ environment: { PORT: String(relayPort) } });
     await relay.listening();
-    project = emptyProject(name, relayPort);
+    proxy = await startRegistryProxy();
+    project = emptyProject(name, relayPort, proxy.environment);
     await project.install(code(name));
+    const installed = performance.now();
     for (const [file, text] of Object.entries(FILES[name]?.() ?? {})) project.write(`my-chat/${file}`, text);
     const url = await project.serve(`cd my-chat; npm run dev -- --port`, port);
     const { page, complaints } = await chromium.open(url);
     await signsIn(page);
     await getsAnAnswer(page);
-    const seconds = (performance.now() - started) / 1000;
-    process.stderr.write(`${name}: an answer after ${seconds.toFixed(0)} s\n`);
-    // With what npm has in its cache; a first download takes as long as the network.
-    expect(seconds).toBeLessThan(180);
+    const answered = performance.now();
+    process.stderr.write(`${name}: an answer after ${((answered - started) / 1000).toFixed(0)} s\n`);
+    // A slow machine delays both. With npm's cache, it is 0.9 with Vite and 0.4 with Next.
+    expect(answered - installed).toBeLessThan(3 * (installed - started));
     expect(complaints).toEqual([]);
     expect(await noticesBreak(page, relay)).toBeLessThan(5_000);
     // That of Next takes half a minute, and the proof of its example builds nearly the same.
     if (name === 'new-vite') await project.run('cd my-chat; npm run build');
+    expect([...proxy.asked]).toEqual([proxy.registry]);
   });
 });

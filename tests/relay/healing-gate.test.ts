@@ -109,3 +109,39 @@ describe('a gate', () => {
     },
   );
 });
+
+describe('a gate of many bots', () => {
+  const others = Array.from({ length: 1_000 }, (_, n) => `acme/bot-${n}`);
+
+  test('forgets of the bots that were resumed the one that was first', async () => {
+    const { gate, entered, enter } = newGate();
+    for (const bot of [BOT, ...others]) gate.proven(bot);
+    for (const name of ['a', 'b']) void enter(name);
+    for (const name of ['c', 'd']) void enter(name, { bot: 'acme/bot-999' });
+    await settled();
+    expect(entered.sort()).toEqual(['a', 'c', 'd']);
+  });
+
+  test('forgets none that may not heal, and none of which a stream is being resumed', async () => {
+    const { gate, entered, enter, pass } = newGate();
+    gate.forbid('acme/other');
+    await enter('a');
+    for (const bot of others) gate.proven(bot);
+    void enter('b');
+    await settled();
+    expect([gate.mayHeal('acme/other'), entered]).toEqual([false, ['a']]);
+    pass('a').leave();
+    await settled();
+    expect(entered).toEqual(['a', 'b']);
+  });
+
+  test('heals no stream of a bot for which there is no room', async () => {
+    const { gate, entered, enter } = newGate();
+    for (const bot of others.slice(1)) gate.forbid(bot);
+    expect(gate.mayHeal(BOT)).toBe(true);
+    await enter('a', { bot: 'acme/bot-0' });
+    for (const name of ['b', 'c']) await enter(name);
+    gate.proven(BOT);
+    expect([gate.mayHeal(BOT), entered]).toEqual([false, ['a', 'b', 'c']]);
+  });
+});

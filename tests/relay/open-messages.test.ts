@@ -16,12 +16,12 @@ test('live streams are not counted as messages, and each of both is removed once
   expect(open.count()).toBe(0);
 });
 
-test('endLive ends live streams and no message, and also a live stream that is added later', () => {
+test('endKinds ends what is of these kinds and nothing else, and also what is added later', () => {
   const open = openMessages();
   const [message, live, late] = [new AbortController(), new AbortController(), new AbortController()];
   open.add(message, 'a');
   open.add(live, 'a', 'live');
-  open.endLive(DRAINING);
+  open.endKinds(['live'], DRAINING);
   open.add(late, 'a', 'live');
   expect([live.signal.reason, late.signal.reason, message.signal.aborted]).toEqual([
     DRAINING,

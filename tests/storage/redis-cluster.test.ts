@@ -14,10 +14,10 @@ import { countAwakeMs } from '../support/awake.ts';
 import { freePort } from '../support/free-port.ts';
 import { describeWithRedis } from '../support/redis.ts';
 import { type RedisGroup, startCluster } from '../support/redis-cluster.ts';
-import { eventually, stopProcessesOfRedis } from '../support/redis-process.ts';
+import { stopProcessesOfRedis } from '../support/redis-process.ts';
 import { sleep } from '../support/sleep.ts';
 import { ROOT } from '../support/sources.ts';
-import { until } from '../support/until.ts';
+import { eventually, until } from '../support/until.ts';
 
 jest.setTimeout(60_000);
 

@@ -5,10 +5,10 @@ import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { countAwakeMs } from '../support/awake.ts';
 import { describeWithRedis } from '../support/redis.ts';
-import { eventually, type RedisProcess, stopProcessesOfRedis } from '../support/redis-process.ts';
+import { type RedisProcess, stopProcessesOfRedis } from '../support/redis-process.ts';
 import { MASTER_NAME, type SentinelGroup, startSentinels } from '../support/redis-sentinel.ts';
 import { ROOT } from '../support/sources.ts';
-import { until } from '../support/until.ts';
+import { eventually, until } from '../support/until.ts';
 
 jest.setTimeout(60_000);
 

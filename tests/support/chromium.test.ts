@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Chromium, describeInChromium, startChromium } from './chromium.ts';
 
 /** A page with every kind of error that a tab should report. */
-const BAD_PAGE = `<!doctype html><title>bad</title><link rel="icon" href="data:,">
+const BAD_PAGE = `<!doctype html><title>bad</title><link rel="icon" href="data:,"><body>
 <script>'inline code'</script><script src="script.js"></script>`;
 const SCRIPT = `console.warn('a warning'); console.error('an error');
 Promise.reject(new Error('a rejection'));

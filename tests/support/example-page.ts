@@ -6,7 +6,7 @@ import { until } from './until.ts';
 
 /** A message whose answer takes some seconds. */
 const LONG = 'word '.repeat(60).trim();
-/** The same for a page that is loaded during the answer, which takes as long as the machine and the framework need. */
+/** The same for a page that is loaded during the answer, and then needs a while until it shows it. */
 const LONGER = 'word '.repeat(150).trim();
 /** Its answer is looked at while it comes, which happens twice a second. */
 const HELLO = `Hello, how are you ${'and you '.repeat(12)}today?`;
@@ -72,11 +72,21 @@ export async function stopsAnAnswer(page: Page): Promise<void> {
   await button(page, 'Stop').and(page.locator(':disabled')).waitFor();
 }
 
-/** Reloads the page in the middle of an answer, which goes on to its end. */
-export async function goesOnAfterReload(page: Page): Promise<void> {
+/**
+ * Reloads the page in the middle of an answer, which goes on to its end. The relay and its bot service stand still until
+ * the new page asks for something: the answer does not end while a slow machine loads the page.
+ */
+export async function goesOnAfterReload(page: Page, relay: RelayProcess): Promise<void> {
   await say(page, LONGER);
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
-  await page.reload();
+  relay.signal('SIGSTOP');
+  try {
+    const asked = page.waitForRequest(/\/(auth|client|generic)\//);
+    await page.reload({ waitUntil: 'commit' });
+    await asked;
+  } finally {
+    relay.signal('SIGCONT');
+  }
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
   await last(page, 'done')
     .filter({ hasText: `You said: ${LONGER}` })

@@ -34,14 +34,15 @@ export interface Project {
   remove(): Promise<void>;
 }
 
-/** Makes an empty project, whose relay has the port `relayPort`. `name` stands in what is printed. */
-export function emptyProject(name: string, relayPort: number): Project {
+/** Makes an empty project, whose relay has the port `relayPort`. `name` stands in what is printed, and its commands have `variables`. */
+export function emptyProject(name: string, relayPort: number, variables: NodeJS.ProcessEnv = {}): Project {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-project-'));
+  const place = { cwd: folder, env: { ...environment, ...variables } };
   const ends: (() => Promise<void>)[] = [];
   const addressed = (text: string) => text.replaceAll(RELAY, `http://localhost:${relayPort}`);
   const run = async (commands: string) => {
     const started = performance.now();
-    await runIn(folder, addressed(commands));
+    await runIn(place, addressed(commands));
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     process.stderr.write(`${name}: ${commands.trim().replaceAll('\n', '; ')}: ${seconds} s\n`);
   };
@@ -55,7 +56,7 @@ export function emptyProject(name: string, relayPort: number): Project {
         );
       }),
     async serve(command, port) {
-      const [url, end] = await serveIn(folder, command, port ?? (await freePort()));
+      const [url, end] = await serveIn(place, command, port ?? (await freePort()));
       ends.push(end);
       return url;
     },
@@ -70,24 +71,30 @@ export function emptyProject(name: string, relayPort: number): Project {
 /** A copy of the example `name`. `port` is that of its own server, if it has one. */
 export async function exampleProject(name: string, relayPort = 0, port = 0): Promise<Project> {
   const project = emptyProject(name, relayPort);
-  await runIn(ROOT, `node build/example.ts ${name} ${project.folder}`);
+  await runIn({ cwd: ROOT, env: environment }, `node build/example.ts ${name} ${project.folder}`);
   for (const file of readdirSync(project.folder).filter((one) => /\.(js|ts)$/.test(one)))
     project.write(file, readFileSync(join(project.folder, file), 'utf8').replace('8080', String(port)));
   return project;
 }
 
-function runIn(cwd: string, commands: string): Promise<void> {
+/** Where commands run, and with which variables. */
+interface Place {
+  readonly cwd: string;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+function runIn(place: Place, commands: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    execFile('sh', ['-ec', commands], { cwd, env: environment }, (error, stdout, stderr) => {
+    execFile('sh', ['-ec', commands], place, (error, stdout, stderr) => {
       if (error) reject(new Error(`${commands}\n${(stdout + stderr).slice(-3000)}`));
       else resolve();
     });
   });
 }
 
-async function serveIn(cwd: string, command: string, port: number) {
+async function serveIn(place: Place, command: string, port: number) {
   // A group of its own, since npm and a shell stand above the server.
-  const child = spawn('sh', ['-c', `${command} ${port}`], { cwd, env: environment, detached: true });
+  const child = spawn('sh', ['-c', `${command} ${port}`], { ...place, detached: true });
   let printed = '';
   for (const output of [child.stdout, child.stderr])
     output.setEncoding('utf8').on('data', (text: string) => {

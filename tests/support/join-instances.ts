@@ -29,7 +29,10 @@ export interface JoinInstances {
   /** Sends a message to an instance. */
   say(at: number, changes?: object, headers?: readonly string[]): RawClient;
   /** Asks an instance for the run of a message by its id alone. */
-  byName(at: number, options?: { readonly id?: string; readonly headers?: readonly string[] }): RawClient;
+  byName(
+    at: number,
+    options?: { readonly id?: string; readonly cookie?: string; readonly headers?: readonly string[] },
+  ): RawClient;
   /** Writes events into the newest stream. */
   emit(...events: readonly string[]): void;
   finish(): void;
@@ -69,10 +72,10 @@ export async function startJoinInstances(
       ask(at, rawMessage({ cookie: other, body: messageBody(), headers: ['Connection: close'] })),
     say: (at, changes = {}, headers = []) =>
       ask(at, rawMessage({ cookie, body: messageBody(changes), headers: ['Connection: close', ...headers] })),
-    byName(at, { id = ID, headers = [] } = {}) {
+    byName(at, { id = ID, cookie: as = cookie, headers = [] } = {}) {
       const path = BOT_PATH.replace('/message/sse', '/message/run');
       const query = new URLSearchParams({ custom_channel_id: 'c1', custom_message_id: id });
-      const lines = [`GET ${path}?${query} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${cookie}`];
+      const lines = [`GET ${path}?${query} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${as}`];
       return ask(at, `${[...lines, 'Connection: close', ...headers].join('\r\n')}\r\n\r\n`);
     },
     emit: (...events) => void streams.at(-1)?.write(Buffer.concat(events.map(chunk))),

@@ -1,13 +1,11 @@
 import { startBotService } from '../../src/demo/bot-service.ts';
-import { call } from './call.ts';
 import { type ChatFront, openChatFront } from './chat-front.ts';
 import { signIn } from './chat-page.ts';
 import { cheapHash } from './cheap-hash.ts';
 import type { Chromium } from './chromium.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';
-import { freshFolder, inFrontOf, startProcess } from './process.ts';
+import { freshFolder, inFrontOf, startProcess, untilReady } from './process.ts';
 import { CANARY, USER } from './relay.ts';
-import { until } from './until.ts';
 
 export interface KillablePage extends ChatFront {
   /** How many messages the bot service has got. */
@@ -37,10 +35,10 @@ export async function openKillable(
   const settings = { ...inFrontOf(counter.url), BOTS: 'demo/echo', OPERATIONS: 'message', CHAT_PAGE: 'on' };
   const start = () => startProcess({ folder, environment: { ...settings, ...environment } });
   let relay = start();
-  /** The port of the relay. It listens before it has Redis, and answers 503 until then. */
+  /** The port of the relay, once it is ready. */
   const ready = async () => {
     const port = await relay.listening();
-    await until(async () => (await call(port, '/readyz')).status === 200, 20);
+    await untilReady(port);
     return port;
   };
   const parts: { close(): Promise<void> }[] = [service, counter];

@@ -60,6 +60,22 @@ export function layoutFaults(): string[] {
     const { left, right } = box.getBoundingClientRect();
     if (left < 4 || right > innerWidth - 4) faults.push(`at the edge of the window: ${nameOf(box)}`);
   }
+  /** The places of the lines of text in an element. */
+  const linesOf = (element: Element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    return [...range.getClientRects()].filter(({ width }) => width > 0);
+  };
+  for (const row of [...root.querySelectorAll('.files li, .trouble, .consent, .question .text')].filter(
+    isSeen,
+  )) {
+    const { left, right } = row.getBoundingClientRect();
+    const texts = [...row.querySelectorAll('span, p'), ...(row.matches('.text') ? [row] : [])].flatMap(
+      linesOf,
+    );
+    if (texts.some((line) => line.left < left + 4 || line.right > right - 4))
+      faults.push(`text at the border of its box: ${nameOf(row)}`);
+  }
   const [composer] = [...root.querySelectorAll('.composer')].filter(isSeen);
   const isLow = innerHeight < 420;
   if (composer && !isLow && Math.abs(composer.getBoundingClientRect().bottom - innerHeight) > 1)

@@ -26,10 +26,10 @@ export const longAnswers = (bytes: number) => ({
     bytes,
     (at) => `line ${at} of *many* lines, each as long as a line of a poem is\n`,
   ),
+  quotation: filled(bytes, (at) => `> line ${at} with **strong** words\n`),
 });
 
 /** Answers whose only block is read anew as a whole each time. */
 export const slowAnswers = (bytes: number) => ({
-  quotation: filled(bytes, (at) => `> line ${at} with **strong** words\n`),
   'list in an item': `- one\n${filled(bytes, (at) => `  - item ${at} with **strong** words\n`)}`,
 });

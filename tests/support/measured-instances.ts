@@ -3,7 +3,7 @@ import { type Answer, call } from './call.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freePort } from './free-port.ts';
 import { samplesOf } from './metric-samples.ts';
-import { freshFolder, inFrontOf, type RelayProcess, startProcess } from './process.ts';
+import { freshFolder, inFrontOf, type RelayProcess, startProcess, untilReady } from './process.ts';
 import type { RedisServer } from './redis.ts';
 import { CANARY } from './secrets.ts';
 import { until } from './until.ts';
@@ -29,24 +29,30 @@ export interface OpenThings {
 
 export interface Memory {
   /** How many objects of these classes are in use. Some timers do not keep the process. */
-  readonly objects: { readonly Timeout: number; readonly AbortController: number };
-  /** What is in use of the heap and of buffers, after a collection, in bytes. */
+  readonly objects: Readonly<Record<'Timeout' | 'AbortController' | 'KeyObject', number>>;
+  /** What is in use of the heap and of buffers, after a collection, without code, in bytes. */
   readonly bytes: number;
 }
 
 /** On SIGUSR2, prints one line with what the process has in memory. */
 const MEASURES = `
   import { writeSync } from 'node:fs';
-  import { queryObjects } from 'node:v8';
+  import { createSecretKey } from 'node:crypto';
+  import { getHeapSpaceStatistics, queryObjects } from 'node:v8';
   const timer = setTimeout(() => {}, 0);
   clearTimeout(timer);
-  const classes = { Timeout: timer.constructor, AbortController };
+  const KeyObject = createSecretKey(Buffer.alloc(1)).constructor;
+  const classes = { Timeout: timer.constructor, AbortController, KeyObject };
+  const isOfCode = (name) => /code|trusted|read_only/.test(name);
   process.on('SIGUSR2', () => {
     const objects = {};
     for (const name in classes) objects[name] = queryObjects(classes[name], { format: 'count' });
     globalThis.gc();
-    const { heapUsed, external } = process.memoryUsage();
-    writeSync(2, 'memory ' + JSON.stringify({ objects, bytes: heapUsed + external }) + '\\n');
+    let bytes = process.memoryUsage().external;
+    for (const { space_name, space_used_size } of getHeapSpaceStatistics()) {
+      if (!isOfCode(space_name)) bytes += space_used_size;
+    }
+    writeSync(2, 'memory ' + JSON.stringify({ objects, bytes }) + '\\n');
   });`;
 
 const GAUGES = /^bot_relay_(open_streams|open_messages|open_live_streams|run_log_bytes|run_stored_bytes)$/;
@@ -66,7 +72,7 @@ export async function startMeasured(
     environment: { ...inFrontOf(upstreamUrl), METRICS_PORT, ...environment },
   });
   const port = await relay.listening();
-  await until(async () => (await call(port, '/readyz')).status === 200, 20);
+  await untilReady(port);
   const lines = () => [...relay.stderr().matchAll(/^memory (.*)\n/gm)];
   return {
     ...{ relay, port },

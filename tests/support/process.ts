@@ -125,9 +125,14 @@ export async function stopProcesses(secrets: readonly string[] = []): Promise<vo
   }
 }
 
+/** Waits until the relay that listens on `port` is ready. It listens before it has Redis, and answers 503 until then. */
+export function untilReady(port: number): Promise<void> {
+  return until(async () => (await call(port, '/readyz')).status === 200, 20);
+}
+
 /** Waits until a relay process is ready, and signs in; returns the `Cookie` header to send. */
 export async function signInAt(port: number, username: string, password: string): Promise<string> {
-  await until(async () => (await call(port, '/readyz')).status === 200, 20);
+  await untilReady(port);
   const answer = await call(port, '/auth/login', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { freePort } from './free-port.ts';
-import { eventually, type RedisProcess, startProcess } from './redis-process.ts';
+import { type RedisProcess, startProcess } from './redis-process.ts';
+import { eventually } from './until.ts';
 
 /** A cluster of three masters, each with a replica. */
 export interface RedisGroup {

@@ -1,12 +1,9 @@
 import { spawnSync } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Authority } from './authority.ts';
 import { freePort } from './free-port.ts';
-import { eventually, startProcess } from './redis-process.ts';
-import { MASTER_NAME } from './redis-sentinel.ts';
+import { startProcess } from './redis-process.ts';
+import { sentinelFile } from './redis-sentinel.ts';
+import { eventually } from './until.ts';
 
 const NO_FILES = ['--save', '', '--appendonly', 'no'];
 
@@ -53,8 +50,6 @@ export async function startTlsCluster(authority: Authority): Promise<string> {
 /** Starts a master and a sentinel that watches it at its port with TLS; resolves with the sentinel's URL. */
 export async function startTlsSentinel(authority: Authority): Promise<string> {
   const { tlsPort } = await startTlsProcess(authority, ...NO_FILES);
-  const file = join(tmpdir(), `bot-relay-sentinel-${randomUUID()}.conf`);
-  writeFileSync(file, `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${tlsPort} 1\n`);
-  const { tlsHost } = await startTlsProcess(authority, file, '--sentinel');
+  const { tlsHost } = await startTlsProcess(authority, sentinelFile(tlsPort, 1), '--sentinel');
   return `rediss://${tlsHost}`;
 }

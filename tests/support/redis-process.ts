@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createClient } from '@redis/client';
 import { atEndOfFile } from './at-end-of-file.ts';
 import { freePort } from './free-port.ts';
+import { eventually } from './until.ts';
 
 /** A server of a group, on a port of its own. */
 export interface RedisProcess {
@@ -30,6 +31,13 @@ atEndOfFile(stopProcessesOfRedis);
 
 const MOST_PORTS = 5;
 
+/** Makes a temporary folder, which `stopProcessesOfRedis` removes. */
+export function groupFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-redis-'));
+  folders.push(folder);
+  return folder;
+}
+
 /** Starts `redis-server` with these arguments on a free port, in a folder of its own. */
 export async function startProcess(...args: string[]): Promise<RedisProcess> {
   // Another test may get the same port while nothing listens on it yet; then this server is over at once.
@@ -41,10 +49,8 @@ export async function startProcess(...args: string[]): Promise<RedisProcess> {
 }
 
 async function tryPort(port: number, args: readonly string[]): Promise<RedisProcess | undefined> {
-  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-redis-'));
-  folders.push(folder);
   const child = spawn('redis-server', [...args, '--port', String(port), '--bind', '127.0.0.1'], {
-    ...{ stdio: ['ignore', 'ignore', 'ignore'], cwd: folder },
+    ...{ stdio: ['ignore', 'ignore', 'ignore'], cwd: groupFolder() },
   });
   children.push(child);
   const url = `redis://127.0.0.1:${port}`;
@@ -78,17 +84,6 @@ export async function killed(child: ChildProcess): Promise<void> {
   const gone = once(child, 'exit');
   child.kill('SIGKILL');
   await gone;
-}
-
-/** Repeats `attempt` until it succeeds. */
-export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await attempt();
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
 }
 
 /** Kills all servers of groups; for `afterAll`. */

@@ -1,8 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually, type RedisProcess, startProcess } from './redis-process.ts';
+import { groupFolder, type RedisProcess, startProcess } from './redis-process.ts';
+import { eventually } from './until.ts';
 
 /** A master with a replica, and three sentinels that watch it. */
 export interface SentinelGroup {
@@ -17,6 +16,10 @@ export interface SentinelGroup {
 export const MASTER_NAME = 'relays';
 /** How long the master may not answer before another one takes its place, in ms. */
 const DOWN_MS = 1_000;
+const TIMES = [
+  `sentinel down-after-milliseconds ${MASTER_NAME} ${DOWN_MS}`,
+  `sentinel failover-timeout ${MASTER_NAME} 10000`,
+];
 
 /** Starts the servers and the sentinels. `more` are lines of the sentinels' configuration. */
 export async function startSentinels(...more: string[]): Promise<SentinelGroup> {
@@ -29,7 +32,10 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
       throw new Error('not yet');
   });
   const sentinels: RedisProcess[] = [];
-  for (let n = 0; n < 3; n += 1) sentinels.push(await startSentinel(first.port, more));
+  for (let n = 0; n < 3; n += 1) {
+    const file = sentinelFile(first.port, 2, [...TIMES, ...more]);
+    sentinels.push(await startProcess(file, '--sentinel'));
+  }
   // All know each other, and the replica.
   for (const sentinel of sentinels) {
     await eventually(async () => {
@@ -48,14 +54,13 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
   };
 }
 
-async function startSentinel(masterPort: number, more: readonly string[]): Promise<RedisProcess> {
-  const file = join(tmpdir(), `bot-relay-sentinel-${randomUUID()}.conf`);
-  const lines = [
-    `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
-    `sentinel down-after-milliseconds ${MASTER_NAME} ${DOWN_MS}`,
-    `sentinel failover-timeout ${MASTER_NAME} 10000`,
-    ...more,
-  ];
+/**
+ * Writes the configuration of a sentinel, which watches the master at this port and needs the word of `quorum` sentinels
+ * that it is down; `more` are further lines. Returns the file's path.
+ */
+export function sentinelFile(masterPort: number, quorum: number, more: readonly string[] = []): string {
+  const file = join(groupFolder(), 'sentinel.conf');
+  const lines = [`sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} ${quorum}`, ...more];
   writeFileSync(file, `${lines.join('\n')}\n`);
-  return startProcess(file, '--sentinel');
+  return file;
 }

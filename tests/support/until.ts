@@ -9,6 +9,22 @@ export async function until(condition: () => boolean | Promise<boolean>, everyMs
   // No clock is read: a test may have moved it.
   for (let waitedMs = 0; !(await condition()); waitedMs += everyMs) {
     if (waitedMs > PATIENCE_MS) throw new Error(`never holds: ${condition}`);
-    await new Promise<void>((resolve) => void setTimeout(resolve, everyMs).unref());
+    await pause(everyMs);
   }
+}
+
+/** Repeats `attempt` until it succeeds, as `until` does; throws its error if it never does. Resolves with its result. */
+export async function eventually<T>(attempt: () => Promise<T>, everyMs = 20): Promise<T> {
+  for (let waitedMs = 0; ; waitedMs += everyMs) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (waitedMs > PATIENCE_MS) throw error;
+    }
+    await pause(everyMs);
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => void setTimeout(resolve, ms).unref());
 }

@@ -31,6 +31,13 @@ export interface Sealer {
   openBytes(sealed: string, name: string): Buffer | undefined;
 }
 
+/** The sealer of each scope. */
+export interface ScopedSealer {
+  (scope: string): Sealer;
+  /** Keeps the keys of this scope no longer; it can be used again all the same. */
+  forget(scope: string): void;
+}
+
 /**
  * Seals with the first of `secrets` and opens with all. The keys are derived from the secrets for this `purpose` only
  * (HKDF, RFC 5869).
@@ -43,11 +50,11 @@ export function sealer(secrets: readonly Secret[], purpose: string): Sealer {
  * As `sealer`, with other keys for each scope. It is for very many texts: with random nonces, one key may seal 2^32
  * (NIST SP 800-38D §8.3).
  */
-export function scopedSealer(secrets: readonly Secret[], purpose: string): (scope: string) => Sealer {
+export function scopedSealer(secrets: readonly Secret[], purpose: string): ScopedSealer {
   const keys = secrets.map((secret) => derivedKey(secret.open(), purpose));
   /** The one that was used last comes last. */
   const made = new Map<string, Sealer>();
-  return (scope) => {
+  const sealerOf = (scope: string) => {
     const one = made.get(scope) ?? sealerWith(keys.map((key) => scopedKey(key, scope)));
     made.delete(scope);
     made.set(scope, one);
@@ -55,6 +62,7 @@ export function scopedSealer(secrets: readonly Secret[], purpose: string): (scop
     if (oldest !== undefined) made.delete(oldest);
     return one;
   };
+  return Object.assign(sealerOf, { forget: (scope: string) => void made.delete(scope) });
 }
 
 /** A key object: as bytes, a key would be made anew for each text, and a short one would take three times as long. */

@@ -82,14 +82,14 @@ summary::-webkit-details-marker { display: none; }
 .tray .note { flex: 1 1 8rem; font-size: .8rem; }
 .run { display: flex; gap: .5rem; margin-inline-start: auto; }
 .files { display: flex; flex-wrap: wrap; gap: .5rem; max-block-size: 30vh; overflow-y: auto; }
-.files li { padding-inline-start: .75rem; border: 1px solid var(--line); border-radius: .6rem; overflow-wrap: anywhere; }
+.files li { padding-inline: .75rem; border: 1px solid var(--line); border-radius: .6rem; overflow-wrap: anywhere; }
 .files li[data-state="error"] .note { color: var(--bad); }
-.files button { border: 0; background: none; min-inline-size: 2.5rem; }
+.files button { border: 0; background: none; min-inline-size: 2.5rem; margin-inline-end: -.75rem; }
 `;
 
 const MESSAGES = `
 .head { font-size: .8rem; color: var(--muted); overflow-wrap: anywhere; }
-.question { margin-inline-start: auto; inline-size: fit-content; max-inline-size: 85%; }
+.question { display: grid; justify-items: end; margin-inline-start: auto; inline-size: fit-content; max-inline-size: 85%; }
 .question .text { padding: .5rem .9rem; border-radius: .9rem; background: var(--own); white-space: pre-wrap; overflow-wrap: anywhere; }
 .answer > * + * { margin-block-start: .4rem; }
 .answer-text { overflow-wrap: anywhere; }
@@ -142,8 +142,8 @@ svg { inline-size: 1.25em; block-size: 1.25em; vertical-align: middle; fill: non
   header { justify-content: flex-end; }
   .actions { gap: 0; }
   .actions button { padding-inline: .5rem; }
-  .chat > header > button, summary.button, .chat > header > select { padding-inline: .4rem; font-size: .85rem; }
-  select { max-inline-size: 8rem; }
+  .chat > header > button, summary.button, .chat > header > select { padding-inline: .25rem; font-size: .85rem; }
+  header select { flex: 1 1 4rem; min-inline-size: 0; max-inline-size: 8rem; }
 }
 @media (max-height: 26rem) {
   .chat { overflow-y: auto; }

@@ -89,9 +89,14 @@ function drawing({ channel, mode, draft }: ChatParts, shown: ReturnType<typeof c
   const { element, header, log, loading, empty, form, writer, tools } = shown;
   let user = draft?.user;
   let wasSignedIn = false;
+  let chat: string | undefined;
+  let hadMessages = false;
   function onUser(next: string): void {
     // A guest is a new user in each session, but the same person.
-    if (user !== undefined && user !== next && mode !== 'guest') writer.clear();
+    if (user !== undefined && user !== next) {
+      if (mode === 'guest') writer.clearFiles();
+      else writer.clear();
+    }
     user = next;
   }
   return () => {
@@ -102,7 +107,15 @@ function drawing({ channel, mode, draft }: ChatParts, shown: ReturnType<typeof c
     form.show(session === null, user !== undefined);
     if (session) onUser(session.user.id);
     // A session can end with no act of the user.
-    if (wasSignedIn && session === null) tools.announce(tools.words.signedOut);
+    if (wasSignedIn && session === null) {
+      tools.announce(tools.words.signedOut);
+      // In the next session, the same guest is another user.
+      if (mode === 'guest') writer.clearFiles();
+    }
+    // Another element of the page may have opened another chat, or forgotten this one.
+    if (chat && (chat !== channel.id || (hadMessages && messages.length === 0))) writer.clearFiles();
+    chat = channel.id;
+    hadMessages = messages.length > 0;
     if (session !== undefined) wasSignedIn = session !== null;
     header.update(snapshot);
     log.update(messages);

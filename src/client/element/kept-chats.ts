@@ -2,11 +2,14 @@ import type { BotClient } from '../bot-client.ts';
 import { partsOf } from '../client-parts.ts';
 import { chatRows } from '../default-channel.ts';
 import { followedSession } from '../followed-session.ts';
+import type { Row } from '../kept.ts';
 import { botKey } from '../unfinished.ts';
 
 const MAX_CHATS = 50;
 /** How long another tab may still write a list that it read before, in ms. */
 const STALE_MS = 2_000;
+/** How long the list says that a chat was removed, in ms: longer than another tab may write it again. */
+const REMOVED_MS = 60_000;
 
 /** A chat in the list of this browser. */
 export interface Chat {
@@ -23,42 +26,55 @@ export function keptChats(client: BotClient) {
   const bot = botKey(options);
   const user = () => followedSession(client).getSnapshot().session?.user.id ?? '';
   const rows = () => chatRows(options, user());
-  const isOwn = ([, its, one]: readonly unknown[]) => its === user() && one === bot;
-  function set(chats: readonly Chat[]): void {
+  const isOwn = ([, its, one]: Row) => its === user() && one === bot;
+  /** The newest first. */
+  const own = () =>
+    rows()
+      .all()
+      .filter((row) => isOwn(row) && isCurrent(row))
+      .sort(([one], [other]) => other - one);
+  const forgetRemoved = () => rows().set(rows().all().filter(isCurrent));
+  /** The list with this chat as its newest, and without what there is no room for. */
+  function withChat(id: string, at: number, title: readonly string[]): Row[] {
     const others = rows()
       .all()
       .filter((row) => !isOwn(row));
-    const own = chats.map(({ at, id, title }) => [at, user(), bot, id, title] as const);
-    rows().set([...others, ...own]);
+    const rest = own().filter(([, , , one]) => one !== id);
+    const [chats, removed] = [rest.filter(isChat), rest.filter((row) => !isChat(row))];
+    const kept = [...chats.slice(0, MAX_CHATS - 1), ...removed.slice(0, MAX_CHATS)];
+    return [...others, [at, user(), bot, id, ...title], ...kept];
   }
-  /** The newest first. */
-  const all = (): Chat[] =>
-    rows()
-      .all()
-      .filter(isOwn)
-      .map(([at, , , id = '', title = '']) => ({ at, id, title }))
-      .sort((a, b) => b.at - a.at);
-  const without = (id: string | undefined) => all().filter((one) => one.id !== id);
-  const add = (chat: Chat) => set([chat, ...without(chat.id).slice(0, MAX_CHATS - 1)]);
-  let removed: string | undefined;
+  function keep(id: string, at: number, ...title: readonly string[]): void {
+    const owner = user();
+    const write = () => rows().set(withChat(id, at, title));
+    write();
+    // Two tabs may write at once: then the list of the later one lacks this change.
+    const writeAgain = ({ newValue }: StorageEvent) => {
+      const isThere = () => own().some(([since, , , one]) => one === id && since >= at);
+      // Where nothing is left, all was forgotten.
+      if (newValue && user() === owner && !isThere()) write();
+    };
+    addEventListener('storage', writeAgain, { signal: AbortSignal.timeout(STALE_MS) });
+  }
   return {
     user,
-    all,
-    put(chat: Chat): void {
-      const owner = user();
-      const { id } = chat;
-      add(chat);
-      if (removed === id) removed = undefined;
-      // Two tabs may write at once: then the list of the later one lacks this chat.
-      const addAgain = ({ newValue }: StorageEvent) => {
-        // Where nothing is left, all was forgotten.
-        if (newValue && user() === owner && removed !== id && all().every((one) => one.id !== id)) add(chat);
-      };
-      addEventListener('storage', addAgain, { signal: AbortSignal.timeout(STALE_MS) });
-    },
-    remove(id: string | undefined): void {
-      removed = id;
-      set(without(id));
+    /** The newest first. */
+    all: (): Chat[] =>
+      own().flatMap(([at, , , id = '', title]) => (title === undefined ? [] : { at, id, title })),
+    put: ({ id, title, at }: Chat) => keep(id, at, title),
+    remove(id?: string): void {
+      if (id === undefined) return;
+      keep(id, Date.now());
+      setTimeout(forgetRemoved, REMOVED_MS);
     },
   };
+}
+
+/** A chat that was removed has no title. */
+function isChat([, , , , title]: Row): boolean {
+  return title !== undefined;
+}
+
+function isCurrent(row: Row): boolean {
+  return isChat(row) || row[0] > Date.now() - REMOVED_MS;
 }

@@ -7,7 +7,7 @@ export interface Begun {
   readonly type?: MarkedToken['type'];
   /** By how many nodes it is shown. */
   readonly nodes: number;
-  /** The text of a paragraph or of code. */
+  /** The text of a paragraph, of that in a quotation, or of code. */
   readonly text: string;
   /** How many characters the items of a list have, or the head and the rows of a table. */
   readonly length: number;
@@ -26,7 +26,7 @@ const OPEN = 2;
 /** Whether `block` is the one that has begun so; else it has become another one. */
 export function goesOn(block: MarkedToken | undefined, { type, text, isLoose }: Begun): boolean {
   if (!type) return true;
-  if (block?.type !== type) return false;
+  if (block?.type !== type || (block.type === 'blockquote' && !onlyParagraph(block))) return false;
   if (block.type === 'list') return block.loose === isLoose;
   // A text that has become shorter can be cut elsewhere.
   return (
@@ -39,6 +39,11 @@ export function goesOn(block: MarkedToken | undefined, { type, text, isLoose }: 
 export function begunOf(block: MarkedToken, before: Begun): Begun | undefined {
   if (block.type === 'list') return begunList(block, before);
   if (block.type === 'table') return begunTable(block, before);
+  if (block.type === 'blockquote') {
+    const inner = onlyParagraph(block);
+    const begun = inner && begunOf(inner, before);
+    return begun && { ...begun, type: 'blockquote' };
+  }
   if (block.type !== 'paragraph' && block.type !== 'code') return undefined;
   const { type, text } = block;
   const rest = () => textPieces(text.slice(before.text.length), LONGEST_PIECE).map(pieceToken);
@@ -46,6 +51,12 @@ export function begunOf(block: MarkedToken, before: Begun): Begun | undefined {
   if (begun.length === 0) return undefined;
   const nodes = before.nodes + inlineNodes(begun).length;
   return { ...before, type, nodes, text: before.text + begun.map(({ raw }) => raw).join('') };
+}
+
+/** The paragraph that is all of a quotation. */
+function onlyParagraph({ tokens }: Token<'blockquote'>): Token<'paragraph'> | undefined {
+  const [inner, ...others] = tokens as readonly MarkedToken[];
+  return inner?.type === 'paragraph' && others.length === 0 ? inner : undefined;
 }
 
 /** All but the last ones of the parts of a long block. */

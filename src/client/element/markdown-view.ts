@@ -68,7 +68,7 @@ function drawn(root: HTMLElement, drawing: Drawing): Settled {
   const { text, settled, words } = drawing;
   const { begun } = settled;
   const rest = begun.head + text.slice(settled.length + begun.length);
-  const blocks = parseMarkdown(rest, settled.links, begun.type === 'paragraph' ? begun.text : '');
+  const blocks = parseMarkdown(rest, settled.links, begun.type === 'code' ? '' : begun.text);
   if (!goesOn(blocks[0], begun))
     return drawn(root, { ...drawing, settled: { ...settled, begun: NOT_BEGUN } });
   const elements = blocks.map((block, at) => blockElement(block, words, at === 0 ? begun.text : ''));
@@ -82,8 +82,8 @@ function drawn(root: HTMLElement, drawing: Drawing): Settled {
 /** Shows the rest of a block, which is in `rest`, behind its beginning. */
 function showMore(block: Element, rest: Element, { nodes, isLoose }: Begun): void {
   const [to, from] = [block, rest].map(
-    // Where the rows of a table, the text of code or the items of a list stand.
-    (element) => element.querySelector(':scope > table > tbody, :scope > pre > code') ?? element,
+    // Where the rows of a table, the text of code or of a quotation, or the items of a list stand.
+    (element) => element.querySelector(':scope > table > tbody, :scope > pre > code, :scope > p') ?? element,
   );
   if (to && from) morphChildren(to, [...from.childNodes].slice(isLoose ? 1 : 0), nodes);
 }

@@ -2,6 +2,8 @@
 const PROVEN_MS = 60_000;
 /** How long one resumption may keep the others waiting for its first event, in ms. */
 const FIRST_EVENT_MS = 2_000;
+/** So many bots are remembered: with a pattern on the allow-list, clients choose their names. */
+const MAX_BOTS = 1_000;
 
 /** The right to resume one stream. */
 export interface GatePass {
@@ -16,7 +18,10 @@ export interface GatePass {
  * runs go on there, one stream of the bot is resumed at a time. One gate for each process.
  */
 export interface HealingGate {
-  /** False once the bot service has begun a new run where this bot's run was resumed. */
+  /**
+   * False once the bot service has begun a new run where this bot's run was resumed. That is never forgotten: if there is
+   * no room for one more bot, its streams are not healed.
+   */
   mayHeal(bot: string): boolean;
   /** Waits until a stream of the bot may be resumed. Rejects with the signal's reason if that aborts first. */
   enter(bot: string, signal: AbortSignal): Promise<GatePass>;
@@ -37,21 +42,35 @@ interface BotState {
 
 const OPEN: GatePass = { sent() {}, leave() {} };
 
+const newState = (forbidden = false): BotState => ({
+  ...{ provenUntil: 0, forbidden, busy: false, waiting: new Set() },
+});
+/** That of all bots for which there is no room. */
+const NO_ROOM = newState(true);
+
 /** Makes a gate; `now` is in ms. */
 export function healingGate(now: () => number = () => performance.now()): HealingGate {
+  // The first was resumed first.
   const bots = new Map<string, BotState>();
   const isOpen = ({ forbidden, provenUntil }: BotState) => forbidden || now() < provenUntil;
-
   function stateOf(bot: string): BotState {
     const known = bots.get(bot);
     if (known) return known;
-    const state = { provenUntil: 0, forbidden: false, busy: false, waiting: new Set<() => void>() };
+    if (bots.size >= MAX_BOTS) {
+      const idle = idleBot(bots);
+      if (idle === undefined) return NO_ROOM;
+      bots.delete(idle);
+    }
+    const state = newState();
     bots.set(bot, state);
     return state;
   }
 
   return {
-    mayHeal: (bot) => bots.get(bot)?.forbidden !== true,
+    mayHeal(bot) {
+      const known = bots.get(bot);
+      return known ? !known.forbidden : bots.size < MAX_BOTS || idleBot(bots) !== undefined;
+    },
     async enter(bot, signal) {
       const state = stateOf(bot);
       while (state.busy && !isOpen(state)) await nextCall(state.waiting, signal);
@@ -68,11 +87,21 @@ export function healingGate(now: () => number = () => performance.now()): Healin
       callAll(state);
     },
     forbid(bot) {
-      const state = stateOf(bot);
+      const state = bots.get(bot) ?? newState();
+      // Also if there is no room: these bots are no more than those with a resumption under way.
+      bots.set(bot, state);
       state.forbidden = true;
       callAll(state);
     },
   };
+}
+
+/** A bot that may be forgotten, since nothing is under way there: at most, its next resumptions wait. */
+function idleBot(bots: ReadonlyMap<string, BotState>): string | undefined {
+  for (const [bot, { forbidden, busy, waiting }] of bots) {
+    if (!forbidden && !busy && waiting.size === 0) return bot;
+  }
+  return undefined;
 }
 
 function takePass(state: BotState): GatePass {

@@ -12,27 +12,24 @@ export interface OpenMessages {
   add(stop: AbortController, sessionKey: string, kind?: OpenKind): () => void;
   /** Ends all that is open of one session with `problem`. */
   endSession(sessionKey: string, problem: Problem): void;
-  /** Ends every live stream and every left run with `problem`, those too that are added later. */
-  endLive(problem: Problem): void;
+  /** Ends all of these kinds with `problem`, those too that are added later. */
+  endKinds(kinds: readonly OpenKind[], problem: Problem): void;
   /** Ends all with `problem`. */
   endAll(problem: Problem): void;
   /** How many messages are open; nothing else counts. */
   count(): number;
 }
 
-/** In a shutdown nobody can come back to these. */
-const ENDED_FIRST: ReadonlySet<OpenKind> = new Set(['live', 'left'] as const);
-
 /** Makes the collection, which is empty. */
 export function openMessages(): OpenMessages {
   const open = new Map<AbortController, { readonly owner: string; readonly kind: OpenKind }>();
   let messages = 0;
-  let endedWith: Problem | undefined;
+  const endedWith = new Map<OpenKind, Problem>();
   return {
     add(stop, owner, kind = 'message') {
       open.set(stop, { owner, kind });
       if (kind === 'message') messages++;
-      if (endedWith && ENDED_FIRST.has(kind)) stop.abort(endedWith);
+      if (endedWith.has(kind)) stop.abort(endedWith.get(kind));
       return () => {
         if (open.delete(stop) && kind === 'message') messages--;
       };
@@ -40,9 +37,9 @@ export function openMessages(): OpenMessages {
     endSession(sessionKey, problem) {
       for (const [stop, { owner }] of open) if (owner === sessionKey) stop.abort(problem);
     },
-    endLive(problem) {
-      endedWith = problem;
-      for (const [stop, { kind }] of open) if (ENDED_FIRST.has(kind)) stop.abort(problem);
+    endKinds(kinds, problem) {
+      for (const kind of kinds) endedWith.set(kind, problem);
+      for (const [stop, { kind }] of open) if (kinds.includes(kind)) stop.abort(problem);
     },
     endAll(problem) {
       for (const stop of open.keys()) stop.abort(problem);

@@ -99,7 +99,8 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
     set({ error: refused(window, 'The file is larger than the relay takes.') });
     await attach('Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft.txt');
     finishUpload(undefined);
-    await attach('under way.txt');
+    // Narrow letters leave no room at the end of a line by chance.
+    await attach(`${'l'.repeat(120)}.txt`);
   },
   dropping: () => {
     inChat('.chat')?.dispatchEvent(new DragEvent('dragover', { cancelable: true }));

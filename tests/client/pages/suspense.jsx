@@ -8,9 +8,12 @@ import {
 } from 'bot-relay-client/react';
 import { StrictMode, Suspense } from 'react';
 import { createRoot } from 'react-dom/client';
+import { followedSession } from '../../../src/client/followed-session.ts';
 
 /** How many listeners the page has for the session and for the channel. */
 const counts = { session: 0, channel: 0 };
+/** How many times something has subscribed to each, though it has left since. */
+const ever = { session: 0, channel: 0 };
 const { addEventListener, removeEventListener } = document;
 document.addEventListener = function add(type, ...rest) {
   if (type === 'visibilitychange') counts.session += 1;
@@ -24,11 +27,19 @@ document.removeEventListener = function remove(type, ...rest) {
 const client = createBotClient({ baseUrl: '', namespace: 'acme', botProviderName: 'helper' });
 const OPTIONS = { id: 'one' };
 
+const followed = followedSession(client);
+const { subscribe: follow } = followed;
+followed.subscribe = (listener) => {
+  ever.session += 1;
+  return follow(listener);
+};
+
 /** The channel that the hook finds, whose subscriptions are counted. */
 function counted() {
   const channel = createChannel(client, OPTIONS);
   const { subscribe } = channel;
   channel.subscribe = (listener) => {
+    ever.channel += 1;
     counts.channel += 1;
     const leave = subscribe(listener);
     return () => {
@@ -45,6 +56,7 @@ const asleep = new Map();
 /** What tests call and read. */
 const test = {
   counts,
+  ever,
   bot: undefined,
   session: undefined,
   channel: counted(),
