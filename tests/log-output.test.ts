@@ -156,6 +156,10 @@ describe('a reader that stalls', () => {
         `at a ${kind} does not block the process when another one that shares it has started`,
         () => startAnother(kind),
       ],
+      [
+        `at a ${kind} does not block a process while the primary that shares it starts workers`,
+        () => startWorkersMeanwhile(kind),
+      ],
       [`at a ${kind} delays an exit only a little`, () => exitUnread(kind)],
     ]),
   );
@@ -218,6 +222,48 @@ async function startAnother(kind: Kind) {
     process.exit(0);`,
   );
   expect(await told).toBe(1);
+  expect(await exited).toBe(0);
+}
+
+/** One process writes the log as a worker does, while its parent starts others as the primary starts workers. */
+async function startWorkersMeanwhile(kind: Kind) {
+  const STARTS = 300;
+  const output = import.meta.resolve('../src/process/worker-output.ts');
+  const writer = `
+    import { writeSync } from 'node:fs';
+    import { nonBlocking } from '${import.meta.resolve('../src/process/non-blocking.ts')}';
+    import { workerLogFd } from '${output}';
+    const { fd, ready } = nonBlocking(workerLogFd);
+    const write = () => {
+      for (let n = 0; n < 1000; n++) {
+        ready();
+        try {
+          writeSync(fd, 'a line\\n');
+        } catch {}
+      }
+      setImmediate(write);
+    };
+    process.on('message', () => process.exit(7));
+    process.send('ready');
+    write();`;
+  const { told, exited } = runUnread(
+    kind,
+    `
+    import { spawn, spawnSync } from 'node:child_process';
+    import { workerStdio } from '${output}';
+    const args = ['--input-type=module', '-e', ${JSON.stringify(writer)}];
+    const writer = spawn(process.execPath, args, { stdio: workerStdio });
+    writer.once('message', async () => {
+      for (let n = 0; n < ${STARTS}; n++)
+        await new Promise((resolve) => spawn('true', { stdio: workerStdio }).once('exit', resolve));
+      writer.send('exit');
+    });
+    writer.once('exit', (code) => {
+      process.send(code);
+      process.exit(0);
+    });`,
+  );
+  expect(await told).toBe(7);
   expect(await exited).toBe(0);
 }
 

@@ -7,11 +7,20 @@ export interface Log {
   readonly output: LogOutput;
 }
 
-/** Opens a log on standard output that is written in full when the process exits. `worker` is the number of a worker. */
-export function openLog(level: string, worker?: number): Log {
-  const output = logOutput({ onDropped: (lines) => logger.error({ lines }, 'log lines dropped') });
+/** A process that logs to a descriptor of its primary, with its number in each line. */
+interface OfWorker {
+  readonly worker: number;
+  readonly fd: number;
+}
+
+/** Opens a log, on standard output unless it is of a worker, that is written in full when the process exits. */
+export function openLog(level: string, ofWorker?: OfWorker): Log {
+  const output = logOutput({
+    ...(ofWorker && { fd: ofWorker.fd }),
+    onDropped: (lines) => logger.error({ lines }, 'log lines dropped'),
+  });
   process.on('exit', output.end);
   const root = createLogger(level, output);
-  const logger = worker === undefined ? root : root.child({ worker });
+  const logger = ofWorker ? root.child({ worker: ofWorker.worker }) : root;
   return { logger, output };
 }

@@ -32,16 +32,21 @@ function reopened(fd: number): NonBlocking | undefined {
   }
 }
 
+/** What Node.js has for a stream of libuv. */
+interface Handle {
+  setBlocking(isBlocking: boolean): void;
+}
+
 /**
- * For a socket, or a pipe outside of Linux, which cannot be opened again. libuv makes what it opens non-blocking
- * (`uv_pipe_open`, `uv_tcp_open`) for all processes that share it, and does not close standard output and error.
+ * For a socket, or a pipe outside of Linux, which cannot be opened again. It becomes non-blocking for all processes
+ * that share it. The handle stays open, since closing it would close a descriptor above 2.
  */
 function sharedWith(fd: number): NonBlocking | undefined {
-  if (fd > 2) return undefined;
-  // Each start and exit of a process that shares it makes it block again (`uv_spawn`, and Node.js for what it
-  // inherited), and a write may then block for ever. So this is done before each write.
-  const ready = () => void new Socket({ fd, readable: false, writable: true }).destroy();
   try {
+    const handle: Handle = Reflect.get(new Socket({ fd, readable: false, writable: true }), '_handle');
+    // Any other program that shares it may make it block again, and a write right then may block for ever. Workers
+    // do not (`workerStdio`); a primary does when it exits.
+    const ready = () => handle.setBlocking(false);
     ready();
     return { fd, ready };
   } catch {

@@ -3,6 +3,7 @@ import { loadConfig } from '../config/config.ts';
 import { openLog } from './log.ts';
 import { runInstance } from './run-instance.ts';
 import { askForEnvironment, handlePrimaryMessages } from './worker-channel.ts';
+import { workerLogFd } from './worker-output.ts';
 
 /** Exit code of sysexits.h. */
 const EX_USAGE = 64;
@@ -17,7 +18,7 @@ export async function run([number]: readonly string[]): Promise<number | undefin
   const exitCode = await catchConfigError(async () => {
     const config = loadConfig(await askForEnvironment());
     await runInstance(config, {
-      log: openLog(config.logLevel, worker),
+      log: openLog(config.logLevel, { worker, fd: workerLogFd }),
       worker,
       listenToPrimary: handlePrimaryMessages,
     });

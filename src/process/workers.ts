@@ -4,6 +4,7 @@ import type { Environment } from '../config/environment.ts';
 import type { Logger } from '../logger.ts';
 import { longestShutdownMs } from './shutdown-times.ts';
 import { metricsOf, type StopSignal, sendEnvironment, sendTo } from './worker-channel.ts';
+import { printsOfWorkers, workerStdio } from './worker-output.ts';
 
 /** A worker that ends sooner than this after its start, in ms, is replaced only after a pause. */
 const EARLY_MS = 10_000;
@@ -102,6 +103,7 @@ interface WorkerPool {
   readonly options: WorkersOptions;
   /** The first of them starts before the others. */
   readonly members: readonly Member[];
+  readonly passOnPrints: ReturnType<typeof printsOfWorkers>;
   /** Set when workers are no longer replaced. Called when the last one has ended: whether all ended in order. */
   onAllGone?: (inOrder: boolean) => void;
   allInOrder: boolean;
@@ -112,7 +114,8 @@ function startPool(options: WorkersOptions): WorkerPool {
   const { workers } = options.config;
   const first = newMember(1);
   const others = Array.from({ length: workers - 1 }, (_, at) => newMember(at + 2));
-  const pool: WorkerPool = { options, members: [first, ...others], allInOrder: true };
+  const members = [first, ...others];
+  const pool: WorkerPool = { options, members, passOnPrints: printsOfWorkers(), allInOrder: true };
   startMember(pool, first);
   return pool;
 }
@@ -124,7 +127,7 @@ function runningIn({ members }: WorkerPool): Worker[] {
 function startMember(pool: WorkerPool, member: Member): void {
   const [first, ...others] = pool.members;
   Object.assign(member, { startedAt: performance.now(), isListening: false, replacing: undefined });
-  member.worker = startWorker(pool.options, member.number, {
+  member.worker = startWorker(pool, member.number, {
     listening() {
       const isFirst = member === first && !member.hasListened;
       Object.assign(member, { isListening: true, hasListened: true });
@@ -170,16 +173,17 @@ interface WorkerEvents {
 }
 
 /** Starts the worker with this number; calls `events` when it listens and when it ends. */
-function startWorker(
-  { args, environment, logger }: WorkersOptions,
-  number: number,
-  events: WorkerEvents,
-): Worker {
-  cluster.setupPrimary({ args: [...args, String(number)] });
+function startWorker({ options, passOnPrints }: WorkerPool, number: number, events: WorkerEvents): Worker {
+  const { args, environment, logger } = options;
+  cluster.setupPrimary({ args: [...args, String(number)], stdio: workerStdio });
   const worker = cluster.fork();
+  passOnPrints(worker.process);
   sendEnvironment(worker, environment);
   worker.once('listening', events.listening);
-  worker.once('exit', (exitCode: number | null, signal: string | null) => events.ended({ exitCode, signal }));
+  worker.once('exit', (exitCode: number | null, signal: string | null) =>
+    // When all that it has printed is read: this process may exit now.
+    worker.process.once('close', () => events.ended({ exitCode, signal })),
+  );
   worker.on('error', (err) => {
     logger.error({ worker: number, err }, 'worker failed');
     // A process that could not be started has no exit event.

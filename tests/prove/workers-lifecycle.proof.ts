@@ -1,4 +1,4 @@
-import { renameSync } from 'node:fs';
+import { readlinkSync, renameSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, expect, jest } from '@jest/globals';
@@ -12,6 +12,7 @@ import { describeWithRedis, startRedis } from '../support/redis.ts';
 import { type RedisProxy, startRedisProxy } from '../support/redis-proxy.ts';
 import { testSideBySide } from '../support/side-by-side.ts';
 import { sleep } from '../support/sleep.ts';
+import { until } from '../support/until.ts';
 import { whileAwake } from '../support/while-awake.ts';
 import {
   type LogLine,
@@ -81,6 +82,10 @@ describeWithRedis('workers', () => {
       ['without users or a variable end the process before any worker starts', missingSettings],
       ['that cannot start end the process with the exit code of the first one', firstWorkerExits],
       ['that the system kills before they listen end the process with 1 and a line', firstWorkerKilled],
+      [
+        'that crash print why to standard error of the primary, and share no descriptor 0 to 2 with it',
+        crash,
+      ],
       ['without a primary print the usage', noPrimary],
     ]),
   ]);
@@ -213,6 +218,23 @@ async function firstWorkerKilled() {
   expect(linesOf(relay).filter(({ level }) => level === 'fatal')).toEqual([
     expect.objectContaining({ worker: 1, signal: 'SIGKILL', msg: 'worker never listened' }),
   ]);
+}
+
+/** A worker that had the log of its primary as standard output would make it block for all by its start. */
+async function crash() {
+  const code = encodeURIComponent("process.on('SIGUSR2', () => process.abort())");
+  const relays = await startWorkersRelay({
+    workers: 2,
+    nodeArgs: ['--import', `data:text/javascript,${code}`],
+  });
+  const { relay } = relays;
+  const pid = workerPids(relays).get(1) as number;
+  const standard = [0, 1, 2].map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
+  const [, ...ofPrimary] = [0, 1, 2].map((fd) => readlinkSync(`/proc/${relay.pid}/fd/${fd}`));
+  expect(standard.filter((name) => ofPrimary.includes(name))).toEqual([]);
+  process.kill(pid, 'SIGUSR2');
+  await until(() => relay.stderr().includes('stack trace'));
+  relay.signal('SIGKILL');
 }
 
 async function noPrimary() {

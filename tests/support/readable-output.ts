@@ -27,7 +27,7 @@ export function readableOutput(kind: Kind): {
   of(child: ChildProcess): ReadableOutput;
 } {
   // Node's own pipe is a pair of sockets.
-  if (kind === 'socket') return { stdio: 'pipe', of: ({ stdout }) => reading(() => stdout as Readable) };
+  if (kind === 'socket') return { stdio: 'pipe', of: ({ stdout }) => readingLater(stdout as Readable) };
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-output-'));
   folders.push(folder);
   const path = join(folder, kind);
@@ -51,6 +51,12 @@ export function readableOutput(kind: Kind): {
       return reading(() => new Socket({ fd: reader, readable: true, writable: false }));
     },
   };
+}
+
+/** Node.js would read and throw away at the exit of the process what has no listener. */
+function readingLater(stdout: Readable): ReadableOutput {
+  stdout.on('readable', () => {});
+  return reading(() => stdout.removeAllListeners('readable'));
 }
 
 function reading(open: () => Readable): ReadableOutput {

@@ -16,7 +16,10 @@ const LATER_MS = 650;
 export const DRAINING = { SHUTDOWN_DELAY_MS: '60000' };
 /** What the metrics of two workers have in common. */
 export const BOTH_WORKERS = /^process_max_fds\{worker="1"\}[\s\S]*^process_max_fds\{worker="2"\}/m;
-/** Fills standard output, unless it is a file, with lines of dots; SIGUSR2 then throws an error. */
+/**
+ * Fills standard output, unless it is a file, with lines of dots; SIGUSR2 then throws an error. Not in workers, which
+ * load this too: nobody sets the mode there while the primary runs.
+ */
 const PRELOADED = `
   import { fstatSync, writeSync } from 'node:fs';
   import { Socket } from 'node:net';
@@ -26,7 +29,7 @@ const PRELOADED = `
       for (let n = 0; ; n++) writeSync(1, '.'.repeat(n % 2 ? 63 : 1023) + '\\n');
     } catch {}
   };
-  if (!fstatSync(1).isFile()) {
+  if (process.argv[2] !== 'worker' && !fstatSync(1).isFile()) {
     const socket = new Socket({ fd: 1, readable: false, writable: true });
     // Node.js reads a little of a socket in advance.
     for (let n = 0; n < 5; n++) {

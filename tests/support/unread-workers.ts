@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { expect } from '@jest/globals';
 import { call } from './call.ts';
 import type { Kind } from './readable-output.ts';
@@ -22,6 +23,7 @@ export const unreadWorkers = (kind: Kind) => ({
   'go on serving, also while one of them is replaced, and exit with 0 soon after SIGTERM': () =>
     replaceOne(kind),
   'exit with 1 soon after a second signal': async () => stopTwice(kind, await workers()),
+  'end soon after an uncaught error of their primary': () => crashPrimary(kind),
   'lose nothing if the log is read again': whileAwake(() => readAgain(kind)),
 });
 
@@ -46,6 +48,30 @@ async function replaceOne(kind: Kind): Promise<void> {
   const { code, ms } = await timed(relay, () => relay.signal('SIGTERM'));
   expect(code).toBe(0);
   expect(ms).toBeLessThan(SOON_MS);
+}
+
+/** The exit of the primary makes a socket block again (Node.js, `ResetStdio`). */
+async function crashPrimary(kind: Kind): Promise<void> {
+  const relay = await startUnread(kind, await workers());
+  expect(await request(relay)).toBe(REQUESTS);
+  const pids = [...workerPids({ relay }).values()];
+  expect(pids).toHaveLength(2);
+  relay.signal('SIGUSR2');
+  expect(await relay.exited).toBe(1);
+  const deadline = performance.now() + SOON_MS;
+  while (pids.some(isRunning) && performance.now() < deadline) await sleep(50);
+  const left = pids.filter(isRunning);
+  for (const pid of left) process.kill(pid, 'SIGKILL');
+  expect(left).toEqual([]);
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    // The parent of an ended process may not have asked for its exit code.
+    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
 }
 
 async function readAgain(kind: Kind): Promise<void> {
