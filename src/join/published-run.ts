@@ -165,7 +165,8 @@ function noteEnd(held: HeldRun, { flush, isKept }: PublishOptions, error: unknow
     },
     state: stateAfter(run, isKept),
   };
-  held.source = undefined;
+  // Nobody takes over what is over: the message is freed, however long its end waits to be stored.
+  held.source = held.hold = undefined;
   flush.flushSoon();
 }
 

@@ -105,3 +105,13 @@ test('the message is stored with the first place to go on from, and not before',
   }
   expect(holds).toEqual(['', 'the message', '']);
 });
+
+test('the message is not held any more once its stream is over, stored or not', () => {
+  const { held, published } = carried();
+  published.keep(() => 'the message');
+  published.begin(new Map());
+  expect(held.hold).toBeDefined();
+  published.over();
+  expect(held.end).toBeDefined();
+  expect(held.hold).toBeUndefined();
+});

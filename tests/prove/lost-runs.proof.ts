@@ -193,6 +193,8 @@ describeWithRedis('instances that are lost', () => {
       expectOneRunEach();
     }
     process.stdout.write(`lost instances: ${JSON.stringify({ ...verdicts, withId, refusals })}\n`);
+    // One refusal of each message, such as while a relay has no time for Redis, is no fault; more would be an outage.
+    expect(refusals).toBeLessThan(kills * MESSAGES);
     expect(verdicts.whole).toBeGreaterThan(0);
     expect(verdicts.told).toBeGreaterThan(0);
   });
