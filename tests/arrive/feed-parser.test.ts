@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import express from 'express';
 import { serveConnections } from '../../src/arrive/serve-connections.ts';
@@ -21,7 +23,7 @@ afterEach(() => {
 });
 
 /** Sends `bytes` to a server that answers with the length of each body. Notes what its parser gets, and each read. */
-async function send(bytes: Buffer) {
+async function send(bytes: Buffer, onFed: (socket: Socket) => void = () => {}) {
   const app = express();
   const bodies: Buffer[] = [];
   app.post('/', (req, res) => {
@@ -39,24 +41,39 @@ async function send(bytes: Buffer) {
   server = createServer();
   server.on('connection', (socket: Socket) => {
     const [parse] = socket.listeners('data');
-    socket.removeAllListeners('data').on('data', (piece: Buffer) => {
+    if (parse) socket.removeListener('data', parse as (data: Buffer) => void);
+    socket.on('data', (piece: Buffer) => {
       given.push(piece.length);
       parse?.call(socket, piece);
     });
   });
   serveConnections(server, app, { logger: createLogger('silent') });
-  server.on('connection', (socket: Socket) =>
+  server.on('connection', (socket: Socket) => {
+    onFed(socket);
     socket.on('data', (data: Buffer) => {
       reads += 1;
       left.push(data.length);
-    }),
-  );
+    });
+  });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   client = rawClient((server.address() as AddressInfo).port, bytes);
   return { bodies, given, left, reads: () => reads };
 }
 
+setFlagsFromString('--allow-natives-syntax');
+/** Whether V8 holds an object by its shape, and not in a table that is several times as large. */
+const hasShape = runInNewContext('(one) => %HasFastProperties(one)') as (one: unknown) => boolean;
+
 describe('the parser of a connection', () => {
+  test('has its listeners in little memory', async () => {
+    const shapes: boolean[] = [];
+    await send(Buffer.from(`${HEAD}Content-Length: 2\r\n\r\n{}`), (socket) =>
+      shapes.push(hasShape(Reflect.get(socket, '_events'))),
+    );
+    await client.waitFor('1 done');
+    expect(shapes).toEqual([true]);
+  });
+
   test('gets a body with a length as it comes, and its head in small pieces', async () => {
     const padding = `X-Padding: ${'x'.repeat(3000)}\r\n`;
     const head = `${HEAD}${padding}Content-Length: ${BODY.length}\r\n\r\n`;

@@ -109,6 +109,8 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
     if (status < 200 || !this.waiting) return;
     const { signal, abort, resolve, hasLeft } = this.waiting;
     signal.removeEventListener('abort', abort);
+    // They would keep the bytes of the network that they came with for as long as the answer lasts.
+    controller.rawHeaders = null;
     resolve(answerBegins(this.arrival, controller, { status, fields }));
     // An answer may come before the first byte of the request leaves.
     if (hasLeft) this.waiting = undefined;
