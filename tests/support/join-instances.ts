@@ -14,6 +14,9 @@ import { type RedisServer, startRedis } from './redis.ts';
 import { type RedisProxy, startRedisProxy } from './redis-proxy.ts';
 import { BOT_PATH, startRelay, type TestRelay } from './relay.ts';
 
+/** A guard against hanging, in ms. */
+const READY_MS = 20_000;
+
 /** Instances that share a Redis, in front of one bot service. */
 export interface JoinInstances {
   readonly relays: readonly TestRelay[];
@@ -45,29 +48,56 @@ export async function startJoinInstances(
   environment: Record<string, string> = {},
   first: (request: RawRequest, socket: Socket) => readonly string[] | undefined = () => [],
 ): Promise<JoinInstances> {
-  const streams: Socket[] = [];
-  const upstream = await startRawUpstream((socket, request) => {
-    streams.push(socket);
-    const events = first(request, socket);
-    if (events) socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...events.map(chunk)]));
-  });
-  const redis = await startRedis();
-  const wires: RedisProxy[] = [];
-  const relays: TestRelay[] = [];
-  for (let n = 0; n < count; n++) {
-    const wire = await startRedisProxy(redis.url);
-    wires.push(wire);
-    relays.push(await startRelay(upstream.url, { JOIN: 'on', REDIS_URL: wire.url, ...environment }));
+  const opened: (() => unknown)[] = [];
+  const close = async () => {
+    for (const closeOne of opened.splice(0).reverse()) await closeOne();
+  };
+  try {
+    const redis = await startRedis();
+    opened.push(() => redis.stop());
+    const streams: Socket[] = [];
+    const upstream = await startRawUpstream((socket, request) => {
+      streams.push(socket);
+      const events = first(request, socket);
+      if (events) socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...events.map(chunk)]));
+    });
+    opened.push(() => upstream.close());
+    const wires: RedisProxy[] = [];
+    const relays: TestRelay[] = [];
+    for (let n = 0; n < count; n++) {
+      const wire = await startRedisProxy(redis.url);
+      wires.push(wire);
+      opened.push(() => wire.close());
+      const relay = await startRelay(upstream.url, { JOIN: 'on', REDIS_URL: wire.url, ...environment });
+      relays.push(relay);
+      opened.push(() => relay.close());
+      // A busy machine may take longer than a relay in a test waits.
+      await relay.redis?.ready(READY_MS);
+    }
+    const cookie = await (relays[0] as TestRelay).signIn();
+    const clients: RawClient[] = [];
+    opened.push(() => {
+      for (const { socket } of clients) socket.destroy();
+      for (const wire of wires) wire.mend();
+    });
+    const shared = { relays, redis, wires, upstream, cookie, streams };
+    return { ...shared, ...waysToAsk(shared, clients), close };
+  } catch (error) {
+    await close();
+    throw error;
   }
-  const cookie = await (relays[0] as TestRelay).signIn();
-  const clients: RawClient[] = [];
+}
+
+function waysToAsk(
+  { relays, cookie, streams }: Pick<JoinInstances, 'relays' | 'cookie' | 'streams'>,
+  clients: RawClient[],
+): Pick<JoinInstances, 'sayAs' | 'say' | 'byName' | 'emit' | 'finish'> {
   const ask = (at: number, text: string) => {
     const client = rawClient((relays[at] as TestRelay).port, text);
     clients.push(client);
     return client;
   };
   return {
-    ...{ relays, redis, wires, upstream, cookie, streams },
     sayAs: (other, at) =>
       ask(at, rawMessage({ cookie: other, body: messageBody(), headers: ['Connection: close'] })),
     say: (at, changes = {}, headers = []) =>
@@ -80,14 +110,6 @@ export async function startJoinInstances(
     },
     emit: (...events) => void streams.at(-1)?.write(Buffer.concat(events.map(chunk))),
     finish: () => void streams.at(-1)?.write(LAST_CHUNK),
-    async close() {
-      for (const { socket } of clients) socket.destroy();
-      for (const wire of wires) wire.mend();
-      for (const relay of relays) await relay.close();
-      await upstream.close();
-      for (const wire of wires) wire.close();
-      await redis.stop();
-    },
   };
 }
 
