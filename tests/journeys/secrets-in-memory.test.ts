@@ -72,8 +72,10 @@ async function severalWorkers(): Promise<void> {
     await relay.waitFor(new RegExp(`(^shown$[^]*){${1 + [relay.pid, ...workers].indexOf(pid)}}`, 'm'));
     expect(argsOf(pid).join()).not.toMatch(/canary/);
   }
-  expect(relay.stdout().match(/"BOTS":"acme\/helper"/g)).toHaveLength(6);
-  for (const name of Object.keys(SECRETS)) expect(relay.stdout()).not.toContain(name);
+  // What a worker prints besides its log is passed on to standard error.
+  const printed = relay.stdout() + relay.stderr();
+  expect(printed.match(/"BOTS":"acme\/helper"/g)).toHaveLength(6);
+  for (const name of Object.keys(SECRETS)) expect(printed).not.toContain(name);
   // What the system shows of each worker. The environment of the primary was set by the operator.
   for (const pid of workers)
     expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toMatch(
