@@ -35,7 +35,7 @@ export function feedParser(socket: Socket, options: FeedOptions): void {
   const { isOpen, isBetweenMessages, onForeignProtocol } = options;
   const [parse] = socket.listeners('data');
   if (parse === undefined) throw new Error('The HTTP server does not read the connection');
-  // To remove all of them would make the table of listeners several times as large.
+  // `removeAllListeners` would make the table of listeners several times as large.
   socket.removeListener('data', parse as (data: Buffer) => void);
   /** The parsed part of a request line that may be of another protocol. The parser limits its length, except for spaces. */
   let line = '';

@@ -44,8 +44,8 @@ interface Handle {
 function sharedWith(fd: number): NonBlocking | undefined {
   try {
     const handle: Handle = Reflect.get(new Socket({ fd, readable: false, writable: true }), '_handle');
-    // Any other program that shares it may make it block again, and a write right then may block for ever. Workers
-    // do not (`workerStdio`); a primary does when it exits.
+    // Other programs that share it can make it block again, and a write at that moment may block for ever. The start
+    // of a worker does not (see `workerStdio`), but the exit of a primary does.
     const ready = () => handle.setBlocking(false);
     ready();
     return { fd, ready };

@@ -71,7 +71,7 @@ export async function startJoinInstances(
       const relay = await startRelay(upstream.url, { JOIN: 'on', REDIS_URL: wire.url, ...environment });
       relays.push(relay);
       opened.push(() => relay.close());
-      // A busy machine may take longer than a relay in a test waits.
+      // `startRelay` waits for half a second, which can be too short on a busy machine.
       await relay.redis?.ready(READY_MS);
     }
     const cookie = await (relays[0] as TestRelay).signIn();

@@ -17,8 +17,8 @@ export const DRAINING = { SHUTDOWN_DELAY_MS: '60000' };
 /** What the metrics of two workers have in common. */
 export const BOTH_WORKERS = /^process_max_fds\{worker="1"\}[\s\S]*^process_max_fds\{worker="2"\}/m;
 /**
- * Fills standard output, unless it is a file, with lines of dots; SIGUSR2 then throws an error. Not in workers, which
- * load this too: nobody sets the mode there while the primary runs.
+ * Fills standard output, unless it is a file, with lines of dots; SIGUSR2 then throws an error. Workers load
+ * this too, and skip the filling: in the product, no worker makes the output block while its primary runs.
  */
 const PRELOADED = `
   import { fstatSync, writeSync } from 'node:fs';

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { expect } from '@jest/globals';
 import { call } from './call.ts';
 import type { Kind } from './readable-output.ts';
@@ -16,7 +15,7 @@ import {
 } from './unread-log.ts';
 import { stopTwice } from './unread-relay.ts';
 import { whileAwake } from './while-awake.ts';
-import { workerPids } from './workers.ts';
+import { lives, workerPids } from './workers.ts';
 
 /** The cases of two workers, by their titles. */
 export const unreadWorkers = (kind: Kind) => ({
@@ -59,19 +58,10 @@ async function crashPrimary(kind: Kind): Promise<void> {
   relay.signal('SIGUSR2');
   expect(await relay.exited).toBe(1);
   const deadline = performance.now() + SOON_MS;
-  while (pids.some(isRunning) && performance.now() < deadline) await sleep(50);
-  const left = pids.filter(isRunning);
+  while (pids.some(lives) && performance.now() < deadline) await sleep(50);
+  const left = pids.filter(lives);
   for (const pid of left) process.kill(pid, 'SIGKILL');
   expect(left).toEqual([]);
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    // The parent of an ended process may not have asked for its exit code.
-    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-  } catch {
-    return false;
-  }
 }
 
 async function readAgain(kind: Kind): Promise<void> {
