@@ -3,6 +3,7 @@
  * carry the same messages to the same upstream, in turns, so that other load of the machine affects all of them.
  * README.md says how each figure is measured.
  */
+import { openFilesLimit } from '../src/config/open-files.ts';
 import { aborts } from './figures/aborts.ts';
 import { type EventFigures, eventFigures } from './figures/events.ts';
 import { memoryPerStream, stalledPeak } from './figures/memory.ts';
@@ -16,7 +17,6 @@ import { collectFigures, type FigureCollector } from './support/collect-figures.
 import { machine } from './support/machine.ts';
 import { API_KEY } from './support/message.ts';
 import { PEERS, type Peer, type RunningPeer } from './support/peers.ts';
-import { openFilesLimit } from './support/process-usage.ts';
 import { settingsFrom } from './support/settings.ts';
 import { startUpstream } from './support/upstream-process.ts';
 
@@ -128,7 +128,7 @@ async function measureOne(peer: RunningPeer, figures: FigureCollector, still: Ev
 async function measureMemory(): Promise<void> {
   const sizes = SIZES.map(scaled);
   const files = Math.ceil((sizes.at(-1) as number) * FILES_PER_STREAM);
-  const isEnough = openFilesLimit() >= files;
+  const isEnough = (openFilesLimit() ?? Number.POSITIVE_INFINITY) >= files;
   for (let round = 0; round < rounds; round++) {
     progress(`memory, round ${round + 1} of ${rounds}`);
     for (const { peer, figures } of inTurn(present, round)) {

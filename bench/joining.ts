@@ -2,7 +2,7 @@
  * Measures what joining costs: 1,000 runs at once, each of ten events in three seconds, with joining as shipped and
  * without it, in memory and with Redis. The two take turns, so that other load of the machine affects both.
  */
-import { startRedis, stopRedis } from '../tests/support/redis-server.ts';
+import { startRedis, stopRedis } from '../tests/harness/redis/redis-server.ts';
 import { sendMany } from './figures/messages.ts';
 import type { RunningPeer } from './support/peers.ts';
 import { cpuUs } from './support/process-usage.ts';

@@ -8,7 +8,7 @@ import { memoryBudgets } from '../src/pace/memory-budgets.ts';
 import { redisBudgets } from '../src/pace/redis-budgets.ts';
 import { secret } from '../src/secret.ts';
 import { openRedis } from '../src/storage/redis.ts';
-import { startRedis, stopRedis } from '../tests/support/redis-server.ts';
+import { startRedis, stopRedis } from '../tests/harness/redis/redis-server.ts';
 import { messageBody } from './support/message.ts';
 import { type RelayProcess, startRelay } from './support/relay-process.ts';
 import { quantile } from './support/statistics.ts';

@@ -18,6 +18,7 @@ chmod 700 "$folder"
   -keyout "$folder/tls_key" -out "$folder/tls_certificate" 2>/dev/null
 if [ ! -e "$folder/users" ]; then
   password=$(openssl rand -hex 12)
+  [ -e dist/main.js ] || npm run --silent build
   printf '%s' "$password" | USERS_FILE="$folder/users" npm run --silent user -- add demo >/dev/null
   echo "Sign in as demo with the password $password"
 fi

@@ -1,8 +1,10 @@
 import express, { type Express } from 'express';
 import { accessLog } from './arrive/access-log.ts';
 import { inOrder } from './arrive/in-order.ts';
+import { loggedAddress } from './arrive/logged-address.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
 import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
+import { refuseWhileFull } from './arrive/refuse-while-full.ts';
 import { requestId } from './arrive/request-id.ts';
 import { requestTarget } from './arrive/request-target.ts';
 import { securityHeaders } from './arrive/security-headers.ts';
@@ -20,7 +22,7 @@ import { requestMetrics } from './watch/request-metrics.ts';
 
 /** The routes in order, and the stages that stand before all of them. */
 export function createApp(parts: Parts): Express {
-  const { config, logger, lifecycle, metrics } = parts;
+  const { bounds, config, logger, lifecycle, metrics } = parts;
   const app = express();
   app.set('trust proxy', config.trustProxy);
   app.set('query parser', false);
@@ -32,13 +34,14 @@ export function createApp(parts: Parts): Express {
     inOrder([
       spreadRequests(),
       requestId(),
-      accessLog(logger),
+      accessLog(logger, loggedAddress(config)),
       metrics && requestMetrics(metrics),
       securityHeaders({ https: isHttps(config) }),
       requestTarget(),
       config.hosts && knownHost({ ...config.hosts, exceptPaths: probes }),
-      cors(config.allowedOrigins, METHODS),
+      cors({ origins: config.allowedOrigins, methods: METHODS, headers: config.corsHeaders }),
       refuseWhileDraining(lifecycle.isDraining, probes),
+      refuseWhileFull(bounds, probes),
     ]),
   );
 

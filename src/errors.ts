@@ -1,8 +1,8 @@
 /**
- * Whether a client may send again what failed. `new message`: nothing of it has run, and another try can help.
- * `same message`: sending it again joins its run. false: it may have run, is over, or would fail again.
+ * Whether a client may send again what failed. `new message`: nothing of it has run, and another try can help. false: it
+ * may have run, is over, or would fail again.
  */
-export type Retryable = false | 'new message' | 'same message';
+export type Retryable = false | 'new message';
 
 /**
  * Every code of an answer, an error event or a log line, with its HTTP status and title. `upstream_refused` keeps the
@@ -33,7 +33,7 @@ export const PROBLEMS = {
   unknown_host: { status: 421, title: 'This host name is not served here' },
   rate_limited: { status: 429, title: 'Too many requests to this path of the bot' },
   too_many_streams: { status: 429, title: 'Too many open streams' },
-  too_many_attempts: { status: 429, title: 'Too many requests or sign-in attempts' },
+  too_many_attempts: { status: 429, title: 'Too many requests, sign-in attempts or bytes' },
   upstream_rate_limited: { status: 429, title: 'The bot service is busy' },
   headers_too_large: { status: 431, title: 'The request headers are too large' },
   internal_error: { status: 500, title: 'Something went wrong in the relay' },
@@ -47,7 +47,7 @@ export const PROBLEMS = {
   answer_lost: { status: 502, title: 'The request was sent, but its answer is lost' },
   session_store_unavailable: { status: 503, title: 'Sessions are not available right now' },
   identity_provider_unavailable: { status: 503, title: 'Sign-in is not available right now' },
-  busy: { status: 503, title: 'Too many people are signing in right now' },
+  busy: { status: 503, title: 'The relay is too busy right now' },
   draining: { status: 503, title: 'The relay is shutting down' },
   upstream_timeout: { status: 504, title: 'The bot service did not answer in time' },
 
@@ -93,8 +93,6 @@ export interface ProblemOptions {
   level?: 'warn';
   /** The refused user, if there is no session. Logged, never sent. */
   userId?: string;
-  /** `namespace/bot` that was asked for and does not exist here. Logged, never sent. */
-  bot?: string;
   /** At least one byte of the message has left for the bot service, so that it may have run. */
   maybeStarted?: true;
   /** Replaces what the code and `maybeStarted` say. */
@@ -109,7 +107,6 @@ export interface FailureNotes {
   notResumed?: string;
   level?: 'warn';
   userId?: string | undefined;
-  bot?: string | undefined;
 }
 
 /** A refusal or failure with a code of the table. Every stage throws it or passes it on. */
@@ -163,13 +160,12 @@ export function problemHeaders({ options }: Problem): Record<string, string> {
 
 /** Records on the request's locals how it ended, for the log. */
 export function recordOutcome(locals: FailureNotes, problem: Problem): void {
-  const { notResumed, level, userId, bot } = problem.options;
+  const { notResumed, level, userId } = problem.options;
   locals.outcome = problem.code;
   if (typeof problem.cause === 'string') locals.cause = problem.cause;
   if (notResumed !== undefined) locals.notResumed = notResumed;
   if (level !== undefined) locals.level = level;
   if (userId !== undefined) locals.userId = userId;
-  if (bot !== undefined) locals.bot = bot;
 }
 
 /** The body of an error answer: a problem details document (RFC 9457 §3) with members of the relay's own. */

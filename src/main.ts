@@ -17,10 +17,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   user: () => import('./commands/user.ts'),
   keys: () => import('./commands/keys.ts'),
   'channel-id': () => import('./commands/channel-id.ts'),
-  channels: () => import('./commands/channels.ts'),
   check: () => import('./check/check-command.ts'),
   'demo-bot': () => import('./process/demo-bot.ts'),
-  worker: () => import('./process/worker.ts'),
 };
 const serve = (): Promise<Command> => import('./process/serve.ts');
 

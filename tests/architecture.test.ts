@@ -1,7 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
-import { type Import, member, packageOf, ROOT, readSources, type Source } from './support/sources.ts';
+import {
+  type Import,
+  member,
+  packageOf,
+  ROOT,
+  readSources,
+  type Source,
+} from './harness/documents/sources.ts';
 
 /** The files that nearly every room may import. */
 const BASE = 'errors logger secret';
@@ -10,7 +17,7 @@ const SHARED = `bots config:types http storage ${BASE}`;
 /** `SHARED` without Redis. */
 const SHARED_BY_RELAY = `bots config:types http ${BASE}`;
 /** The stages, in the order in which a request meets them. */
-const STAGES = 'arrive authenticate guard pace relay join watch';
+const STAGES = 'arrive authenticate guard runs pace relay watch';
 
 /**
  * The rooms, and what each may import. `a` includes `a/b`; `a:types` allows only its types. A folder without a row
@@ -30,21 +37,21 @@ const ROOMS: Readonly<Record<string, string>> = {
   'authenticate/oidc': `authenticate/sessions ${SHARED}`,
   'authenticate/guest': `authenticate/sessions ${SHARED}`,
   guard: SHARED,
-  pace: SHARED,
+  runs: `relay/message relay/upstream ${SHARED}`,
+  pace: `relay/message:types ${SHARED}`,
   'relay/message': `relay/upstream ${SHARED_BY_RELAY}`,
   'relay/operations': `relay/upstream ${SHARED_BY_RELAY}`,
   'relay/upstream': SHARED_BY_RELAY,
-  join: SHARED,
   watch: SHARED,
 
   bots: BASE,
   config: `bots http storage ${BASE}`,
   http: BASE,
   storage: BASE,
-  process: `app routes:types arrive authenticate guard pace relay join watch bots config storage page demo ${BASE}`,
+  process: `app routes:types ${STAGES} bots config storage page demo ${BASE}`,
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
-  commands: `authenticate/password authenticate/sessions guard relay/upstream watch config storage ${BASE}`,
+  commands: `authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
   'client/ai-sdk': 'client',
   'client/element': 'client',
   client: '',
@@ -76,6 +83,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
 
 /** The files that open a secret, and which secret it is. */
 const SECRETS_OPENED = {
+  'arrive/logged-address.ts': 'SESSION_SECRETS, for the hashes of addresses in the log',
   'authenticate/oidc/provider-metadata.ts': 'OIDC_CLIENT_SECRET, for the identity provider',
   'authenticate/oidc/sign-in-flows.ts': 'SESSION_SECRETS, for sign-ins that are under way',
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
@@ -284,11 +292,6 @@ describe('only one place', () => {
     const lists = pathsWhere(({ text }) => /\bstatus: \d{3}, title: /.test(text));
     expect(lists).toEqual(['errors.ts']);
   });
-
-  test('is a primary or a worker: process/workers.ts and process/worker-channel.ts', () => {
-    const found = pathsWhere(({ imports }) => imports.some(({ target }) => target === 'node:cluster'));
-    expect(found).toEqual(['process/worker-channel.ts', 'process/workers.ts']);
-  });
 });
 
 describe('what is loaded', () => {
@@ -296,10 +299,10 @@ describe('what is loaded', () => {
     expect([...loadedWith('main.ts')]).toEqual(['main.ts', 'node:fs']);
   });
 
-  test('by an instance is neither the demo nor a command nor what several workers need', () => {
+  test('by an instance is neither the demo nor a command', () => {
     const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
     expect(loaded).toEqual(expect.arrayContaining(['app.ts', 'express', 'relay/upstream/send.ts']));
-    const late = /^(demo|page|check|commands)\/|^process\/(run-)?worker|^node:cluster$/;
+    const late = /^(demo|page|check|commands)\//;
     expect(loaded.filter((target) => late.test(target))).toEqual([]);
   });
 
@@ -312,12 +315,6 @@ describe('what is loaded', () => {
     );
     const loadedLate = late.flatMap(({ target }) => [...loadedWith(target)]);
     expect(sortedOnce(loadedLate.filter((target) => ofSome.test(target)))).toHaveLength(5);
-  });
-
-  test('by the primary of several workers is no server and no library of metrics', () => {
-    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/run-workers.ts')];
-    expect(loaded).toEqual(expect.arrayContaining(['node:cluster', 'zod', 'process/workers.ts']));
-    expect(loaded.filter((target) => /^(node:https?|express|undici|prom-client)$/.test(target))).toEqual([]);
   });
 });
 

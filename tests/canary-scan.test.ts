@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call } from './support/call.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
-import { CANARY, MESSAGE } from './support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
+import { call } from './harness/clients/call.ts';
+import { CANARY, MESSAGE } from './harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from './harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 // The `close` of a relay fails if its scan finds a secret.

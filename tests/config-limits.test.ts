@@ -19,16 +19,6 @@ function load(environment: Record<string, string>): Config | string[] {
   }
 }
 
-describe('a variable of the version before', () => {
-  test('is refused with its new name, unless it is empty', () => {
-    const environment = { ...SERVICE, MAX_STREAMS_PER_SESSION: '4' };
-    expect(() => loadConfig(environment)).toThrow(
-      'MAX_STREAMS_PER_SESSION is not a variable of the relay: it is now MAX_STREAMS_PER_USER, which counts the messages of a user in all sessions together',
-    );
-    expect(loadConfig({ ...SERVICE, MAX_STREAMS_PER_SESSION: '' }).maxStreams.perUser).toBe(8);
-  });
-});
-
 describe('guests', () => {
   const risk = expect.stringMatching(/^TRUST_PROXY is not set with AUTH_MODE=guest: all guests share/);
   const risksWith = (environment: Record<string, string>) =>

@@ -1,5 +1,5 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
@@ -30,7 +30,7 @@ const PRODUCTION = {
 
 /** The problem of a variable that production requires. */
 const missingInProduction = (name: string) =>
-  `${name} must be set in production${name === 'CHANNEL_SECRET' ? ', unless CHANNELS is owned or shared' : ''}`;
+  `${name} must be set in production${name === 'CHANNEL_SECRET' ? ', unless CHANNELS is shared' : ''}`;
 
 const folder = mkdtempSync(join(tmpdir(), 'bot-relay-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -63,7 +63,6 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
   ['UPSTREAM_RESPONSE_TIMEOUT_MS', 1, 2147483647],
   ['MAX_EXECUTION_MS', 1, 2147483647],
   ['HEARTBEAT_MS', 0, 2147483647],
-  ['MAX_HELD_EVENT_BYTES', 1024, 16777216],
   ['JOIN_KEEP_MS', 0, 3600000],
   ['JOIN_REMEMBER_MS', 0, 2147483647],
   ['JOIN_GRACE_MS', 0, 3600000],
@@ -75,13 +74,10 @@ const WHOLE_NUMBERS: [name: string, min: number, max: number][] = [
   ['RATE_MAX_WAIT_MS', 0, 600000],
   ['MAX_STREAMS_PER_USER', 1, 1000000],
   ['MAX_STREAMS_PER_ADDRESS', 1, 1000000],
-  ['MAX_LIVE_STREAMS_PER_USER', 1, 1000000],
   ['CLIENT_LIMIT_PER_ADDRESS', 0, 1000000000],
   ['CLIENT_LIMIT_PER_SESSION', 0, 1000000000],
-  ['CLIENT_WINDOW_MS', 1, 86400000],
   ['LOGIN_MAX_FAILURES', 1, 1000000],
   ['LOGIN_MAX_FAILURES_PER_ADDRESS', 1, 1000000],
-  ['LOGIN_WINDOW_MS', 1, 86400000],
   ['SESSION_IDLE_MINUTES', 1, 525600],
   ['SESSION_ABSOLUTE_HOURS', 1, 8760],
   ['GUESTS_PER_ADDRESS', 0, 1000000000],
@@ -99,40 +95,34 @@ describe('a variable that is not set', () => {
     const fallbacks = Object.entries(VARIABLES).map(([name, { fallback }]) => [name, fallback]);
     expect(Object.fromEntries(fallbacks.filter(([, fallback]) => fallback !== undefined))).toEqual({
       PORT: '3000',
-      WORKERS: '1',
-      CLIENT_FILES: 'on',
+      KEEP_ALIVE_MS: '75000',
       CHAT_PAGE: 'off',
       LOG_LEVEL: 'info',
+      LOG_ADDRESSES: 'on',
       SHUTDOWN_GRACE_MS: '185000',
       UPSTREAM_RESPONSE_TIMEOUT_MS: '60000',
       MAX_EXECUTION_MS: '180000',
       HEARTBEAT_MS: '15000',
-      MAX_HELD_EVENT_BYTES: '65536',
       RESUME_UPSTREAM: 'on',
       END_EVENTS: 'on',
-      FAILURES: 'status',
       SUSPEND_ON_LEAVE: 'off',
       JOIN: 'on',
       JOIN_KEEP_MS: '60000',
-      JOIN_REMEMBER_MS: '86400000',
+      JOIN_REMEMBER_MS: '3600000',
       JOIN_GRACE_MS: '10000',
       JOIN_MAX_BYTES: '1048576',
-      MAX_BODY_BYTES: '1048576',
+      MAX_BODY_BYTES: '262144',
       MAX_UPLOAD_BYTES: '20971520',
-      UPLOADS: 'stream',
       RATE_LIMIT: '5',
       RATE_WINDOW_MS: '1000',
       REDIS_MODE: 'single',
       RATE_MAX_WAIT_MS: '2000',
       MAX_STREAMS_PER_USER: '8',
       MAX_STREAMS_PER_ADDRESS: '64',
-      MAX_LIVE_STREAMS_PER_USER: '8',
       CLIENT_LIMIT_PER_ADDRESS: '3000',
       CLIENT_LIMIT_PER_SESSION: '300',
-      CLIENT_WINDOW_MS: '60000',
       LOGIN_MAX_FAILURES: '10',
       LOGIN_MAX_FAILURES_PER_ADDRESS: '100',
-      LOGIN_WINDOW_MS: '600000',
       SESSION_IDLE_MINUTES: '30',
       SESSION_ABSOLUTE_HOURS: '8',
       COOKIE_SAME_SITE: 'strict',
@@ -155,15 +145,17 @@ describe('a variable that is not set', () => {
       production: false,
       unused: [],
       logLevel: 'info',
+      logAddresses: 'on',
       port: 3000,
-      workers: 1,
-      clientFiles: true,
+      keepAliveMs: 75_000,
+      connections: { ...loadConfig({}).connections, isSet: false },
       chatPage: false,
       chat: {},
       host: '127.0.0.1',
       basePath: '',
       trustProxy: false,
       allowedOrigins: [],
+      corsHeaders: [],
       hosts: { names: ['localhost'], loopback: true },
       shutdown: { delayMs: 0, graceMs: 185_000 },
       upstream: {
@@ -174,26 +166,22 @@ describe('a variable that is not set', () => {
         responseTimeoutMs: 60_000,
         maxExecutionMs: 180_000,
         heartbeatMs: 15_000,
-        maxHeldEventBytes: 65_536,
         resume: true,
         endEvents: true,
-        uploads: 'stream',
         forwardQuery: [],
         userHeader: undefined,
       },
-      failures: 'status',
       suspendOnLeave: false,
-      join: { isOn: true, keepMs: 60_000, rememberMs: 86_400_000, graceMs: 10_000, maxBytes: 1_048_576 },
+      join: { isOn: true, keepMs: 60_000, rememberMs: 3_600_000, graceMs: 10_000, maxBytes: 1_048_576 },
       bots: ['demo/echo'],
       operations: ['message', 'chat'],
       channels: { mode: 'scoped', secret: someSecret, secretIsSet: false, realm: undefined },
-      maxBodyBytes: 1_048_576,
+      maxBodyBytes: 262_144,
       maxUploadBytes: 20_971_520,
-      rate: { limit: 5, windowMs: 1000, maxWaitMs: 2000, trialMs: 60_000 },
+      rate: { limit: 5, windowMs: 1000, maxWaitMs: 2000 },
       maxStreams: { perUser: 8, perAddress: 64 },
-      maxLiveStreams: { perUser: 8, perAddress: 64 },
-      clientLimits: { perAddress: 3000, perSession: 300, windowMs: 60_000 },
-      login: { maxFailures: 10, maxFailuresPerAddress: 100, windowMs: 600_000 },
+      clientLimits: { perAddress: 3000, perSession: 300 },
+      login: { maxFailures: 10, maxFailuresPerAddress: 100 },
       session: { secrets: [someSecret], idleMs: 1_800_000, absoluteMs: 28_800_000, sameSite: 'strict' },
       redis: undefined,
       authMode: 'password',
@@ -264,6 +252,10 @@ describe('a variable that is set', () => {
       { allowedOrigins: ['https://a.example.com', 'http://b.example.com'] },
     ],
     [
+      { ALLOWED_ORIGINS: 'https://a.example.com', CORS_HEADERS: 'X-Host-Version, authorization' },
+      { corsHeaders: ['X-Host-Version', 'authorization'] },
+    ],
+    [
       {
         ALLOWED_HOSTS: 'A.example.com:8443, b_1.,::1,[FD00:0::1]',
         PUBLIC_URL: 'https://Chat.example.com.:444',
@@ -273,6 +265,7 @@ describe('a variable that is set', () => {
       },
     ],
     [{ LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
+    [{ LOG_ADDRESSES: 'hashed' }, { logAddresses: 'hashed' }],
     [{ BOTS: 'acme/helper, */echo ,acme/*,*/*,' }, { bots: ['acme/helper', '*/echo', 'acme/*', '*/*'] }],
     [{ FORWARD_QUERY: 'is_debug,a.b-c' }, { upstream: { forwardQuery: ['is_debug', 'a.b-c'] } }],
     [
@@ -281,7 +274,6 @@ describe('a variable that is set', () => {
     ],
     [{ OPERATIONS: 'chat, message' }, { operations: ['chat', 'message'] }],
     [{ CHANNELS: 'shared' }, { channels: { mode: 'shared', secretIsSet: false } }],
-    [{ CHANNELS: 'owned' }, { channels: { mode: 'owned', secretIsSet: false } }],
     [
       { CHANNEL_SECRET: SECRET_A, CHANNEL_REALM: 'our staff' },
       { channels: { mode: 'scoped', secretIsSet: true, realm: 'our staff' } },
@@ -297,7 +289,6 @@ describe('a variable that is set', () => {
       { MAX_STREAMS_PER_USER: '3', MAX_STREAMS_PER_ADDRESS: '4' },
       { maxStreams: { perUser: 3, perAddress: 4 } },
     ],
-    [{ MAX_LIVE_STREAMS_PER_USER: '3' }, { maxLiveStreams: { perUser: 3, perAddress: 24 } }],
     [{ SHUTDOWN_DELAY_MS: '1', SHUTDOWN_GRACE_MS: '2' }, { shutdown: { delayMs: 1, graceMs: 2 } }],
     [
       { RATE_LIMIT: '1', RATE_WINDOW_MS: '2', RATE_MAX_WAIT_MS: '3' },
@@ -305,18 +296,14 @@ describe('a variable that is set', () => {
     ],
     [
       { UPSTREAM_RESPONSE_TIMEOUT_MS: '1', MAX_EXECUTION_MS: '2', HEARTBEAT_MS: '0' },
-      { upstream: { responseTimeoutMs: 1, maxExecutionMs: 2, heartbeatMs: 0 }, rate: { trialMs: 1 } },
+      { upstream: { responseTimeoutMs: 1, maxExecutionMs: 2, heartbeatMs: 0 } },
     ],
     [{ SUSPEND_ON_LEAVE: 'on' }, { suspendOnLeave: true }],
-    [{ UPLOADS: 'spool' }, { upstream: { uploads: 'spool' } }],
     [
       { JOIN: 'off', JOIN_KEEP_MS: '1', JOIN_REMEMBER_MS: '2', JOIN_GRACE_MS: '3', JOIN_MAX_BYTES: '65536' },
       { join: { isOn: false, keepMs: 1, rememberMs: 2, graceMs: 3, maxBytes: 65_536 } },
     ],
-    [
-      { MAX_HELD_EVENT_BYTES: '1024', RESUME_UPSTREAM: 'off', END_EVENTS: 'off', FAILURES: 'stream' },
-      { upstream: { maxHeldEventBytes: 1024, resume: false, endEvents: false }, failures: 'stream' },
-    ],
+    [{ RESUME_UPSTREAM: 'off', END_EVENTS: 'off' }, { upstream: { resume: false, endEvents: false } }],
   ];
   test.each(cases)('is used: %j', (environment, expected) => {
     expect(loadConfig(environment)).toMatchObject(expected);
@@ -401,6 +388,7 @@ describe('an invalid value is refused with the name of the variable and without 
       '::1,,::2',
     ],
     ALLOWED_ORIGINS: ['*', 'canary.example.com', 'https://a.example.com,canary', 'https://canary.com/x', ','],
+    CORS_HEADERS: ['*', 'X-Canary: 1', 'can ary', 'a\ncanary', ','],
     ALLOWED_HOSTS: [
       '*',
       '*.canary.com',
@@ -412,6 +400,7 @@ describe('an invalid value is refused with the name of the variable and without 
       ',',
     ],
     LOG_LEVEL: ['canary-level', 'INFO'],
+    LOG_ADDRESSES: ['canary', 'true'],
     UPSTREAM_BASE_URL: [
       'canary.example.com',
       'file:///canary',
@@ -443,7 +432,7 @@ describe('an invalid value is refused with the name of the variable and without 
       ...['custom_channel_id.x', 'customChannelId.', 'is_debug,custom_channel_id'],
       ...['bypass_tool_call_consent', 'bypassToolCallConsent', 'Bypass-Tool-Call-Consent.x'],
     ],
-    CHANNELS: ['canary', 'Scoped', 'Owned', 'scoped,shared'],
+    CHANNELS: ['canary', 'Scoped', 'owned', 'scoped,shared'],
     CHANNEL_SECRET: [
       'canary-too-short-0123456789',
       'canary-please-change-me-0123456789-abcdefghij',
@@ -458,14 +447,11 @@ describe('an invalid value is refused with the name of the variable and without 
       'Content-Length',
       'Host',
     ],
-    CLIENT_FILES: ['canary', 'On', 'true', '1'],
     CHAT_PAGE: ['canary', 'On', 'true', '1'],
     CHAT_FILE: ['/no/canary'],
     RESUME_UPSTREAM: ['canary', 'On', 'true', '1'],
     END_EVENTS: ['canary', 'On', 'true', '1'],
-    FAILURES: ['canary', 'Stream', '200'],
     SUSPEND_ON_LEAVE: ['canary', 'On', 'true'],
-    UPLOADS: ['canary', 'Spool', 'disk'],
     JOIN: ['canary', 'On', 'true'],
     SESSION_SECRETS: ['canary-too-short-0123456789', `${SECRET_A},canary-too-short`, ','],
     COOKIE_SAME_SITE: ['canary', 'Strict'],
@@ -500,7 +486,8 @@ describe('an invalid value is refused with the name of the variable and without 
     OIDC_REQUIRED_CLAIM: ['canary', ':canary', 'canary:', 'canary: ', ' :canary', 'canary:value '],
     OIDC_KEEP_ID_TOKEN: ['canary', 'True', 'yes', '1'],
     METRICS_PORT: ['canary'],
-    WORKERS: ['canary', 'five', '0', '1.5', '65', '-2', '02', '1e1', ' 2', 'Auto'],
+    KEEP_ALIVE_MS: ['canary', '0'],
+    MAX_CONNECTIONS: ['canary', '0'],
     ...Object.fromEntries(
       WHOLE_NUMBERS.map(([name]) => [
         name,
@@ -603,6 +590,12 @@ describe('an invalid value is refused with the name of the variable and without 
     expect(problemsOf({ ...PRODUCTION, AUTH_MODE: 'odic', [name]: value })).not.toContain(problem);
   });
 
+  test('CORS_HEADERS without ALLOWED_ORIGINS is refused, since it would have no effect', () => {
+    expect(problemsOf({ CORS_HEADERS: 'X-Host' })).toEqual([
+      'CORS_HEADERS is set, but ALLOWED_ORIGINS is not: no page of another origin may send anything',
+    ]);
+  });
+
   test.each([[{}], [{ PUBLIC_URL: 'http://chat.example.com' }]])(
     'COOKIE_SAME_SITE=none without https is refused (%j)',
     (environment) => {
@@ -617,27 +610,17 @@ describe('a required variable that is missing', () => {
   test('is a problem: a secret that all instances need, with REDIS_URL', () => {
     expect(problemsOf({ REDIS_URL: 'redis://redis' })).toEqual([
       'SESSION_SECRETS must be set with REDIS_URL',
-      'CHANNEL_SECRET must be set with REDIS_URL, unless CHANNELS is owned or shared',
+      'CHANNEL_SECRET must be set with REDIS_URL, unless CHANNELS is shared',
     ]);
   });
 
   test('is not CHANNEL_SECRET, with CHANNELS=shared', () => {
     const { CHANNEL_SECRET: _left, ...others } = PRODUCTION;
-    const shared = { ...others, CHANNELS: 'shared', REDIS_URL: 'redis://redis', WORKERS: '2' };
+    const shared = { ...others, CHANNELS: 'shared', REDIS_URL: 'redis://redis' };
     expect(problemsOf(shared)).toEqual([]);
     expect(problemsOf({ ...shared, CHANNELS: 'scoped' })).toEqual([missingInProduction('CHANNEL_SECRET')]);
     // The mode is wrong, which has its own problem.
-    expect(problemsOf({ ...shared, CHANNELS: 'canary' })).toEqual([
-      'CHANNELS must be scoped or owned or shared',
-    ]);
-  });
-
-  test('is REDIS_URL in production, and not CHANNEL_SECRET, with CHANNELS=owned', () => {
-    const { CHANNEL_SECRET: _left, ...others } = PRODUCTION;
-    const owned = { ...others, CHANNELS: 'owned' };
-    expect(problemsOf(owned)).toEqual(['REDIS_URL must be set in production with CHANNELS=owned']);
-    expect(problemsOf({ ...owned, REDIS_URL: 'redis://redis', WORKERS: '2' })).toEqual([]);
-    expect(problemsOf({ CHANNELS: 'owned' })).toEqual([]);
+    expect(problemsOf({ ...shared, CHANNELS: 'canary' })).toEqual(['CHANNELS must be scoped or shared']);
   });
 
   const required = Object.keys(PRODUCTION).filter((name) => name !== 'NODE_ENV');
@@ -666,36 +649,6 @@ describe('a required variable that is missing', () => {
   test('is not a variable with an invalid value, which has only one problem', () => {
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_API_KEYS: 'canary key' })).toHaveLength(1);
     expect(problemsOf({ ...PRODUCTION, UPSTREAM_BASE_URL: 'canary' })).toHaveLength(1);
-  });
-});
-
-describe('WORKERS', () => {
-  const SHARED = { ...PRODUCTION, REDIS_URL: 'redis://redis' };
-
-  test('is a number, or as many as the process may use at once', () => {
-    expect(loadConfig({ WORKERS: '1' })).toMatchObject({ demo: true, workers: 1 });
-    for (const workers of [2, 9, 10, 59, 60, 64]) {
-      expect(loadConfig({ ...SHARED, WORKERS: String(workers) }).workers).toBe(workers);
-    }
-    expect(loadConfig({ ...SHARED, WORKERS: 'auto' }).workers).toBe(availableParallelism());
-  });
-
-  test.each(['2', 'auto'])('%s needs the variables that workers share, and a bot service', (WORKERS) => {
-    const needed = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'];
-    const problem = (name: string) => `${name} must be set with WORKERS other than 1`;
-    expect(problemsOf({ WORKERS })).toEqual([
-      ...needed.map(problem),
-      `${problem('CHANNEL_SECRET')}, unless CHANNELS is owned or shared`,
-    ]);
-    expect(problemsOf({ WORKERS, CHANNELS: 'shared' })).toEqual(needed.map(problem));
-    const { NODE_ENV: _any, ...some } = SHARED;
-    expect(problemsOf({ ...some, WORKERS })).toEqual([]);
-    expect(problemsOf({ ...PRODUCTION, WORKERS })).toEqual([problem('REDIS_URL')]);
-    // A variable that is missing for two reasons, or is invalid, has only one problem.
-    expect(problemsOf({ ...SHARED, SESSION_SECRETS: '', WORKERS })).toEqual([
-      'SESSION_SECRETS must be set in production',
-    ]);
-    expect(problemsOf({ ...SHARED, REDIS_URL: 'canary', WORKERS })).toHaveLength(1);
   });
 });
 
@@ -877,5 +830,26 @@ describe('secrets', () => {
 
   test('do not show when the configuration is printed', () => {
     expect(JSON.stringify(loadConfig(PRODUCTION))).not.toMatch(/canary/i);
+  });
+});
+
+describe('MAX_CONNECTIONS', () => {
+  const of = (environment: Environment) => loadConfig(environment).connections;
+
+  test('is by default what the limit of open files allows, and at most 32,000', () => {
+    const { most, openFiles } = of({});
+    const [, limit] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    expect(openFiles).toBe(Number(limit));
+    expect(most).toBe(Math.min(Math.floor((Number(limit) - 256) / 2), 32_000));
+  });
+
+  test('is for all addresses together, and a quarter of it for each where no proxy is trusted', () => {
+    expect(of({ MAX_CONNECTIONS: '9' })).toMatchObject({ most: 9, mostOfAddress: 2, isSet: true });
+    expect(of({ MAX_CONNECTIONS: '9', TRUST_PROXY: '0' })).toMatchObject({ most: 9, mostOfAddress: 2 });
+    expect(of({ MAX_CONNECTIONS: '1' })).toMatchObject({ most: 1, mostOfAddress: 1 });
+    for (const TRUST_PROXY of ['1', '10.0.0.0/8'])
+      expect(of({ MAX_CONNECTIONS: '9', TRUST_PROXY })).toMatchObject({
+        mostOfAddress: Number.POSITIVE_INFINITY,
+      });
   });
 });

@@ -1,27 +1,27 @@
 import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { afterAll, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import express from 'express';
+import { connectionBounds } from '../src/arrive/connection-bounds.ts';
 import { serveConnections } from '../src/arrive/serve-connections.ts';
 import { createLogger } from '../src/logger.ts';
 import { createLifecycle, startServer } from '../src/process/server.ts';
 import { openMessages } from '../src/relay/message/open-messages.ts';
-import { countAwakeMs } from './support/awake.ts';
-import { call, expectProblem, parseAnswer } from './support/call.ts';
-import { dechunk, type RawClient, rawClient } from './support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from './support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from './support/relay-and-upstream.ts';
-import { sleep } from './support/sleep.ts';
-import { whileAwake } from './support/while-awake.ts';
+import { call, expectProblem, parseAnswer } from './harness/clients/call.ts';
+import { dechunk, type RawClient, rawClient } from './harness/clients/raw-client.ts';
+import { pass, stopClock } from './harness/clock/stop-clock.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from './harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
 
+const bounds = connectionBounds({ most: 100, mostOfAddress: 100 });
 const LONG_GRACE = { SHUTDOWN_GRACE_MS: '60000' };
-/** Several times as long as anything here should take, in ms. */
-const SOON_MS = 4000;
+/** Longer than a test takes, in ms. */
+const LONG_MS = 600_000;
 /** How long a refused connection may stay open, in ms. */
 const LINGER_MS = 1000;
 
 const cleanUps: (() => unknown)[] = [];
-afterAll(async () => {
+afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
 });
 
@@ -49,15 +49,8 @@ function drip({ socket }: RawClient): void {
   cleanUps.push(() => clearInterval(dripping));
 }
 
-async function expectSoon(what: Promise<unknown>): Promise<void> {
-  const awakeMs = countAwakeMs();
-  await what;
-  expect(awakeMs()).toBeLessThan(SOON_MS);
-}
-
-// These tests take longest, and only five run at once, so they are first.
 describe('a client that does not read', () => {
-  const STALLED_MS = 500;
+  const STALLED_MS = 100;
   const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 
   /** Starts a server whose answers are larger than the buffers of a connection. */
@@ -69,7 +62,8 @@ describe('a client that does not read', () => {
       sockets.add(req.socket);
       res.end(answer);
     });
-    app.get('/late', (_req, res) => void setTimeout(() => res.end('the late answer'), stalledMs * 2));
+    const late: express.Response[] = [];
+    app.get('/late', (_req, res) => void late.push(res));
     const { port, close } = await startServer(app, {
       port: 0,
       host: '127.0.0.1',
@@ -77,24 +71,26 @@ describe('a client that does not read', () => {
       lifecycle: createLifecycle(),
       open: openMessages(),
       logger: createLogger('silent'),
+      bounds,
+      keepAliveMs: 600_000,
       stalledMs,
     });
     cleanUps.push(close);
-    return { port, sockets, length: answer.length };
+    return { port, sockets, late, length: answer.length };
   }
 
-  test.concurrent.each([1, 3])('its %i answers is closed, and the answers are released', async (count) => {
+  test.each([1, 3])('its %i answers is closed, and the answers are released', async (count) => {
     const { port, sockets } = await startTalker();
     const { socket } = stubborn(port, GET.repeat(count));
     socket.pause();
     await until(() => sockets.size > 0);
     const [served] = [...sockets] as [Socket];
-    await expectSoon(new Promise((resolve) => served.once('close', resolve)));
+    await until(() => served.closed);
   });
 
-  test.concurrent('for a moment gets the whole answer', async () => {
+  test('for a moment gets the whole answer', async () => {
     // Client and server share one busy event loop: a stall must be out of reach of its delays.
-    const { port, sockets, length } = await startTalker(SOON_MS * 2);
+    const { port, sockets, length } = await startTalker(LONG_MS);
     const client = stubborn(port, GET);
     client.socket.pause();
     await until(() => sockets.size > 0);
@@ -103,24 +99,23 @@ describe('a client that does not read', () => {
     expect(parseAnswer(client.text()).body).toHaveLength(length);
   });
 
-  test.concurrent(
-    'until later does not shorten the time of the next answer',
-    whileAwake(async () => {
-      const { port, sockets } = await startTalker(STALLED_MS * 3);
-      const client = stubborn(port, GET + GET.replace('/', '/late'));
-      client.socket.pause();
-      await until(() => sockets.size > 0);
-      // The first answer waits for its client now, so its timeout runs.
-      await sleep(STALLED_MS / 10);
-      client.socket.resume();
-      const last = () => client.reads.at(-1)?.bytes.toString('latin1') ?? '';
-      await until(() => client.socket.destroyed || last().includes('the late answer'));
-      expect(last()).toContain('the late answer');
-    }),
-  );
+  test('until later does not shorten the time of the next answer', async () => {
+    const { port, sockets, late, length } = await startTalker(LONG_MS);
+    const client = stubborn(port, GET + GET.replace('/', '/late'));
+    client.socket.pause();
+    await until(() => sockets.size > 0);
+    client.socket.resume();
+    await until(
+      () => late.length > 0 && client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0) > length,
+    );
+    const [served] = [...sockets] as [Socket];
+    await until(() => served.timeout !== LONG_MS);
+    late[0]?.end('the late answer');
+    await client.waitFor('the late answer');
+  });
 
-  test.concurrent('is not read from meanwhile, and its requests are served when it reads', async () => {
-    const { port, sockets, length } = await startTalker(SOON_MS * 2);
+  test('is not read from meanwhile, and its requests are served when it reads', async () => {
+    const { port, sockets, length } = await startTalker(LONG_MS);
     const client = stubborn(port, GET);
     client.socket.pause();
     await until(() => sockets.size > 0);
@@ -134,13 +129,13 @@ describe('a client that does not read', () => {
     expect(received()).toBeGreaterThan(3 * length);
   });
 
-  test.concurrent('until later leaves its connection the timeout of an idle one', async () => {
-    const { port, sockets, length } = await startTalker(SOON_MS * 2);
+  test('until later leaves its connection the timeout of an idle one', async () => {
+    const { port, sockets, length } = await startTalker(LONG_MS);
     const client = stubborn(port, GET);
     await until(() => client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0) > length);
     const [served] = [...sockets] as [Socket];
-    await until(() => served.timeout !== SOON_MS * 2);
-    expect(served.timeout).toBeGreaterThan(SOON_MS * 2);
+    await until(() => served.timeout !== LONG_MS);
+    expect(served.timeout).toBeGreaterThan(LONG_MS);
   });
 });
 
@@ -150,14 +145,18 @@ const REFUSED: [name: string, bytes: string][] = [
 ];
 
 describe.each(REFUSED)('a connection that keeps sending after %s', (_name, bytes) => {
-  test.concurrent('gets an answer and is closed within a bounded time', async () => {
+  test('gets an answer and is closed within a bounded time', async () => {
+    stopClock();
     const { relay } = await start();
     const client = stubborn(relay.port, bytes);
     drip(client);
-    const startedAt = performance.now();
-    await expectSoon(client.closed);
+    await client.waitFor('"}');
     // Long enough for a client to read the answer.
-    expect(performance.now() - startedAt).toBeGreaterThan(LINGER_MS / 2);
+    pass(LINGER_MS - 1);
+    await call(relay.port, '/healthz');
+    expect(client.socket.destroyed).toBe(false);
+    pass(1);
+    await client.closed;
     const { requestId } = expectProblem(parseAnswer(client.text()), 400, 'bad_request');
     expect(parseAnswer(client.text()).headers).toMatchObject({
       connection: 'close',
@@ -175,26 +174,34 @@ describe.each(REFUSED)('a connection that keeps sending after %s', (_name, bytes
     ]);
   });
 
-  test.concurrent('is read further, so that no reset destroys the answer', async () => {
+  test('is read further, so that no reset destroys the answer', async () => {
+    stopClock();
     const { relay } = await start();
+    const ended = Promise.withResolvers<void>();
     const client = stubborn(relay.port, bytes + 'x'.repeat(2_000_000));
-    // By now the relay has closed the connection; a reset would show here.
-    setTimeout(() => client.socket.end('x'), LINGER_MS * 1.5);
+    client.socket.once('end', ended.resolve);
+    await client.waitFor('"}');
+    // Meanwhile the relay reads the rest.
+    for (let n = 0; n < 50; n += 1) await call(relay.port, '/healthz');
+    pass(LINGER_MS);
+    await ended.promise;
+    // The relay has closed the connection; a reset would show here.
+    client.socket.end('x');
     expect(await client.closed).toEqual({ error: undefined });
     expectProblem(parseAnswer(client.text()), 400, 'bad_request');
   });
 
-  test.concurrent('does not delay the shutdown', async () => {
+  test('does not delay the shutdown', async () => {
     const { relay } = await start();
     const client = stubborn(relay.port, bytes);
     drip(client);
     await client.waitFor('"}');
-    await expectSoon(relay.close());
+    await relay.close();
   });
 });
 
 describe('a connection that has not made a request', () => {
-  test.concurrent.each([
+  test.each([
     ['is silent', ''],
     ['has sent half of a head', 'GET /healthz HTTP/1.1\r\nHost:'],
   ])('and %s does not delay the shutdown', async (_name, bytes) => {
@@ -203,12 +210,12 @@ describe('a connection that has not made a request', () => {
     client.socket.once('end', () => client.socket.destroy());
     // Connections are accepted in order: when a later one is served, this one was accepted.
     await call(relay.port, '/healthz');
-    await expectSoon(relay.close());
+    await relay.close();
     await client.closed;
     expect(client.text()).toBe('');
   });
 
-  test.concurrent('is closed by the shutdown, but a connection with an open stream is not', async () => {
+  test('is closed by the shutdown, but a connection with an open stream is not', async () => {
     const pair = await start();
     const stream = pair.ask();
     await stream.waitFor('\r\n\r\n');
@@ -225,19 +232,19 @@ describe('a connection that has not made a request', () => {
 });
 
 describe('a client that resets its connection in the middle of a head', () => {
-  test.concurrent('gets no answer, since nobody would read it', async () => {
+  test('gets no answer, since nobody would read it', async () => {
     const { relay } = await start();
     const client = stubborn(relay.port, 'GET /healthz HTTP/1.1\r\nHost:');
     await call(relay.port, '/healthz');
     client.socket.resetAndDestroy();
     await client.closed;
     await call(relay.port, '/healthz');
-    await expectSoon(relay.close());
+    await relay.close();
     expect(relay.logs.filter(({ msg }) => msg === 'not a request')).toEqual([]);
   });
 });
 
-test.concurrent('a body that breaks off after its answer was complete gets no second answer', async () => {
+test('a body that breaks off after its answer was complete gets no second answer', async () => {
   const { relay } = await start();
   const head = 'GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
   const client = stubborn(relay.port, `${head}8\r\n{"text":\r\n`);
@@ -253,7 +260,7 @@ test.concurrent('a body that breaks off after its answer was complete gets no se
 test('a connection that is over is forgotten', async () => {
   const server = createServer();
   const logger = createLogger('silent');
-  const connections = serveConnections(server, express(), { logger });
+  const connections = serveConnections(server, express(), { logger, bounds });
   const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   cleanUps.push(() => new Promise((resolve) => server.close(resolve)));

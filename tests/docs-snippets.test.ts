@@ -12,10 +12,10 @@ import type { Guards } from '../src/client/bot-event.ts';
 import { createChannel } from '../src/client/create-channel.ts';
 import { textOf } from '../src/client/text-of.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
-import { startBotRuns } from './support/bot-runs.ts';
-import { codeOf } from './support/markdown.ts';
-import { CANARY, startRelay, type TestRelay, USER } from './support/relay.ts';
-import { until } from './support/relay-and-upstream.ts';
+import { codeOf } from './harness/documents/markdown.ts';
+import { CANARY, startRelay, type TestRelay, USER } from './harness/relay/relay.ts';
+import { until } from './harness/relay/relay-and-upstream.ts';
+import { startBotRuns } from './harness/service/bot-runs.ts';
 
 /** What fetch-event-source needs of a page. */
 Object.assign(globalThis, { window: globalThis, document: { removeEventListener: () => {} } });

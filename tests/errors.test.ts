@@ -175,8 +175,8 @@ describe('whether a client may send again', () => {
   });
 
   test('can be said by the problem itself', () => {
-    const problem = new Problem('draining', 'No.', { maybeStarted: true, retryable: 'same message' });
-    expect(problemDocument(problem, 'r')).toMatchObject({ retryable: 'same message', maybeStarted: true });
+    const problem = new Problem('draining', 'No.', { retryable: false });
+    expect(problemDocument(problem, 'r')).toMatchObject({ retryable: false });
   });
 
   test('is denied by the same problem of a message that may have started', () => {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
-import { ROOT } from './support/sources.ts';
+import { ROOT } from './harness/documents/sources.ts';
 
 interface Entry {
   readonly version?: string;

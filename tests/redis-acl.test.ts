@@ -5,21 +5,20 @@ import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { keysCommand } from '../src/commands/keys.ts';
 import { loadConfig } from '../src/config/config.ts';
-import { makeAuthority, removeAuthorities } from './support/authority.ts';
-import { call } from './support/call.ts';
-import { checkEnvironment, runCheck } from './support/check.ts';
-import { runCommand, stopCommands } from './support/commands.ts';
-import { type JoinInstances, startJoinInstances } from './support/join-instances.ts';
-import { bodyOf, EVENTS, INIT, WHOLE } from './support/joining.ts';
-import { sectionOf } from './support/markdown.ts';
-import { freshFolder, inFrontOf, stopProcesses } from './support/process.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from './support/raw-upstream.ts';
-import { connected, describeWithRedis, stopRedis } from './support/redis.ts';
-import { startTlsRedis, type TlsRedis } from './support/redis-tls.ts';
-import type { TestRelay } from './support/relay.ts';
-import { until } from './support/relay-and-upstream.ts';
-import { ROOT, readSources } from './support/sources.ts';
-import { CHANNEL, jsonAnswer, SUSPEND_PATH } from './support/suspend.ts';
+import { call } from './harness/clients/call.ts';
+import { bodyOf, EVENTS, INIT, WHOLE } from './harness/clients/joining.ts';
+import { CHANNEL, jsonAnswer, SUSPEND_PATH } from './harness/clients/suspend.ts';
+import { sectionOf } from './harness/documents/markdown.ts';
+import { ROOT, readSources } from './harness/documents/sources.ts';
+import { connected, describeWithRedis, stopRedis } from './harness/redis/redis.ts';
+import { startTlsRedis, type TlsRedis } from './harness/redis/redis-tls.ts';
+import { checkEnvironment, runCheck } from './harness/relay/check.ts';
+import { type JoinInstances, startJoinInstances, statesOfNames } from './harness/relay/join-instances.ts';
+import { freshFolder, inFrontOf, stopProcesses } from './harness/relay/process.ts';
+import type { TestRelay } from './harness/relay/relay.ts';
+import { until } from './harness/relay/relay-and-upstream.ts';
+import { makeAuthority, removeAuthorities } from './harness/service/authority.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from './harness/service/raw-upstream.ts';
 
 jest.setTimeout(60_000);
 
@@ -76,7 +75,6 @@ describeWithRedis('the user of Redis in the documentation', () => {
   afterAll(async () => {
     stopRedis();
     removeAuthorities();
-    await stopCommands();
     await stopProcesses([PASSWORD]);
   });
 
@@ -88,10 +86,9 @@ describeWithRedis('the user of Redis in the documentation', () => {
       return undefined;
     });
   const relayAt = (at: number) => all?.relays[at] as TestRelay;
-  const keysLike = (pattern: string) => redis.server.command('KEYS', pattern) as Promise<string[]>;
 
   test('suffices for sign-ins, messages, reports of keys, and runs that are joined at another instance', async () => {
-    all = await start({ METRICS_PORT: '9090' });
+    all = await start();
     const [first, second] = [all.say(0), all.say(1)];
     for (const client of [first, second]) await client.waitFor('run.init');
     all.emit(...EVENTS.slice(1));
@@ -99,7 +96,6 @@ describeWithRedis('the user of Redis in the documentation', () => {
     for (const client of [first, second]) expect(await bodyOf(client)).toBe(WHOLE);
     expect(await bodyOf(all.byName(1))).toBe(WHOLE);
     expect(all.upstream.requests).toHaveLength(1);
-    expect(await relayAt(0).metricsText()).toMatch(/^bot_relay_run_stored_bytes \d/m);
     // The use of a key is written in the background.
     const here = { ...inFrontOf(all.upstream.url), ...environment };
     await until(async () => {
@@ -118,25 +114,17 @@ describeWithRedis('the user of Redis in the documentation', () => {
     all = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '120000', RATE_MAX_WAIT_MS: '600000' });
     await all.say(0).waitFor('run.init');
     const waiting = all.say(0, { customMessageId: 'message-0000000002' });
-    await until(async () => (await keysLike('bot-relay:{unsent:*tickets')).length > 0);
+    await until(async () => (await statesOfNames(redis.server)).includes('c'));
     const stop = { method: 'POST', headers: { Cookie: all.cookie } };
     expect((await call(relayAt(1).port, SUSPEND_PATH + CHANNEL, stop)).status).toBe(200);
     expect(await bodyOf(waiting)).toContain('"code":"stopped"');
   });
 
-  test('suffices for the check and for the owners of conversations', async () => {
+  test('suffices for the check', async () => {
     upstream = await startRawUpstream((socket) => void socket.write(wholeStream('data: 1\n\n')));
     const checked = await runCheck([], checkEnvironment(upstream.url, environment));
     expect(checked.of('Redis')).toEqual([expect.stringMatching(/^ok answers in [\d.]+ ms, over TLS$/)]);
     expect(checked.of('key')).toEqual(['ok works']);
-    const here = { ...inFrontOf(upstream.url), ...environment };
-    for (const args of [
-      ['own', 'ada', 'c1'],
-      ['release', 'c1'],
-    ]) {
-      const options = { args: ['channels', ...args], environment: { ...here, CHANNELS: 'owned' } };
-      expect(await runCommand(options)).toMatchObject({ code: 0, stderr: '' });
-    }
     expect(JSON.stringify(checked)).not.toContain(PASSWORD);
   });
 

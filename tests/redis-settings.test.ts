@@ -7,8 +7,8 @@ import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
 import { risksOf } from '../src/config/risks.ts';
 import { isLoopback } from '../src/http/loopback.ts';
 import { redisAddress } from '../src/storage/redis-address.ts';
-import { makeAuthority, removeAuthorities } from './support/authority.ts';
-import { CANARY } from './support/relay.ts';
+import { CANARY } from './harness/relay/relay.ts';
+import { makeAuthority, removeAuthorities } from './harness/service/authority.ts';
 
 const authority = makeAuthority();
 const { cert, key, keyFile, certFile } = authority.issue('DNS:relay.test');

@@ -6,8 +6,8 @@ import { checkConfiguration } from '../src/check/check-configuration.ts';
 import type { Report } from '../src/check/findings.ts';
 import { loadConfig } from '../src/config/config.ts';
 import { risksOf } from '../src/config/risks.ts';
-import { startProcess, stopProcesses } from './support/process.ts';
-import { CANARY } from './support/relay.ts';
+import { startProcess, stopProcesses } from './harness/relay/process.ts';
+import { CANARY } from './harness/relay/relay.ts';
 
 /** An environment without risks. */
 const CAREFUL = {
@@ -49,10 +49,26 @@ describe('a careful configuration', () => {
     [{ MAX_EXECUTION_MS: '180000', SHUTDOWN_GRACE_MS: '180000' }],
     [{ MAX_EXECUTION_MS: '1000', SHUTDOWN_GRACE_MS: '1000' }],
     [{ CHANNELS: 'scoped', CHANNEL_REALM: 'staff' }],
-    [{ CHANNELS: 'owned', REDIS_URL: 'redis://localhost' }],
   ])('with %j has no risk', (environment) => {
     expect(risks(environment)).toEqual([]);
   });
+});
+
+test('a limit of open files that is too low for one bot, or for MAX_CONNECTIONS, is a risk', () => {
+  const config = loadConfig(CAREFUL);
+  const withFiles = (openFiles: number, more: object = {}) =>
+    risksOf({ ...config, connections: { ...config.connections, openFiles, ...more } });
+  // 5 messages a second of 180 s.
+  expect(withFiles(2 * 900 + 256)).toEqual([]);
+  expect(withFiles(2 * 900 + 255)).toEqual([
+    expect.stringMatching(
+      /^the limit of open files is 2055, and one bot at its highest rate needs 2056: .*; raise it/,
+    ),
+  ]);
+  expect(withFiles(2055, { isSet: true, most: 899 })).toEqual([]);
+  expect(withFiles(2055, { isSet: true, most: 900 })).toEqual([
+    expect.stringMatching(/^the limit of open files is 2055, and MAX_CONNECTIONS needs 2056: .*; raise it/),
+  ]);
 });
 
 const CASES: [environment: Record<string, string>, ...risks: RegExp[]][] = [
@@ -84,11 +100,6 @@ const CASES: [environment: Record<string, string>, ...risks: RegExp[]][] = [
   [{ SHUTDOWN_GRACE_MS: '179999' }, /^SHUTDOWN_GRACE_MS is less than MAX_EXECUTION_MS: .*; set it to /],
   [{ NODE_ENV: '', REDIS_URL: '', CHANNEL_SECRET: '' }, /^CHANNEL_SECRET is not set: .*; set it$/],
   [{ CHANNELS: 'shared' }, /^CHANNELS is shared: .*; set it to scoped$/],
-  [
-    { NODE_ENV: '', REDIS_URL: '', CHANNELS: 'owned' },
-    /^CHANNELS is owned without REDIS_URL: .*; set REDIS_URL$/,
-  ],
-  [{ ...GUEST, CHANNELS: 'owned' }, /^CHANNELS is owned with AUTH_MODE=guest: .*; set it to scoped$/],
   [{ OPERATIONS: 'files' }, /^OPERATIONS without message: .*; add message$/],
   [{ OPERATIONS: 'message,metadata' }, /^OPERATIONS with metadata: every user .*; take it out /],
   // A secret that is set, or not, changes nothing of the risk.

@@ -3,10 +3,10 @@ import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
 import type { Environment } from '../src/config/environment.ts';
 import { risksOf } from '../src/config/risks.ts';
 import { isVariable, secretVariables, VARIABLES } from '../src/config/variables.ts';
-import { runCommand, stopCommands } from './support/commands.ts';
-import { freshFolder, startProcess, stopProcesses } from './support/process.ts';
-import { CANARY } from './support/relay.ts';
-import { testSideBySide } from './support/side-by-side.ts';
+import { testSideBySide } from './harness/clock/side-by-side.ts';
+import { runCommand, stopCommands } from './harness/relay/commands.ts';
+import { freshFolder, startProcess, stopProcesses } from './harness/relay/process.ts';
+import { CANARY } from './harness/relay/relay.ts';
 
 /** The configuration, or its problems. */
 function load(environment: Environment, inFile: readonly string[] = []): Config | readonly string[] {
@@ -113,7 +113,7 @@ describe('a misspelt variable in the environment', () => {
     ['SESSIONSECRETS', 'SESSION_SECRETS'],
     ['MAX_EXECUTON_MS', 'MAX_EXECUTION_MS'],
     ['USER_FILE', 'USERS_FILE'],
-    ['WORKER', 'WORKERS'],
+    ['METRIC_PORT', 'METRICS_PORT'],
     ['NODE_EMV', 'NODE_ENV'],
     ['REDIS_URI', 'REDIS_URL'],
   ])('%s is an error that names %s', (name, right) => {

@@ -6,9 +6,9 @@
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
-import { startCluster } from '../../tests/support/redis-cluster.ts';
-import { stopProcessesOfRedis } from '../../tests/support/redis-process.ts';
-import { startRedis, stopRedis } from '../../tests/support/redis-server.ts';
+import { startCluster } from '../../tests/harness/redis/redis-cluster.ts';
+import { stopProcessesOfRedis } from '../../tests/harness/redis/redis-process.ts';
+import { startRedis, stopRedis } from '../../tests/harness/redis/redis-server.ts';
 import { sendMany } from '../figures/messages.ts';
 import { numberText } from '../report/format.ts';
 import { startRelay } from '../support/relay-process.ts';

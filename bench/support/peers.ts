@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { freePort } from '../../tests/support/free-port.ts';
-import { startRedis } from '../../tests/support/redis-server.ts';
+import { startRedis } from '../../tests/harness/redis/redis-server.ts';
+import { freePort } from '../../tests/harness/relay/free-port.ts';
 import { startChild } from './child.ts';
 import { API_KEY } from './message.ts';
 import { startRelay } from './relay-process.ts';
@@ -35,7 +35,7 @@ export interface Peer {
 }
 
 /** As long as a session cookie of the relay, so that all peers get messages of the same length. */
-const COOKIE = `Cookie: __Host-bot_relay_session=${'s'.repeat(82)}`;
+const COOKIE = `Cookie: __Host-bot_relay_session=${'s'.repeat(76)}`;
 
 /** All peers, in the order of the tables. */
 export const PEERS: readonly Peer[] = [

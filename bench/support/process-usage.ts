@@ -64,13 +64,6 @@ function sumOfStatus(pid: number, field: string): number {
     .reduce((sum, bytes) => sum + bytes, 0);
 }
 
-/** How many files and sockets a process may open. Node.js raises its soft limit to the hard one. */
-export function openFilesLimit(): number {
-  const limits = readFileSync('/proc/self/limits', 'latin1');
-  const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(limits)?.[1];
-  return hard === 'unlimited' ? Number.POSITIVE_INFINITY : Number(hard);
-}
-
 /** The resident memory when it has not changed for five measurements, or after fifty, in bytes. */
 export async function settledRssBytes(pid: number, measureEveryMs: number): Promise<number> {
   const measured: number[] = [];

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { saveUser } from '../../src/authenticate/password/users.ts';
-import { freePort } from '../../tests/support/free-port.ts';
+import { freePort } from '../../tests/harness/relay/free-port.ts';
 import { startChild } from './child.ts';
 import { API_KEY, USER } from './message.ts';
 import { signIn } from './sign-in.ts';
@@ -26,6 +26,7 @@ const ENVIRONMENT = {
   SESSION_SECRETS: 'bench-session-secret-7c1e09d4b2f85a36',
   CHANNEL_SECRET: 'bench-channel-secret-63a85f2b4d90e1c7',
   USERS_FILE: 'users.json',
+  MAX_CONNECTIONS: '1000000',
   RATE_LIMIT: '1000000',
   MAX_STREAMS_PER_USER: '1000000',
   CLIENT_LIMIT_PER_ADDRESS: '1000000000',

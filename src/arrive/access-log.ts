@@ -1,17 +1,19 @@
-import type { RequestHandler } from 'express';
+import type { Request, RequestHandler } from 'express';
 import { endingOf, levelOf } from '../http/ending.ts';
 import { waitedMs } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 
 /**
  * Writes one line per request when the request is over; a probe that succeeded is logged at `debug` only.
- * The line never holds the path, query, headers or body of the request.
+ * The line never holds the path, query, headers or body of the request. `addressOf` says how its client is named.
  */
-export function accessLog(logger: Logger): RequestHandler {
+export function accessLog(logger: Logger, addressOf: (req: Request) => string | undefined): RequestHandler {
   // None of these fields can hold a secret, and the search for values to redact costs more than the line itself.
   const lines = logger.child({}, { redact: [] });
   return function accessLog(req, res, next) {
     const startedAt = performance.now();
+    // A connection that is closed has no address any more.
+    const clientAddress = addressOf(req);
     res.on('close', () => {
       const { locals } = res;
       const { status, outcome } = endingOf(res);
@@ -33,6 +35,8 @@ export function accessLog(logger: Logger): RequestHandler {
           resumptions: locals.resumptions,
           notResumed: locals.notResumed,
           bytes: locals.stream?.bytes ?? Number(res.getHeader('content-length') ?? 0),
+          clientAddress,
+          account: locals.account,
           userId: locals.userId,
           sessionsEnded: locals.sessionsEnded?.count,
           sessionsEndedBy: locals.sessionsEnded?.by,

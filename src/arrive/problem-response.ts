@@ -12,6 +12,7 @@ const READ_REST_MS = 2_000;
  * which tells nothing of it. If the headers were sent already, the connection is cut.
  */
 export function problemResponse(logger: Logger): ErrorRequestHandler {
+  // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   return function problemResponse(error: unknown, _req, res, _next) {
     // The router throws a URIError for a path with a broken percent-encoding, which matches no route.
     const problem = error instanceof URIError ? notFound() : asProblem(error);

@@ -4,6 +4,7 @@ import type { Express } from 'express';
 import { Problem } from '../errors.ts';
 import { breakOff } from '../http/break-off.ts';
 import type { Logger } from '../logger.ts';
+import type { ConnectionBounds } from './connection-bounds.ts';
 import { feedParser } from './feed-parser.ts';
 import { refuseConnection } from './refuse-connection.ts';
 
@@ -13,7 +14,7 @@ const STALLED_MS = 60_000;
 const MAX_WAITING = 4;
 
 /** The state of one connection. */
-interface Connection {
+interface ClientConnection {
   /** The answers that are not complete. There are several if the client pipelines its requests. */
   readonly answers: Set<ServerResponse>;
   latest?: ServerResponse;
@@ -23,6 +24,7 @@ interface Connection {
 
 export interface ConnectionsOptions {
   readonly logger: Logger;
+  readonly bounds: ConnectionBounds;
   /** How long a client may read nothing of an answer that the relay has finished writing, in ms. */
   readonly stalledMs?: number;
   /** Called for every connection that was cut because too many requests, or too large ones, waited on it. */
@@ -41,24 +43,27 @@ interface Serving {
   readonly server: Server;
   readonly app: Express;
   readonly logger: Logger;
+  readonly bounds: ConnectionBounds;
   readonly stalledMs: number;
   readonly onConnectionCut: () => void;
-  readonly connections: Map<Socket, Connection>;
+  readonly connections: Map<Socket, ClientConnection>;
   draining: boolean;
 }
 
 /**
  * Hands the requests of `server` to the application, one after the other for each connection. Malformed HTTP, late
  * requests and CONNECT are answered with a problem, too. A connection is closed if its client does not read a complete
- * answer for `stalledMs`, or pipelines more than a few requests, or is idle while the relay drains.
+ * answer for `stalledMs`, or pipelines more than a few requests, or is idle while the relay drains or at the bound
+ * of connections.
  */
 export function serveConnections(
   server: Server,
   app: Express,
-  { logger, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
+  { logger, bounds, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
 ): Connections {
-  const connections = new Map<Socket, Connection>();
-  const serving: Serving = { server, app, logger, stalledMs, onConnectionCut, connections, draining: false };
+  const connections = new Map<Socket, ClientConnection>();
+  const options = { logger, bounds, stalledMs, onConnectionCut };
+  const serving: Serving = { server, app, ...options, connections, draining: false };
   const onRequest = (req: IncomingMessage, res: ServerResponse) => serve(serving, req, res);
   server.on('connection', (socket: Socket) => accept(serving, socket));
   server.on('request', onRequest);
@@ -83,8 +88,9 @@ export function serveConnections(
 }
 
 function accept(serving: Serving, socket: Socket): void {
-  const { connections } = serving;
-  const connection: Connection = { answers: new Set() };
+  const { connections, bounds } = serving;
+  if (!bounds.take(socket)) return;
+  const connection: ClientConnection = { answers: new Set() };
   connections.set(socket, connection);
   socket.once('close', () => connections.delete(socket));
   socket.on('pause', () => {
@@ -103,8 +109,8 @@ function accept(serving: Serving, socket: Socket): void {
 
 /** Has the application answer, after the answers that are under way on the connection. */
 function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): void {
-  const { server, app, stalledMs, connections } = serving;
-  const connection = connections.get(req.socket) as Connection;
+  const { server, app, bounds, stalledMs, connections } = serving;
+  const connection = connections.get(req.socket) as ClientConnection;
   if (connection.cut) return;
   if (connection.answers.size > MAX_WAITING) {
     cut(serving, req.socket, connection);
@@ -113,6 +119,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   const { latest } = connection;
   const isFirst = connection.answers.size === 0;
   connection.answers.add(res);
+  bounds.setIdle(req.socket, false);
   connection.latest = res;
   // This answer must not inherit the timeout of the one before.
   if (!isFirst) latest?.on('finish', () => req.socket.setTimeout(0));
@@ -120,6 +127,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   res.on('prefinish', () => isWaitedFor(res) && res.setTimeout(stalledMs, () => breakOff(res)));
   res.on('close', () => {
     connection.answers.delete(res);
+    if (connection.answers.size === 0) bounds.setIdle(req.socket, true);
     if (serving.draining) server.closeIdleConnections();
   });
   // One after the other, since an answer that waits for its turn has no socket yet. No request is served after an answer
@@ -133,7 +141,7 @@ function isWaitedFor({ socket }: ServerResponse): boolean {
   return socket === null || socket.writableLength > 0;
 }
 
-function cut({ logger, onConnectionCut }: Serving, socket: Socket, connection: Connection): void {
+function cut({ logger, onConnectionCut }: Serving, socket: Socket, connection: ClientConnection): void {
   connection.cut = true;
   socket.destroy();
   logger.info({ most: MAX_WAITING + 1 }, 'too many requests at once on a connection');

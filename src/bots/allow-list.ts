@@ -7,9 +7,6 @@ const PLAIN_SEGMENT = /^(?!\.{1,2}$)[^/\\%\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,256}$/u;
 /** What is logged of a bot that is not on the list: only what looks like a name, since the path may hold anything. */
 const NAME = /^[\p{L}\p{N}._-]{1,64}$/u;
 
-/** So many bots are remembered: with a pattern on the list, clients choose their names. */
-const MAX_REMEMBERED = 1_000;
-
 /** A route's decoded path parameters. */
 export type PathParameters = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -19,31 +16,24 @@ export type PathParameters = Readonly<Record<string, string | string[] | undefin
  */
 export function allowList(patterns: readonly string[]): (parameters: PathParameters) => Bot {
   const exact = new Set(patterns);
-  const known = new Map<string, Bot>();
   return function allowedBot({ namespace, botProviderName }) {
-    // No segment of a known bot has a slash, so that no other path has its name.
-    const name = `${namespace}/${botProviderName}`;
-    const areTexts = typeof namespace === 'string' && typeof botProviderName === 'string';
-    const before = areTexts ? known.get(name) : undefined;
-    if (before) return before;
     const allowed =
       isPlain(namespace) &&
       isPlain(botProviderName) &&
-      (exact.has(name) ||
+      (exact.has(`${namespace}/${botProviderName}`) ||
         exact.has(`${namespace}/*`) ||
         exact.has(`*/${botProviderName}`) ||
         exact.has('*/*'));
-    if (!allowed) throw unknownBot([namespace, botProviderName]);
-    if (known.size >= MAX_REMEMBERED) known.clear();
-    const bot = { namespace, botProviderName };
-    known.set(name, bot);
-    return bot;
+    if (!allowed) throw new Problem('unknown_bot', 'There is no such bot here.');
+    return { namespace, botProviderName };
   };
 }
 
-function unknownBot(segments: readonly PathParameters[string][]): Problem {
+/** The bot of a path for the log, whether it is on the list or not; undefined if it does not look like a name. */
+export function loggedBot({ namespace, botProviderName }: PathParameters): string | undefined {
+  const segments = [namespace, botProviderName];
   const isName = segments.every((segment) => typeof segment === 'string' && NAME.test(segment));
-  return new Problem('unknown_bot', 'There is no such bot here.', isName ? { bot: segments.join('/') } : {});
+  return isName ? segments.join('/') : undefined;
 }
 
 function isPlain(segment: string | string[] | undefined): segment is string {

@@ -62,25 +62,7 @@ export function groupsOf({ own }: BotSettings, bot: string): readonly OperationG
 
 type Own = BotSettings['own'];
 
-/** So many bots are remembered: with a pattern on the allow-list, clients choose their names. */
-const MAX_REMEMBERED = 1_000;
-/** The settings that match a bot, the most specific first, by all settings: each message asks several times. */
-const remembered = new WeakMap<Own, Map<string, readonly OwnSettings[]>>();
-
 function firstOf<T>(own: Own, bot: string, setting: (of: OwnSettings) => T | undefined): T | undefined {
-  for (const matching of matchesOf(own, bot)) {
-    const value = setting(matching);
-    if (value !== undefined) return value;
-  }
-  return undefined;
-}
-
-function matchesOf(own: Own, bot: string): readonly OwnSettings[] {
-  const byBot = remembered.get(own) ?? new Map<string, readonly OwnSettings[]>();
-  const known = byBot.get(bot);
-  if (known) return known;
   const matches = patternsFor(bot).flatMap((pattern) => own[pattern] ?? []);
-  if (byBot.size >= MAX_REMEMBERED) byBot.clear();
-  remembered.set(own, byBot.set(bot, matches));
-  return matches;
+  return matches.map(setting).find((value) => value !== undefined);
 }

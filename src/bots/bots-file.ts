@@ -18,6 +18,9 @@ export interface BotsFile {
 const groupsMessage = `must be a list of ${OPERATION_GROUPS.join(' or ')}`;
 const limitMessage = `must be a whole number from 1 to ${MAX_RATE_LIMIT}`;
 
+/** `namespace/bot`, each short and of few characters, or `*`. */
+const LOOKS_LIKE_A_NAME = /^(\*|[\p{L}\p{N}._-]{1,32})\/(\*|[\p{L}\p{N}._-]{1,32})$/u;
+
 const entrySchema = z
   .strictObject(
     {
@@ -33,7 +36,7 @@ const entrySchema = z
         .optional(),
       rateLimit: z.int(limitMessage).min(1, limitMessage).max(MAX_RATE_LIMIT, limitMessage).optional(),
     },
-    'must be an object with no more than keys or keysFile, rateLimit and operations',
+    'must be an object',
   )
   .refine(({ keys, keysFile }) => !keys || keysFile === undefined, 'has both keys and keysFile')
   .refine((entry) => Object.values(entry).some((value) => value !== undefined), 'sets nothing');
@@ -51,11 +54,13 @@ export function readBotsFile(path: string, bots: readonly string[] | undefined):
   const problems: string[] = [];
   const keyFiles: string[] = [];
   for (const [index, [pattern, value]] of Object.entries(entries).entries()) {
-    // Do not print an unknown name: it may be a key in the wrong place.
-    const place = isAllowed(pattern, bots) ? pattern : `entry ${index + 1}`;
+    const isBot = botPattern.safeParse(pattern).success;
+    const isAllowed = isBot && (bots === undefined || bots.some((bot) => overlap(bot, pattern)));
+    // Any other text may be a key in the wrong place, and is not printed.
+    const place = isAllowed || LOOKS_LIKE_A_NAME.test(pattern) ? pattern : `entry ${index + 1}`;
     const report = (problem: string) => problems.push(`BOTS_FILE: ${place} ${problem}`);
-    if (!botPattern.safeParse(pattern).success) report('is not named namespace/bot');
-    else if (place !== pattern) report('is a bot that BOTS does not allow');
+    if (!isBot) report('is not named namespace/bot');
+    else if (!isAllowed) report('is a bot that BOTS does not allow');
     own[pattern] = readEntry(value, { folder: dirname(path), report, keyFiles });
   }
   return { own, problems, keyFiles };
@@ -70,9 +75,11 @@ interface EntryContext {
 function readEntry(value: unknown, { folder, report, keyFiles }: EntryContext): OwnSettings {
   const { data, error } = entrySchema.safeParse(value);
   if (!data) {
-    const words = error.issues.map(
-      ({ path: [field], message }) => `${field ? `${String(field)} ` : ''}${message}`,
-    );
+    const words = error.issues.flatMap((issue) => {
+      if (issue.code === 'unrecognized_keys') return issue.keys.map(unknownMember);
+      const [field] = issue.path;
+      return `${field ? `${String(field)} ` : ''}${issue.message}`;
+    });
     new Set(words).forEach(report);
     return {};
   }
@@ -87,15 +94,16 @@ function readEntry(value: unknown, { folder, report, keyFiles }: EntryContext): 
   };
 }
 
+/** Names a member only if it looks like a name: it may be a key in the wrong place. */
+function unknownMember(name: string): string {
+  const named = /^[a-z]{1,20}$/i.test(name) ? `has ${name}, which` : 'has a member that';
+  return `${named} is not known: an entry has keys or keysFile, rateLimit and operations`;
+}
+
 function keysOfFile(path: string, report: EntryContext['report']): readonly Secret[] {
   const { keys, problems } = readKeysFile(path);
   for (const problem of problems) report(`keysFile ${problem}`);
   return keys;
-}
-
-function isAllowed(pattern: string, bots: readonly string[] | undefined): boolean {
-  const wellFormed = botPattern.safeParse(pattern).success;
-  return wellFormed && (bots === undefined || bots.some((bot) => overlap(bot, pattern)));
 }
 
 /** Parses a JSON object. The parser's error is not used, since it quotes the text, which may hold keys. */

@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
-import { type Certificate, type Connection, connectTo, hostOf } from './connect-to.ts';
+import { type Certificate, type CheckConnection, connectTo, hostOf } from './connect-to.ts';
 import { adviceFor, codeOf, isTlsCode } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 import { count } from './print-findings.ts';
@@ -67,7 +67,7 @@ async function checkConnection(url: Readonly<URL>, { report, quote }: AddressOpt
   return true;
 }
 
-function failureText({ failure = '', address }: Connection): string {
+function failureText({ failure = '', address }: CheckConnection): string {
   return isTlsCode(failure)
     ? `the certificate is not trusted at ${address} (${failure})`
     : `no connection (${failure})`;

@@ -7,8 +7,7 @@ import { type Secret, secret } from '../secret.ts';
 import { checkAddress } from './check-address.ts';
 import { type CheckOptions, readArguments } from './check-arguments.ts';
 import { checkConfiguration, reportConfigProblems } from './check-configuration.ts';
-import { checkConversationIds } from './check-conversation-ids.ts';
-import { type Answered, botsToAsk, checkKeys, keysToTry } from './check-keys.ts';
+import { botsToAsk, checkKeys, type KeyAnswer, keysToTry } from './check-keys.ts';
 import { checkProvider } from './check-provider.ts';
 import { checkRedis } from './check-redis.ts';
 import { checkResumption } from './check-resumption.ts';
@@ -96,7 +95,7 @@ function load({ environment, inFile }: Sources): { readonly config: Config } | P
   }
 }
 
-interface Run {
+interface CheckRun {
   readonly config: Config;
   readonly options: CheckOptions;
   readonly visitors: Visitors;
@@ -108,7 +107,7 @@ interface Run {
   readonly terminal: CheckTerminal;
 }
 
-async function runChecks(run: Run): Promise<void> {
+async function runChecks(run: CheckRun): Promise<void> {
   const { config, options, visitors, report, hide, mask } = run;
   hide(keyRings({ settings: config.upstream, bots: config.bots }).keys());
   const quote = quoter(mask);
@@ -147,7 +146,7 @@ async function runChecks(run: Run): Promise<void> {
 }
 
 /** The bot that is called through the load balancer: one that takes messages, and has answered one if possible. */
-function botToCall(config: Config, bots: readonly string[], answers: ReadonlyMap<string, Answered>) {
+function botToCall(config: Config, bots: readonly string[], answers: ReadonlyMap<string, KeyAnswer>) {
   const taking = bots.filter((bot) => groupsOfBot(config, bot).includes('message'));
   return taking.find((bot) => answers.has(bot)) ?? taking[0] ?? bots[0];
 }
@@ -173,9 +172,9 @@ function announce({ total }: MessagePlan, terminal: CheckTerminal): void {
 
 /** Checks whether the bot service can be reached and accepts each key of `bots`. Returns the answers by bot. */
 async function checkService(
-  { config, options, report, mask, messages }: Run,
+  { config, options, report, mask, messages }: CheckRun,
   { bots, slots }: { bots: readonly string[]; slots: ReturnType<typeof messageSlots> },
-): Promise<Map<string, Answered>> {
+): Promise<Map<string, KeyAnswer>> {
   const { baseUrl } = config.upstream;
   const quote = quoter(mask);
   if (!baseUrl || !(await checkAddress(baseUrl, { report, quote }))) return new Map();
@@ -189,8 +188,6 @@ async function checkService(
   const answers = await checkKeys(keys, sending);
   // One bot is enough, since all have the same service, and the message is paid.
   const [first] = answers;
-  if (config.channels.mode === 'owned' && first)
-    await checkConversationIds({ bot: first[0], ...first[1] }, { config, slots, report });
   if (config.upstream.resume && first) await checkResumption({ bot: first[0], ...first[1] }, sending);
   return answers;
 }

@@ -4,12 +4,11 @@ import { Problem } from '../errors.ts';
 import { keyRings } from '../relay/upstream/key-rings.ts';
 import type { Secret } from '../secret.ts';
 import type { CheckOptions } from './check-arguments.ts';
-import { type Conversation, newConversation } from './conversation.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';
 import { arrivalFinding, judgeArrival, seconds } from './judge-arrival.ts';
 import type { Observation } from './observe-stream.ts';
-import { messageBody, type Outcome, type TestMessage } from './send-message.ts';
+import type { Outcome, TestMessage } from './send-message.ts';
 
 const CHECK = 'key';
 
@@ -41,10 +40,9 @@ export function keysToTry({ upstream, bots: allowed }: Config, bots: readonly st
   return bots.map((bot) => ({ bot, keys: rings.ringOf(bot).keys }));
 }
 
-/** How an answer arrived, in which conversation, and the key that the service has accepted for it. */
-export interface Answered {
+/** How an answer arrived, and the key that the service has accepted for it. */
+export interface KeyAnswer {
   readonly key: Secret;
-  readonly conversation: Conversation;
   readonly seen: Observation;
 }
 
@@ -62,15 +60,13 @@ export interface KeysOptions extends Pick<CheckOptions, 'text'> {
 export async function checkKeys(
   bots: readonly BotKeys[],
   options: KeysOptions,
-): Promise<Map<string, Answered>> {
-  const answers = new Map<string, Answered>();
+): Promise<Map<string, KeyAnswer>> {
+  const answers = new Map<string, KeyAnswer>();
   for (const { bot, keys } of bots) {
     for (const key of keys) {
-      const conversation = newConversation();
-      const body = messageBody(options.text, conversation);
-      const message = { bot, key, text: options.text, body, readToEnd: !answers.has(bot) };
+      const message = { bot, key, text: options.text, readToEnd: !answers.has(bot) };
       const seen = await checkKey(message, options);
-      if (seen) answers.set(bot, { key, conversation, seen });
+      if (seen) answers.set(bot, { key, seen });
     }
   }
   return answers;

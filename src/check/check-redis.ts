@@ -20,7 +20,7 @@ const TEST_KEY = 'bot-relay:check';
  * the caller closes it.
  */
 export async function checkRedis(
-  { redis: settings, channels }: Pick<Config, 'redis' | 'channels'>,
+  { redis: settings }: Pick<Config, 'redis'>,
   report: Report,
 ): Promise<Redis | undefined> {
   if (!settings) {
@@ -38,7 +38,7 @@ export async function checkRedis(
     const masters = await redis.onEach(async () => 1);
     const kind = kindOf(settings, masters.length);
     reportReachable({ ...address, kind }, ms, report);
-    await checkRedisKeeping(redis, channels, { report, about: host, needsReplicas: kind !== '' });
+    await checkRedisKeeping(redis, { report, about: host, needsReplicas: kind !== '' });
     return redis;
   } catch (error) {
     redis.close();

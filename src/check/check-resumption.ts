@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { Problem } from '../errors.ts';
 import { RUN_BEGINS, type RunEvent, runEventOf } from '../relay/message/run-events.ts';
-import type { Answered, KeysOptions } from './check-keys.ts';
+import type { KeyAnswer, KeysOptions } from './check-keys.ts';
 import type { Finding } from './findings.ts';
 import { messageBody } from './send-message.ts';
 
@@ -18,14 +18,14 @@ export async function checkResumption(earlier: AnsweredBot, options: KeysOptions
   options.report({ ...finding, check: CHECK, about: earlier.bot });
 }
 
-type AnsweredBot = Answered & { readonly bot: string };
+type AnsweredBot = KeyAnswer & { readonly bot: string };
 
-type Verdict = Pick<Finding, 'state' | 'says' | 'advice'>;
+type ResumptionVerdict = Pick<Finding, 'state' | 'says' | 'advice'>;
 
 async function tryResumption(
   { bot, key, seen }: AnsweredBot,
   { text, send, quote }: KeysOptions,
-): Promise<Verdict> {
+): Promise<ResumptionVerdict> {
   if (seen.ids === 0) return NO_ID;
   const body = messageBody(text);
   const ask = async (lastEventId: string | undefined, isEnough: (head: StreamHead) => boolean) => {
@@ -80,13 +80,13 @@ async function readHead(
 }
 
 const WITHOUT = 'A stream that breaks then ends with an error event, as with RESUME_UPSTREAM=off.';
-const NO_ID: Verdict = {
+const NO_ID: ResumptionVerdict = {
   state: 'note',
   says: 'not tried: the answer carries no id, so its stream cannot be resumed',
   advice: WITHOUT,
 };
 
-function verdictOn(begun: StreamHead, rest: StreamHead): Verdict {
+function verdictOn(begun: StreamHead, rest: StreamHead): ResumptionVerdict {
   if (rest.first === undefined) {
     const says = 'the bot service ends the run with its connection: nothing came after the last id';
     return { state: 'note', says, advice: WITHOUT };

@@ -10,7 +10,7 @@ export interface Certificate {
 }
 
 /** How an attempt to connect ended. After a failure it holds what was known until then. */
-export interface Connection {
+export interface CheckConnection {
   /** The error's code; `undefined` if the connection was good. */
   readonly failure: string | undefined;
   readonly address: string | undefined;
@@ -25,7 +25,7 @@ export interface Connection {
 const TIMEOUT_MS = 5_000;
 
 /** Connects to the host of an http or https URL as a request of Node.js does, verifies its certificate, and closes. */
-export function connectTo(url: Readonly<URL>): Promise<Connection> {
+export function connectTo(url: Readonly<URL>): Promise<CheckConnection> {
   const startedAt = performance.now();
   const host = hostOf(url);
   const isTls = url.protocol === 'https:';

@@ -1,9 +1,9 @@
 /** Only a `problem` fails the check. A `note` is worth knowing, or says that something could not be checked. */
-export type State = 'ok' | 'problem' | 'note';
+export type FindingState = 'ok' | 'problem' | 'note';
 
 /** The result of checking one thing. */
 export interface Finding {
-  readonly state: State;
+  readonly state: FindingState;
   /** What was checked. */
   readonly check: string;
   /** Which one, if there are several: a bot and the fingerprint of a key, or a host. */

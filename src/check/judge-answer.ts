@@ -68,20 +68,35 @@ export function cookieFaults(setCookie: string, { name, flags }: ExpectedCookie)
 /** Describes an answer: its status, and the relay's code or the media type of its body. */
 export function describeAnswer(answer: Answer): string {
   const { status, headers } = answer;
-  const code = problemOf(answer)?.code;
-  if (code !== undefined) return `${status} ${code}`;
+  const problem = problemOf(answer);
+  if (problem) return `${problem.status} ${problem.code}`;
   const type = /^[a-z]+\/[a-z0-9.+-]+/i.exec(one(headers['content-type']))?.[0] ?? 'no type';
   const location = headers.location === undefined ? '' : ', a redirect';
   const server = headers.server === undefined ? '' : `, from ${headers.server}`;
   return `${status} (${type}${location}${server})`;
 }
 
-/** The members of a problem document, if the answer is one. */
-export function problemOf({ headers, text }: Answer): { code: string; requestId: unknown } | undefined {
-  if (!/^application\/problem\+json\b/i.test(one(headers['content-type']))) return undefined;
+/** What the relay says of a request that has failed. */
+export interface AnsweredProblem {
+  readonly code: string;
+  readonly status: number;
+  readonly requestId: unknown;
+}
+
+/** The problem that an answer is, or that a stream of the relay begins with: it is the data of its event `error`. */
+export function problemOf({ status, headers, text }: Answer): AnsweredProblem | undefined {
+  const type = one(headers['content-type']);
+  if (/^application\/problem\+json\b/i.test(type)) return problemIn(text, status);
+  const data = /^text\/event-stream\b/i.test(type) && /^(?::\n)*event: error\ndata: (.+)\n\n/.exec(text)?.[1];
+  return data ? problemIn(data, status) : undefined;
+}
+
+/** The members of a problem document (RFC 9457); `answered` is the status of its answer. */
+export function problemIn(json: string, answered: number): AnsweredProblem | undefined {
   try {
-    const { code, requestId } = JSON.parse(text) as { code?: unknown; requestId?: unknown };
-    return typeof code === 'string' ? { code, requestId } : undefined;
+    const { code, status, requestId } = JSON.parse(json) as Record<string, unknown>;
+    if (typeof code !== 'string') return undefined;
+    return { code, status: typeof status === 'number' ? status : answered, requestId };
   } catch {
     return undefined;
   }

@@ -7,7 +7,7 @@ import { count } from './print-findings.ts';
  * written yet. `torn`: it arrived in blocks that end inside events. `at_once`: it arrived as a whole after a wait.
  * `unclear`: the answer was too fast or too short to tell.
  */
-export type Arrival = 'in_time' | 'torn' | 'at_once' | 'unclear';
+export type CheckedArrival = 'in_time' | 'torn' | 'at_once' | 'unclear';
 
 /** A bot that took this long had the time to send a first event before, in ms. */
 const LONG_WAIT_MS = 1_000;
@@ -15,7 +15,7 @@ const LONG_WAIT_MS = 1_000;
 const FEW_EVENTS = 3;
 
 /** Judges an answer. `direct`, if known, is the answer of the same bot without the load balancer. */
-export function judgeArrival(seen: Observation, direct?: Observation): Arrival {
+export function judgeArrival(seen: Observation, direct?: Observation): CheckedArrival {
   const { moments, tornMoments, events, firstByteMs = 0 } = seen;
   // A bot writes whole events. Only a buffer cuts them, where its block is full.
   if (moments > 1) return tornMoments * 2 > moments - 1 ? 'torn' : 'in_time';

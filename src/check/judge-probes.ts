@@ -50,7 +50,16 @@ function adviceOnClaim(added: number, trustProxy: Config['trustProxy']): string 
 export interface SeenFailure {
   /** How it failed, in words. */
   readonly how: string;
+  /** Whether its connection was cut, and not answered with a status. */
+  readonly isCut: boolean;
   readonly arrivals: number;
+}
+
+/** The relay answers a message that it has sent with 200, so that only a cut, or a proxy before the relay, fails it. */
+function wouldHappen(again: readonly SeenFailure[]): string {
+  return again.some(({ isCut }) => isCut)
+    ? 'a message would run, and be paid, as often'
+    : 'an operation, or the resumption of a message, would be done as often';
 }
 
 /** Judges whether the load balancer sends failed requests again. `shared`: all instances count together. */
@@ -60,7 +69,7 @@ export function failuresFinding(seen: readonly SeenFailure[], shared: boolean): 
     const how = again.map(({ how, arrivals }) => `${count(arrivals, 'time')} after ${how}`).join(', ');
     return {
       state: 'problem',
-      says: `a POST that had failed came again (${how}): a message would run, and be paid, as often`,
+      says: `a POST that had failed came again (${how}): ${wouldHappen(again)}`,
       advice:
         'Let the load balancer send nothing again that it has sent (nginx: no non_idempotent in proxy_next_upstream; ' +
         'HAProxy: retry-on conn-failure; Caddy: no POST in lb_retry_match).',

@@ -4,6 +4,7 @@ import { heldBytes } from '../relay/message/held-bytes.ts';
 import { runEventOf } from '../relay/message/run-events.ts';
 import { holds, isInsideEvent, push, wholeEvents } from '../relay/message/whole-events.ts';
 import { codeOf } from './failure-advice.ts';
+import { type AnsweredProblem, problemIn } from './judge-answer.ts';
 
 /** How a stream of events arrived. Times in ms. A moment ends with a pause of more than `MOMENT_MS`. */
 export interface Observation {
@@ -27,6 +28,8 @@ export interface Observation {
   readonly broken: string | undefined;
   /** The error that an event of the stream reported, in its own words. */
   readonly runError: string | undefined;
+  /** What the relay said, if its error event was the first one: the message has failed. */
+  readonly failure: AnsweredProblem | undefined;
 }
 
 /** A pause that is too short for a buffer or a person to notice, in ms. */
@@ -74,11 +77,14 @@ function noteArrivals(sentAt: number, onRun: (requestId: string) => void) {
   const counts = { events: 0, ids: 0, moments: 0, tornMoments: 0, heartbeats: 0 };
   let longestSilenceMs = 0;
   let runError: string | undefined;
+  let failure: AnsweredProblem | undefined;
   const parser = createParser({
     onId: () => counts.ids++,
-    onEvent({ data }) {
+    onEvent({ event, data }) {
       counts.events++;
       runError ??= errorIn(data);
+      if (event === 'error' && counts.events === 1) failure = problemIn(data, 200);
+      if (failure) return;
       const { requestId } = runEventOf(data);
       if (typeof requestId === 'string') onRun(requestId);
     },
@@ -106,7 +112,7 @@ function noteArrivals(sentAt: number, onRun: (requestId: string) => void) {
       const { firstAt, lastAt } = times;
       const firstByteMs = firstAt === undefined ? undefined : firstAt - sentAt;
       const spreadMs = firstAt === undefined ? 0 : lastAt - firstAt;
-      return { ...counts, firstByteMs, spreadMs, longestSilenceMs, runError };
+      return { ...counts, firstByteMs, spreadMs, longestSilenceMs, runError, failure };
     },
   };
 }

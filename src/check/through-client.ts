@@ -97,7 +97,19 @@ export function headOf({ statusCode = 0, headers }: IncomingMessage): Omit<Answe
 }
 
 /** The body: up to 2 MiB, for up to 10 s, or what came before it broke off. */
-export async function textOf(response: IncomingMessage): Promise<string> {
+export function textOf(response: IncomingMessage): Promise<string> {
+  return readUntil(response, () => false);
+}
+
+/** The same of a stream, until a first event has come: the rest is not read. */
+export function firstEventOf(response: IncomingMessage): Promise<string> {
+  return readUntil(response, (chunks) => Buffer.concat(chunks).includes('\n\n'));
+}
+
+async function readUntil(
+  response: IncomingMessage,
+  isEnough: (chunks: readonly Buffer[]) => boolean,
+): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   const timer = setTimeout(() => response.destroy(), TIMEOUT_MS);
@@ -105,7 +117,7 @@ export async function textOf(response: IncomingMessage): Promise<string> {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       chunks.push(chunk);
       bytes += chunk.length;
-      if (bytes > MAX_ANSWER_BYTES) break;
+      if (bytes > MAX_ANSWER_BYTES || isEnough(chunks)) break;
     }
   } catch {
     // The part that came is returned.

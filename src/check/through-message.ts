@@ -4,9 +4,9 @@ import { endingFinding } from './check-keys.ts';
 import type { Conversation } from './conversation.ts';
 import { problemOf } from './judge-answer.ts';
 import { arrivalFinding } from './judge-arrival.ts';
-import { observeStream } from './observe-stream.ts';
+import { type Observation, observeStream } from './observe-stream.ts';
 import { messageBody, pathFor } from './send-message.ts';
-import { type Answer, headOf, textOf } from './through-client.ts';
+import { headOf, textOf } from './through-client.ts';
 import { reportHeaders, reportWrongAnswer, type ThroughContext } from './through-context.ts';
 
 /** How much longer than the relay's own limits the check waits for an answer, in ms. */
@@ -22,7 +22,7 @@ export interface FirstMessage {
 
 /**
  * Sends a message, if one is to be sent, and checks how its answer comes through the load
- * balancer. Returns false if it was refused, so that no other operation is worth trying.
+ * balancer. Returns false if it was refused or has failed, so that no other operation is worth trying.
  */
 export async function checkThroughMessage(
   context: ThroughContext,
@@ -42,32 +42,45 @@ export async function checkThroughMessage(
   const { status, headers } = headOf(response);
   if (status !== 200 || !/^text\/event-stream\b/i.test(headers['content-type'] ?? '')) {
     const answer = { status, headers, text: await textOf(response) };
-    reportWrongAnswer(answer, { ...context, check: 'message', advice: adviceOn(answer) });
-    return problemOf(answer)?.code === 'operation_not_enabled';
+    const code = problemOf(answer)?.code;
+    reportWrongAnswer(answer, { ...context, check: 'message', advice: adviceOn(code) });
+    return code === 'operation_not_enabled';
+  }
+  // Events cannot be seen in a compressed stream.
+  const isSeen = !headers['content-encoding'];
+  const limitMs = maxExecutionMs + GRACE_MS;
+  const seen = isSeen ? await observe(response, { sentAt, onRun, limitMs }) : undefined;
+  if (!isSeen) response.destroy();
+  if (seen?.failure) {
+    const { status, code } = seen.failure;
+    const says = `answered with ${context.quote(`${status} ${code}`)}`;
+    report({ state: 'problem', check: 'message', says, advice: adviceOn(code) });
+    return false;
   }
   conversation.isBegun = true;
   report({ state: 'ok', check: 'message', about: bot, says: 'is answered with a stream' });
   reportHeaders({ status, headers }, { ...context, kind: 'stream' });
-  // Events cannot be seen in a compressed stream.
-  if (headers['content-encoding']) response.destroy();
-  else await reportStream(response, { ...context, sentAt, onRun, limitMs: maxExecutionMs + GRACE_MS });
+  if (seen) reportStream(seen, context);
   return true;
 }
 
-interface StreamContext extends ThroughContext, Pick<FirstMessage, 'onRun'> {
+interface Observing extends Pick<FirstMessage, 'onRun'> {
   readonly sentAt: number;
   readonly limitMs: number;
 }
 
-async function reportStream(
+async function observe(
   response: IncomingMessage,
-  { sentAt, limitMs, onRun, ...context }: StreamContext,
-): Promise<void> {
-  const { report, quote, config, direct } = context;
+  { sentAt, limitMs, onRun }: Observing,
+): Promise<Observation> {
   const tooLong = Object.assign(new Error('too long'), { code: 'ETIMEDOUT' });
   const timer = setTimeout(() => response.destroy(tooLong), limitMs);
   const seen = await observeStream(response, sentAt, onRun);
   clearTimeout(timer);
+  return seen;
+}
+
+function reportStream(seen: Observation, { report, quote, config, direct }: ThroughContext): void {
   report(endingFinding(seen, quote));
   if (seen.events === 0) return;
   const advice =
@@ -76,14 +89,12 @@ async function reportStream(
   report(heartbeatFinding(seen, config.upstream.heartbeatMs));
 }
 
-function adviceOn(answer: Answer): string {
-  switch (problemOf(answer)?.code) {
+function adviceOn(code: string | undefined): string {
+  switch (code) {
     case 'upstream_key_rejected':
       return 'The running relay has other keys than this configuration: restart it, or send it SIGHUP.';
     case 'operation_not_enabled':
       return 'The running relay has other OPERATIONS, or another BOTS_FILE, than this configuration: restart it.';
-    case 'not_your_conversation':
-      return 'With CHANNELS=owned, the bot service must answer 404 for a conversation that nobody has begun: ask those who run it whether it takes two ids for the same one.';
     case 'unknown_bot':
       return 'The running relay has other BOTS than this configuration: restart it.';
     case 'rate_limited':

@@ -51,7 +51,7 @@ async function checkFailures(context: ThroughContext, tokens: ProbeTokens): Prom
     // The probe is meant to fail; it does not matter how.
     await send(context, token).catch(() => {});
     const seen = await arrivalsOf(context, tokens, jti);
-    failures.push({ how: HOW[ask], arrivals: seen?.arrivals ?? 0 });
+    failures.push({ how: HOW[ask], isCut: ask === 'cut', arrivals: seen?.arrivals ?? 0 });
     shared &&= seen?.shared ?? true;
   }
   context.report({ check: 'sent again', ...failuresFinding(failures, shared) });

@@ -89,7 +89,9 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsP
           // Nothing must be sent, resumed or shown in the session of another user.
           if (askedIn !== tracker.current()) throw signedOut();
           onAsk?.();
-          const response = await streamOf(call(of, { ...by, lastEventId, signal }));
+          // What is asked for once more, or by its name, has left before.
+          const unsent = by.body && !lastEventId ? 'new message' : undefined;
+          const response = await streamOf(call(of, { ...by, lastEventId, signal }), unsent);
           tracker.learn(true, askedIn);
           return response;
         };

@@ -1,4 +1,4 @@
-import { errorOf, RelayError } from './relay-error.ts';
+import { errorOf, RelayError, type Retryable, UNREACHABLE } from './relay-error.ts';
 
 export interface CallsOptions {
   /**
@@ -54,7 +54,7 @@ export function caller(options: CallsOptions): Caller {
         isReached || !isOtherOrigin(base)
           ? undefined
           : `The relay may be away, or its ALLOWED_ORIGINS lacks ${location.origin}.`;
-      throw new RelayError('The server is unreachable.', { code: 'unreachable', status: 0, hint, cause });
+      throw new RelayError(UNREACHABLE, { code: 'unreachable', status: 0, hint, cause });
     });
     isReached = true;
     // A server may render the pages of many users with one client.
@@ -90,12 +90,12 @@ export async function answerOf<T>(called: Promise<Response>): Promise<T> {
   return body as T;
 }
 
-/** The response, if it is an event stream. @throws RelayError */
-export async function streamOf(called: Promise<Response>): Promise<Response> {
+/** The response, if it is an event stream; `unsent` as in `errorOf`. @throws RelayError */
+export async function streamOf(called: Promise<Response>, unsent?: Retryable): Promise<Response> {
   const response = await called;
   const type = response.headers.get('Content-Type');
   if (response.ok && /^text\/event-stream\s*(;|$)/i.test(`${type}`)) return response;
-  throw errorOf(response, await jsonOf(response));
+  throw errorOf(response, await jsonOf(response), unsent);
 }
 
 /** The body, if it is JSON; else undefined. */

@@ -71,8 +71,7 @@ async function reset({ shown, opening, past, stop }: CallsParts, talk: BotConver
   let isRenewed = false;
   await talk.reset().catch((error: RelayError) => {
     if (talk !== opening.talk()) return;
-    // Nobody has begun it, or the bot service cannot forget: then another one begins.
-    if (error.code === 'not_your_conversation') return;
+    // The relay lets nothing be forgotten: then another one begins.
     if (error.code !== 'operation_not_enabled' || !opening.renew()) throw error;
     isRenewed = true;
   });

@@ -5,7 +5,7 @@ import { randomId } from './random-id.ts';
 import { RelayError } from './relay-error.ts';
 import { consentResult } from './tool-calls.ts';
 
-type Answered = Promise<ChannelMessage | undefined>;
+type AnsweredSend = Promise<ChannelMessage | undefined>;
 
 interface Sends extends Pick<Channel, 'send' | 'retry' | 'consent'> {
   /** Drops the messages that wait for the end of an answer. */
@@ -21,12 +21,12 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     queue.shift()?.(true);
     if (queue.length === 0) state.listeners.delete(next);
   }
-  const post = (question: ChannelMessage, { text = '', files, ...members }: NewMessage): Answered => {
+  const post = (question: ChannelMessage, { text = '', files, ...members }: NewMessage): AnsweredSend => {
     state.replace({ ...question, state: 'done', metadata: { createdAt: Date.now() } });
     const body = { ...members, text, ...(files && { blobIds: files.map(({ blobId }) => blobId) }) };
     return runs.run((talk, to) => talk.send(body, to), question.id);
   };
-  async function send(message: string | NewMessage): Answered {
+  async function send(message: string | NewMessage): AnsweredSend {
     const body = typeof message === 'string' ? { text: message } : message;
     const mustWait = isBusy() || queue.length > 0;
     if (mustWait && options.whileBusy !== 'queue') {
@@ -42,14 +42,14 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     state.replace({ ...question, state: 'stopped' });
     return undefined;
   }
-  async function retry(id?: string): Answered {
+  async function retry(id?: string): AnsweredSend {
     const all = state.messages();
     const upTo = id === undefined ? all : all.slice(0, all.findIndex((one) => one.id === id) + 1);
     const question = upTo.filter(({ role }) => role === 'user').at(-1);
     return question && send(bodyOf(question));
   }
   // What a page passes that is no message is a failure, too.
-  const trying = (sent: Answered) => sent.catch((thrown) => void state.fail(thrown));
+  const trying = (sent: AnsweredSend) => sent.catch((thrown) => void state.fail(thrown));
   return {
     send: (message) => trying(send(message)),
     retry: (id) => trying(retry(id)),

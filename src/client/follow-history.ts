@@ -13,8 +13,6 @@ const QUIET_MS = 500;
 const LONGEST_WAIT_MS = 5_000;
 /** How long it waits until resumed answers have begun, in ms: which runs they show is known only then. */
 const LONGEST_RESUME_MS = 2_000;
-/** Refusals which mean that nothing is there: nobody has begun the conversation, or the group `chat` is off. */
-const NOTHING_THERE = ['not_your_conversation', 'operation_not_enabled'];
 
 /** Where a page shows what was said before. */
 export interface HistoryView {
@@ -164,9 +162,9 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
   };
 }
 
-/** Whether a refusal means that nothing is there. */
+/** Whether a refusal means that the group `chat` is off, so that nothing is there. */
 export function isNothingThere(error: unknown): boolean {
-  return error instanceof RelayError && NOTHING_THERE.includes(error.code);
+  return error instanceof RelayError && error.code === 'operation_not_enabled';
 }
 
 /** Whether an event belongs to an answer for sure. */

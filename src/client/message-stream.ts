@@ -48,8 +48,8 @@ interface StreamInfo {
 
 /**
  * A message that is sent once. If the connection fails, the relay is asked for its stream again; sending again could be
- * a second run of the bot. An error event of the relay ends it, unless it says that the run can be joined. Without
- * `open`, the stream of a message that was sent before: empty if the relay has none.
+ * a second run of the bot. An error event of the relay ends it, unless it says that the run can be joined, or is lost
+ * after an event with an id. Without `open`, the stream of a message that was sent before: empty if the relay has none.
  * Reading throws RelayError, or the reason of `signal` once it is aborted.
  */
 export function messageStream(options: MessageStreamOptions): MessageStream {
@@ -83,7 +83,7 @@ async function* run(
         enter('streaming');
         for await (const event of readEvents(response, { ...way, silenceMs, guards })) {
           if (event instanceof RelayError) {
-            if (!event.retryable) way.onFinalEvent();
+            way.onErrorEvent(event);
             throw event;
           }
           yield event;

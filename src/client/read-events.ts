@@ -13,8 +13,8 @@ export interface ReadEventsOptions {
   readonly onId: (id: string) => void;
   /** Called with the time to wait before a resumption, in ms. */
   readonly onRetry: (ms: number) => void;
-  /** Called with each event of the bot, and returns whether it was not read before. */
-  readonly isNew: (data: string, id: string | undefined) => boolean;
+  /** Called with each event of the bot, and returns those that were not read before. */
+  readonly take: (event: BotEvent, data: string) => readonly BotEvent[];
   /** Guards of the application. */
   readonly guards?: Guards | undefined;
 }
@@ -37,7 +37,7 @@ export async function* readEvents(
     onEvent({ event = 'message', data, id }) {
       const raw = parsed(data);
       const error = errorOfEvent(event, raw);
-      if (error || options.isNew(data, id)) events.push(error ?? typed(raw, event, id));
+      events.push(...(error ? [error] : options.take(typed(raw, event, id), data)));
     },
   });
   const failed = (how: 'lost' | 'silent') =>

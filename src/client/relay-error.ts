@@ -1,6 +1,9 @@
 /** The client's own error codes, for failures without a problem from the relay. */
 export type ClientErrorCode =
-  /** The relay, or a proxy before it, could not be reached. It is unknown whether the message has run. */
+  /**
+   * The relay, or a proxy before it, could not be reached. With status 0 it is unknown whether the message has run. With
+   * 503 a load balancer has passed the request on to no relay.
+   */
   | 'unreachable'
   /** The answer broke off. */
   | 'connection_lost'
@@ -37,6 +40,9 @@ export interface RelayErrorFields extends ErrorOptions {
   readonly upstream?: unknown;
 }
 
+/** The message of `unreachable`. */
+export const UNREACHABLE = 'The server is unreachable.';
+
 /** The hints that the console has. */
 const hints = new Set<string>();
 
@@ -67,18 +73,23 @@ export function giveHint(error: RelayError, hint: string): void {
   hints.add(hint);
 }
 
-/** The error of an unexpected answer. It holds the problem (RFC 9457) of `body` if that is one. */
-export function errorOf({ status, headers, url }: Response, body: unknown): RelayError {
+/**
+ * The error of an unexpected answer. It holds the problem (RFC 9457) of `body` if that is one. `unsent` is what to try if
+ * a load balancer has passed the request on to no relay.
+ */
+export function errorOf({ status, headers, url }: Response, body: unknown, unsent?: Retryable): RelayError {
   const isHtml = /html/i.test(`${headers.get('Content-Type')}`);
   // What is in front of a relay that is away says 5xx.
   const isOther = (isHtml && status < 300) || (status === 404 && !body);
   // An upload has no address.
   const answered = `The server answered${url && ` ${url.split('?')[0]}`} with ${status}${isHtml ? ' and HTML' : ''}.`;
+  const isAway = status === 503;
   const problem = asProblem(body as MaybeProblem) ?? {
-    detail: answered,
+    detail: isAway ? UNREACHABLE : answered,
+    retryable: isAway ? unsent : undefined,
     hint: isOther ? `${answered} It is not the relay: add /auth and /generic to its proxy.` : undefined,
     // The relay passes on a 404 of the bot service if it is JSON. Pages of proxies are not.
-    code: status === 404 && body ? 'missing' : 'unexpected_response',
+    code: isAway ? 'unreachable' : status === 404 && body ? 'missing' : 'unexpected_response',
   };
   return new RelayError(problem.detail, {
     ...problem,

@@ -1,6 +1,7 @@
 import { type Joining, joining, OTHER_STREAM } from './joining.ts';
 import { RelayError } from './relay-error.ts';
 import { type Resumption, resumption } from './resumption.ts';
+import { isSignedOut } from './session-calls.ts';
 
 /** Asks for a stream, after `lastEventId` if that is not empty. @throws RelayError */
 export type Open = (signal: AbortSignal, lastEventId: string) => Promise<Response>;
@@ -16,13 +17,13 @@ export interface Ways {
 }
 
 /** Asks for one stream until it has ended. */
-export interface WayBack extends Pick<Resumption, 'onRetry'>, Pick<Joining, 'isNew' | 'end'> {
+export interface WayBack extends Pick<Resumption, 'onRetry'>, Pick<Joining, 'take' | 'end'> {
   /** Takes each id of the stream, before its event. */
   readonly onId: (id: string) => void;
   /** Asks for the stream, or for what is missing of it. */
   readonly ask: (signal: AbortSignal) => Promise<Response>;
-  /** Nothing more can come after an error event of the relay. */
-  readonly onFinalEvent: () => void;
+  /** Takes the error event of the relay with which a stream ends. */
+  readonly onErrorEvent: (error: RelayError) => void;
   /**
    * How long to wait after this error before asking again, in ms; undefined if there is nothing to ask for.
    * @throws the error with which the stream ends
@@ -32,28 +33,31 @@ export interface WayBack extends Pick<Resumption, 'onRetry'>, Pick<Joining, 'isN
 
 /**
  * The way back to a stream that breaks. A message is joined by its name as long as the relay has its run. If it has not,
- * the rest is asked for by the last event id, if there is one.
+ * or has lost it, the rest is asked for by the last event id, if there is one.
  */
 export function wayBack({ open, join, isLive }: Ways): WayBack {
   const position = resumption(isLive);
-  const read = joining();
+  const read = joining(isLive);
   let canJoin = join !== undefined;
   let isJoining = open === undefined;
   let isOpen = false;
   /** What has broken the stream that is being joined. */
   let broken: unknown;
+  /** With what the relay has lost the answer, unless it has said since then how that ended. */
+  let lost: RelayError | undefined;
   function resume(error: unknown): number {
     canJoin = isJoining = false;
     const pauseMs = open && position.pauseAfter(error);
-    if (pauseMs === undefined) throw error;
-    return pauseMs;
+    if (pauseMs !== undefined) return pauseMs;
+    // A refusal of the rest would say that nothing has run.
+    throw (!isSignedOut(error) && lost) || error;
   }
   return {
+    ...read,
     onRetry: position.onRetry,
-    isNew: read.isNew,
-    end: read.end,
     onId(id) {
-      if (read.onId(id)) position.onId(id);
+      read.onId();
+      position.onId(id);
     },
     async ask(signal) {
       const response = await ((isJoining ? join : open) as Open)(signal, position.lastEventId());
@@ -61,7 +65,12 @@ export function wayBack({ open, join, isLive }: Ways): WayBack {
       read.begin(isJoining);
       return response;
     },
-    onFinalEvent: () => position.onId(''),
+    onErrorEvent(error) {
+      if (error.retryable) return;
+      // Its instance is lost, or leaves: the bot service may still have the rest. Else the relay has tried all.
+      lost = ['answer_lost', 'draining'].includes(error.code) ? error : undefined;
+      if (!lost) position.onId('');
+    },
     pauseAfter(error) {
       if (!canJoin || !(error instanceof RelayError)) return resume(error);
       const isRefused = isJoining && !isOpen && isRefusal(error);
@@ -84,8 +93,9 @@ function isBreak({ status, retryable }: RelayError): boolean {
 }
 
 /** Whether the relay, or a proxy, could not answer now. What the message itself has failed with is not meant. */
-function isTemporary({ status, code, retryable }: RelayError): boolean {
-  return retryable === 'new message' || (code === 'unexpected_response' && (status === 429 || status > 501));
+function isTemporary({ status, retryable }: RelayError): boolean {
+  // A problem of the relay has `retryable`, and a page of a proxy has not.
+  return retryable === 'new message' || (retryable === undefined && (status === 429 || status > 501));
 }
 
 /** Whether the relay has no such run, or there is nothing that could be asked for one. */

@@ -2,24 +2,68 @@ import { text } from 'node:stream/consumers';
 import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
 import { catchConfigError } from '../config/catch-config-error.ts';
-import { checkNames } from '../config/config.ts';
+import { checkNames, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { VARIABLES } from '../config/variables.ts';
+import { Problem } from '../errors.ts';
+import { createLogger } from '../logger.ts';
+import { ACCOUNT_ATTEMPTS } from '../pace/attempts.ts';
+import { forgetFailures } from '../pace/redis-attempts.ts';
+import { whenConnected } from '../storage/connected-redis.ts';
+import { openRedis } from '../storage/redis.ts';
+import type { RedisSettings } from '../storage/redis-settings.ts';
 
 export const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
        npm run user -- remove NAME   remove a user
        npm run user -- list          print the names
+       npm run user -- unlock NAME   forget the failed sign-ins of a user
 `;
 const MIN_PASSWORD_LENGTH = 8;
 
-/** Maintains the users file that the environment names, at this terminal. Returns the exit code. */
+/** Maintains the users of this environment, at this terminal. Returns the exit code. */
 export function run(args: readonly string[]): Promise<number> {
   return catchConfigError(async () => {
     const sources = readEnvironment();
     checkNames(sources);
+    const [action, name] = args;
+    if (action === 'unlock' && name && args.length === 2) {
+      const { redis } = loadConfig(sources.environment, sources.inFile);
+      return await unlock(name, redis, (line) => process.stdout.write(`${line}\n`));
+    }
     const file = sources.environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
     return await userCommand(args, file, { input: process.stdin, output: process.stdout });
   });
+}
+
+/** Unlocks an account after too many failed sign-ins. Returns 0, or 1 if nothing was done. */
+async function unlock(
+  name: string,
+  settings: RedisSettings | undefined,
+  say: (line: string) => void,
+): Promise<number> {
+  if (!settings) {
+    say(
+      `Without REDIS_URL each relay counts failed sign-ins in its own memory: restart it to unlock ${name}.`,
+    );
+    return 1;
+  }
+  const redis = openRedis({ ...settings, logger: createLogger('silent') });
+  try {
+    await whenConnected(redis);
+    const hadFailures = await forgetFailures(redis, ACCOUNT_ATTEMPTS, name);
+    say(
+      hadFailures
+        ? `The failed sign-ins of ${name} are forgotten.`
+        : `No failed sign-ins of ${name} are counted.`,
+    );
+    return hadFailures ? 0 : 1;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    say('Redis cannot be used; npm run check says why.');
+    return 1;
+  } finally {
+    redis.close();
+  }
 }
 
 /**

@@ -3,6 +3,7 @@ import { readSecretFile } from '../bots/secret-file.ts';
 import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
+import { openFilesLimit } from './open-files.ts';
 import { contradictions, missingVariables } from './rules.ts';
 import { settingsOf } from './settings.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
@@ -54,7 +55,8 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   const keyFiles = { apiKeys: environment.UPSTREAM_API_KEYS_FILE || undefined, bots: values.BOTS_FILE };
   const unused = unusedVariables(given);
   const chat = chatFile?.chat ?? {};
-  return deepFreeze(settingsOf(values, { own: botsFile?.own ?? {}, chat, keyFiles, unused }));
+  const own = botsFile?.own ?? {};
+  return deepFreeze(settingsOf(values, { own, chat, keyFiles, unused, openFiles: openFilesLimit() }));
 }
 
 interface Reading {

@@ -9,18 +9,12 @@ const NAMES = Object.entries(VARIABLES)
   .flatMap(([name, { secret }]) => (secret ? [name, `${name}_FILE`] : [name]))
   .filter(({ length }) => length >= MIN_LENGTH);
 
-/** Variables that no longer exist, and what replaces each. */
-const RENAMED: Readonly<Record<string, string>> = {
-  MAX_STREAMS_PER_SESSION:
-    'it is now MAX_STREAMS_PER_USER, which counts the messages of a user in all sessions together',
-};
-
 /** What the names of the relay's variables begin with; `NODE_` belongs to Node.js. */
 const PREFIXES = new Set(NAMES.flatMap(prefixOf).filter((prefix) => prefix !== 'NODE_'));
 
 /**
  * What is wrong with the names of variables, in plain words. A name in `environment` is wrong if it differs from a
- * variable of the relay by one or two letters, is a former name, or ends in `_FILE` where the variable takes no file.
+ * variable of the relay by one or two letters, or ends in `_FILE` where the variable takes no file.
  * A name in `inFile`, which `.env` sets, is wrong if it is no variable of the relay. No text is shown that may be a
  * part of a secret.
  */
@@ -86,7 +80,6 @@ function problemInFile(name: string): string {
 
 /** Which variable was probably meant by an unknown name. */
 function hintFor(name: string): string | undefined {
-  if (Object.hasOwn(RENAMED, name)) return RENAMED[name];
   const base = name.replace(/_FILE$/, '');
   if (base !== name && isVariable(base)) return `${base} cannot be given as a file`;
   const within = (changes: number) => NAMES.find((right) => isNear(name, right, changes));

@@ -1,6 +1,7 @@
 import { isLoopback } from '../http/loopback.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { Config } from './config.ts';
+import { FILES_OF_STREAM, OTHER_FILES } from './settings.ts';
 
 /** The longest run that the bot service allows, in ms. */
 const LONGEST_RUN_MS = 180_000;
@@ -17,6 +18,7 @@ export function risksOf(config: Config): string[] {
     ...serviceRisks(config),
     ...channelRisks(config),
     ...operationRisks(config),
+    ...openFilesRisks(config),
   ];
 }
 
@@ -85,25 +87,11 @@ function guestRisks(config: Config): string[] {
   return risks;
 }
 
-function channelRisks({ channels, redis, authMode }: Config): string[] {
+function channelRisks({ channels }: Config): string[] {
   if (channels.mode === 'shared')
     return [
       'CHANNELS is shared: who learns the id of a conversation can read and write it; set it to scoped',
     ];
-  if (channels.mode === 'owned') {
-    return [
-      ...(redis
-        ? []
-        : [
-            'CHANNELS is owned without REDIS_URL: a restart forgets the owners, and nobody reaches a conversation from before; set REDIS_URL',
-          ]),
-      ...(authMode === 'guest'
-        ? [
-            'CHANNELS is owned with AUTH_MODE=guest: Redis keeps the conversations of every guest for ever; set it to scoped',
-          ]
-        : []),
-    ];
-  }
   return channels.secretIsSet
     ? []
     : ['CHANNEL_SECRET is not set: after a restart, users no longer reach their conversations; set it'];
@@ -142,4 +130,16 @@ function serviceRisks({ upstream, shutdown }: Config): string[] {
     );
   }
   return risks;
+}
+
+/** Whether the limit of open files is too low for MAX_CONNECTIONS, or else for the streams of one bot at its highest rate. */
+function openFilesRisks({ connections, rate, upstream }: Config): string[] {
+  const { most, isSet, openFiles } = connections;
+  const streams = Math.ceil((rate.limit * upstream.maxExecutionMs) / rate.windowMs);
+  const needed = (isSet ? most : streams) * FILES_OF_STREAM + OTHER_FILES;
+  if (openFiles === undefined || openFiles >= needed) return [];
+  const what = isSet ? 'MAX_CONNECTIONS needs' : 'one bot at its highest rate needs';
+  return [
+    `the limit of open files is ${openFiles}, and ${what} ${needed}: messages would be refused with busy; raise it (ulimit -n, LimitNOFILE of systemd)`,
+  ];
 }

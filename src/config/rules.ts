@@ -10,8 +10,6 @@ const REQUIRED_IN_PRODUCTION = [
   'SESSION_SECRETS',
 ] as const;
 
-/** Workers share nothing but Redis. */
-const REQUIRED_BY_WORKERS = ['REDIS_URL', 'SESSION_SECRETS', 'UPSTREAM_BASE_URL'] as const;
 const REDIS_TLS = ['REDIS_TLS_CA', 'REDIS_TLS_CERT', 'REDIS_TLS_KEY', 'REDIS_TLS_SERVERNAME'] as const;
 const REDIS_SENTINEL = ['REDIS_SENTINEL_MASTER', 'REDIS_SENTINEL_USER', 'REDIS_SENTINEL_PASSWORD'] as const;
 const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const;
@@ -27,18 +25,18 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
   if (METRICS_PORT !== undefined && METRICS_PORT === PORT) {
     problems.push('METRICS_PORT must not be PORT: metrics are not for the public');
   }
+  if (isSet('CORS_HEADERS') && !isSet('ALLOWED_ORIGINS'))
+    problems.push(
+      'CORS_HEADERS is set, but ALLOWED_ORIGINS is not: no page of another origin may send anything',
+    );
   const { CHANNEL_SECRET, SESSION_SECRETS = [] } = values;
   if (CHANNEL_SECRET && SESSION_SECRETS.some(({ fingerprint }) => fingerprint === CHANNEL_SECRET.fingerprint))
     problems.push(
       'CHANNEL_SECRET must not be one of SESSION_SECRETS: those are replaced from time to time, and it never is',
     );
-  const { CLIENT_FILES, CHAT_PAGE, BOTS } = values;
+  const { CHAT_PAGE, BOTS } = values;
   if (CHAT_PAGE && BOTS?.every((bot) => bot.includes('*')))
     problems.push('CHAT_PAGE is on, but each entry of BOTS has a *: the page would have no bot to talk with');
-  if (CLIENT_FILES === false && CHAT_PAGE)
-    problems.push('CHAT_PAGE is on, but CLIENT_FILES is off: the page would have no script');
-  if (isSet('CHAT_FILE') && CLIENT_FILES === false)
-    problems.push('CHAT_FILE is set, but CLIENT_FILES is off: nobody would see what it says');
   if (AUTH_MODE === 'oidc' && PORT === 0 && !isSet('PUBLIC_URL')) {
     problems.push('PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there');
   }
@@ -86,7 +84,7 @@ function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: Vari
 /** Problems of variables that must be set and are not, with the reason. */
 export function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
-  const { WORKERS, NODE_ENV, AUTH_MODE, CHANNELS, REDIS_MODE } = values;
+  const { NODE_ENV, AUTH_MODE, CHANNELS, REDIS_MODE } = values;
   const missing = new Map<VariableName, string>();
   const require = (names: readonly VariableName[], why: string) => {
     for (const name of names) if (!isSet(name) && !missing.has(name)) missing.set(name, why);
@@ -105,18 +103,11 @@ export function missingVariables(values: Values, faulty: ReadonlySet<VariableNam
   if (isSet('REDIS_SENTINEL_USER')) require(['REDIS_SENTINEL_PASSWORD'], 'with REDIS_SENTINEL_USER');
   // All instances must be able to open the same sessions.
   if (isSet('REDIS_URL')) require(['SESSION_SECRETS'], 'with REDIS_URL');
-  // Also if `auto` means one worker here: the same configuration must start on a machine with more cores.
-  const hasWorkers = WORKERS !== undefined && WORKERS !== '1';
-  if (hasWorkers) require(REQUIRED_BY_WORKERS, 'with WORKERS other than 1');
   // With another secret, another instance or a restart would name other conversations.
   const nameConversations = (why: string) => {
-    if (CHANNELS === 'scoped') require(['CHANNEL_SECRET'], `${why}, unless CHANNELS is owned or shared`);
+    if (CHANNELS === 'scoped') require(['CHANNEL_SECRET'], `${why}, unless CHANNELS is shared`);
   };
   if (NODE_ENV === 'production') nameConversations('in production');
-  // A restart would forget the owners.
-  if (NODE_ENV === 'production' && CHANNELS === 'owned')
-    require(['REDIS_URL'], 'in production with CHANNELS=owned');
   if (isSet('REDIS_URL')) nameConversations('with REDIS_URL');
-  if (hasWorkers) nameConversations('with WORKERS other than 1');
   return [...missing].map(([name, why]) => `${name} must be set ${why}`);
 }

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { availableParallelism } from 'node:os';
 import type { BotSettings } from '../bots/bot-settings.ts';
 import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
@@ -11,8 +10,18 @@ import type { Values } from './variables.ts';
 /** Enough for a load balancer that probes every second to see two failed probes, in ms. */
 const PRODUCTION_DELAY_MS = 5_000;
 const MINUTE_MS = 60_000;
-/** So many times the live streams of one user are for all guests of one address. */
-const USERS_PER_ADDRESS = 8;
+
+/** Open files that are no connections of clients and none to the bot service: Redis, files, logs, metrics. */
+export const OTHER_FILES = 256;
+/** A client and the bot service: a stream takes so many open files. */
+export const FILES_OF_STREAM = 2;
+/** The default of MAX_CONNECTIONS where the limit of open files is higher, or not known: each takes memory, too. */
+const CONNECTIONS_AT_MOST = 32_000;
+const CONNECTIONS_IF_NOT_KNOWN = 4_000;
+/** Enough to try the relay where the limit is low, which is a risk at the start. */
+const CONNECTIONS_AT_LEAST = 64;
+/** Without a proxy, the share of one address in all connections: enough for an office, and three others have room. */
+const SHARE_OF_ADDRESS = 1 / 4;
 
 /** What the settings need others the values of the variables. */
 export interface OtherSources extends Pick<BotSettings, 'own'> {
@@ -20,6 +29,8 @@ export interface OtherSources extends Pick<BotSettings, 'own'> {
   readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
   /** What CHAT_FILE holds. */
   readonly chat: ChatSettings;
+  /** How many files this process may open; undefined if the system does not say. */
+  readonly openFiles: number | undefined;
   /** Variables that have no effect, as risks in plain words. */
   readonly unused: readonly string[];
 }
@@ -32,11 +43,11 @@ export function settingsOf(values: Values, others: OtherSources) {
     production: values.NODE_ENV === 'production',
     unused: others.unused,
     logLevel: values.LOG_LEVEL,
+    /** How clients are named in the log. */
+    logAddresses: values.LOG_ADDRESSES,
     port: values.PORT,
-    /** How many processes serve together; 1 is this process alone. */
-    workers: values.WORKERS === 'auto' ? availableParallelism() : Number(values.WORKERS),
-    /** Whether the package of the client is served. */
-    clientFiles: values.CLIENT_FILES,
+    keepAliveMs: values.KEEP_ALIVE_MS,
+    connections: connectionsOf(values, others),
     /** Whether the page with the chat is served. */
     chatPage: values.CHAT_PAGE,
     /** The looks and words of the chat. */
@@ -48,13 +59,14 @@ export function settingsOf(values: Values, others: OtherSources) {
     publicUrl: publicUrlOf(values),
     trustProxy: values.TRUST_PROXY ?? false,
     allowedOrigins: values.ALLOWED_ORIGINS ?? [],
+    /** What pages of these origins may send besides. */
+    corsHeaders: values.CORS_HEADERS ?? [],
     hosts: hostsOf(values),
     shutdown: {
       delayMs: values.SHUTDOWN_DELAY_MS ?? (values.NODE_ENV === 'production' ? PRODUCTION_DELAY_MS : 0),
       graceMs: values.SHUTDOWN_GRACE_MS,
     },
     upstream: upstreamOf(values, others),
-    failures: values.FAILURES,
     /** Whether a run is suspended when its client leaves. */
     suspendOnLeave: values.SUSPEND_ON_LEAVE,
     join: joinOf(values),
@@ -72,6 +84,20 @@ export function settingsOf(values: Values, others: OtherSources) {
     guestsPerAddress: values.GUESTS_PER_ADDRESS,
     /** All of these are set if `authMode` is `oidc`. */
     oidc: oidcOf(values),
+  };
+}
+
+/** How many connections of clients there may be, in all and of one address. */
+function connectionsOf({ MAX_CONNECTIONS, TRUST_PROXY }: Values, { openFiles }: OtherSources) {
+  const fit = openFiles ? (openFiles - OTHER_FILES) / FILES_OF_STREAM : CONNECTIONS_IF_NOT_KNOWN;
+  const usual = Math.max(CONNECTIONS_AT_LEAST, Math.min(Math.floor(fit), CONNECTIONS_AT_MOST));
+  const most = MAX_CONNECTIONS ?? usual;
+  return {
+    most,
+    /** A proxy that is trusted has the connections of all clients. */
+    mostOfAddress: TRUST_PROXY ? Number.POSITIVE_INFINITY : Math.max(1, Math.floor(most * SHARE_OF_ADDRESS)),
+    isSet: MAX_CONNECTIONS !== undefined,
+    openFiles,
   };
 }
 
@@ -115,13 +141,11 @@ function upstreamOf(values: Values, { own, keyFiles }: OtherSources) {
     responseTimeoutMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
     maxExecutionMs: values.MAX_EXECUTION_MS,
     heartbeatMs: values.HEARTBEAT_MS,
-    maxHeldEventBytes: values.MAX_HELD_EVENT_BYTES,
     /** Whether a stream that broke is resumed. */
     resume: values.RESUME_UPSTREAM,
     /** Whether a run that ends without its end event has broken. */
     endEvents: values.END_EVENTS,
     /** Whether an upload goes on as it arrives, or is read to disk first. */
-    uploads: values.UPLOADS,
     forwardQuery: values.FORWARD_QUERY ?? [],
     userHeader: values.USER_HEADER,
   };
@@ -148,23 +172,17 @@ function limitsOf(values: Values) {
       limit: values.RATE_LIMIT,
       windowMs: values.RATE_WINDOW_MS,
       maxWaitMs: values.RATE_MAX_WAIT_MS,
-      trialMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
     },
+    /** Of messages, and as many of each kind of live stream. */
     maxStreams: { perUser: values.MAX_STREAMS_PER_USER, perAddress: values.MAX_STREAMS_PER_ADDRESS },
-    maxLiveStreams: {
-      perUser: values.MAX_LIVE_STREAMS_PER_USER,
-      perAddress: values.MAX_LIVE_STREAMS_PER_USER * USERS_PER_ADDRESS,
-    },
     /** 0 is no limit. */
     clientLimits: {
       perAddress: values.CLIENT_LIMIT_PER_ADDRESS,
       perSession: values.CLIENT_LIMIT_PER_SESSION,
-      windowMs: values.CLIENT_WINDOW_MS,
     },
     login: {
       maxFailures: values.LOGIN_MAX_FAILURES,
       maxFailuresPerAddress: values.LOGIN_MAX_FAILURES_PER_ADDRESS,
-      windowMs: values.LOGIN_WINDOW_MS,
     },
   };
 }

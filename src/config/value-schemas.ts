@@ -87,6 +87,11 @@ export const forwardedParameter = z
     'must not name a conversation, or leave out the consent to tool calls',
   );
 
+/** The name of a header that a page may send. */
+export const headerName = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be names of headers separated by commas');
+
 const FORBIDDEN_USER_HEADERS =
   /^(x-api-key|cookie|authorization|host|connection|content-.*|transfer-encoding|te|trailer|upgrade|expect|accept.*|keep-alive|proxy-.*|last-event-id|x-request-id|traceparent)$/i;
 /** A header's name that is none of the relay's own. */

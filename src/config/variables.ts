@@ -8,6 +8,7 @@ import type { Secret } from '../secret.ts';
 import {
   certificates,
   forwardedParameter,
+  headerName,
   hostName,
   longSecret,
   privateKey,
@@ -81,8 +82,6 @@ const onOff = oneOf('on', 'off').transform((text) => text === 'on');
 
 const origin = (message: string) => url(message, ({ pathname }) => pathname === '/');
 
-const WORKERS = /^(auto|[1-9]|[1-5]\d|6[0-4])$/;
-
 /**
  * Every variable that the relay reads, in the order of the tables in docs/configuration.md. `.env.example` and
  * these tables are tested against this object.
@@ -102,13 +101,15 @@ export const VARIABLES = {
   PUBLIC_URL: optional(origin('must be an http or https origin such as https://chat.example.com')),
   TRUST_PROXY: optional<number | string[]>(trustProxy),
   ALLOWED_ORIGINS: optional(listOf(origin('must be http or https origins').transform((url) => url.origin))),
+  CORS_HEADERS: optional(listOf(headerName)),
   ALLOWED_HOSTS: optional(listOf(hostName)),
-  WORKERS: variable(z.string().regex(WORKERS, 'must be auto or a whole number from 1 to 64'), '1'),
-  CLIENT_FILES: variable(onOff, 'on'),
+  KEEP_ALIVE_MS: variable(milliseconds(1), '75000'),
+  MAX_CONNECTIONS: optional(whole(1, 1_000_000)),
   CHAT_PAGE: variable(onOff, 'off'),
   CHAT_FILE: optional(z.string()),
   METRICS_PORT: optional(whole(1, 65535)),
   LOG_LEVEL: variable(oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'info'),
+  LOG_ADDRESSES: variable(oneOf('on', 'hashed', 'off'), 'on'),
   SHUTDOWN_DELAY_MS: optional(milliseconds(0)),
   SHUTDOWN_GRACE_MS: variable(milliseconds(0), '185000'),
   UPSTREAM_BASE_URL: optional(
@@ -121,22 +122,19 @@ export const VARIABLES = {
   UPSTREAM_RESPONSE_TIMEOUT_MS: variable(milliseconds(1), '60000'),
   MAX_EXECUTION_MS: variable(milliseconds(1), '180000'),
   HEARTBEAT_MS: variable(milliseconds(0), '15000'),
-  MAX_HELD_EVENT_BYTES: variable(whole(1024, 2 ** 24), '65536'),
   RESUME_UPSTREAM: variable(onOff, 'on'),
   END_EVENTS: variable(onOff, 'on'),
-  FAILURES: variable(oneOf('status', 'stream'), 'status'),
   SUSPEND_ON_LEAVE: variable(onOff, 'off'),
   JOIN: variable(onOff, 'on'),
   JOIN_KEEP_MS: variable(milliseconds(0, 3_600_000), '60000'),
-  JOIN_REMEMBER_MS: variable(milliseconds(0), '86400000'),
+  JOIN_REMEMBER_MS: variable(milliseconds(0), '3600000'),
   JOIN_GRACE_MS: variable(milliseconds(0, 3_600_000), '10000'),
   JOIN_MAX_BYTES: variable(whole(65_536, 2 ** 26), '1048576'),
-  MAX_BODY_BYTES: variable(whole(1, 2 ** 28), '1048576'),
+  MAX_BODY_BYTES: variable(whole(1, 2 ** 28), '262144'),
   MAX_UPLOAD_BYTES: variable(whole(1, 2 ** 30), '20971520'),
-  UPLOADS: variable(oneOf('stream', 'spool'), 'stream'),
   FORWARD_QUERY: optional(listOf(forwardedParameter)),
   USER_HEADER: optional(userHeader),
-  CHANNELS: variable(oneOf('scoped', 'owned', 'shared'), 'scoped'),
+  CHANNELS: variable(oneOf('scoped', 'shared'), 'scoped'),
   CHANNEL_SECRET: secretVariable(longSecret),
   CHANNEL_REALM: optional(z.string()),
   RATE_LIMIT: variable(whole(1, MAX_RATE_LIMIT), '5'),
@@ -144,13 +142,10 @@ export const VARIABLES = {
   RATE_MAX_WAIT_MS: variable(milliseconds(0, 600_000), '2000'),
   MAX_STREAMS_PER_USER: variable(whole(1, 1_000_000), '8'),
   MAX_STREAMS_PER_ADDRESS: variable(whole(1, 1_000_000), '64'),
-  MAX_LIVE_STREAMS_PER_USER: variable(whole(1, 1_000_000), '8'),
   CLIENT_LIMIT_PER_ADDRESS: variable(whole(0, 1_000_000_000), '3000'),
   CLIENT_LIMIT_PER_SESSION: variable(whole(0, 1_000_000_000), '300'),
-  CLIENT_WINDOW_MS: variable(milliseconds(1, 86_400_000), '60000'),
   LOGIN_MAX_FAILURES: variable(whole(1, 1_000_000), '10'),
   LOGIN_MAX_FAILURES_PER_ADDRESS: variable(whole(1, 1_000_000), '100'),
-  LOGIN_WINDOW_MS: variable(milliseconds(1, 86_400_000), '600000'),
   SESSION_SECRETS: secretVariable<Secret[]>(listOf(longSecret, /[,\n]/)),
   SESSION_IDLE_MINUTES: variable(whole(1, 525_600), '30'),
   SESSION_ABSOLUTE_HOURS: variable(whole(1, 8_760), '8'),

@@ -1,5 +1,5 @@
 import { type EventSource, type EventType, eventText } from './bot-event.ts';
-import { type Run, SUSPENDED } from './run.ts';
+import { type DemoRun, SUSPENDED } from './run.ts';
 
 /** How much of a channel is kept; the oldest is forgotten first. */
 const MAX_KEPT = 200;
@@ -43,10 +43,10 @@ export interface Channel {
   /** What was said, oldest first. */
   readonly kept: readonly Kept[];
   /** The open runs, and a few that are over. */
-  readonly runs: readonly Run[];
+  readonly runs: readonly DemoRun[];
   /** Keeps an event of a run under the next number; returns it. */
   keep(eventType: EventType, event: { source: EventSource; fact: object; messageId?: string }): Kept;
-  addRun(run: Run): void;
+  addRun(run: DemoRun): void;
   /** Stops the open runs, or the one with this id; returns whether there was one. */
   suspend(runId?: string): boolean;
 }
@@ -58,7 +58,7 @@ export type IdOf = (sequence: number) => string;
 export function newChannel(id: string, idOf: IdOf = String, lastSequence = 0): Channel {
   let sequence = lastSequence;
   let kept: Kept[] = [];
-  let runs: Run[] = [];
+  let runs: DemoRun[] = [];
   const channel: Channel = {
     id,
     title: undefined,

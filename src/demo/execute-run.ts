@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ANSWERS, type Ask, type Speed, type Step, type Tool } from './bot-answers.ts';
 import { type EventSource, type EventType, eventText } from './bot-event.ts';
 import type { Channel } from './channel.ts';
-import { type Run, SUSPENDED } from './run.ts';
+import { type DemoRun, SUSPENDED } from './run.ts';
 
 /** What a run needs to be executed. */
 export interface Execution {
-  readonly run: Run;
+  readonly run: DemoRun;
   readonly ask: Ask;
   /** Where its messages are kept, if anywhere. */
   readonly channel: Channel | undefined;

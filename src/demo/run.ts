@@ -9,7 +9,7 @@ const MAX_TAIL = 1_048_576;
 const MAX_UNREAD_BYTES = 32 * 1024 * 1024;
 
 /** A run of a bot. It sends its events to all that follow it. */
-export interface Run {
+export interface DemoRun {
   readonly id: string;
   /** Aborted, it ends the run. */
   readonly stop: AbortController;
@@ -23,7 +23,7 @@ export interface Run {
 }
 
 /** A new run; `sender` is the answer to the message that began it, and its first follower. */
-export function openRun(id: string, sender: ServerResponse): Run {
+export function openRun(id: string, sender: ServerResponse): DemoRun {
   const followers = new Map<ServerResponse, () => void>();
   let tail: string[] = [];
   let tailLength = 0;

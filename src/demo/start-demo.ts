@@ -15,18 +15,14 @@ const JSON_TYPE = "-H 'Content-Type: application/json'";
 
 /**
  * The text that the demo prints at its start: what runs, and commands that sign in and send a message. `base` is the
- * relay's URL with its base path; the commands use a bot that `bots` allows. Without `clientFiles` there is no page.
+ * relay's URL with its base path; the commands use a bot that `bots` allows.
  */
-export function demoBanner(
-  base: string,
-  { authMode, bots, clientFiles }: Pick<Config, 'authMode' | 'bots' | 'clientFiles'>,
-): string {
-  const page = clientFiles ? `Open ${base}/ in a browser` : 'Use a page of your own (CLIENT_FILES is off)';
+export function demoBanner(base: string, { authMode, bots }: Pick<Config, 'authMode' | 'bots'>): string {
   return `
   bot-relay is running in demo mode: ${base}
   It talks to an embedded bot service; set UPSTREAM_BASE_URL, UPSTREAM_API_KEYS and BOTS for a real one.
 
-  ${page}${HOW_TO[authMode](base, allowedDemoBot(bots))}
+  Open ${base}/ in a browser${HOW_TO[authMode](base, allowedDemoBot(bots))}
 
 `;
 }

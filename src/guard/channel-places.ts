@@ -18,7 +18,7 @@ export interface PlacedChannel {
  * The id of the conversation in `json`, which has been parsed before; `undefined` if it has none. `members` are those of
  * `json`, if they are known.
  * @throws Problem `invalid_conversation` if it is not a usable id, stands twice, or has a name that is only similar; and if
- *   `json` has more than 1,000 members, or one whose name is longer than 128 UTF-16 units
+ *   `json` has more than 1,000 members, or one whose name is not one of at most 128 ASCII characters
  */
 export function channelInJson(json: Buffer, members = namedMembers(json)): PlacedChannel | undefined {
   const found = onlyExact('customChannelId', members);
@@ -73,7 +73,7 @@ function onlyExact<One extends { readonly name: string }>(
   let isSimilar = false;
   for (const one of named) {
     const verdict = judgeChannelName(one.name, exact);
-    if (verdict === 'too long') throw invalid(`A name may have ${MAX_NAME_LENGTH} characters at most.`);
+    if (verdict === 'unusable') throw invalid(`A name may have ${MAX_NAME_LENGTH} ASCII characters at most.`);
     if (verdict === 'similar') isSimilar = true;
     if (verdict !== 'exact') continue;
     isTwice = found !== undefined;

@@ -18,10 +18,9 @@ export interface ConversationBlobs {
   remember(json: Buffer, owner: BlobOwner): Promise<void>;
   /**
    * Lets a message pass if all its files were given to this user in this conversation; every message if uploads are off.
-   * Without files there is nothing to wait for.
    * @throws Problem `not_your_conversation`, `invalid_conversation`, `session_store_unavailable`
    */
-  check(json: Buffer, owner: BlobOwner): Promise<void> | undefined;
+  check(json: Buffer, owner: BlobOwner): Promise<void>;
 }
 
 export interface ConversationBlobsOptions {
@@ -54,10 +53,10 @@ export function conversationBlobs(options: ConversationBlobsOptions): Conversati
       const ids = idsIn(json).slice(0, MAX_IDS);
       if (owner.conversation && ids.length > 0) await given.remember(placeOf(owner, owner.conversation), ids);
     },
-    check(json, owner) {
-      if (!takesFiles(owner.bot)) return undefined;
+    async check(json, owner) {
+      if (!takesFiles(owner.bot)) return;
       const ids = blobIdsOf(json);
-      return ids.length > 0 ? checkGiven(ids, owner) : undefined;
+      if (ids.length > 0) await checkGiven(ids, owner);
     },
   };
 }
@@ -78,7 +77,7 @@ function idsIn(json: Buffer): string[] {
   return ids;
 }
 
-/** The files that a message names, whose JSON has been parsed before. @throws Problem `invalid_conversation` */
+/** The files that a message names, whose members were judged before. @throws Problem `invalid_conversation` */
 function blobIdsOf(json: Buffer): readonly string[] {
   const found = jsonMembers(json).filter(({ name }) => isSimilar(name));
   const [member, ...more] = found;

@@ -2,8 +2,7 @@ import { Problem } from '../errors.ts';
 import { isJsonObject, type JsonMember } from '../http/json-members.ts';
 import type { Secret } from '../secret.ts';
 import { channelInForm, channelInJson, channelInQuery, namedMembers, withChannel } from './channel-places.ts';
-import { type ChannelUser, type OwnedChannelsOptions, ownedChannels } from './owned-channels.ts';
-import { scopedChannelIds } from './scoped-channels.ts';
+import { scopedChannelId } from './scoped-channels.ts';
 
 /** One conversation, by its two ids. They are the same unless `CHANNELS=scoped`. */
 export interface Conversation {
@@ -14,37 +13,34 @@ export interface Conversation {
 }
 
 /** A request that names a conversation, or may do so. */
-export interface ConversationRequest extends ChannelUser {
+export interface ConversationRequest {
   /** The target of the client's request. */
   readonly url: string;
+  readonly userId: string;
 }
 
 /**
- * Finds the conversation of a request, and makes sure that a user reaches their own ones only.
- * @throws Problem `invalid_conversation`, `invalid_query`, `not_your_conversation` or `session_store_unavailable` from
- *   each method
+ * Finds the conversation of a request. With `CHANNELS=scoped`, a user reaches their own ones only.
+ * @throws Problem `invalid_conversation` or `invalid_query` from each method
  */
 export interface Conversations {
   /**
    * The conversation of a message, and the message's JSON with the upstream id in its place; every other byte stays. A
-   * message without an id goes as it came. Waits only with `CHANNELS=owned`. @throws also the problems of `isFree`
+   * message without an id goes as it came.
    */
-  ofMessage(json: Buffer, request: ConversationRequest): ReadConversation | Promise<ReadConversation>;
+  ofMessage(json: Buffer, request: ConversationRequest): ReadConversation;
   /** As `ofMessage`, for another operation, which must name a conversation. */
   ofJson(
     json: Buffer,
     request: ConversationRequest,
-  ): Promise<{ readonly body: Buffer; readonly conversation: Conversation }>;
+  ): ReadConversation & { readonly conversation: Conversation };
   /** The conversation that the query must name. */
-  ofQuery(request: ConversationRequest): Promise<Conversation>;
+  ofQuery(request: ConversationRequest): Conversation;
   /**
    * The conversation that the text `name` of a form names; the query may have the same id.
    * @throws Problem `invalid_form` if the text has another name
    */
-  ofForm(
-    text: { readonly name: string; readonly value: string },
-    request: ConversationRequest,
-  ): Promise<Conversation>;
+  ofForm(text: { readonly name: string; readonly value: string }, request: ConversationRequest): Conversation;
 }
 
 /** The JSON of a message for the bot service, and the conversation that it names. */
@@ -53,32 +49,27 @@ export interface ReadConversation {
   readonly conversation: Conversation | undefined;
 }
 
-export interface ConversationsOptions extends OwnedChannelsOptions {
-  /**
-   * `scoped`: each user has conversations of their own. `owned`: an id belongs to the user who has begun its
-   * conversation. `shared`: who knows an id reaches its conversation.
-   */
-  readonly mode: 'scoped' | 'owned' | 'shared';
+export interface ConversationsOptions {
+  /** `scoped`: each user has conversations of their own. `shared`: who knows an id reaches its conversation. */
+  readonly mode: 'scoped' | 'shared';
+  /** Makes the upstream ids. */
   readonly secret: Secret;
+  /** Where the user ids come from. */
+  readonly realm: string;
 }
 
 /** Names of members that some parsers of JSON read as other members of an object. */
 const INHERITED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** Makes them. */
-export function conversations(options: ConversationsOptions): Conversations {
-  const { mode, secret, realm } = options;
-  const owned = ownedChannels(options);
-  const scoped = scopedChannelIds(secret, realm);
-  const conversationOf = (
-    client: string,
-    request: ConversationRequest,
-  ): Conversation | Promise<Conversation> => {
-    const upstream = mode === 'scoped' ? scoped(request.userId, client) : client;
-    const conversation = { client, upstream };
-    return mode === 'owned' ? owned.require(client, request).then(() => conversation) : conversation;
-  };
-  const ofMessage: Conversations['ofMessage'] = (json, request) => {
+export function conversations({ mode, secret, realm }: ConversationsOptions): Conversations {
+  function conversationOf(client: string, { userId }: ConversationRequest): Conversation {
+    return {
+      client,
+      upstream: mode === 'scoped' ? scopedChannelId(secret, { realm, userId, id: client }) : client,
+    };
+  }
+  function ofMessage(json: Buffer, request: ConversationRequest): ReadConversation {
     const members = namedMembers(json);
     const placed = channelInJson(json, members);
     const inQuery = channelInQuery(request.url);
@@ -86,28 +77,27 @@ export function conversations(options: ConversationsOptions): Conversations {
       throw invalid("The conversation's id in the query must be that of the body.");
     if (mode !== 'shared') refuseOtherPlaces(json, members);
     if (!placed) return { body: json, conversation: undefined };
-    const read = (conversation: Conversation) => ({
+    const conversation = conversationOf(placed.id, request);
+    return {
       body: mode === 'scoped' ? withChannel(json, placed, conversation.upstream) : json,
       conversation,
-    });
-    const conversation = conversationOf(placed.id, request);
-    return conversation instanceof Promise ? conversation.then(read) : read(conversation);
-  };
+    };
+  }
   return {
     ofMessage,
-    async ofForm({ name, value }, request) {
+    ofForm({ name, value }, request) {
       const client = channelInForm(name, value);
       const inQuery = channelInQuery(request.url);
       if (inQuery !== undefined && inQuery !== client)
         throw invalid("The conversation's id in the query must be that of the form.");
       return conversationOf(client, request);
     },
-    async ofJson(json, request) {
-      const { body, conversation } = await ofMessage(json, request);
+    ofJson(json, request) {
+      const { body, conversation } = ofMessage(json, request);
       if (!conversation) throw invalid('The body must hold customChannelId.');
       return { body, conversation };
     },
-    async ofQuery(request) {
+    ofQuery(request) {
       const client = channelInQuery(request.url);
       if (client === undefined) throw invalid('The query must hold custom_channel_id.');
       return conversationOf(client, request);

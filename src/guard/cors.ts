@@ -5,18 +5,26 @@ const MAX_AGE_SECONDS = '600';
 const REQUEST_HEADERS = [
   ...['Content-Type', 'Last-Event-ID', 'Range', 'Traceparent', 'X-Request-Id'],
   ...['X-API-KEY', 'X-ASGARD-USER-IDENTITY-HINT', 'Idempotency-Key'],
-].join(', ');
+];
 const RESPONSE_HEADERS = [
   ...['Content-Disposition', 'Content-Range', 'RateLimit', 'RateLimit-Policy', 'Retry-After'],
   ...['X-Request-Id', 'X-Total-Bytes', 'X-Trace-Id', 'X-Truncated'],
 ].join(', ');
 
+export interface CorsOptions {
+  readonly origins: readonly string[];
+  readonly methods: readonly string[];
+  /** The headers that pages may send besides. The relay does not use them. */
+  readonly headers: readonly string[];
+}
+
 /**
- * Lets pages of the `allowed` origins read answers with credentials, and answers their preflights (WHATWG
+ * Lets pages of the allowed origins read answers with credentials, and answers their preflights (WHATWG
  * Fetch §3.3). An origin that is not on the list gets no `Access-Control-*` header at all.
  */
-export function cors(allowed: readonly string[], methods: readonly string[]): RequestHandler {
-  const origins = new Set(allowed);
+export function cors({ methods, headers, ...allowed }: CorsOptions): RequestHandler {
+  const origins = new Set(allowed.origins);
+  const requestHeaders = [...REQUEST_HEADERS, ...headers].join(', ');
   return function cors(req, res, next) {
     if (origins.size > 0) res.vary('Origin');
     const { origin } = req.headers;
@@ -28,7 +36,7 @@ export function cors(allowed: readonly string[], methods: readonly string[]): Re
       return next();
     }
     res.setHeader('Access-Control-Allow-Methods', methods.join(', '));
-    res.setHeader('Access-Control-Allow-Headers', REQUEST_HEADERS);
+    res.setHeader('Access-Control-Allow-Headers', requestHeaders);
     res.setHeader('Access-Control-Max-Age', MAX_AGE_SECONDS);
     res.status(204).end();
   };

@@ -9,27 +9,6 @@ export interface ChannelOwner {
   readonly id: string;
 }
 
-/** So many ids are remembered. */
-const MAX_REMEMBERED = 5_000;
-
-/** Makes `scopedChannelId` for one realm. It remembers the ids: a conversation has many messages. */
-export function scopedChannelIds(
-  channelSecret: Secret,
-  realm: string,
-): (userId: string, id: string) => string {
-  const ids = new Map<string, string>();
-  return (userId, id) => {
-    // The length tells ("a", "bc") from ("ab", "c").
-    const name = `${userId.length} ${userId}${id}`;
-    const known = ids.get(name);
-    if (known !== undefined) return known;
-    if (ids.size >= MAX_REMEMBERED) ids.clear();
-    const scoped = scopedChannelId(channelSecret, { realm, userId, id });
-    ids.set(name, scoped);
-    return scoped;
-  };
-}
-
 /** Names the purpose, so that the same secret and texts give another value elsewhere. */
 const PURPOSE = 'bot-relay conversation 1';
 

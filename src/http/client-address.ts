@@ -11,9 +11,14 @@ const IPV6_PREFIX = 56;
  * which some load balancers append, is left out. If `req.ip` is not an address, that of the connection is used.
  */
 export function clientAddress({ ip, socket }: Request): string {
-  const address = addressIn(ip) ?? addressIn(socket.remoteAddress);
-  if (address === undefined) return 'unknown';
-  return isIPv4(address) ? address : ipKeyGenerator(address, IPV6_PREFIX);
+  return countedAddress(ip) ?? countedAddress(socket.remoteAddress) ?? 'unknown';
+}
+
+/** The address in a text, in the form by which it is counted; undefined if it holds none. */
+export function countedAddress(text: string | undefined): string | undefined {
+  const address = addressIn(text);
+  if (address === undefined || isIPv4(address)) return address;
+  return ipKeyGenerator(address, IPV6_PREFIX);
 }
 
 /** The address in a text, without a port, brackets and an IPv6 zone (RFC 4007 §11); undefined if it holds none. */

@@ -10,16 +10,15 @@ export interface Ending {
   readonly outcome: string;
 }
 
-/** How the request ended; a failure that was answered as a stream has its own status. Call it only after `res` has closed. */
+/** How the request ended. A failure in a stream has status 200 and its code as the outcome. Call it only after `res` has closed. */
 export function endingOf(res: Response): Ending {
-  const status = res.locals.status ?? res.statusCode;
   return {
-    status: res.headersSent ? status : CLIENT_CLOSED_STATUS,
+    status: res.headersSent ? res.statusCode : CLIENT_CLOSED_STATUS,
     outcome: res.locals.outcome ?? (res.writableFinished ? 'ok' : 'client_closed'),
   };
 }
 
-/** The level of its log line, by the problem's status, if there is a problem: a stream that fails was begun with status 200. */
+/** The level of its log line, by the status of the outcome's code, if it has one: a stream that fails has status 200. */
 export function levelOf({ status, outcome }: Ending): 'info' | 'warn' | 'error' {
   const statusOfOutcome = Object.hasOwn(PROBLEMS, outcome) ? PROBLEMS[outcome as ProblemCode].status : status;
   if (statusOfOutcome === 500) return 'error';

@@ -9,12 +9,12 @@ export interface RequestLocals {
   isLive?: boolean;
   /** How the request ended: a problem's code, `client_closed`, `client_stalled` or `not_ready`; unset means that it went well. */
   outcome?: string;
-  /** The status of the failure, where the answer has another one. */
-  status?: number;
   /** Why the bot service could not answer, as an error code of the system or the HTTP parser. */
   cause?: string;
   /** The level of the log line, where it does not follow from the outcome. */
   level?: 'warn';
+  /** The name in a sign-in with a password. */
+  account?: string;
   /** Whose session it was, or who was refused. */
   userId?: string | undefined;
   /** `namespace/bot` of the allow-list, or one that is not on it and looks like a name. */

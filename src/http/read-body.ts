@@ -6,55 +6,67 @@ export interface BodyOptions {
   readonly maxBytes: number;
   /** How long the whole body may take to arrive, in ms. */
   readonly timeoutMs: number;
+  /** Counts bytes before they are read. @throws Problem if they are too many */
+  readonly count?: ((bytes: number) => void) | undefined;
 }
 
 /**
- * Reads the whole body: returns its bytes at once if all of it is here, as nearly always. It refuses a body that is too
- * large at once, where the body parser of Express first reads all of it.
- * @throws Problem `body_too_large`, `request_timeout`; `CLIENT_LEFT` if the client leaves before the body is whole
+ * Reads the whole body. It refuses a body that is too large at once, where the body parser of Express first reads all
+ * of it.
+ * @throws Problem `body_too_large`, `request_timeout`, and those of `count`; `CLIENT_LEFT` if the client leaves before
+ *   the body is whole
  */
-export function readBody(req: IncomingMessage, options: BodyOptions): Buffer | Promise<Buffer> {
-  return arrivedBody(req, options) ?? arrivingBody(req, options);
-}
-
-/** The body if all of it is here already: it needs no timer then, and nobody to listen. */
-function arrivedBody(req: IncomingMessage, { maxBytes }: BodyOptions): Buffer | undefined {
-  const { complete, destroyed, readableFlowing, readableLength } = req;
-  if (!complete || destroyed || readableFlowing !== null || readableLength > maxBytes) return undefined;
-  return (req.read() as Buffer | null) ?? undefined;
-}
-
-function arrivingBody(req: IncomingMessage, { maxBytes, timeoutMs }: BodyOptions): Promise<Buffer> {
+export async function readBody(req: IncomingMessage, options: BodyOptions): Promise<Buffer> {
+  const { maxBytes, timeoutMs, count = () => {} } = options;
+  // The request may have closed before, while the session was looked up.
+  if (req.destroyed) throw CLIENT_LEFT;
+  const { 'content-length': header } = req.headers;
+  const declared = header === undefined ? undefined : Number(header);
+  if (declared !== undefined) {
+    if (declared > maxBytes) throw tooLarge(maxBytes);
+    count(declared);
+  }
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    // One buffer: a list of many small chunks would take far more memory than their bytes.
+    let bytes = Buffer.allocUnsafe(declared ?? FIRST_BYTES);
     let length = 0;
     const stop = (settle: () => void) => {
       clearTimeout(timer);
       req.off('data', onData).off('end', onEnd).off('close', onClose);
       settle();
     };
-    const refuse = (problem: Problem) => stop(() => reject(problem));
-    const tooLarge = () => refuse(new Problem('body_too_large', `The body is over ${maxBytes} bytes.`));
+    const refuse = (problem: unknown) => stop(() => reject(problem));
     const onData = (chunk: Buffer) => {
-      chunks.push(chunk);
-      length += chunk.length;
-      if (length > maxBytes) tooLarge();
+      const end = length + chunk.length;
+      try {
+        if (end > maxBytes) throw tooLarge(maxBytes);
+        if (declared === undefined) count(Math.max(chunk.length, LEAST_COUNTED));
+      } catch (problem) {
+        return refuse(problem);
+      }
+      if (end > bytes.length) {
+        const larger = Buffer.allocUnsafe(Math.min(maxBytes, Math.max(2 * bytes.length, end)));
+        bytes.copy(larger, 0, 0, length);
+        bytes = larger;
+      }
+      chunk.copy(bytes, length);
+      length = end;
     };
-    const onEnd = () =>
-      stop(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length)));
-    const onClose = () => stop(() => reject(CLIENT_LEFT));
-    const timer = setTimeout(
-      () =>
-        refuse(
-          new Problem('request_timeout', 'The body did not arrive in time.', {
-            headers: { Connection: 'close' },
-          }),
-        ),
-      timeoutMs,
-    );
-    // The request may have closed before, while the session was looked up.
-    if (req.destroyed) return onClose();
-    if (Number(req.headers['content-length']) > maxBytes) return tooLarge();
+    const onEnd = () => stop(() => resolve(bytes.subarray(0, length)));
+    const onClose = () => refuse(CLIENT_LEFT);
+    const onLate = () => refuse(new Problem('request_timeout', 'The body did not arrive in time.', CLOSE));
+    const timer = setTimeout(onLate, timeoutMs);
     req.on('data', onData).on('end', onEnd).on('close', onClose);
   });
+}
+
+/** The room for a body whose length is not known, in bytes; it doubles. */
+const FIRST_BYTES = 4_096;
+/** A smaller chunk counts as so many bytes, since it costs as much as these. */
+const LEAST_COUNTED = 128;
+
+const CLOSE = { headers: { Connection: 'close' } };
+
+function tooLarge(maxBytes: number): Problem {
+  return new Problem('body_too_large', `The body is over ${maxBytes} bytes.`);
 }

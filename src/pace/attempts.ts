@@ -30,6 +30,9 @@ export interface Attempts {
   begin(key: string): Promise<BeginResult>;
 }
 
+/** The name of the attempts to sign in to an account. */
+export const ACCOUNT_ATTEMPTS = 'login-account';
+
 export interface AttemptsOptions {
   /** Attempts with different names share no counts. */
   readonly name: string;

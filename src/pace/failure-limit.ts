@@ -3,7 +3,7 @@ import { keyPart } from '../storage/redis-key.ts';
 import { abortableSleep } from './abortable-sleep.ts';
 import type { AttemptCounts, Attempts, AttemptsOptions, CountedAttempt } from './attempts.ts';
 import { createQueues } from './queues.ts';
-import { type RequestLimit, type RequestLimitOptions, tooManyAttempts } from './request-limits.ts';
+import { type LimitByKey, type RequestLimitOptions, tooManyAttempts } from './request-limits.ts';
 
 /** How often the first in the queue asks whether it may begin, in ms: the running attempts may be at other instances. */
 const POLL_MS = 50;
@@ -16,7 +16,7 @@ export interface FailureLimitOptions extends AttemptsOptions {
 /** A limit on attempts that fail. */
 export interface FailureLimit {
   /** Refuses a request whose key has too many failed attempts. @throws Problem `too_many_attempts` */
-  readonly refuse: RequestLimit;
+  readonly refuse: LimitByKey;
   /**
    * Begins an attempt of `key`. It waits, in the order of the calls, while running attempts take all places.
    * @throws Problem `too_many_attempts` if too many have failed; the signal's reason if it aborts during the wait
@@ -29,7 +29,7 @@ export interface FailureLimit {
  * attempts are counted here, since the library cannot distinguish a running attempt from a failed one.
  */
 export function failureLimit(
-  limit: (options: RequestLimitOptions) => RequestLimit,
+  limit: (options: RequestLimitOptions) => LimitByKey,
   counts: AttemptCounts,
   { name, maxFailures, windowMs, detail }: FailureLimitOptions,
 ): FailureLimit {

@@ -5,32 +5,23 @@ import { createQueues } from './queues.ts';
 export type QueueRequest = Pick<SlotRequest, 'endpoint' | 'holders'>;
 
 /**
- * Enters the queues of all holders and waits until the message is the first in each. Returns the function that leaves
- * them, at once if nobody else waits. Returns undefined if the message gets no slot in time: a queue is full, or
- * `deadline` has passed, which is by `performance.now()` in ms and may be infinite. Rejects with the signal's reason if
- * that aborts.
+ * Enters the queues of all holders and waits until the message is the first in each. Resolves with the function that
+ * leaves them, or with undefined if the message gets no slot in time: a queue is full, or `deadline` has passed, which
+ * is by `performance.now()` in ms and may be infinite. Rejects with the signal's reason if that aborts.
  */
 export type EnterQueues = (
   request: QueueRequest,
   deadline: number,
   signal: AbortSignal,
-) => (() => void) | Promise<(() => void) | undefined>;
+) => Promise<(() => void) | undefined>;
 
 /** How much longer than its deadline a message may wait behind others that wait for the budget's answer, in ms. */
 const ANSWERS_MS = 500;
 
-export interface HolderQueues {
-  readonly enter: EnterQueues;
-  /** Whether `enter` would return at once. */
-  areFree(request: QueueRequest, signal: AbortSignal): boolean;
-}
-
 /** A queue for each holder at each endpoint, with at most `maxLength` messages. */
-export function holderQueues(maxLength: (endpoint: string) => number): HolderQueues {
+export function holderQueues(maxLength: (endpoint: string) => number): EnterQueues {
   const queues = createQueues();
-  async function enterInTurn(
-    ...[{ endpoint, holders }, deadline, signal]: Parameters<EnterQueues>
-  ): Promise<(() => void) | undefined> {
+  return async function enter({ endpoint, holders }, deadline, signal) {
     const entered: (() => void)[] = [];
     const leave = () => {
       for (const leaveOne of entered) leaveOne();
@@ -49,18 +40,6 @@ export function holderQueues(maxLength: (endpoint: string) => number): HolderQue
       // Only the timeout of the address's queue is left: the deadline has passed.
       return undefined;
     }
-  }
-  function areFree({ endpoint, holders }: QueueRequest, signal: AbortSignal): boolean {
-    // As nearly always.
-    const isAlone = holders.length === 1 && !signal.aborted && maxLength(endpoint) > 0;
-    return isAlone && queues.length(`${holders[0]} ${endpoint}`) === 0;
-  }
-  return {
-    areFree,
-    enter(request, deadline, signal) {
-      if (!areFree(request, signal)) return enterInTurn(request, deadline, signal);
-      return queues.enterEmpty(`${request.holders[0]} ${request.endpoint}`);
-    },
   };
 }
 

@@ -1,4 +1,4 @@
-import { rememberingKeyPart } from '../storage/redis-key.ts';
+import { keyPart } from '../storage/redis-key.ts';
 
 /**
  * For whom a message counts in limits, so that slots and places are shared out fairly. The names are hashes, which show
@@ -32,7 +32,6 @@ export type HoldersOf = (userId: string, address: () => string) => Holders;
 
 /** Makes the function. */
 export function nameHolders({ realm, guests }: HoldersOptions): HoldersOf {
-  const keyPart = rememberingKeyPart();
   return (userId, address) => {
     const user = keyPart(`${realm} ${userId}`);
     return guests ? { user, address: keyPart(`address ${address()}`) } : { user };

@@ -1,7 +1,8 @@
 import { Problem } from '../errors.ts';
 import { type SlotWait, waitedMs } from '../http/locals.ts';
+import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
 import type { PacedMessage } from './pacing.ts';
-import type { ResumptionSlot, TakeResumptionTurn } from './resumption-turns.ts';
+import type { TakeResumptionTurn } from './resumption-turns.ts';
 
 /** How much later than new messages a live stream asks for a slot that has become free, in ms: later than resumptions. */
 export const LIVE_YIELD_MS = 100;
@@ -13,7 +14,7 @@ const MAX_WAIT_MS = 30_000;
  * wait in the same way.
  * @throws Problem `rate_limited` if no slot comes in time, `session_store_unavailable`; the signal's reason
  */
-export type TakeLiveTurn = (request: PacedMessage) => Promise<ResumptionSlot>;
+export type TakeLiveTurn = (request: PacedMessage) => Promise<ResumptionTurn>;
 
 /** Makes the wait of live streams, with slots of `takeTurn`. */
 export function liveTurns(takeTurn: TakeResumptionTurn): TakeLiveTurn {

@@ -1,10 +1,11 @@
 import { availableParallelism } from 'node:os';
 import type { Request, Response } from 'express';
-import type { AttemptCounts, CountedAttempt } from './attempts.ts';
+import { ACCOUNT_ATTEMPTS, type AttemptCounts, type CountedAttempt } from './attempts.ts';
 import { type FailureLimit, failureLimit } from './failure-limit.ts';
 import { limitConcurrency } from './limit-concurrency.ts';
-import type { RequestLimit, RequestLimitOptions } from './request-limits.ts';
+import type { LimitByKey, RequestLimitOptions } from './request-limits.ts';
 import { busy, signInPlaces } from './sign-in-places.ts';
+import { SIGN_IN_WINDOW_MS } from './windows.ts';
 
 /**
  * How many passwords are checked at once. Each check keeps a core busy for 0.2 s, and one core is left for the
@@ -19,7 +20,7 @@ export interface LoginAttemptsOptions {
   readonly maxFailures: number;
   /** How many sign-ins from one address may fail within `windowMs`. */
   readonly maxFailuresPerAddress: number;
-  readonly windowMs: number;
+  readonly windowMs?: number;
   /** How long a sign-in may wait for its turn, in ms. */
   readonly maxWaitMs?: number;
   readonly maxConcurrentChecks?: number;
@@ -52,11 +53,11 @@ export interface LoginAttempts {
  * password counts even if its client did not wait for the answer.
  */
 export function loginAttempts(
-  limit: (options: RequestLimitOptions) => RequestLimit,
+  limit: (options: RequestLimitOptions) => LimitByKey,
   counts: AttemptCounts,
   options: LoginAttemptsOptions,
 ): LoginAttempts {
-  const { maxFailures, maxFailuresPerAddress, windowMs } = options;
+  const { maxFailures, maxFailuresPerAddress, windowMs = SIGN_IN_WINDOW_MS } = options;
   const { maxWaitMs = MAX_WAIT_MS, maxConcurrentChecks = MAX_CONCURRENT_CHECKS } = options;
   const createLimit = (name: string, max: number) =>
     failureLimit(limit, counts, {
@@ -67,7 +68,7 @@ export function loginAttempts(
     });
   const limits: Limits = {
     byAddress: createLimit('login-address', maxFailuresPerAddress),
-    byAccount: createLimit('login-account', maxFailures),
+    byAccount: createLimit(ACCOUNT_ATTEMPTS, maxFailures),
   };
   const places = signInPlaces();
   const runLimited = limitConcurrency(maxConcurrentChecks);

@@ -1,120 +1,130 @@
-import {
-  type EndpointBudgets,
-  limitFor,
-  MAX_FUTURE_SLOTS,
-  type Pause,
-  type Rate,
-  type Reservation,
-  type SlotRequest,
-  type StartAnswer,
-  TRIAL_POLL_MS,
-} from './budgets.ts';
-import { type Endpoint, type Endpoints, memoryEndpoints, US_PER_MS } from './memory-endpoints.ts';
-import { answerStart, isOnTrial, otherTrialLeft } from './memory-trials.ts';
-import {
-  countUpTo,
-  firstSlot,
-  insert,
-  isHeldBy,
-  type Slot,
-  type SlotLimit,
-  slotBehindAll,
-  ticketOf,
-  withoutTicket,
-} from './slots.ts';
+import { type EndpointBudgets, limitFor, MAX_FUTURE_SLOTS, type Rate, type SlotRequest } from './budgets.ts';
 
-/** What the budgets of all endpoints share. */
-interface Budgets {
-  readonly rate: Rate;
-  readonly endpoints: Endpoints;
-  /** How many tickets have been made. */
-  tickets: number;
+/** A past or future start. `at` is in whole µs, so that sums are exact. */
+interface Slot {
+  readonly at: number;
+  readonly ticket: string;
 }
 
-const TRIAL_POLL_US = TRIAL_POLL_MS * US_PER_MS;
+/** The state of an endpoint. Times in µs. */
+interface Endpoint {
+  /** The slots of the last window and the future ones, in order of time. */
+  slots: Slot[];
+  pausedUntil: number;
+}
+
+/** At most `limit` starts in any interval of `window`, in µs. */
+interface SlotLimit {
+  readonly limit: number;
+  readonly window: number;
+}
+
+const US_PER_MS = 1000;
+/** From this number of endpoints on, idle ones are removed. */
+const SWEEP_FROM = 1000;
+
+/** The endpoint without slots older than a window, and the time now in µs. */
+type Current = (name: string) => {
+  readonly endpoint: Endpoint;
+  readonly at: number;
+  readonly limit: SlotLimit;
+};
+
+/** The endpoints that are remembered. */
+function endpointsOf(rate: Rate, now: () => number): Current {
+  const window = rate.windowMs * US_PER_MS;
+  const endpoints = new Map<string, Endpoint>();
+  let nextSweepAt = 0;
+
+  function sweep(at: number): void {
+    nextSweepAt = at + window;
+    for (const [name, { slots, pausedUntil }] of endpoints) {
+      if (Math.max((slots.at(-1)?.at ?? 0) + window, pausedUntil) <= at) endpoints.delete(name);
+    }
+  }
+
+  return (name) => {
+    const at = Math.round(now() * US_PER_MS);
+    if (endpoints.size >= SWEEP_FROM && at >= nextSweepAt) sweep(at);
+    const endpoint = endpoints.get(name) ?? { slots: [], pausedUntil: 0 };
+    endpoints.set(name, endpoint);
+    endpoint.slots = endpoint.slots.filter((slot) => slot.at + window > at);
+    return { endpoint, at, limit: { limit: limitFor(rate, name), window } };
+  };
+}
 
 /**
  * Budgets as exact sliding windows in this process's memory, for one instance. `now` is a monotonic clock in ms.
  * `redis-budgets.ts` has the same algorithm in Lua; both pass the same tests.
  */
 export function memoryBudgets(rate: Rate, now = () => performance.now()): EndpointBudgets {
-  const endpoints = memoryEndpoints(windowOf(rate), now);
-  const budgets: Budgets = { rate, endpoints, tickets: 0 };
+  const current = endpointsOf(rate, now);
+  let tickets = 0;
   return {
-    reserve: (request) => reserve(budgets, request),
-    async start(name, ticket) {
-      return start(budgets, name, ticket);
+    async reserve(request) {
+      const { endpoint, at, limit } = current(request.endpoint);
+      const { slots, pausedUntil } = endpoint;
+      const slotAt = firstSlot(slots, Math.max(at, pausedUntil), limit);
+      const answer = { ticket: '', ...roomLeft(slots, at, limit) };
+      const waitMs = (slotAt - at) / US_PER_MS;
+      if (waitMs > request.maxWaitMs) return { ...answer, state: 'refused', waitMs };
+      const shareAt = slotAt > at ? shareTakenUntil(slots, at, request) : undefined;
+      if (shareAt !== undefined)
+        return { ...answer, state: 'share_taken', waitMs: (shareAt - at) / US_PER_MS };
+      const ticket = ticketOf(++tickets, request.holders);
+      insert(slots, { at: slotAt, ticket });
+      return { ...roomLeft(slots, at, limit), state: 'granted', waitMs, ticket };
     },
-    async judged(name, ticket, accepted) {
-      const [endpoint, at] = endpoints.current(name);
-      if (!isOnTrial(endpoint, ticket)) return;
-      endpoint.trial = undefined;
-      // If a later 429 has started a new pause, an older acceptance must not end it.
-      if (accepted && endpoint.pausedUntil <= at) endpoint.askedUntil = 0;
+    async start(name, ticket) {
+      const { endpoint, at, limit } = current(name);
+      const own = endpoint.slots.find((slot) => slot.ticket === ticket);
+      const others = withoutTicket(endpoint.slots, ticket);
+      // Ignore future slots: their messages call `start` themselves, and then move behind this one if needed.
+      const started = others.filter((slot) => slot.at <= at);
+      const slotAt = slotBehindAll(started, Math.max(at, endpoint.pausedUntil, own?.at ?? 0), limit);
+      insert(others, { at: slotAt, ticket });
+      endpoint.slots = others;
+      return (slotAt - at) / US_PER_MS;
     },
     async sent(name, ticket) {
-      const [endpoint, at] = endpoints.current(name);
-      const slots = withoutTicket(endpoint.slots, ticket);
-      insert(slots, { at, ticket });
-      endpoints.keep(name, { ...endpoint, slots }, at);
+      const { endpoint, at } = current(name);
+      endpoint.slots = withoutTicket(endpoint.slots, ticket);
+      insert(endpoint.slots, { at, ticket });
     },
     async cancel(name, ticket) {
-      const [endpoint] = endpoints.current(name);
-      const place = endpoint.slots.findLastIndex((slot) => slot.ticket === ticket);
-      if (place >= 0) endpoint.slots.splice(place, 1);
-      if (isOnTrial(endpoint, ticket)) endpoint.trial = undefined;
+      const { endpoint } = current(name);
+      endpoint.slots = withoutTicket(endpoint.slots, ticket);
     },
-    async penalize(name, ticket, pause) {
-      const [endpoint, at] = endpoints.current(name);
-      const limit = slotLimit(rate, name);
-      endpoints.keep(name, afterRefusal(endpoint, { ticket, at, limit }, pause), at);
+    async pause(name, pauseMs, first) {
+      const { endpoint, at, limit } = current(name);
+      endpoint.pausedUntil = Math.max(endpoint.pausedUntil, at + pauseMs * US_PER_MS);
+      const others = first === undefined ? endpoint.slots : withoutTicket(endpoint.slots, first);
+      const future = others.filter((slot) => slot.at > at);
+      const moved = first === undefined ? future : [{ at, ticket: first }, ...future];
+      const slots = others.filter((slot) => slot.at <= at);
+      for (const slot of moved) {
+        const slotAt = slotBehindAll(slots, Math.max(endpoint.pausedUntil, slot.at), limit);
+        slots.push({ ...slot, at: slotAt });
+      }
+      endpoint.slots = slots;
     },
   };
 }
 
-const windowOf = ({ windowMs }: Rate) => windowMs * US_PER_MS;
+/** A ticket is a growing number and the holders, with a space after each. */
+const ticketOf = (order: number, holders: readonly string[]) => `${order} ${holders.join(' ')} `;
+const orderOf = (ticket: string) => Number.parseInt(ticket, 10);
 
-function slotLimit(rate: Rate, name: string): SlotLimit {
-  return { limit: limitFor(rate, name), window: windowOf(rate) };
+/** Inserts `slot` in order of time; slots of the same time are in the order of their tickets. */
+function insert(slots: Slot[], slot: Slot): void {
+  const isBefore = (other: Slot) =>
+    other.at < slot.at || (other.at === slot.at && orderOf(other.ticket) < orderOf(slot.ticket));
+  slots.splice(slots.findLastIndex(isBefore) + 1, 0, slot);
 }
 
-/** Finds the first slot that fits, and reserves it if it comes in time and the holders may have it. */
-function reserve(budgets: Budgets, request: SlotRequest): Reservation {
-  const { endpoint: name, holders, maxWaitMs, isEarly = false } = request;
-  const limit = slotLimit(budgets.rate, name);
-  const [endpoint, at] = budgets.endpoints.current(name);
-  const { slots } = endpoint;
-  const trialLeft = otherTrialLeft(endpoint, '', at);
-  const earliest = Math.max(at, endpoint.pausedUntil, trialLeft > 0 ? at + TRIAL_POLL_US : 0);
-  const slotAt = firstSlot(slots, earliest, limit);
-  const answer = (state: Reservation['state'], until: number): Reservation => {
-    const { remaining, resetMs } = roomLeft(slots, at, limit);
-    const waitMs = (until - at) / US_PER_MS;
-    return {
-      state,
-      waitMs,
-      trialLeftMs: trialLeft / US_PER_MS,
-      onTrial: false,
-      ticket: '',
-      remaining,
-      resetMs,
-    };
-  };
-  const isTooLate = slotAt - at > maxWaitMs * US_PER_MS;
-  if (isTooLate || (isEarly && !isSpare(endpoint, at, limit))) return answer('refused', slotAt);
-  const shareAt = slotAt > at ? shareTakenUntil(slots, at, request) : undefined;
-  if (shareAt !== undefined) return answer('share_taken', shareAt);
-  const ticket = ticketOf(++budgets.tickets, holders);
-  insert(slots, { at: slotAt, ticket });
-  budgets.endpoints.keep(name, endpoint, at);
-  const { waitMs, trialLeftMs, onTrial } = answerStart(endpoint, { ticket, slotAt, at }, budgets.rate);
-  const { remaining, resetMs } = roomLeft(slots, at, limit);
-  return { state: 'granted', waitMs, trialLeftMs, onTrial, ticket, remaining, resetMs };
-}
-
-/** Whether a message may have a slot that it may turn out not to need. */
-function isSpare({ slots, askedUntil }: Endpoint, at: number, { limit }: SlotLimit): boolean {
-  return askedUntil <= at && (slots.length + 1) * 2 <= limit;
+/** The slots of all other tickets, as a new list. */
+function withoutTicket(slots: readonly Slot[], ticket: string): Slot[] {
+  return slots.filter((slot) => slot.ticket !== ticket);
 }
 
 /** What clients are told about a budget with these slots, at the time `at`. */
@@ -128,45 +138,32 @@ function roomLeft(slots: readonly Slot[], at: number, { limit, window }: SlotLim
 /** When all of the holders may have another future slot, in µs; undefined if they may now. */
 function shareTakenUntil(slots: readonly Slot[], at: number, request: SlotRequest): number | undefined {
   const { holders, maxFutureSlots = MAX_FUTURE_SLOTS } = request;
-  const ahead = slots.slice(countUpTo(slots, at));
+  const future = slots.filter((slot) => slot.at > at);
   const full = holders
-    .map((holder) => ahead.filter(({ ticket }) => isHeldBy(holder, ticket)))
+    .map((holder) => future.filter(({ ticket }) => ticket.includes(` ${holder} `)))
     .filter((own) => own.length >= maxFutureSlots);
   return full.length > 0 ? Math.max(...full.map(([next]) => (next as Slot).at)) : undefined;
 }
 
-/** Counts the message of `ticket` from now if it may start; otherwise moves its slot. */
-function start({ rate, endpoints }: Budgets, name: string, ticket: string): StartAnswer {
-  const [endpoint, at] = endpoints.current(name);
-  const slots = withoutTicket(endpoint.slots, ticket);
-  const own = endpoint.slots.find((slot) => slot.ticket === ticket);
-  // Ignore future slots: their messages call `start` themselves, and then move behind this one if needed.
-  const started = slots.filter((slot) => slot.at <= at);
-  const pollAt = otherTrialLeft(endpoint, ticket, at) > 0 ? at + TRIAL_POLL_US : 0;
-  const from = Math.max(at, endpoint.pausedUntil, own?.at ?? 0, pollAt);
-  const slotAt = slotBehindAll(started, from, slotLimit(rate, name));
-  insert(slots, { at: slotAt, ticket });
-  const kept = { ...endpoint, slots };
-  endpoints.keep(name, kept, at);
-  return answerStart(kept, { ticket, slotAt, at }, rate);
+/** The first time from `from` on for one more slot after all of `slots`. */
+function slotBehindAll(slots: readonly Slot[], from: number, { limit, window }: SlotLimit): number {
+  return Math.max(from, (slots.at(-limit)?.at ?? -window) + window);
 }
 
-/** A message to which the service has answered 429 at the time `at`, in µs. */
-interface Refused {
-  readonly ticket: string;
-  readonly at: number;
-  readonly limit: SlotLimit;
-}
-
-/** The endpoint with all future slots moved behind the pause; the refused message is the first of them, if it has one. */
-function afterRefusal(endpoint: Endpoint, { ticket, at, limit }: Refused, pause: Pause): Endpoint {
-  const pausedUntil = Math.max(endpoint.pausedUntil, at + pause.believedMs * US_PER_MS);
-  const askedUntil = Math.max(endpoint.askedUntil, at + pause.askedMs * US_PER_MS);
-  const others = pause.withoutSlot ? endpoint.slots : withoutTicket(endpoint.slots, ticket);
-  const slots = others.filter((slot) => slot.at <= at);
-  const moved = [...(pause.withoutSlot ? [] : [{ at, ticket }]), ...others.filter((slot) => slot.at > at)];
-  for (const slot of moved) {
-    slots.push({ ...slot, at: slotBehindAll(slots, Math.max(pausedUntil, slot.at), limit) });
-  }
-  return { slots, pausedUntil, askedUntil, trial: isOnTrial(endpoint, ticket) ? undefined : endpoint.trial };
+/** The first time from `from` on at which one more start leaves every window with at most `limit`. */
+function firstSlot(slots: readonly Slot[], from: number, { limit, window }: SlotLimit): number {
+  // How many slots are at the time of the last call of `fits`, or before.
+  let place = slots.findLastIndex((slot) => slot.at <= from) + 1;
+  // With one more slot at `at`, any `limit + 1` in a row must span a window. Call it in order of time.
+  const fits = (at: number) => {
+    while (place < slots.length && (slots[place] as Slot).at <= at) place++;
+    const timeOf = (i: number) => (i === place ? at : (slots[i < place ? i : i - 1] as Slot).at);
+    for (let i = Math.max(0, place - limit); i <= place && i + limit <= slots.length; i++) {
+      if (timeOf(i + limit) - timeOf(i) < window) return false;
+    }
+    return true;
+  };
+  if (fits(from)) return from;
+  const behind = slots.find((slot) => slot.at + window > from && fits(slot.at + window));
+  return (behind as Slot).at + window;
 }

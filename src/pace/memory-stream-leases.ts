@@ -15,11 +15,11 @@ export function memoryStreamLeases(): StreamLeases {
       const count = open.get(holder) ?? 0;
       if (count >= max) return undefined;
       open.set(holder, count + 1);
-      let held = true;
+      let isHeld = true;
       return {
         release() {
-          if (held) free(holder);
-          held = false;
+          if (isHeld) free(holder);
+          isHeld = false;
         },
       };
     },

@@ -4,10 +4,8 @@
 import { Problem } from '../errors.ts';
 import { type RequestLocals, type SlotWait, waitedMs } from '../http/locals.ts';
 import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
-import type { EarlySlot } from './early-slots.ts';
-import type { QueueRequest } from './holder-queues.ts';
 import { type Holders, namesOf } from './holders.ts';
-import type { EndpointSlot, PacedRate, SlotResult, SlotWaits } from './slot-waits.ts';
+import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
 
 /** A message, or another request, that waits for slots of its endpoint's budget. */
 export interface PacedMessage {
@@ -17,8 +15,6 @@ export interface PacedMessage {
   readonly signal: AbortSignal;
   /** Its `slotWait` is set to how long the message has waited, for the log line and the metrics. */
   readonly log: Pick<RequestLocals, 'slotWait'>;
-  /** Its first slot, if that was asked for before. */
-  readonly early?: EarlySlot | undefined;
 }
 
 /** The slots of one message. */
@@ -28,7 +24,7 @@ export interface Pacing {
    * (draft-ietf-httpapi-ratelimit-headers-08).
    * @throws Problem `rate_limited`, with these headers, if no slot comes in time
    */
-  start(): Record<string, string> | Promise<Record<string, string>>;
+  start(): Promise<Record<string, string>>;
   /**
    * Waits until a message that the service has refused with 429 may be sent again: as long as the service asked, but
    * at most a minute. No other message to the endpoint starts before then.
@@ -39,11 +35,6 @@ export interface Pacing {
   renewSlot(): Promise<void>;
   /** Call it each time the message was sent. */
   sent(): void;
-  /**
-   * Reports whether the service has accepted the message. This matters only if the message was on trial: sent to find
-   * out whether the service takes messages again, like a request in the half-open state of a circuit breaker.
-   */
-  judged(accepted: boolean): void;
   /**
    * Waits until a message whose API key the service has rejected (401 or 403) may be sent with the next key. The first
    * request has reached the service, so that both requests count.
@@ -57,17 +48,6 @@ export function pacing(slots: SlotWaits, rate: PacedRate): (message: PacedMessag
   return (message) =>
     // The outcome stays `given_up` if the wait ends with an error, for example because the client has left.
     paceMessage({ slots, rate, message, wait: { ms: 0, outcome: 'given_up' }, slot: undefined });
-}
-
-/**
- * Asks for the first slot of a message of which it is not certain yet that it is sent. It leaves no trace in the log
- * until the message takes it.
- */
-export type AskEarly = (message: Pick<PacedMessage, 'endpoint' | 'holders'>) => EarlySlot;
-
-/** Makes the function. */
-export function earlySlots(slots: Pick<SlotWaits, 'askEarly'>): AskEarly {
-  return (message) => slots.askEarly(queueRequest(message));
 }
 
 /** A message and its waits. */
@@ -88,7 +68,7 @@ function paceMessage(paced: Paced): Pacing {
     start: () => start(paced),
     async waitAfterRefusal(refusal) {
       const askedMs = (refusal.options.retryAfter ?? 1) * 1000;
-      const tooLongMs = await waiting(paced, slots.takeAfterRefusal(granted(paced), askedMs, signal));
+      const tooLongMs = await waiting(paced, () => slots.takeAfterRefusal(granted(paced), askedMs, signal));
       if (tooLongMs === 0) return;
       const options = { ...refusal.options, retryAfter: seconds(tooLongMs) };
       throw new Problem(refusal.code, refusal.message, options);
@@ -100,11 +80,8 @@ function paceMessage(paced: Paced): Pacing {
     sent() {
       if (paced.slot) slots.sent(paced.slot);
     },
-    judged(accepted) {
-      if (paced.slot) slots.judged(paced.slot, accepted);
-    },
     async takeExtraSlot() {
-      const extra = await waiting(paced, slots.takeExtra(granted(paced), signal));
+      const extra = await waiting(paced, () => slots.takeExtra(granted(paced), signal));
       if (typeof extra === 'number') throw refused(paced, extra);
       paced.slot = extra;
     },
@@ -112,27 +89,16 @@ function paceMessage(paced: Paced): Pacing {
 }
 
 /** Waits for the first slot; returns the headers about the budget. */
-function start(paced: Paced): ReturnType<Pacing['start']> {
-  const { slots, message, wait } = paced;
-  const { signal, early } = message;
-  message.log.slotWait = wait;
-  const taken = early ? early.take(signal) : slots.take(queueRequest(message), signal);
-  if ('reservation' in taken) return begin(paced, taken);
-  return waiting(paced, taken).then((result) => begin(paced, result));
-}
-
-/** Begins the message with its first slot, if it has got one. */
-function begin(paced: Paced, { slot, reservation }: SlotResult): Record<string, string> {
-  const { rate, message } = paced;
-  const headers = rateHeaders(rate, message.endpoint, reservation);
+async function start(paced: Paced): Promise<Record<string, string>> {
+  const { slots, rate, message } = paced;
+  const { endpoint, holders, signal } = message;
+  const request = { endpoint, holders: namesOf(holders) };
+  const { slot, reservation } = await waiting(paced, () => slots.take(request, signal));
+  const headers = rateHeaders(rate, endpoint, reservation);
   if (!slot) throw refused(paced, reservation.waitMs, headers);
   paced.slot = slot;
   paced.wait.outcome = 'granted';
   return headers;
-}
-
-function queueRequest({ endpoint, holders }: Pick<PacedMessage, 'endpoint' | 'holders'>): QueueRequest {
-  return { endpoint, holders: namesOf(holders) };
 }
 
 function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: Reservation) {
@@ -145,11 +111,11 @@ function rateHeaders(rate: PacedRate, endpoint: string, { remaining, resetMs }: 
 }
 
 /** Adds the time that `work` takes to the wait of the message. */
-async function waiting<T>({ message, wait }: Paced, work: Promise<T>): Promise<T> {
+async function waiting<T>({ message, wait }: Paced, work: () => Promise<T>): Promise<T> {
   message.log.slotWait = wait;
   wait.since = performance.now();
   try {
-    return await work;
+    return await work();
   } finally {
     wait.ms = waitedMs(wait);
     wait.since = undefined;

@@ -2,8 +2,6 @@
 export interface Queues {
   /** How many are in the queue, including the one whose turn it is. */
   length(key: string): number;
-  /** Enters a queue of length 0: returns the function that leaves it, to be called once. */
-  enterEmpty(key: string): () => void;
   /**
    * Resolves when all earlier callers have left, with the function that leaves the queue; call it once. Rejects with
    * the signal's reason if that aborts first.
@@ -22,19 +20,13 @@ export function createQueues(): Queues {
     else queues.delete(key);
   }
 
-  function enterEmpty(key: string): () => void {
-    queues.set(key, []);
-    return () => leave(key);
-  }
-
   return {
-    enterEmpty,
     length: (key) => (queues.has(key) ? (queues.get(key)?.length ?? 0) + 1 : 0),
     async enter(key, signal) {
       signal.throwIfAborted();
       const queue = queues.get(key);
-      if (!queue) return enterEmpty(key);
-      await waitForTurn(queue, signal);
+      if (queue) await waitForTurn(queue, signal);
+      else queues.set(key, []);
       return () => leave(key);
     },
   };

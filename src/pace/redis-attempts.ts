@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Redis } from '../storage/redis.ts';
+import { keyPart } from '../storage/redis-key.ts';
 import type { AttemptCounts } from './attempts.ts';
 
 /**
@@ -17,7 +18,7 @@ export function redisAttempts(redis: Redis, leaseMs = LEASE_MS): AttemptCounts {
   const begin = redis.script(BEGIN);
   const fail = redis.script(FAIL);
   return ({ name, maxFailures, windowMs }) => {
-    const redisKey = (key: string) => `bot-relay:attempts:${name}:${key}`;
+    const redisKey = (key: string) => redisKeyOf(name, key);
     return {
       async failures(key) {
         const [count, resetMs] = (await read([redisKey(key)], [])) as [number, number];
@@ -51,6 +52,17 @@ export function redisAttempts(redis: Redis, leaseMs = LEASE_MS): AttemptCounts {
     };
   };
 }
+
+/**
+ * Forgets which attempts of `subject` have failed; those that are running still count. Returns false if there were none.
+ * @throws Problem `session_store_unavailable` if Redis is out of reach
+ */
+export async function forgetFailures(redis: Redis, name: string, subject: string): Promise<boolean> {
+  const key = redisKeyOf(name, keyPart(subject));
+  return (await redis.run((client) => client.hDel(key, ['failures', 'resetAt']))) > 0;
+}
+
+const redisKeyOf = (name: string, key: string) => `bot-relay:attempts:${name}:${key}`;
 
 const NOW = `
 local clock = redis.call('TIME')

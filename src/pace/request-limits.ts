@@ -1,7 +1,6 @@
 import type { Request, RequestHandler, Response } from 'express';
 import {
   type AugmentedRequest,
-  type ClientRateLimitInfo,
   MemoryStore,
   type RateLimitInfo,
   rateLimit,
@@ -9,7 +8,7 @@ import {
 } from 'express-rate-limit';
 import { Problem } from '../errors.ts';
 import type { Logger } from '../logger.ts';
-import { rememberingKeyPart } from '../storage/redis-key.ts';
+import { keyPart } from '../storage/redis-key.ts';
 
 /** Returns the store for the counts of the limit `name`; limits with different names share no counts. */
 export type Counts = (name: string) => Store;
@@ -34,23 +33,12 @@ export interface RequestLimitOptions {
  */
 export type LimitByKey = (req: Request, res: Response, key: string) => Promise<void>;
 
-export interface RequestLimit extends LimitByKey {
-  /** The same in the same counts, by the store alone, without the middleware of express-rate-limit. */
-  readonly count: (key: string) => Promise<void>;
-}
-
 /** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
-export function requestLimits(
-  counts: Counts,
-  logger: Logger,
-): (options: RequestLimitOptions) => RequestLimit {
+export function requestLimits(counts: Counts, logger: Logger): (options: RequestLimitOptions) => LimitByKey {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
-    if (limit === 0) return Object.assign(async () => {}, { count: async () => {} });
-    const refusal = (resetTime: Date | undefined) =>
-      tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs);
+    if (limit === 0) return async () => {};
     /** The key of each request, for `keyGenerator`. */
     const keys = new WeakMap<Request, string>();
-    const keyPart = rememberingKeyPart();
     // Limits of one request may be asked together: each keeps its answer in a property of its own.
     const requestPropertyName = `rateLimit ${name}`;
     const middleware = rateLimit({
@@ -64,18 +52,13 @@ export function requestLimits(
       legacyHeaders: false,
       handler(req, _res, next) {
         const { resetTime } = (req as AugmentedRequest)[requestPropertyName] as RateLimitInfo;
-        next(refusal(resetTime));
+        next(tooManyAttempts(detail, resetTime ? resetTime.getTime() - Date.now() : windowMs));
       },
     });
-    const throughMiddleware = (req: Request, res: Response, key: string) => {
+    return async (req, res, key) => {
       keys.set(req, key);
-      return pass(middleware, req, res);
+      await pass(middleware, req, res);
     };
-    const judge = ({ totalHits, resetTime }: ClientRateLimitInfo) => {
-      if (totalHits > limit) throw refusal(resetTime);
-    };
-    const count = (key: string) => Promise.resolve(store.increment(keyPart(key))).then(judge);
-    return Object.assign(throughMiddleware, { count });
   };
 }
 

@@ -1,9 +1,9 @@
+import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
 import { abortableSleep } from './abortable-sleep.ts';
 import { type EndpointBudgets, limitFor, type Rate } from './budgets.ts';
 import { type EnterQueues, holderQueues } from './holder-queues.ts';
 import { type Holders, namesOf } from './holders.ts';
-import { waitForStart } from './slot-starts.ts';
-import { type EndpointSlot, type SlotWaits, slotWaits } from './slot-waits.ts';
+import { type EndpointSlot, type SlotWaits, slotWaits, waitForStart } from './slot-waits.ts';
 
 /** A stream that the relay wants to resume: whose it is, and at which endpoint. */
 export interface ResumptionRequest {
@@ -13,30 +13,10 @@ export interface ResumptionRequest {
 }
 
 /**
- * The slot of one resumption, whose time has come. Each wait ends only with the resumption's signal, whose reason it
- * rejects with; each method rejects with Problem `session_store_unavailable` if the budget is out of reach.
- */
-export interface ResumptionSlot {
-  /** Waits until a resumption that was delayed after its start may be sent; call it right before that. */
-  renewSlot(): Promise<void>;
-  /** Call it each time the resumption was sent. */
-  sent(): void;
-  /** Call it with whether the service has accepted the resumption; false also if it was given up. */
-  judged(accepted: boolean): void;
-  /** Waits until a resumption whose key was refused may be sent with the next key; both requests count. */
-  takeExtraSlot(): Promise<void>;
-  /**
-   * The service has refused the resumption and asked all to wait `askedMs`: pauses the endpoint, at most a minute. The
-   * resumption keeps no place before others: its next attempt takes a new turn.
-   */
-  refused(askedMs: number): Promise<void>;
-}
-
-/**
  * Waits until a stream may be resumed; only the signal ends the wait, and gives the place back. Rejects with the
  * signal's reason, or with Problem `session_store_unavailable` if the budget is out of reach.
  */
-export type TakeResumptionTurn = (request: ResumptionRequest, signal: AbortSignal) => Promise<ResumptionSlot>;
+export type TakeResumptionTurn = (request: ResumptionRequest, signal: AbortSignal) => Promise<ResumptionTurn>;
 
 /** The one holder of the slots of all resumptions; users and addresses are hashes, which are longer. */
 const HOLDER = 'resumption';
@@ -68,26 +48,25 @@ export function resumptionTurns(
   yieldMs = YIELD_MS,
 ): TakeResumptionTurn {
   const unlimited = { ...rate, maxWaitMs: Number.POSITIVE_INFINITY };
-  const { enter: enterQueues } = holderQueues(() => Number.POSITIVE_INFINITY);
+  const enterQueues = holderQueues(() => Number.POSITIVE_INFINITY);
   const turns = { budgets, rate, slots: slotWaits(budgets, unlimited), yieldMs, enterQueues };
   return async (request, signal) =>
     resumptionSlot(turns.slots, await takeTurn(turns, request, signal), signal);
 }
 
-function resumptionSlot(slots: SlotWaits, first: EndpointSlot, signal: AbortSignal): ResumptionSlot {
+function resumptionSlot(slots: SlotWaits, first: EndpointSlot, signal: AbortSignal): ResumptionTurn {
   let slot = first;
   return {
     async renewSlot() {
       await slots.renew(slot, signal);
     },
     sent: () => slots.sent(slot),
-    judged: (accepted) => slots.judged(slot, accepted),
     async takeExtraSlot() {
       const extra = await slots.takeExtra(slot, signal);
       // It is a number only where the wait has a limit.
       if (typeof extra !== 'number') slot = extra;
     },
-    refused: (askedMs) => slots.pauseAfterRefusal(slot, askedMs),
+    refused: (askedMs) => slots.pauseAfterRefusal(slot.endpoint, askedMs),
   };
 }
 
@@ -125,8 +104,8 @@ async function waitForSlot(
     const reservation = await budgets.reserve(request);
     if (reservation.state === 'granted') {
       const { ticket } = reservation;
-      const slot = { endpoint, ticket, startedAt, waitLeftMs: Number.POSITIVE_INFINITY, onTrial: false };
-      await waitForStart({ budgets, slot, signal }, reservation);
+      const slot: EndpointSlot = { endpoint, ticket, startedAt, waitLeftMs: Number.POSITIVE_INFINITY };
+      await waitForStart({ budgets, slot, signal }, reservation.waitMs);
       return slot;
     }
     await abortableSleep(Math.min(reservation.waitMs, MAX_WAIT_MS) + yieldMs, signal);

@@ -11,6 +11,6 @@ export interface StreamLeases {
    * @throws Problem `session_store_unavailable` if the streams cannot be counted
    */
   acquire(holder: string, max: number): Promise<StreamLease | undefined>;
-  /** Resolves when all places that were given back are free at all instances. Acquire nothing after this call. */
+  /** Resolves when Redis has heard of all places that were given back. Acquire nothing after this call. */
   close(): Promise<void>;
 }

@@ -2,9 +2,8 @@ import { catchConfigError } from '../config/catch-config-error.ts';
 import { loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { risksOf } from '../config/risks.ts';
-import { openLog } from './log.ts';
+import { openLog } from './log-output.ts';
 import { signInOf } from './sign-in.ts';
-import { trySpoolFolder } from './spool-folder.ts';
 
 /** Exit code of sysexits.h. */
 const EX_USAGE = 64;
@@ -16,7 +15,6 @@ export function run(args: readonly string[]): Promise<number> {
     const { environment, inFile } = readEnvironment();
     const config = loadConfig(environment, inFile);
     await signInOf(config, openLog(config.logLevel).logger);
-    await trySpoolFolder(config);
     const risks = risksOf(config).map((risk) => `Risk: ${risk}`);
     process.stdout.write(['The configuration is good.', ...risks, ''].join('\n'));
     return 0;

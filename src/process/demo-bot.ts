@@ -1,6 +1,6 @@
 import { readEnvironment } from '../config/environment.ts';
 import { DEMO_BOT_USAGE, startDemoBot } from '../demo/demo-bot.ts';
-import { openLog } from './log.ts';
+import { openLog } from './log-output.ts';
 
 export { DEMO_BOT_USAGE as USAGE } from '../demo/demo-bot.ts';
 

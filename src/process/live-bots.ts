@@ -43,7 +43,7 @@ export interface LiveBotsOptions {
 }
 
 /** The current settings, and what was reported of them. */
-interface State {
+interface LiveBotsState {
   readonly options: LiveBotsOptions;
   readonly rings: KeyRings;
   settings: BotSettings;
@@ -81,7 +81,7 @@ export function liveBots(options: LiveBotsOptions): LiveBots {
   };
 }
 
-function stateAtStart(options: LiveBotsOptions): State {
+function stateAtStart(options: LiveBotsOptions): LiveBotsState {
   const { config, observeKey } = options;
   const { apiKeys, own, keyFiles } = config.upstream;
   const settings: BotSettings = { apiKeys, own };
@@ -95,14 +95,14 @@ function stateAtStart(options: LiveBotsOptions): State {
   };
 }
 
-function readFiles(state: State): void {
+function readFiles(state: LiveBotsState): void {
   const read = readBotSettings(state.options.config);
   state.files = read.files;
   if (read.problems.length > 0) fail(state, read.problems);
   else apply(state, read.settings);
 }
 
-function fail(state: State, problems: readonly string[]): void {
+function fail(state: LiveBotsState, problems: readonly string[]): void {
   const { logger, observeReload } = state.options;
   state.failure = { at: new Date(), problems };
   if (!isNew(state, problems.join())) return;
@@ -110,7 +110,7 @@ function fail(state: State, problems: readonly string[]): void {
   logger.error({ problems }, 'reload failed, the last good configuration stays');
 }
 
-function apply(state: State, settings: BotSettings): void {
+function apply(state: LiveBotsState, settings: BotSettings): void {
   const { logger, observeReload } = state.options;
   state.failure = undefined;
   state.settings = settings;
@@ -121,7 +121,7 @@ function apply(state: State, settings: BotSettings): void {
 }
 
 /** Whether `report` differs from the last one; remembers it. */
-function isNew(state: State, report: string): boolean {
+function isNew(state: LiveBotsState, report: string): boolean {
   const isSame = state.lastReport === report;
   state.lastReport = report;
   return !isSame;

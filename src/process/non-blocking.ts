@@ -44,8 +44,8 @@ interface Handle {
 function sharedWith(fd: number): NonBlocking | undefined {
   try {
     const handle: Handle = Reflect.get(new Socket({ fd, readable: false, writable: true }), '_handle');
-    // Other programs that share it can make it block again, and a write at that moment may block for ever. The start
-    // of a worker does not (see `workerStdio`), but the exit of a primary does.
+    // Another program that shares it makes it block again when it starts one itself, or exits (libuv,
+    // `uv__process_child_init`; Node.js, `ResetStdio`). A write at that moment may block for ever.
     const ready = () => handle.setBlocking(false);
     ready();
     return { fd, ready };

@@ -1,23 +1,66 @@
 import { catchConfigError } from '../config/catch-config-error.ts';
-import { loadConfig } from '../config/config.ts';
+import { type Config, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { openLog } from './log.ts';
-import { runInstance } from './run-instance.ts';
+import { risksOf } from '../config/risks.ts';
+import type { Logger } from '../logger.ts';
+import { BUILD } from './build-info.ts';
+import type { Instance } from './instance.ts';
+import { openLog } from './log-output.ts';
+import { stopOnFault, stopOnSignals } from './shutdown.ts';
 
 /**
- * Serves with this environment, in this process or with several workers. Returns nothing once it listens, or the exit
- * code if the configuration cannot be used.
+ * Serves with this environment until a signal. Returns nothing once it listens, or the exit code if the configuration
+ * cannot be used.
  */
 export function run(): Promise<number | undefined> {
   return catchConfigError(async () => {
     const { environment, inFile } = readEnvironment();
     const config = loadConfig(environment, inFile);
-    const log = openLog(config.logLevel);
+    const { logger, output } = openLog(config.logLevel);
+    stopOnFault(logger);
+    let instance: Instance | undefined;
+    // Also before the relay listens: the signal would end the process.
+    process.on('SIGHUP', () => instance?.reload());
+    const { startInstance } = await import('./instance.ts');
+    instance = await startInstance({ config, logger, cannotListen, droppedLogLines: output.dropped });
+    const { port, parts, close } = instance;
+    const origin = originOf(config, port);
+    announce(config, { port, origin, logger });
+    // In the background: the relay is ready without the provider.
+    if (parts.signIn.mode === 'oidc') void parts.signIn.provider.discover();
+    if (config.demo) {
+      const { demoBanner } = await import('../demo/start-demo.ts');
+      output.write(demoBanner(origin + config.basePath, config));
+    }
     const underNpm = environment.npm_lifecycle_event === 'start';
-    if (config.workers > 1) {
-      const { runWorkers } = await import('./run-workers.ts');
-      await runWorkers(config, { environment, log, underNpm });
-    } else await runInstance(config, { log, underNpm });
+    stopOnSignals({ logger, openMessages: parts.open.count, close, underNpm });
     return undefined;
   });
+}
+
+/** The origin that browsers use. In the demo the system may have chosen the port. */
+function originOf({ demo, publicUrl }: Config, port: number): string {
+  const base = new URL(publicUrl);
+  if (demo) base.port = String(port);
+  return base.origin;
+}
+
+function announce(config: Config, listens: { port: number; origin: string; logger: Logger }): void {
+  const { port, origin, logger } = listens;
+  const { host, demo, bots, authMode } = config;
+  const { version, revision } = BUILD;
+  logger.info({ version, revision, host, port, demo, bots, authMode, publicUrl: origin }, 'listening');
+  for (const risk of risksOf(config)) logger.warn(risk);
+}
+
+/**
+ * Returns a handler for the error that the port of the variable `name` cannot be opened. It prints one line without a
+ * stack, since only the operator can change the address, and ends the process.
+ */
+export function cannotListen(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoException) => never {
+  return ({ code, message }) => {
+    const hint = code === 'EADDRINUSE' ? `; set ${name} to another` : '';
+    process.stderr.write(`The relay cannot listen on HOST and ${name}: ${message}${hint}\n`);
+    process.exit(1);
+  };
 }

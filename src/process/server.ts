@@ -4,24 +4,20 @@ import type { Express } from 'express';
 import { messageClasses } from '../arrive/message-classes.ts';
 import { type ConnectionsOptions, serveConnections } from '../arrive/serve-connections.ts';
 import { Problem } from '../errors.ts';
-import type { RunStore } from '../join/joinable-runs.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
-import { FINAL_EVENT_MS } from './shutdown-times.ts';
-import type { StopSignal } from './worker-channel.ts';
+import type { Runs } from '../runs/runs.ts';
+import type { StopSignal } from './shutdown.ts';
 
-/**
- * Longer than the idle timeouts of common load balancers, in ms: the load balancer must be the one to close a kept
- * connection. Google Cloud's load balancers keep one for 600 s, which cannot be changed.
- */
-const KEEP_ALIVE_MS = 620_000;
 const HEADERS_TIMEOUT_MS = 10_000;
 /** Longer than the relay's own timeouts for a body or an upload, which answer with a problem. */
 const REQUEST_TIMEOUT_MS = 620_000;
 const TIMEOUT_CHECK_MS = 2_000;
+/** How long streams have to send their final event when the grace is over, in ms. Then all connections are cut. */
+export const FINAL_EVENT_MS = 6_000;
 /** How often connections without an answer under way are closed once the relay drains, in ms. */
 const CLOSE_SILENT_EVERY_MS = 500;
-/** How often the relay checks whether clients of other instances still read, in ms. */
-const READERS_EVERY_MS = 50;
+/** How often the relay checks whether it still carries runs, in ms. */
+const RUNS_EVERY_MS = 50;
 
 type Phase = 'starting' | 'serving' | 'leaving' | 'draining';
 
@@ -47,12 +43,13 @@ export function createLifecycle(): Lifecycle {
 export interface ServerOptions extends ConnectionsOptions {
   readonly port: number;
   readonly host: string;
+  /** How long a connection may be idle after an answer, in ms. */
+  readonly keepAliveMs: number;
   /** Times in ms: how long to serve while not ready, and how long open streams may go on after that. */
   readonly shutdown: { readonly delayMs: number; readonly graceMs: number };
   readonly lifecycle: Lifecycle;
   readonly open: OpenMessages;
-  /** Runs that other instances read, or may go on with. */
-  readonly runs?: Pick<RunStore, 'areShared' | 'mayBeReadElsewhere' | 'handOver'>;
+  readonly runs?: Pick<Runs, 'areShared' | 'carriesAny'>;
 }
 
 export interface RunningServer {
@@ -70,7 +67,7 @@ export async function startServer(app: Express, options: ServerOptions): Promise
   const { lifecycle, open, shutdown, runs } = options;
   const server = createServer({
     ...messageClasses(app),
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveTimeout: options.keepAliveMs,
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
@@ -95,18 +92,15 @@ export async function startServer(app: Express, options: ServerOptions): Promise
       let isOver = false;
       const ending = setTimeout(() => {
         isOver = true;
-        const end = () => open.endAll(draining);
-        if (runs) void runs.handOver().finally(end);
-        else end();
+        open.endAll(draining);
         setTimeout(() => server.closeAllConnections(), FINAL_EVENT_MS).unref();
       }, shutdown.graceMs);
       await closed;
       clearInterval(silent);
       // Messages give back what they hold a moment after the connections of their clients have closed.
       await new Promise(setImmediate);
-      while (!isOver && runs?.mayBeReadElsewhere()) await sleep(READERS_EVERY_MS);
+      while (!isOver && runs?.carriesAny()) await sleep(RUNS_EVERY_MS);
       clearTimeout(ending);
-      await runs?.handOver();
     },
   };
 }

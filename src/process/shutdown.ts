@@ -1,45 +1,58 @@
 import type { Logger } from '../logger.ts';
-import type { StopSignal } from './worker-channel.ts';
 
 /** In ms. One Ctrl+C can arrive twice: the terminal signals the whole process group, and npm passes its signal on. */
 const SAME_SIGNAL_MS = 500;
+const PARENT_CHECK_MS = 250;
+/** Read when the process starts: the parent may be gone by the time the relay listens. */
+const PARENT = process.ppid;
+
+/** Why the relay stops. */
+export type StopSignal = 'SIGTERM' | 'SIGINT' | 'parent gone';
 
 export interface ShutdownOptions {
   readonly logger: Logger;
-  /** Fields for the log line at its beginning. */
-  logFields(): object;
+  /** How many messages are not answered completely yet. */
+  openMessages(): number;
   /** Shuts down in order. */
   close(signal: StopSignal): Promise<void>;
-  /** Ends the process at once, with this code. */
-  exit(code: number): void;
+  /** Whether `npm start` started this process. */
+  readonly underNpm: boolean;
 }
 
-export interface Shutdown {
-  /** Shuts down in order and exits with 0. A second signal, such as a second Ctrl+C, exits at once with 1. */
-  onSignal(signal: StopSignal): void;
-  /** Shuts down in order and exits with 0. Never counts as a second signal. */
-  begin(signal: StopSignal): Promise<void>;
-}
-
-/** Makes the two ways to end a process: in order, and at once. */
-export function shutdown({ logger, logFields, close, exit }: ShutdownOptions): Shutdown {
+/**
+ * On SIGTERM and SIGINT, shuts down in order and exits with 0. A second signal, such as a second Ctrl+C, exits at once
+ * with 1. Under npm, it also shuts down when the process that started this one is gone: npm passes a signal to the
+ * shell between them, which ends and does not pass it on.
+ */
+export function stopOnSignals({ logger, openMessages, close, underNpm }: ShutdownOptions): void {
   let begunAt: number | undefined;
-  async function begin(signal: StopSignal): Promise<void> {
-    if (begunAt !== undefined) return;
-    begunAt = performance.now();
-    logger.info({ signal, ...logFields() }, 'shutting down');
-    await close(signal);
-    logger.info('stopped');
-    exit(0);
+  async function stop(signal: StopSignal): Promise<void> {
+    const now = performance.now();
+    if (begunAt === undefined) {
+      begunAt = now;
+      logger.info({ signal, openMessages: openMessages() }, 'shutting down');
+      await close(signal);
+      logger.info('stopped');
+      process.exit(0);
+    } else if (now - begunAt >= SAME_SIGNAL_MS) {
+      logger.warn({ signal }, 'stopped at once');
+      process.exit(1);
+    }
   }
-  return {
-    begin,
-    onSignal(signal) {
-      if (begunAt === undefined) void begin(signal);
-      else if (performance.now() - begunAt >= SAME_SIGNAL_MS) {
-        logger.warn({ signal }, 'stopped at once');
-        exit(1);
-      }
-    },
-  };
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
+  if (!underNpm) return;
+  const timer = setInterval(() => {
+    if (process.ppid === PARENT) return;
+    clearInterval(timer);
+    void stop('parent gone');
+  }, PARENT_CHECK_MS);
+  timer.unref();
+}
+
+/** Logs an uncaught exception and exits, since it leaves the process in an unknown state. */
+export function stopOnFault(logger: Logger): void {
+  process.on('uncaughtException', (err) => {
+    logger.fatal({ err }, 'uncaught');
+    process.exit(1);
+  });
 }

@@ -1,14 +1,12 @@
 import { memorySessionStore } from '../authenticate/sessions/memory-session-store.ts';
-import { memoryChannelOwners } from '../guard/memory-channel-owners.ts';
 import { memoryGivenBlobs } from '../guard/memory-given-blobs.ts';
-import { memoryRuns } from '../join/memory-runs.ts';
 import { withJitterMargin } from '../pace/budgets.ts';
 import { memoryAttempts } from '../pace/memory-attempts.ts';
 import { memoryBudgets } from '../pace/memory-budgets.ts';
 import { memoryStreamLeases } from '../pace/memory-stream-leases.ts';
-import { memoryUnsent } from '../pace/memory-unsent.ts';
 import { memoryCounts } from '../pace/request-limits.ts';
 import type { Stores } from '../routes/parts.ts';
+import { MemoryRunStore } from '../runs/memory-run-store.ts';
 import type { Redis } from '../storage/redis.ts';
 import type { RedisStoresOptions } from './redis-stores.ts';
 
@@ -32,10 +30,8 @@ export async function openStores(options: StoresOptions): Promise<Stores> {
     budgets: memoryBudgets(withJitterMargin(rate)),
     streams: memoryStreamLeases(),
     blobs: memoryGivenBlobs(),
-    unsent: memoryUnsent(),
     counts: memoryCounts,
     attempts: memoryAttempts,
-    channelOwners: memoryChannelOwners(),
-    runs: memoryRuns(),
+    runStore: new MemoryRunStore(options.runs),
   };
 }

@@ -2,11 +2,11 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Request, Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
+import { loggedBot } from '../bots/allow-list.ts';
 import { Problem } from '../errors.ts';
-import type { AddressLimit, LimitByAddress } from '../pace/client-limits.ts';
-import type { LimitByKey, RequestLimit } from '../pace/request-limits.ts';
+import type { LimitByAddress } from '../pace/client-limits.ts';
+import type { LimitByKey } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
-import { judgedLater } from './judged-later.ts';
 
 /** What the first steps of every route of a bot need. */
 export interface SessionFinding {
@@ -17,27 +17,8 @@ export interface SessionFinding {
   readonly open: Pick<OpenMessages, 'add'>;
 }
 
-/** The same, of which the limits can count by their stores alone. */
-export interface CountedFinding extends SessionFinding {
-  readonly limitByAddress: AddressLimit;
-  readonly limitBySession: RequestLimit;
-}
-
-/** The first steps of a message, the most frequent request: they spare it the middleware of express-rate-limit. */
-export function findingByCount({
-  limitByAddress,
-  limitBySession,
-  ...others
-}: CountedFinding): SessionFinding {
-  return {
-    ...others,
-    limitByAddress: limitByAddress.count,
-    limitBySession: (_req, _res, key) => limitBySession.count(key),
-  };
-}
-
 /** A request that has just come. */
-export interface Arrival {
+export interface RequestArrival {
   readonly req: Request;
   readonly res: Response;
   /** Aborted when the client leaves, and from here on by a shutdown, and by the end of the session. */
@@ -53,38 +34,35 @@ export interface Arrival {
  * for the session. The request is open before its session is read: it is told of every end that the answer does not show.
  * @throws Problem `too_many_attempts`, `cross_origin` or `unauthenticated`; what has aborted the request
  */
-export async function findSession(route: SessionFinding, arrival: Arrival): Promise<LiveSession> {
-  const { req, res, stop } = arrival;
-  let asked: AskedSession | undefined;
-  let refusal: unknown;
+export async function findSession(route: SessionFinding, arrival: RequestArrival): Promise<LiveSession> {
+  const { req, res, stop, releases, kind } = arrival;
+  res.locals.bot = loggedBot(req.params);
+  const counted = route.limitByAddress(req, res);
+  let key: string;
   try {
-    asked = askForSession(route, arrival);
-  } catch (error) {
-    refusal = error;
+    key = keyOf(route, req);
+  } catch (refusal) {
+    await counted;
+    throw refusal;
   }
-  await route.limitByAddress(req, res);
-  if (!asked) throw refusal;
-  const found = await asked.session;
-  await asked.limit;
+  releases.push(route.open.add(stop, key, kind));
+  const asked = [counted, route.sessions.read(key), route.limitBySession(req, res, key)] as const;
+  const [, session] = await Promise.allSettled(asked);
+  // Every refusal names the user, too.
+  if (session.status === 'fulfilled') res.locals.userId = session.value.user.id;
+  await asked[0];
+  const found = await asked[1];
+  await asked[2];
   const { reason } = stop.signal;
   if (reason instanceof Problem && reason.code === 'session_ended') throw noSession();
   stop.signal.throwIfAborted();
-  res.locals.userId = found.user.id;
   return found;
 }
 
-/** Both are judged later. */
-interface AskedSession {
-  readonly session: Promise<LiveSession>;
-  readonly limit: Promise<void>;
-}
-
 /** @throws Problem `cross_origin` or `unauthenticated` if there is nothing to ask for */
-function askForSession(route: SessionFinding, { req, res, stop, releases, kind }: Arrival): AskedSession {
+function keyOf(route: SessionFinding, req: Request): string {
   route.checkOrigin(req.headers);
   const key = route.sessions.keyOf(req);
   if (key === undefined) throw noSession();
-  releases.push(route.open.add(stop, key, kind));
-  const limit = judgedLater(route.limitBySession(req, res, key));
-  return { limit, session: judgedLater(route.sessions.read(key)) };
+  return key;
 }

@@ -3,14 +3,14 @@ import { newGuest } from '../authenticate/guest/guest.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
 import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { RequestLimit } from '../pace/request-limits.ts';
+import type { LimitByKey } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface GuestRoute {
   readonly limitByAddress: LimitByAddress;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Sessions;
-  readonly limitBySession: RequestLimit;
+  readonly limitBySession: LimitByKey;
   readonly limitNewGuests: LimitByAddress;
 }
 

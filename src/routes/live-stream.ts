@@ -1,19 +1,16 @@
 import type { Request, Response } from 'express';
-import type { Sessions } from '../authenticate/sessions/sessions.ts';
 import { type Bot, botName } from '../bots/bot.ts';
 import type { PathShape } from '../bots/bot-path.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import { holdersApart } from '../pace/holders.ts';
-import type { TakeLiveTurn } from '../pace/live-turns.ts';
-import type { TakePlace } from '../pace/places.ts';
-import type { ResumptionSlot } from '../pace/resumption-turns.ts';
 import { beginStream, streamHead } from '../relay/message/begin-stream.ts';
 import { carryLive } from '../relay/message/carry-live.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
 import { judgeLive, type LiveVerdict } from '../relay/message/judge-live.ts';
 import type { Refusal } from '../relay/message/judge-response.ts';
+import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
 import { sendAndJudgeBy } from '../relay/message/send-and-judge.ts';
 import { endpointOf, type Operation } from '../relay/operations/operation-table.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
@@ -22,36 +19,19 @@ import { observedSend } from '../relay/upstream/observed-send.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import type { Dependencies } from './dependencies.ts';
 import { findBot } from './find-bot.ts';
 import { findSession } from './find-session.ts';
-import { withPlace } from './judged-later.ts';
-import type { MessageRoute } from './message-parts.ts';
-import type { OperationInput, ReadOperation } from './operation-input.ts';
-import type { CheckSandbox } from './own-sandbox.ts';
+import type { OperationInput } from './operation-input.ts';
 import { recheckSandbox } from './recheck-sandbox.ts';
 import { requestKeys } from './request-keys.ts';
 import type { Steps } from './route.ts';
-
-/** What a live stream shares with a message. */
-type SharedParts =
-  | ('limitByAddress' | 'checkOrigin' | 'open' | 'limitBySession' | 'watch' | 'allowedBot' | 'requireGroup')
-  | ('holdersOf' | 'upstreamRequest' | 'keyRings' | 'send' | 'times' | 'holding' | 'heartbeats')
-  | ('observer' | 'logger');
-
-/** What the steps of a live stream need; each part is built once, and refuses by a thrown Problem. */
-export interface LiveRoute extends Pick<MessageRoute, SharedParts> {
-  readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'confirm'>;
-  readonly takePlace: TakePlace;
-  readonly readOperation: ReadOperation;
-  readonly checkSandbox: CheckSandbox;
-  readonly takeTurn: TakeLiveTurn;
-}
 
 /**
  * A live stream of the bot service: what was said in a conversation so far and then what is said, or the changes of a
  * sandbox's files. It runs no bot and has no end. Its steps from top to bottom.
  */
-export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathShape) => Steps {
+export function liveRoute(route: Dependencies): (operation: Operation, shape: PathShape) => Steps {
   return (operation, shape) =>
     async function live(req, res) {
       res.locals.isLive = true;
@@ -61,17 +41,14 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
         const missedRemovals = route.watch.missedRemovals();
         const session = await findSession(route, { req, res, stop, releases, kind: 'live' });
         const { user } = session;
-        const bot = await findBot(route, { req, res, session, group: operation.group });
+        await route.sessions.confirm(session);
+        const bot = findBot(route, { req, res, group: operation.group });
         const holders = route.holdersOf(user.id, () => clientAddress(req));
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
-        const [, release] = await withPlace(
-          route.sessions.confirm(session),
-          route.takePlace(liveHolders),
-          (giveBack) => giveBack(),
-        );
+        releases.push(await route.takePlace(liveHolders));
         // What is carried does not extend the session: it ends for a user who only looks on.
-        releases.push(release, route.watch.follow({ session, missedRemovals, bytes: () => 0 }));
-        const input = await route.readOperation(operation, req, { userId: user.id, bot: botName(bot) });
+        releases.push(route.watch.follow({ session, missedRemovals, bytes: () => 0 }));
+        const input = await route.readOperation(operation, req, { userId: user.id });
         const accepted = { operation, shape, bot, userId: user.id };
         const { signal } = stop;
         const { headers } = req;
@@ -83,7 +60,7 @@ export function liveRoute(route: LiveRoute): (operation: Operation, shape: PathS
         releases.push(limits.clear);
         const endpoint = endpointOf(operation, botName(bot));
         const request = requestOf(route, { req, res, ...accepted, input });
-        const turn = await route.takeTurn({ endpoint, holders: liveHolders, signal, log: res.locals });
+        const turn = await route.takeLiveTurn({ endpoint, holders: liveHolders, signal, log: res.locals });
         const asked = { res, bot, conversation: input.conversation(), request, turn, limits, signal };
         const answered = await askUntilTaken(route, asked);
         if (answered.kind === 'not_found') answerNotFound(res, answered);
@@ -107,7 +84,7 @@ interface LiveRequest {
 
 /** The request upstream. */
 function requestOf(
-  route: LiveRoute,
+  route: Dependencies,
   { req, res, operation, input, ...accepted }: LiveRequest,
 ): UpstreamRequest {
   const { requestId } = res.locals;
@@ -123,48 +100,43 @@ interface Asked {
   readonly bot: Bot;
   readonly conversation: Conversation | undefined;
   readonly request: UpstreamRequest;
-  readonly turn: ResumptionSlot;
+  readonly turn: ResumptionTurn;
   readonly limits: Deadlines;
   readonly signal: AbortSignal;
 }
 
 /** The answer: a stream, or the service's own word that there is no such conversation or path. */
-type Answered = Exclude<LiveVerdict, Refusal> & {
+type LiveAnswer = Exclude<LiveVerdict, Refusal> & {
   readonly answer: UpstreamAnswer;
   /** Masks the keys of this request in a text, and puts the client's id in the place of the upstream id. */
   readonly mask: (text: string) => string;
 };
 
 /** Sends the request with the next key until the service answers other than by refusing the key. */
-async function askUntilTaken(route: LiveRoute, asked: Asked): Promise<Answered> {
+async function askUntilTaken(route: Dependencies, asked: Asked): Promise<LiveAnswer> {
   const { res, bot, conversation, turn, limits } = asked;
   const named = { bot: botName(bot), requestId: res.locals.requestId, conversation: () => conversation };
   const { keys, mask } = requestKeys(route, named);
-  let accepted = false;
-  try {
-    for (;;) {
-      const verdict = await ask(route, asked, { key: keys.next(), mask });
-      limits.clear();
-      if (verdict.kind === 'stream' || verdict.kind === 'not_found') {
-        accepted = true;
-        keys.accepted();
-        return { ...verdict, mask };
-      }
-      if (verdict.kind === 'asked_to_wait') {
-        await turn.refused((verdict.problem.options.retryAfter ?? 1) * 1000);
-        throw verdict.problem;
-      }
-      if (!keys.refused()) throw verdict.problem;
-      await turn.takeExtraSlot();
+  for (;;) {
+    const verdict = await ask(route, asked, { key: keys.next(), mask });
+    limits.clear();
+    if (verdict.kind === 'stream' || verdict.kind === 'not_found') {
+      keys.accepted();
+      return { ...verdict, mask };
     }
-  } finally {
-    turn.judged(accepted);
+    if (verdict.kind === 'asked_to_wait') {
+      await turn.refused((verdict.problem.options.retryAfter ?? 1) * 1000);
+      throw verdict.problem;
+    }
+    const failure = keys.refused(verdict.problem);
+    if (failure) throw failure;
+    await turn.takeExtraSlot();
   }
 }
 
 /** Sends the request once. */
 function ask(
-  route: LiveRoute,
+  route: Dependencies,
   { res, request, turn, limits, signal }: Asked,
   { key, mask }: { readonly key: ReturnType<MessageKeys['next']>; readonly mask: (text: string) => string },
 ) {
@@ -186,7 +158,7 @@ function ask(
 }
 
 /** Answers with the service's 404 and its JSON. */
-function answerNotFound(res: Response, { answer, json, mask }: Extract<Answered, { kind: 'not_found' }>) {
+function answerNotFound(res: Response, { answer, json, mask }: Extract<LiveAnswer, { kind: 'not_found' }>) {
   res.statusCode = 404;
   res.setHeader('Content-Type', 'application/json');
   res.setHeader('Content-Length', json.length);
@@ -197,8 +169,8 @@ function answerNotFound(res: Response, { answer, json, mask }: Extract<Answered,
 
 /** Carries the stream to the client until it ends. */
 async function carry(
-  route: LiveRoute,
-  carried: Asked & Pick<Answered, 'answer' | 'mask'> & { readonly releases: (() => void)[] },
+  route: Dependencies,
+  carried: Asked & Pick<LiveAnswer, 'answer' | 'mask'> & { readonly releases: (() => void)[] },
 ): Promise<void> {
   const { res, bot, signal, answer, mask, conversation, releases } = carried;
   const { heartbeats, holding, observer, logger } = route;

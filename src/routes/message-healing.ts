@@ -41,8 +41,6 @@ export interface HealableMessage {
 export interface KeptMessage {
   /** Makes what resumes the stream if it breaks, or why that can't be. */
   readonly healer: (() => Healer) | NotResumed;
-  /** Makes its request, without a key; undefined if the stream can't be resumed. */
-  readonly request?: () => UpstreamRequest;
   /** Forgets the message. May be called again. */
   readonly release: () => void;
 }
@@ -60,7 +58,6 @@ export function messageHealing(parts: MessageHealingParts): KeepMessage {
     if (typeof kept === 'string') return { healer: kept, release() {} };
     return {
       healer: () => healer(healingOf({ bot, holders, locals, request: kept.request() })),
-      request: kept.request,
       release: kept.release,
     };
   };

@@ -1,34 +1,22 @@
-import type { SessionWatch } from '../authenticate/sessions/session-watch.ts';
-import type { Sessions } from '../authenticate/sessions/sessions.ts';
 import { botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
-import type { Conversations } from '../guard/conversations.ts';
+import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import { readQuery } from '../http/read-query.ts';
 import { refuseBody } from '../http/refuse-body.ts';
-import type { JoinableRuns } from '../join/joinable-runs.ts';
-import { messageName } from '../join/run-name.ts';
-import { lastEventIdOf } from '../relay/message/message-deadline.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
+import { messageName } from '../runs/run-name.ts';
+import type { Dependencies } from './dependencies.ts';
+import { findBot } from './find-bot.ts';
 import { findSession } from './find-session.ts';
-import type { MessageRoute } from './message-parts.ts';
+import { clientOf, lastEventIdOf, noteJoin, readRun } from './read-run.ts';
 import type { Steps } from './route.ts';
-import { headOf, joinRun, readRun, type SeatParts } from './run-seat.ts';
-
-/** What it shares with a message. */
-type SharedParts = 'limitByAddress' | 'checkOrigin' | 'limitBySession' | 'allowedBot' | 'requireGroup';
-
-export interface RunRoute extends Pick<MessageRoute, SharedParts>, SeatParts {
-  readonly sessions: Pick<Sessions, 'keyOf' | 'read' | 'use'>;
-  readonly watch: SessionWatch;
-  readonly conversations: Pick<Conversations, 'ofQuery'>;
-}
 
 /**
  * `GET …/message/run`: the stream of a message that was sent, by its id alone. It never sends anything to the bot
  * service. Its steps from top to bottom.
  */
-export function runRoute(route: RunRoute): (operation: Operation) => Steps {
+export function runRoute(route: Dependencies): (operation: Operation) => Steps {
   return ({ group, query = {} }) =>
     async function messageRun(req, res) {
       const stop = abortWhenLeft(res);
@@ -39,30 +27,25 @@ export function runRoute(route: RunRoute): (operation: Operation) => Steps {
         const found = await findSession(route, { req, res, stop, releases, kind: 'message' });
         const session = await route.sessions.use(found);
         releases.push(route.watch.follow({ session, missedRemovals, bytes: () => stream.bytes }));
-        const bot = route.allowedBot(req.params);
-        res.locals.bot = botName(bot);
-        route.requireGroup(group, bot);
+        const bot = findBot(route, { req, res, group });
         refuseBody(req.headers);
+        if (!route.canJoin) throw new Problem('run_over', 'Runs can not be joined here.');
         const { url, headers } = req;
         const userId = session.user.id;
-        const { upstream: channel } = await route.conversations.ofQuery({ url, userId, bot: botName(bot) });
+        const { upstream: channel } = route.conversations.ofQuery({ url, userId });
         const id = readQuery(url, query).get('custom_message_id') ?? '';
-        const message = messageName({ bot: botName(bot), channel, userId }, id);
+        const { user } = route.holdersOf(userId, () => clientAddress(req));
+        const message = messageName({ bot: botName(bot), channel, user }, id);
         stop.signal.throwIfAborted();
         const client = { res, bot, session, stop, stream, releases };
-        const { run, at, seat } = await runsOf(route).newest(message, {
-          ...{ lastEventId: lastEventIdOf(headers), signal: stop.signal },
-          join: (found) => ({ ...found, seat: joinRun(found, route, client) }),
-        });
-        const head = await headOf(run, seat, client);
-        await readRun({ seat, at, head }, route, client);
+        const { requestId } = res.locals;
+        const about = { requestId, lastEventId: lastEventIdOf(headers), since: performance.now() };
+        const entry = { ...about, client: clientOf(route, client) };
+        const joined = await route.runs.newest(message, entry);
+        noteJoin(route, joined, client);
+        await readRun(route, joined, client);
       } finally {
         for (const release of releases.reverse()) release();
       }
     };
-}
-
-function runsOf({ joining }: RunRoute): JoinableRuns {
-  if (!joining.runs) throw new Problem('run_over', 'Runs can not be joined here.');
-  return joining.runs;
 }

@@ -1,12 +1,13 @@
 import type { Request } from 'express';
 import type { Conversation, Conversations } from '../guard/conversations.ts';
 import { sandboxName } from '../guard/sandbox-names.ts';
+import type { BodyOptions } from '../http/read-body.ts';
 import { readJson } from '../http/read-json.ts';
 import { readQuery } from '../http/read-query.ts';
 import { refuseBody } from '../http/refuse-body.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import {
-  type ArrivingUpload,
+  type UploadBody,
   type UploadOptions,
   uploadBody,
   uploadBoundary,
@@ -23,13 +24,7 @@ export interface OperationInput {
   /** JSON; undefined if the operation takes no body. */
   readonly body: Buffer | undefined;
   /** Begins to read the form; undefined if the operation takes no file. */
-  readonly openUpload?: () => ArrivingUpload;
-}
-
-/** Who has sent a request, and to which bot, as `namespace/bot`. */
-export interface OperationUser {
-  readonly userId: string;
-  readonly bot: string;
+  readonly openUpload?: () => UploadBody;
 }
 
 /**
@@ -40,7 +35,7 @@ export interface OperationUser {
 export type ReadOperation = (
   operation: Operation,
   req: Request,
-  user: OperationUser,
+  from: { readonly userId: string } & Pick<BodyOptions, 'count'>,
 ) => Promise<OperationInput>;
 
 export interface ReadOperationOptions {
@@ -55,37 +50,37 @@ export interface ReadOperationOptions {
 export function operationReader(options: ReadOperationOptions): ReadOperation {
   const { conversations, bodyTimeoutMs, uploads } = options;
 
-  function openerOf(req: Request, upstreamId: UploadOptions['upstreamId']): () => ArrivingUpload {
+  function openerOf(req: Request, upstreamId: UploadOptions['upstreamId']): () => UploadBody {
     const boundary = uploadBoundary(req.headers, uploads.maxBytes);
     return () => uploadBody(req, { ...uploads, boundary, upstreamId });
   }
 
-  /** The form of `user`, which names its conversation; the query may have the same id. */
-  function readForm(req: Request, user: OperationUser): Pick<OperationInput, 'conversation' | 'openUpload'> {
+  /** The form of a user, which names its conversation; the query may have the same id. */
+  function readForm(req: Request, userId: string): Pick<OperationInput, 'conversation' | 'openUpload'> {
     // The proxy changes `req.url` while the form arrives.
     const { url } = req;
     let found: Conversation | undefined;
-    const openUpload = openerOf(req, async (name, value) => {
-      found = await conversations.ofForm({ name, value }, { url, ...user });
+    const openUpload = openerOf(req, (name, value) => {
+      found = conversations.ofForm({ name, value }, { url, userId });
       return found.upstream;
     });
     return { conversation: () => found, openUpload };
   }
 
-  return async function readOperation(operation, req, user) {
+  return async function readOperation(operation, req, { userId, count }) {
     const { channel, path, query: parameters = {}, maxBodyBytes = 0, takesFile = false } = operation;
     const { url, headers } = req;
     const sandbox = path.includes(SANDBOX) ? sandboxName(req.params[SANDBOX.slice(1)]) : undefined;
     const readOwn = () => ({ query: readQuery(url, parameters), sandbox, body: undefined });
     if (channel === 'json') {
-      const { bytes } = await readJson(req, { maxBytes: maxBodyBytes, timeoutMs: bodyTimeoutMs });
-      const { body, conversation } = await conversations.ofJson(bytes, { url, ...user });
+      const { bytes } = await readJson(req, { maxBytes: maxBodyBytes, timeoutMs: bodyTimeoutMs, count });
+      const { body, conversation } = conversations.ofJson(bytes, { url, userId });
       return { ...readOwn(), conversation: () => conversation, body };
     }
-    if (channel === 'form') return { ...readOwn(), ...readForm(req, user) };
+    if (channel === 'form') return { ...readOwn(), ...readForm(req, userId) };
     if (!takesFile) refuseBody(headers);
     if (channel === 'none') return { ...readOwn(), conversation: () => undefined };
-    const conversation = await conversations.ofQuery({ url, ...user });
+    const conversation = conversations.ofQuery({ url, userId });
     const own = readOwn();
     const withChannelId = { custom_channel_id: conversation.upstream, ...Object.fromEntries(own.query) };
     return {

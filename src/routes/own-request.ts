@@ -13,7 +13,7 @@ import { endpointOf, maxAnswerBytesOf, type Operation } from '../relay/operation
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import { bodyOf } from '../relay/upstream/answer-body.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
-import { keysRefused, messageKeys } from '../relay/upstream/message-keys.ts';
+import { keyRefusal, messageKeys } from '../relay/upstream/message-keys.ts';
 import { observedSend } from '../relay/upstream/observed-send.ts';
 import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
@@ -46,8 +46,8 @@ export interface OwnAnswer {
 /**
  * Waits for a slot in the budget of the operation's path, and sends the request with the next key until the service
  * answers other than by refusing the key. Rejects with the signal's reason if that aborts first.
- * @throws Problem `rate_limited`, `session_store_unavailable`, `upstream_key_rejected`, `upstream_unreachable`,
- *   `upstream_bad_response` or `upstream_timeout`
+ * @throws Problem `rate_limited`, `session_store_unavailable`, `upstream_key_rejected`, `upstream_refused`,
+ *   `upstream_unreachable`, `upstream_bad_response` or `upstream_timeout`
  */
 export type AskService = (request: OwnRequest) => Promise<OwnAnswer>;
 
@@ -66,7 +66,6 @@ const NO_BODY = Buffer.alloc(0);
 
 /** It is sent by the sender of messages, since the proxy needs a client's request and response. */
 export function ownRequests(parts: OwnRequestParts): AskService {
-  const observer = { ...parts.observer, upstreamAnswered: parts.observer.operationAnswered };
   return async function ask(request) {
     const { operation, bot, holders, requestId, signal, headers: clientHeaders = {} } = request;
     const endpoint = endpointOf(operation, botName(bot));
@@ -82,7 +81,7 @@ export function ownRequests(parts: OwnRequestParts): AskService {
     const keys = messageKeys(parts.keyRings.ringOf(botName(bot)), parts.logger, requestId);
     for (;;) {
       const key = keys.next();
-      const send = observedSend(parts.send, key.fingerprint, observer);
+      const send = observedSend(parts.send, key.fingerprint, parts.observer);
       const maxBytes = maxAnswerBytesOf(operation);
       const answer = await within(parts.responseTimeoutMs, signal, async (limited) => {
         const options = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
@@ -93,8 +92,8 @@ export function ownRequests(parts: OwnRequestParts): AskService {
         if (status < 300 || (status === 404 && json)) keys.accepted();
         return answer;
       }
-      // As with operations of pages, a 403 may be about the request.
-      if (!(status === 401 ? keys.refused() : keys.maybeRefused())) throw keysRefused();
+      const failure = keys.refused(keyRefusal(status));
+      if (failure) throw failure;
       await slots.takeExtraSlot();
     }
   };

@@ -1,22 +1,22 @@
 import type { Request, Response } from 'express';
+import type { ConnectionBounds } from '../arrive/connection-bounds.ts';
 import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
 import type { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import type { OperationGroup } from '../bots/operation-groups.ts';
 import type { Config } from '../config/config.ts';
-import type { ChannelOwners } from '../guard/channel-owners.ts';
 import type { GivenBlobs } from '../guard/given-blobs.ts';
-import type { RunStore } from '../join/joinable-runs.ts';
 import type { Logger } from '../logger.ts';
 import type { AttemptCounts } from '../pace/attempts.ts';
 import type { EndpointBudgets } from '../pace/budgets.ts';
 import type { Counts } from '../pace/request-limits.ts';
 import type { StreamLeases } from '../pace/stream-leases.ts';
-import type { UnsentStore } from '../pace/unsent-store.ts';
 import type { HeldBytes } from '../relay/message/held-bytes.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
+import type { RunStore } from '../runs/run-store.ts';
+import type { Runs } from '../runs/runs.ts';
 import type { Metrics } from '../watch/metrics.ts';
 
 /** The way in which users sign in, and what it needs. */
@@ -35,17 +35,14 @@ export interface Stores {
   readonly sessions: SessionStore;
   readonly budgets: EndpointBudgets;
   readonly streams: StreamLeases;
-  readonly unsent: UnsentStore;
   /** Counts requests. */
   readonly counts: Counts;
   /** The files that users were given in their conversations. */
   readonly blobs: GivenBlobs;
   /** Counts sign-ins with a password. */
   readonly attempts: AttemptCounts;
-  /** Keeps runs that can be joined. */
-  readonly runs: RunStore;
-  /** Keeps who owns a conversation, with `CHANNELS=owned`. */
-  readonly channelOwners: ChannelOwners;
+  /** Keeps the names of runs, and what others can read of them. */
+  readonly runStore: RunStore;
 }
 
 /** The current settings of the bots. They change when their files change. */
@@ -70,10 +67,12 @@ export interface Parts extends Stores {
   readonly open: OpenMessages;
   /** Counts what all streams together hold: parts of events, and what is kept to resume streams. */
   readonly held: HeldBytes;
-  /** Counts what is kept of the streams of runs, so that they can be joined. */
-  readonly runBytes: HeldBytes;
+  /** The runs of this instance. */
+  readonly runs: Runs;
   /** Tells whether Redis answers. Undefined if all state is in the memory of this process. */
   readonly redis?: { answers(): Promise<boolean> } | undefined;
+  /** The bounds of the connections of clients. */
+  readonly bounds: ConnectionBounds;
   /** The state of the process. */
   readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
   /** Undefined if metrics are not served. */

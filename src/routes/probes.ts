@@ -14,12 +14,12 @@ export function probePaths({ basePath }: Pick<Config, 'basePath'>): [healthz: st
  * 503; the body names each check. A load balancer that probes it sends no new requests to an instance that shuts down.
  */
 export function probeRoutes(app: Express, parts: Parts): void {
-  const { config, lifecycle, redis, bots, metrics, open, runBytes, runs } = parts;
+  const { config, lifecycle, redis, bots, metrics, open, runs } = parts;
   const [healthz, readyz] = probePaths(config);
-  const checks = { accepting: lifecycle.isReady, ...(redis && { redis: redis.answers }) };
+  const checks = { accepting: async () => lifecycle.isReady(), ...(redis && { redis: redis.answers }) };
   metrics?.readAtScrape({
     ...{ checks, openMessages: open.count },
-    ...{ runBytes: runBytes.bytes, storedRunBytes: runs.storedBytes },
+    runBytes: () => runs.bytes(),
   });
   route(app, healthz, {
     async get(_req, res) {

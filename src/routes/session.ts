@@ -3,13 +3,12 @@ import type { ProviderSession } from '../authenticate/sessions/session.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
 import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { RequestLimit } from '../pace/request-limits.ts';
-import { judgedLater } from './judged-later.ts';
+import type { LimitByKey } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface SessionRoutes {
   readonly limitByAddress: LimitByAddress;
-  readonly limitBySession: RequestLimit;
+  readonly limitBySession: LimitByKey;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Sessions;
   /** The body with which a logout answers; without it a logout answers 204. */
@@ -23,9 +22,8 @@ export function showSession({ limitByAddress, limitBySession, sessions }: Sessio
     const session = await sessions.find(req);
     if (!session) throw new Problem('unauthenticated', 'You are not signed in.');
     res.locals.userId = session.user.id;
-    const confirmed = judgedLater(sessions.confirm(session));
     await limitBySession(req, res, session.key);
-    await confirmed;
+    await sessions.confirm(session);
     res.json(describeSession(session));
   };
 }

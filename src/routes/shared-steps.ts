@@ -4,8 +4,8 @@ import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';
 import { sameOrigin } from '../guard/same-origin.ts';
-import { type AddressLimit, addressLimit, sessionLimit } from '../pace/client-limits.ts';
-import { type RequestLimit, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
+import { addressLimit, type LimitByAddress, sessionLimit } from '../pace/client-limits.ts';
+import { type LimitByKey, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
 import type { Parts } from './parts.ts';
 
 /** How long a request's body may take to arrive, in ms. */
@@ -13,10 +13,10 @@ export const BODY_TIMEOUT_MS = 30_000;
 
 /** Steps that more than one route takes, each built once. */
 export interface SharedSteps {
-  readonly limitByAddress: AddressLimit;
+  readonly limitByAddress: LimitByAddress;
   /** Makes another limit, with its own counts. */
-  readonly newLimit: (options: RequestLimitOptions) => RequestLimit;
-  readonly limitBySession: RequestLimit;
+  readonly newLimit: (options: RequestLimitOptions) => LimitByKey;
+  readonly limitBySession: LimitByKey;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Sessions;
 }

@@ -69,6 +69,7 @@ function oidcRoutes(
   };
   route(app, signInPath, { get: beginSignIn(oidc) });
   route(app, callbackPath, { get: finishSignIn(oidc) });
+  // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use([signInPath, callbackPath], (error: unknown, req: Request, res: Response, next: NextFunction) => {
     if (!page(error, { req, res, returnTo: returnToOf(req, signInPath) })) next(error);
   });
@@ -76,7 +77,7 @@ function oidcRoutes(
 }
 
 function guestRoutes(app: Express, { config }: Parts, steps: SharedSteps): void {
-  const newGuests = { perAddress: config.guestsPerAddress, windowMs: config.login.windowMs };
-  const guest = guestSession({ ...steps, limitNewGuests: guestLimit(steps.newLimit, newGuests) });
+  const limitNewGuests = guestLimit(steps.newLimit, config.guestsPerAddress);
+  const guest = guestSession({ ...steps, limitNewGuests });
   route(app, `${config.basePath}/auth/guest`, { post: guest });
 }

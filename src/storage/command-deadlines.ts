@@ -1,4 +1,4 @@
-import { COMMAND_TIMEOUT_MS, TIMEOUT } from './redis-errors.ts';
+import { TIMEOUT } from './redis-errors.ts';
 
 /** So often the timer fires in the time that a command has. */
 const TICKS = 10;
@@ -18,7 +18,7 @@ export type WithinDeadline = <T>(command: () => Promise<T>) => Promise<T>;
  * there are some. Between two of its ticks, half of the deadline passes at most: after a pause of the whole machine,
  * Redis has the other half to answer.
  */
-export function commandDeadlines(ms = COMMAND_TIMEOUT_MS): WithinDeadline {
+export function commandDeadlines(ms: number): WithinDeadline {
   const pending = new Set<Pending>();
   const clock = clockOfTicks(ms / 2);
   let timer: NodeJS.Timeout | undefined;
@@ -43,7 +43,8 @@ export function commandDeadlines(ms = COMMAND_TIMEOUT_MS): WithinDeadline {
 
   function startTimer(): NodeJS.Timeout {
     clock.tick();
-    return setInterval(tick, ms / TICKS);
+    // The connection keeps the process alive as long as an answer can come.
+    return setInterval(tick, ms / TICKS).unref();
   }
 
   return (command) =>

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../logger.ts';
-import { causeOf, errorWith } from './redis-errors.ts';
+import { causeOf, errorWith, withDeadline } from './redis-errors.ts';
 import type { OpenLink, RedisLink } from './redis-link.ts';
 
 const FIRST_DELAY_MS = 50;
 const MAX_DELAY_MS = 500;
 /** A link that lasted for less counts as one more failure, in ms. */
 const SHORT_MS = 1_000;
+const PING_MS = 1_000;
 
 /** A channel, and who listens to it. */
 export interface Subscription {
@@ -17,7 +18,7 @@ export interface Subscription {
 }
 
 /** The links to Redis, one after the other. */
-export interface Connection {
+export interface RedisConnection {
   /** Undefined while there is none. */
   readonly link: RedisLink | undefined;
   /** Why the last link was lost or not made. A command without a link cannot know this. */
@@ -32,9 +33,14 @@ export interface Connection {
   close(): void;
 }
 
-interface State {
+export interface ConnectionOptions {
   readonly open: OpenLink;
   readonly logger: Logger;
+  /** How long a server may leave a ping unanswered, in ms. */
+  readonly silentMs: number;
+}
+
+interface ConnectionState extends ConnectionOptions {
   readonly subscriptions: Subscription[];
   readonly firstReady: PromiseWithResolvers<void>;
   link: RedisLink | undefined;
@@ -52,10 +58,10 @@ interface State {
  * Connects in the background, and again whenever the link is lost, until `close`. Logs one line when Redis is lost and
  * one when it is back, and none for the attempts in between.
  */
-export function keepConnected(open: OpenLink, logger: Logger): Connection {
+export function keepConnected(options: ConnectionOptions): RedisConnection {
   const firstReady = Promise.withResolvers<void>();
-  const state: State = {
-    ...{ open, logger, subscriptions: [], firstReady, link: undefined, end: () => {} },
+  const state: ConnectionState = {
+    ...{ ...options, subscriptions: [], firstReady, link: undefined, end: () => {} },
     ...{ lastCause: 'CONNECTING', backAt: undefined, isLost: false, isClosed: false },
     closing: new AbortController(),
   };
@@ -84,7 +90,7 @@ export function keepConnected(open: OpenLink, logger: Logger): Connection {
   };
 }
 
-async function connect(state: State): Promise<void> {
+async function connect(state: ConnectionState): Promise<void> {
   const { signal } = state.closing;
   for (let failures = 0; !state.isClosed; failures += 1) {
     const beganAt = await holdLink(state);
@@ -95,7 +101,7 @@ async function connect(state: State): Promise<void> {
 }
 
 /** Makes a link. Resolves when it is lost, with when it began; or when it could not be made. */
-async function holdLink(state: State): Promise<number> {
+async function holdLink(state: ConnectionState): Promise<number> {
   const ending = new AbortController();
   const over = Promise.withResolvers<void>();
   let opened: RedisLink | undefined;
@@ -120,6 +126,7 @@ async function holdLink(state: State): Promise<number> {
     else {
       begin(state, opened, begun);
       beganAt = performance.now();
+      void endWhenSilent(opened, state, ending.signal);
     }
   } catch (error) {
     state.end(error);
@@ -128,13 +135,32 @@ async function holdLink(state: State): Promise<number> {
   return beganAt;
 }
 
-function noteLoss(state: State, error: unknown): void {
+/**
+ * Ends the link when a server leaves a ping unanswered. The socket's own time-out does not notice that while commands
+ * are written: to write counts as activity.
+ */
+async function endWhenSilent(
+  link: RedisLink,
+  { end, silentMs }: Pick<ConnectionState, 'end' | 'silentMs'>,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    for (;;) {
+      await sleep(PING_MS, undefined, { ref: false, signal });
+      await withDeadline(Promise.all(link.servers().map((server) => server.ping())), silentMs);
+    }
+  } catch (error) {
+    end(error);
+  }
+}
+
+function noteLoss(state: ConnectionState, error: unknown): void {
   state.lastCause = causeOf(error);
   if (!state.isLost && !state.isClosed) state.logger.error({ cause: state.lastCause }, 'redis lost');
   state.isLost = true;
 }
 
-function begin(state: State, link: RedisLink, begun: readonly boolean[]): void {
+function begin(state: ConnectionState, link: RedisLink, begun: readonly boolean[]): void {
   state.link = link;
   state.logger.info('redis ready');
   if (state.isLost) state.backAt = performance.now() + (link.noticedMs ?? 0);

@@ -23,7 +23,6 @@ export type RedisClient = Pick<
   | 'hDel'
   | 'hGet'
   | 'hGetAll'
-  | 'hmGet'
   | 'scan'
   | 'set'
   | 'zmScore'

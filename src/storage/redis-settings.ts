@@ -15,6 +15,8 @@ export interface RedisSettings {
   readonly isCluster?: boolean;
   /** The servers of `url` are sentinels. User and password of `url` are for Redis itself. */
   readonly sentinel?: SentinelSettings | undefined;
+  /** How long a command may take, in ms; 500 if it is left out. */
+  readonly commandTimeoutMs?: number;
 }
 
 /** How Sentinel is asked for the master. */
@@ -27,9 +29,8 @@ export interface SentinelSettings {
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
-/** A silent connection is dropped after this time, in ms. It is long, since a pause of the machine counts as silence. */
+/** How long a server may be silent while a connection begins, in ms. It is long: a pause of the machine is silence, too. */
 const SILENT_MS = 5_000;
-const PING_MS = 1_000;
 
 /** User and password of a URL, as the library takes them; both are left out if the URL has none. */
 export function userOf(url: Secret): { readonly username?: string; readonly password?: string } {
@@ -50,7 +51,6 @@ export function connectionOptions({ tls }: Pick<RedisSettings, 'tls'>, signal: A
     RESP: 3,
     commandOptions: { timeout: 0 },
     disableOfflineQueue: true,
-    pingInterval: PING_MS,
     // Commands that a user of Redis with few rights may not send, and that the relay does not need.
     disableClientInfo: true,
     maintNotifications: 'disabled',

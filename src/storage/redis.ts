@@ -4,7 +4,7 @@ import { ClientOfflineError } from '@redis/client';
 import type { Logger } from '../logger.ts';
 import { commandDeadlines } from './command-deadlines.ts';
 import { clusterOf } from './redis-cluster.ts';
-import { type Connection, keepConnected } from './redis-connection.ts';
+import { keepConnected, type RedisConnection } from './redis-connection.ts';
 import { COMMAND_TIMEOUT_MS, causeOf, isOfCommand, isOffline, unavailable } from './redis-errors.ts';
 import {
   type OpenLink,
@@ -19,6 +19,9 @@ import type { RedisSettings } from './redis-settings.ts';
 /** How long a script waits while its keys move to another server, before it is tried again, in ms. */
 const TRY_AGAIN_MS = 10;
 
+/** A server is lost that does not answer for so many times as long as a command may take: a pause of the machine is shorter. */
+const SILENT_COMMANDS = 10;
+
 /** The keys and arguments of one run of a script, and what it returned. */
 export type RedisScript = (keys: string[], args: string[]) => Promise<unknown>;
 
@@ -27,8 +30,8 @@ export interface Redis {
   /** Whether keys are on several servers. */
   readonly isCluster: boolean;
   /**
-   * Runs commands, which must finish within 500 to 550 ms; while this process is busy, that is noticed later. Without a
-   * connection they fail at once. Each needs a key, by which a cluster finds the server.
+   * Runs commands, which must finish within `commandTimeoutMs` and a tenth of it; while this process is busy, that is
+   * noticed later. Without a connection they fail at once. Each needs a key, by which a cluster finds the server.
    * @throws Problem `session_store_unavailable`, with Redis's or the system's error code as its cause
    */
   run<T>(commands: (client: RedisClient) => Promise<T>): Promise<T>;
@@ -64,12 +67,14 @@ export interface RedisOptions extends RedisSettings {
 }
 
 /** Runs something on the present link. */
-type Run = <T>(work: (link: RedisLink) => Promise<T>) => Promise<T>;
+type RunOnLink = <T>(work: (link: RedisLink) => Promise<T>) => Promise<T>;
 
 /** Connects in the background, and again whenever the connection is lost, until `close`. */
 export function openRedis({ logger, observe = () => {}, ...settings }: RedisOptions): Redis {
-  const connection = keepConnected(openerOf(settings), logger);
-  const run = runOn(connection, observe);
+  const { commandTimeoutMs: timeoutMs = COMMAND_TIMEOUT_MS } = settings;
+  const silentMs = SILENT_COMMANDS * timeoutMs;
+  const connection = keepConnected({ open: openerOf(settings), logger, silentMs });
+  const run = runOn(connection, observe, timeoutMs);
   const onEach: Redis['onEach'] = (commands) =>
     run((link) => {
       const servers = link.servers();
@@ -80,7 +85,7 @@ export function openRedis({ logger, observe = () => {}, ...settings }: RedisOpti
     isCluster: settings.isCluster ?? false,
     run: (commands) => run(({ client }) => commands(client)),
     onEach,
-    script: (lua) => scriptOn(run, lua),
+    script: (lua) => scriptOn(run, lua, timeoutMs),
     ready: (withinMs) => readyWithin(connection, withinMs),
     answers: sharedPing(onEach),
     subscribe(channel, listener, onListening) {
@@ -104,8 +109,12 @@ function openerOf(settings: RedisSettings): OpenLink {
   return settings.sentinel ? sentinelMaster(settings, settings.sentinel) : singleServer(settings);
 }
 
-function runOn(connection: Connection, observe: (ms: number, ok: boolean) => void): Run {
-  const within = commandDeadlines();
+function runOn(
+  connection: RedisConnection,
+  observe: (ms: number, ok: boolean) => void,
+  timeoutMs: number,
+): RunOnLink {
+  const within = commandDeadlines(timeoutMs);
   return (work) => {
     const startedAt = performance.now();
     const { link } = connection;
@@ -124,7 +133,7 @@ function runOn(connection: Connection, observe: (ms: number, ok: boolean) => voi
   };
 }
 
-function scriptOn(run: Run, lua: string): RedisScript {
+function scriptOn(run: RunOnLink, lua: string, timeoutMs: number): RedisScript {
   const sha = createHash('sha1').update(lua).digest('hex');
   return (keys, args) =>
     run(async ({ client }) => {
@@ -135,7 +144,7 @@ function scriptOn(run: Run, lua: string): RedisScript {
         } catch (error) {
           const cause = causeOf(error);
           if (cause === 'NOSCRIPT') return client.eval(lua, { keys, arguments: args });
-          if (cause !== 'TRYAGAIN' || performance.now() - startedAt > COMMAND_TIMEOUT_MS) throw error;
+          if (cause !== 'TRYAGAIN' || performance.now() - startedAt > timeoutMs) throw error;
           // The keys of this run are on their way to another server of the cluster.
           await sleep(TRY_AGAIN_MS);
         }
@@ -143,7 +152,7 @@ function scriptOn(run: Run, lua: string): RedisScript {
     });
 }
 
-function readyWithin({ ready }: Connection, ms: number): Promise<void> {
+function readyWithin({ ready }: RedisConnection, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const late = setTimeout(resolve, ms);
     void ready.then(() => {

@@ -1,5 +1,5 @@
 /** Whether something that the relay needs is available. A check of another service must have a deadline. */
-export type Check = () => boolean | Promise<boolean>;
+export type Check = () => Promise<boolean>;
 
 /** The results of all checks; ready only if all of them are ok. */
 export interface Readiness {

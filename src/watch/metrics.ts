@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { declareConnectionMetrics } from './declare-connection-metrics.ts';
 import { declareJoinMetrics, declareRunGauges, type RunSources } from './declare-join-metrics.ts';
 import type { Check } from './health.ts';
-import { countDroppedLogLines } from './log-metrics.ts';
 import { zeroKeys } from './zero-keys.ts';
 
 /** What the metrics read at every scrape. */
@@ -30,28 +30,27 @@ const SUSPEND_OUTCOMES = ['suspended', 'over', 'rate_limited', 'failed'];
 const FIRST_BYTE_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60];
 const STREAM_SECONDS = [0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 90, 120, 150, 180];
 const SLOT_WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30];
-/** Exported since the primary also sets it, for a worker that does not answer. */
-export const READY = {
-  name: 'bot_relay_ready',
-  help: '1 for each check of /readyz that is ok, else 0',
-  labelNames: ['check'],
-} as const;
-
 const REDIS_SECONDS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 /**
  * All metrics, in a new registry, including the default metrics of the process and of Node.js. Names follow Prometheus's
  * rules: base units, `_total` for counters. Values that a caller can choose never become labels.
- * `keys` are the fingerprints of the bot service's keys that are known at the start. `worker` is the number of one of
- * several workers, which becomes a label of all series. `droppedLogLines` is called at every scrape.
+ * `keys` are the fingerprints of the bot service's keys that are known at the start. `droppedLogLines` is
+ * called at every scrape.
  */
-export function createMetrics(keys: readonly string[], worker?: number, droppedLogLines = () => 0) {
+export function createMetrics(keys: readonly string[], droppedLogLines = () => 0) {
   const registry = new Registry();
-  if (worker !== undefined) registry.setDefaultLabels({ worker: String(worker) });
   collectDefaultMetrics({ register: registry });
   const metrics = {
     registry,
+    buildInfo: new Gauge({
+      name: 'bot_relay_build_info',
+      help: 'Always 1; its labels say which build of the relay this is',
+      labelNames: ['version', 'revision'],
+      registers: [registry],
+    }),
     ...declareRequestMetrics(registry),
+    ...declareConnectionMetrics(registry),
     ...declareOpenStreams(registry),
     ...declareStreamMetrics(registry),
     ...declareJoinMetrics(registry),
@@ -102,11 +101,6 @@ function declareRequestMetrics(registry: Registry) {
       name: 'bot_relay_transferred_bytes_total',
       help: 'Bytes of files that were carried up to the bot service or down to clients',
       labelNames: ['direction'],
-      registers,
-    }),
-    connectionsCut: new Counter({
-      name: 'bot_relay_connections_cut_total',
-      help: 'Connections of clients that were cut because more than 4 requests, or more than 64 KiB of a body, waited on them',
       registers,
     }),
   };
@@ -187,10 +181,20 @@ function declareDependencyMetrics(registry: Registry) {
       labelNames: ['operation', 'outcome'],
       registers,
     }),
+    sessionsLost: new Counter({
+      name: 'bot_relay_sessions_lost_total',
+      help: 'Sessions that the session store has lost: they were read before, had time left, and were not removed',
+      registers,
+    }),
     reloads: new Counter({
       name: 'bot_relay_reloads_total',
       help: 'Reloads of the files of keys and bots, after a change or on request, by whether the files could be used',
       labelNames: ['outcome'],
+      registers,
+    }),
+    configurationValid: new Gauge({
+      name: 'bot_relay_configuration_valid',
+      help: '1 if the files of keys and bots could be used when they were last read, else 0',
       registers,
     }),
     redisRun: new Histogram({
@@ -203,12 +207,27 @@ function declareDependencyMetrics(registry: Registry) {
   };
 }
 
+/** Adds the metric of dropped log lines; `total` is read at every scrape. */
+function countDroppedLogLines(registry: Registry, total: () => number): void {
+  new Counter({
+    name: 'bot_relay_log_lines_dropped_total',
+    help: 'Log lines that were dropped because the reader of the log was too slow',
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(total());
+    },
+  });
+}
+
 /** Gauges that are read at every scrape. Call the returned function once with their sources. */
 function declareGauges(registry: Registry): (sources: MetricsSources) => void {
   const registers = [registry];
   let sources: MetricsSources | undefined;
   new Gauge({
-    ...READY,
+    name: 'bot_relay_ready',
+    help: '1 for each check of /readyz that is ok, else 0',
+    labelNames: ['check'],
     registers,
     async collect() {
       for (const [name, check] of Object.entries(sources?.checks ?? {}))

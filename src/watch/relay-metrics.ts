@@ -1,4 +1,5 @@
 import { Problem } from '../errors.ts';
+import type { KeyUse } from './key-reports.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Makes the observer that records the metrics of streams and of requests to the bot service. */
@@ -22,13 +23,9 @@ export function relayMetrics(metrics: Metrics) {
       return () => openLiveStreams.dec();
     },
     heartbeatSent: () => heartbeats.inc(),
-    /** The bot service has answered a message or a live stream with the key of this fingerprint. */
+    /** The bot service has answered a request with the key of this fingerprint. 401 counts as its key's refusal. */
     upstreamAnswered(key: string, status: number) {
-      upstreamResponses.inc({ key, outcome: status === 403 ? 'key_rejected' : outcomeOfStatus(status) });
-    },
-    /** The bot service has answered another operation. Its 403 may be about the request. */
-    operationAnswered(key: string, status: number) {
-      upstreamResponses.inc({ key, outcome: outcomeOfStatus(status) });
+      if (status !== 401) upstreamResponses.inc({ key, outcome: outcomeOfStatus(status) });
     },
     /** A request with this key got no answer: `reason` is the Problem, or why the message was stopped. */
     upstreamFailed(key: string, reason: unknown) {
@@ -47,8 +44,15 @@ export function relayMetrics(metrics: Metrics) {
   };
 }
 
+/** Makes the function that counts the keys which the bot service has refused. */
+export function keyMetrics({ upstreamResponses }: Metrics): (use: KeyUse) => void {
+  return ({ fingerprint: key, outcome }) => {
+    if (outcome === 'refused') upstreamResponses.inc({ key, outcome: 'key_rejected' });
+  };
+}
+
 function outcomeOfStatus(status: number): string {
-  if (status === 401) return 'key_rejected';
+  if (status === 403) return 'forbidden';
   if (status === 429) return 'rate_limited';
   return status >= 100 && status < 600 ? `${Math.floor(status / 100)}xx` : 'other';
 }
@@ -57,6 +61,7 @@ function outcomeOfStatus(status: number): string {
 function outcomeOfFailure(reason: unknown): string {
   const code = reason instanceof Problem ? reason.code : undefined;
   if (code === 'upstream_unreachable') return 'unreachable';
+  if (code === 'busy') return 'no_file';
   if (code === 'upstream_bad_response') return 'not_http';
   return code === 'upstream_timeout' ? 'timeout' : 'given_up';
 }

@@ -1,10 +1,14 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { BOT_PATH, CANARY } from '../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { BOT_PATH, CANARY } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const BOTH_KEYS = { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` };
 

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
-import { idOf } from '../support/sessions.ts';
+import { call } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { idOf } from '../harness/relay/sessions.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const PINO = ['level', 'time', 'msg'];
-const ALWAYS = ['requestId', 'method', 'route', 'status', 'outcome', 'durationMs', 'bytes'];
+const ALWAYS = ['requestId', 'method', 'route', 'status', 'outcome', 'durationMs', 'bytes', 'clientAddress'];
 
 let upstream: RawUpstream;
 let relay: TestRelay;
@@ -86,7 +86,7 @@ describe('the access log', () => {
     const line = await lineOf('broken-line-1');
     expect(line).toMatchObject({
       level: 'warn',
-      status: 502,
+      status: 200,
       outcome: 'upstream_unreachable',
       cause: expect.stringMatching(/^[A-Z_]+$/),
     });

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { BOT_PATH } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { BOT_PATH } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 
 const ORIGIN = 'https://partner.example.org';
 

@@ -5,9 +5,10 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import express from 'express';
+import { connectionBounds } from '../../src/arrive/connection-bounds.ts';
 import { serveConnections } from '../../src/arrive/serve-connections.ts';
 import { createLogger } from '../../src/logger.ts';
-import { type RawClient, rawClient } from '../support/raw-client.ts';
+import { type RawClient, rawClient } from '../harness/clients/raw-client.ts';
 
 /** As `feed-parser.ts` has it. */
 const PIECE_BYTES = 1024;
@@ -47,7 +48,8 @@ async function send(bytes: Buffer, onFed: (socket: Socket) => void = () => {}) {
       parse?.call(socket, piece);
     });
   });
-  serveConnections(server, app, { logger: createLogger('silent') });
+  const bounds = connectionBounds({ most: 100, mostOfAddress: 100 });
+  serveConnections(server, app, { logger: createLogger('silent'), bounds });
   server.on('connection', (socket: Socket) => {
     onFed(socket);
     socket.on('data', (data: Buffer) => {

@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from '@jest/globals';
 import type { ErrorRequestHandler, RequestHandler } from 'express';
 import { inOrder } from '../../src/arrive/in-order.ts';
-import { call } from '../support/call.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call } from '../harness/clients/call.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 let app: TestApp;
 afterEach(() => app.close());

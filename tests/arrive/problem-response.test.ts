@@ -3,9 +3,9 @@ import type { Request, Response } from 'express';
 import { methodNotAllowed, problemResponse } from '../../src/arrive/problem-response.ts';
 import { Problem } from '../../src/errors.ts';
 import { createLogger } from '../../src/logger.ts';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const DETAIL = 'connect to db.internal:5432 as relay failed';
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { requestIdFrom } from '../../src/arrive/request-id.ts';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 

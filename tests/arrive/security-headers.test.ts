@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { get } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type Answer, type Call, call } from '../support/call.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE, startRelay } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { type Answer, type Call, call } from '../harness/clients/call.ts';
+import { BOT_PATH, MESSAGE, startRelay } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const PROTECTION = {
   'content-security-policy': "default-src 'none';frame-ancestors 'none';base-uri 'none';form-action 'none'",

@@ -1,9 +1,9 @@
 import { afterEach, expect, test } from '@jest/globals';
 import type { RequestHandler } from 'express';
 import { spreadRequests } from '../../src/arrive/spread-requests.ts';
-import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
-import { sleep } from '../support/sleep.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const COUNT = 300;
 let stage: TestApp;

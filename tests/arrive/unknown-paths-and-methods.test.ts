@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { BOT_PATH, startRelay, type TestRelay } from '../support/relay.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { BOT_PATH, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 let relay: TestRelay;
 beforeAll(async () => {

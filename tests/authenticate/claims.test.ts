@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type Claims, userOf } from '../../src/authenticate/oidc/claims.ts';
-import { expectProblem } from '../support/call.ts';
-import { type Oidc, startOidc } from '../support/oidc-relay.ts';
+import { expectProblem } from '../harness/clients/call.ts';
+import { type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
 
 const user = (claims: Record<string, unknown>) => userOf({ sub: 'ada', ...claims } as Claims);
 

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { redisSessionStore } from '../../src/authenticate/sessions/redis-session-store.ts';
 import { sealer } from '../../src/authenticate/sessions/seal.ts';
@@ -10,9 +9,8 @@ import type { SessionStore } from '../../src/authenticate/sessions/session-store
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import type { Redis, RedisScript } from '../../src/storage/redis.ts';
-import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
-import { ROOT } from '../support/sources.ts';
-import { until } from '../support/until.ts';
+import { until } from '../harness/clock/until.ts';
+import { connected, describeWithRedis, type RedisServer, startRedis } from '../harness/redis/redis.ts';
 
 const MINUTE = 60_000;
 const LIMITS = { idleMs: 30 * MINUTE, absoluteMs: 480 * MINUTE };
@@ -99,7 +97,7 @@ describeWithRedis('if an instance is lost while it removes the sessions', () => 
     expect(await store.set(key, data)).toBe(false);
     expect(await store.hasEnded(underWay)).toBe(true);
     expect(await ttlOf(set)).toBeGreaterThan(LIMITS.absoluteMs);
-    expect(await store.removedSince(MARK, first.startedAt ?? 0)).toBe(true);
+    expect(await store.removedSince(MARK, first.startedAt)).toBe(true);
   });
 
   test.each(removals)(
@@ -129,37 +127,6 @@ describeWithRedis('the next removal', () => {
   });
 });
 
-describeWithRedis('while the sessions are removed', () => {
-  test.each(removals)(
-    'of %s, each removal is published: one may have been used after the mark',
-    async (_of, remove) => {
-      const heard: string[] = [];
-      await new Promise<void>((missed) => {
-        store.listen({ removed: (keys) => heard.push(...keys), missed });
-      });
-      // No mark ends a session that does not say when it began.
-      const { startedAt: _, ...session } = await begun();
-      const { key, ...data } = session;
-      await store.set(key, data);
-      const held = Promise.withResolvers<void>();
-      const script = (lua: string): RedisScript => {
-        const run = redis.script(lua);
-        return async (keys, args) => {
-          if (lua === SESSION_SCRIPT) await held.promise;
-          return run(keys, args);
-        };
-      };
-      const removal = remove(redisSessionStore({ ...options, redis: { ...redis, script } }));
-      await until(() => heard.length === 1);
-      expect(await store.extend(session, later(session))).toBe(later(session));
-      held.resolve();
-      expect(await removal).toBe(1);
-      await until(() => heard.length === 2);
-      expect(heard).toEqual([key, key]);
-    },
-  );
-});
-
 describeWithRedis('the mark of sessions that were removed together', () => {
   test.each(removals)('of %s lasts as long as a session, even if none is left', async (_of, remove, set) => {
     await stored();
@@ -178,79 +145,5 @@ describeWithRedis('the mark of sessions that were removed together', () => {
     mute.close();
     expect(await store.hasEnded(session)).toBe(false);
     expect(await store.extend(session, later(session))).toBe(later(session));
-  });
-});
-
-/** The script of version 0.2, which knows no mark, and changes a session and its sets in one step. */
-const PREVIOUS = readFileSync(`${ROOT}/tests/support/previous-session-script.lua`, 'utf8');
-
-describeWithRedis('beside an instance of version 0.2', () => {
-  const nameOf = ({ key }: LiveSession) => `bot-relay:session:${key}`;
-  const previous = (name: string, op: string, ...args: string[]) =>
-    server.command('EVAL', PREVIOUS, '1', name, op, String(Date.now()), ...args);
-  /** A session that began there: nothing says when. */
-  async function previouslyStored(): Promise<LiveSession> {
-    const { startedAt: _, ...session } = await begun();
-    const { key, ...data } = session;
-    await previous(nameOf(session), 'set', codec.encode(key, data), String(LIMITS.idleMs));
-    return session;
-  }
-
-  test.each(removals)('all sessions of %s are removed from either side', async (_of, remove, set) => {
-    for (const removeAll of [() => remove(store), () => previous(set, 'remove-all')]) {
-      const all = [await stored(), await previouslyStored()];
-      const extended = await stored();
-      expect(await previous(nameOf(extended), 'extend', String(later(extended)))).toBe(later(extended));
-      const mine = await previouslyStored();
-      expect(await store.extend(mine, later(mine))).toBe(later(mine));
-      for (const session of [...all, extended, mine]) expect(await store.hasEnded(session)).toBe(false);
-      expect(await removeAll()).toBe(4);
-      for (const session of [...all, extended, mine]) {
-        expect(await server.command('GET', nameOf(session))).toBe('removed');
-        expect(await store.state(session)).toBe('removed');
-        expect(await previous(nameOf(session), 'extend', String(later(session)))).toBe('removed');
-      }
-      // A mark does not keep it from beginning a session.
-      const next = await stored();
-      expect(await previous(nameOf(next), 'extend', String(later(next)))).toBe(later(next));
-      expect(await store.hasEnded(next)).toBe(false);
-      await server.command('FLUSHALL');
-    }
-  });
-
-  test('one session is removed from either side', async () => {
-    const [mine, theirs] = [await stored(), await previouslyStored()];
-    await store.remove(theirs.key);
-    await previous(nameOf(mine), 'remove');
-    for (const session of [mine, theirs]) {
-      expect(await store.state(session)).toBe('removed');
-      expect(await previous(nameOf(session), 'extend', String(later(session)))).toBe('removed');
-    }
-    expect(await server.command('KEYS', '*-sessions:*')).toEqual([]);
-  });
-
-  test.each(removals)('a sign-in knows that all of %s were removed meanwhile', async (_of, remove, set) => {
-    const since = await store.now();
-    await previous(set, 'remove-all');
-    expect(await store.removedSince(MARK, since)).toBe(true);
-    await server.command('FLUSHALL');
-    await remove(store);
-    expect(await previous(set, 'removed-since', String(since))).toBe(1);
-  });
-
-  test('a session that was removed there stays so here, and the set is as long-lived as its sessions', async () => {
-    const session = await stored();
-    const set = 'bot-relay:user-sessions:ada';
-    await store.removeUser('ada');
-    const next = await stored();
-    await previous(nameOf(next), 'extend', String(later(next)));
-    expect(await ttlOf(set)).toBeGreaterThan(LIMITS.idleMs);
-    expect(await store.hasEnded(session)).toBe(true);
-    expect(await server.command('ZRANGE', set, '0', '-1')).toEqual([next.key, 'ended']);
-    // That instance takes the mark for a session that lives for two years.
-    expect(await ttlOf(set)).toBeGreaterThan(2 * LIMITS.absoluteMs);
-    await store.extend(next, later(next) + MINUTE);
-    expect(await ttlOf(set)).toBeLessThanOrEqual(LIMITS.absoluteMs + MINUTE);
-    expect(await ttlOf(set)).toBeGreaterThan(LIMITS.absoluteMs);
   });
 });

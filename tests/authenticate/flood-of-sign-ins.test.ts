@@ -10,10 +10,10 @@ import { memoryCounts, requestLimits } from '../../src/pace/request-limits.ts';
 import { passwordLogin } from '../../src/routes/password.ts';
 import { route } from '../../src/routes/route.ts';
 import { secret } from '../../src/secret.ts';
-import { call } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 let stage: TestApp;
 let store: SessionStore;
@@ -31,6 +31,7 @@ beforeEach(async () => {
     finish = resolve;
   });
   const users = {
+    has: () => true,
     async verify(name: string, password: string) {
       verified.push(password);
       await finished;
@@ -40,12 +41,12 @@ beforeEach(async () => {
   const secrets = [secret('0123456789abcdef0123456789abcdef')];
   const cookie = sessionCookie({ secrets, sameSite: 'strict', https: false, realm: 'password' });
   const limits = { idleMs: 60_000, absoluteMs: 60_000 };
-  const many = { maxFailures: 100, maxFailuresPerAddress: 100, windowMs: 60_000 };
+  const many = { maxFailures: 100, maxFailuresPerAddress: 100 };
   const limit = requestLimits(memoryCounts, createLogger('silent'));
   const login = passwordLogin({
     limitByAddress: async () => {},
     checkOrigin: () => {},
-    body: { maxBytes: 4096, timeoutMs: 1000 },
+    body: { maxBytes: 4096, timeoutMs: 60_000 },
     attempts: loginAttempts(limit, memoryAttempts, { ...many, maxConcurrentChecks: 2 }),
     users,
     sessions: openSessions({ store, cookie, limits }),

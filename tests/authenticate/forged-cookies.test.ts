@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import { Problem } from '../../src/errors.ts';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { idOf, signedCookie } from '../support/sessions.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { idOf, signedCookie } from '../harness/relay/sessions.ts';
+import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 let upstream: RawUpstream;
 let relay: TestRelay;
@@ -31,8 +31,7 @@ afterEach(() => reads.mockRestore());
 const NAME = 'bot_relay_session';
 const forged: [string, (good: string) => string][] = [
   ['that is not signed', () => `${NAME}=${id}`],
-  ['with the mark of a signature but without one', () => `${NAME}=s%3A${id}`],
-  ['with an empty signature', () => `${NAME}=s%3A${id}.`],
+  ['with an empty signature', () => `${NAME}=${id}.`],
   ['with another signature', (good) => good.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A'))],
   ['signed by somebody else', () => signedCookie(id, 'another-secret-another-secret-0123456789')],
   ['with the signature of another id', (good) => good.replace(id, 'x'.repeat(32))],
@@ -45,7 +44,6 @@ const forged: [string, (good: string) => string][] = [
   ['whose name begins with the byte 0xA0', (good) => `\xa0${good}`],
   ['beside a valid one whose name ends with a space', (good) => `${NAME}=bad; ${good.replace('=', ' =')}`],
   ['that is empty', () => `${NAME}=`],
-  ['whose escapes are broken', () => `${NAME}=s%3A%E0%A4%A`],
   ['of the https relay', (good) => `__Host-${good}`],
 ];
 
@@ -85,14 +83,6 @@ describe('a session cookie', () => {
     });
     expect(reads).toHaveBeenCalledTimes(1);
     expect(reads.mock.calls[0]?.[0]).toBe(sessionKey(id));
-  });
-
-  test('of the greatest length is accepted', async () => {
-    // The longest id that fits depends on how many characters of its signature need an escape.
-    const lengths = Array.from({ length: 200 }, (_, length) => signedCookie('y'.repeat(length)));
-    const fits = lengths.findLast((each) => each.length <= 256) as string;
-    await call(relay.port, '/auth/session', { headers: { Cookie: fits } });
-    expect(reads).toHaveBeenCalledTimes(1);
   });
 
   test.each(forged)('%s opens no session, and the store is not asked', async (_what, forge) => {

@@ -7,8 +7,8 @@ import type { SessionStore } from '../../src/authenticate/sessions/session-store
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
-import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { until } from '../support/until.ts';
+import { until } from '../harness/clock/until.ts';
+import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 
 const LIMITS = { idleMs: 60_000, absoluteMs: 120_000 };
 

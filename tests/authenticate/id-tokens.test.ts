@@ -1,7 +1,8 @@
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { exportSPKI, type JWTPayload } from 'jose';
-import { call, expectProblem } from '../support/call.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import {
   FAKE_CLIENT,
   type FakeProvider,
@@ -12,8 +13,7 @@ import {
   signInWith,
   signingKey,
   startFakeProvider,
-} from '../support/fake-provider.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+} from '../harness/service/fake-provider.ts';
 
 const keys: Record<string, SigningKey> = {};
 let provider: FakeProvider;

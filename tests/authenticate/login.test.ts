@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { idOf, stored } from '../support/sessions.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { idOf, stored } from '../harness/relay/sessions.ts';
 
 let relay: TestRelay;
 beforeAll(async () => {

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { idOf, stored } from '../support/sessions.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { idOf, stored } from '../harness/relay/sessions.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 beforeEach(async () => {

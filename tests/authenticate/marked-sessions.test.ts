@@ -1,10 +1,10 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { ENDED, MARK_MS } from '../../src/authenticate/sessions/session-script.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { type Instances, startInstances } from '../support/instances.ts';
-import { describeWithRedis } from '../support/redis.ts';
-import { BOT_PATH, MESSAGE, OTHER_USER, type TestRelay } from '../support/relay.ts';
-import { CHANNEL, SUSPEND_PATH } from '../support/suspend.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { CHANNEL, SUSPEND_PATH } from '../harness/clients/suspend.ts';
+import { describeWithRedis } from '../harness/redis/redis.ts';
+import { type Instances, startInstances } from '../harness/relay/instances.ts';
+import { BOT_PATH, MESSAGE, OTHER_USER, type TestRelay } from '../harness/relay/relay.ts';
 
 let all: Instances;
 afterEach(() => all.close());

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { cancelAtProvider } from '../support/identity-provider.ts';
-import { type Browser, type Oidc, type OidcOptions, startOidc } from '../support/oidc-relay.ts';
-import { stored } from '../support/sessions.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { type Browser, type Oidc, type OidcOptions, startOidc } from '../harness/relay/oidc-relay.ts';
+import { stored } from '../harness/relay/sessions.ts';
+import { cancelAtProvider } from '../harness/service/identity-provider.ts';
 
 let oidc: Oidc;
 afterEach(() => oidc.close());
@@ -104,8 +104,7 @@ describe('the previous session', () => {
 describe('a session id', () => {
   test('that an attacker has set is never used', async () => {
     const browser = await start();
-    const planted = `s:${'planted-'.repeat(4)}.${'x'.repeat(43)}`;
-    browser.jar.set('bot_relay_session', encodeURIComponent(planted));
+    browser.jar.set('bot_relay_session', `${'planted-'.repeat(4)}.${'x'.repeat(43)}`);
     await browser.signIn();
     expect(idOf(browser)).not.toContain('planted-');
     expect(await isStored('planted-'.repeat(4))).toBe(false);

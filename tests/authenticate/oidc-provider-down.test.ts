@@ -1,9 +1,9 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type Answer, expectProblem } from '../support/call.ts';
-import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { type Answer, expectProblem } from '../harness/clients/call.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { type Browser, NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
 
 const DISCOVERY = '/.well-known/openid-configuration';
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type Answer, call, expectProblem } from '../support/call.ts';
-import { cancelAtProvider } from '../support/identity-provider.ts';
-import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
+import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
+import { type Browser, NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
+import { cancelAtProvider } from '../harness/service/identity-provider.ts';
 
 let oidc: Oidc;
 let browser: Browser;

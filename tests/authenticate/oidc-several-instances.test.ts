@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import { expectProblem } from '../support/call.ts';
-import { type Browser, NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
-import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import type { TestRelay } from '../support/relay.ts';
-import { stored } from '../support/sessions.ts';
-import { sleep } from '../support/sleep.ts';
+import { expectProblem } from '../harness/clients/call.ts';
+import { until } from '../harness/clock/until.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { type Browser, NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
+import type { TestRelay } from '../harness/relay/relay.ts';
+import { stored } from '../harness/relay/sessions.ts';
 
 let redis: RedisServer;
 let oidc: Oidc;
@@ -62,7 +62,7 @@ describeWithRedis('a sign-in at several instances with one Redis', () => {
     expect(page.body).toContain('href="/auth/login?returnTo=%2Fchat"');
     expect(browser.sessionId()).toBeUndefined();
     await redis.start();
-    while (!(await oidc.relay.redis?.answers())) await sleep(10);
+    await until(async () => (await oidc.relay.redis?.answers()) === true);
     // The code is not used and the sign-in not over, so a reload finishes it.
     expect((await browser.comeBack(back)).status).toBe(302);
     expect((await browser.session()).status).toBe(200);

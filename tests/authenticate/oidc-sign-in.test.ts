@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Session } from '../../src/authenticate/sessions/session.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { CLIENT } from '../support/identity-provider.ts';
-import { NAVIGATION, type Oidc, type OidcOptions, startOidc } from '../support/oidc-relay.ts';
-import { stored } from '../support/sessions.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { NAVIGATION, type Oidc, type OidcOptions, startOidc } from '../harness/relay/oidc-relay.ts';
+import { stored } from '../harness/relay/sessions.ts';
+import { CLIENT } from '../harness/service/identity-provider.ts';
 
 let oidc: Oidc;
 afterEach(() => oidc.close());

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { expectProblem } from '../support/call.ts';
-import { type Oidc, type OidcOptions, startOidc } from '../support/oidc-relay.ts';
+import { expectProblem } from '../harness/clients/call.ts';
+import { type Oidc, type OidcOptions, startOidc } from '../harness/relay/oidc-relay.ts';
 
 let oidc: Oidc;
 afterEach(() => oidc.close());

@@ -5,7 +5,7 @@ import {
   isPasswordHash,
   verifyPassword,
 } from '../../src/authenticate/password/password-hash.ts';
-import { cheapHash } from '../support/cheap-hash.ts';
+import { cheapHash } from '../harness/relay/cheap-hash.ts';
 
 // Typed on a keyboard that sends the letter and its dots as two characters.
 const hash = await hashPassword('pa\u0308ssword');

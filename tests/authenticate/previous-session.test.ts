@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { previousSession } from '../../src/authenticate/oidc/previous-session.ts';
-import { call } from '../support/call.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call } from '../harness/clients/call.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const KEY = 'k'.repeat(43);
 

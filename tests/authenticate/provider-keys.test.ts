@@ -2,7 +2,9 @@ import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { providerKeys } from '../../src/authenticate/oidc/provider-keys.ts';
-import { advanceClocks } from '../support/advance-clocks.ts';
+import { advanceClocks } from '../harness/clock/advance-clocks.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 import {
   type FakeProvider,
   PATHS,
@@ -11,9 +13,7 @@ import {
   signInWith,
   signingKey,
   startFakeProvider,
-} from '../support/fake-provider.ts';
-import { startRelay } from '../support/relay.ts';
-import { sleep } from '../support/sleep.ts';
+} from '../harness/service/fake-provider.ts';
 
 const MINUTE = 60_000;
 const MIN_INTERVAL_MS = 200;

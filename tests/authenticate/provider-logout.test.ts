@@ -1,19 +1,24 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Session } from '../../src/authenticate/sessions/session.ts';
 import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
-import { call } from '../support/call.ts';
-import { type FakeProvider, signInAt, signInWith, startFakeProvider } from '../support/fake-provider.ts';
-import { freePort } from '../support/free-port.ts';
+import { call } from '../harness/clients/call.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { type Instances, startInstances } from '../harness/relay/instances.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { idOf, stored } from '../harness/relay/sessions.ts';
+import {
+  type FakeProvider,
+  signInAt,
+  signInWith,
+  startFakeProvider,
+} from '../harness/service/fake-provider.ts';
 import {
   CLIENT,
   type IdentityProviderServer,
   Jar,
   signInAtProvider,
   startIdentityProvider,
-} from '../support/identity-provider.ts';
-import { type Instances, startInstances } from '../support/instances.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { idOf, stored } from '../support/sessions.ts';
+} from '../harness/service/identity-provider.ts';
 
 const CLEARED = /^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/;
 

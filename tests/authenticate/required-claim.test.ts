@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
 import type { Configuration } from 'oidc-provider';
-import { expectProblem } from '../support/call.ts';
-import { NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
-import { stored } from '../support/sessions.ts';
-import { until } from '../support/until.ts';
+import { expectProblem } from '../harness/clients/call.ts';
+import { until } from '../harness/clock/until.ts';
+import { NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
+import { stored } from '../harness/relay/sessions.ts';
 
 let oidc: Oidc;
 /** One provider and relay for each rule and place of the claims. What the user has is that of the test. */

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
+import { call } from '../harness/clients/call.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import {
   CLIENT,
   type IdentityProviderServer,
   Jar,
   signInAtProvider,
   startIdentityProvider,
-} from '../support/identity-provider.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+} from '../harness/service/identity-provider.ts';
 
 const BASE_PATH = '/chat-api';
 const PUBLIC_URL = 'http://app.example.com';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { call } from '../harness/clients/call.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 const PROXIES: [string, Record<string, string>][] = [
   ['missing', {}],

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { idOf, signedCookie, stored } from '../support/sessions.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { idOf, signedCookie, stored } from '../harness/relay/sessions.ts';
 
 let relay: TestRelay;
 beforeAll(async () => {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Session } from '../../src/authenticate/sessions/session.ts';
 import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
-import { call } from '../support/call.ts';
-import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
-import { idOf, signedCookie, stored } from '../support/sessions.ts';
+import { call } from '../harness/clients/call.ts';
+import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { idOf, signedCookie, stored } from '../harness/relay/sessions.ts';
 
 const OLD = CANARY.sessionSecret;
 const NEW = 'canary-new-session-secret-abcdef-9876543210';

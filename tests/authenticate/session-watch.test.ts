@@ -60,10 +60,25 @@ test('a session that was extended is asked for later', async () => {
   const { sessions, session, endMessages, watch } = await start();
   const state = jest.spyOn(sessions, 'state');
   watch.follow({ session, bytes: () => 0 });
-  watch.extended({ ...session, idleExpiresAt: session.idleExpiresAt + 5_000 });
+  // Another message of the session has extended it.
+  const extended = { ...session, idleExpiresAt: session.idleExpiresAt + 5_000 };
+  watch.follow({ session: extended, bytes: () => 0 });
   await passed(LIMITS.idleMs + 4_000);
   expect(state).not.toHaveBeenCalled();
   expect(endMessages).not.toHaveBeenCalled();
+});
+
+test('a session that its store still has lives on, if the clock of this instance is fast', async () => {
+  const { session, sessions, endMessages, watch } = await start();
+  const state = jest.spyOn(sessions, 'state').mockResolvedValue(session.idleExpiresAt);
+  watch.follow({ session, bytes: () => 0 });
+  await passed(LIMITS.idleMs + 5_000);
+  expect(endMessages).not.toHaveBeenCalled();
+  // It is not asked for at each tick.
+  expect(state.mock.calls.length).toBeLessThanOrEqual(6);
+  state.mockResolvedValue('missing');
+  await passed(2_000);
+  expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
 });
 
 test('the timer of all sessions ends when none has a message, and begins again with the next', async () => {

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { change, idOf } from '../support/sessions.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { BOT_PATH, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { change, idOf } from '../harness/relay/sessions.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const ANSWER = wholeStream('data: 1\n\n');
 const AWAY = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1 });

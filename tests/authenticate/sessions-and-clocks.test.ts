@@ -13,8 +13,10 @@ import type { SessionStore } from '../../src/authenticate/sessions/session-store
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import type { Redis } from '../../src/storage/redis.ts';
-import { connected, describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
-import { until } from '../support/until.ts';
+import { until } from '../harness/clock/until.ts';
+import { connected, describeWithRedis, type RedisServer, startRedis } from '../harness/redis/redis.ts';
+import { type Instances, startInstances } from '../harness/relay/instances.ts';
+import type { TestRelay } from '../harness/relay/relay.ts';
 
 const MINUTE = 60_000;
 const LIMITS = { idleMs: 3 * MINUTE, absoluteMs: 480 * MINUTE };
@@ -87,6 +89,42 @@ describeWithRedis('a session that is used at an instance whose clock is', () => 
   });
 });
 
+const HOUR = 60 * MINUTE;
+
+describeWithRedis('an instance whose clock is an hour', () => {
+  let all: Instances;
+  beforeAll(async () => {
+    all = await startInstances({ count: 2, shared: true });
+  });
+  afterAll(() => all.close());
+  const signIn = (at: number) => (all.relays[at] as TestRelay).signIn();
+  const use = async (at: number, cookie: string) => {
+    const { client } = await all.stream(at, cookie);
+    client.socket.destroy();
+    return (await all.get(at, '/auth/session', cookie)).status;
+  };
+
+  test.each([
+    ['slow', -HOUR],
+    ['fast', HOUR],
+  ])('%s begins sessions that live at others, and uses those of others', async (_what, ms) => {
+    const there = await withClock(ms, () => signIn(0));
+    expect(await use(1, there)).toBe(200);
+    expect(await withClock(ms, () => use(0, there))).toBe(200);
+    const here = await signIn(1);
+    expect(await withClock(ms, () => use(0, here))).toBe(200);
+    expect(await use(1, here)).toBe(200);
+  });
+
+  test('slow makes a session that is used there live longer', async () => {
+    const session = await stored();
+    const name = `bot-relay:session:${session.key}`;
+    await server.command('PEXPIRE', name, String(MINUTE));
+    expect(typeof (await withClock(-HOUR, () => extend(session)))).toBe('number');
+    expect(Number(await server.command('PTTL', name))).toBeGreaterThan(2 * MINUTE);
+  });
+});
+
 describeWithRedis('a session that is used with an earlier limit', () => {
   test('stays in its set until the later one', async () => {
     const session = await stored();
@@ -97,10 +135,8 @@ describeWithRedis('a session that is used with an earlier limit', () => {
 });
 
 describeWithRedis('when all sessions of a user are removed', () => {
-  test('an instance with a fast clock tells those of version 0.2 the time of Redis', async () => {
+  test('by an instance with a fast clock, a sign-in that begins later knows nothing of it', async () => {
     await withClock(2 * MINUTE, () => store.removeUser('ada'));
-    const at = Number(await server.command('GET', `bot-relay:emptied:${SET}`));
-    expect(at).toBeLessThanOrEqual(await store.now());
     const since = (await store.now()) + 1;
     expect(await store.removedSince({ userId: 'ada', providerSession: undefined }, since)).toBe(false);
   });

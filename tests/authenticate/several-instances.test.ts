@@ -1,12 +1,10 @@
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { type Instances, startInstances } from '../support/instances.ts';
-import { type RawClient, rawClient } from '../support/raw-client.ts';
-import { LAST_CHUNK } from '../support/raw-upstream.ts';
-import { describeWithRedis, type RedisServer } from '../support/redis.ts';
-import { CANARY, type TestRelay, USER } from '../support/relay.ts';
-import { idOf, signedCookie } from '../support/sessions.ts';
-import { sleep } from '../support/sleep.ts';
+import { afterEach, expect, test } from '@jest/globals';
+import { expectProblem } from '../harness/clients/call.ts';
+import { describeWithRedis } from '../harness/redis/redis.ts';
+import { type Instances, startInstances } from '../harness/relay/instances.ts';
+import { CANARY, type TestRelay } from '../harness/relay/relay.ts';
+import { idOf, signedCookie } from '../harness/relay/sessions.ts';
+import { LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 
 const OLD = CANARY.sessionSecret;
 const NEW = 'canary-new-session-secret-abcdef-9876543210';
@@ -57,65 +55,5 @@ describeWithRedis('sessions of several instances', () => {
     expect(await seen(ofOld)).toEqual([200, 200, 200, 401]);
     expect(await seen(ofBoth)).toEqual([200, 200, 200, 401]);
     expect(await seen(ofNew)).toEqual([401, 200, 200, 200]);
-  });
-});
-
-describeWithRedis('the commands to Redis for a session', () => {
-  let redis: RedisServer;
-  let cookie: string;
-  let monitor: RawClient;
-  beforeEach(async () => {
-    ({ redis } = (await start(OLD)) as Instances & { redis: RedisServer });
-    cookie = await signIn(0);
-    // From now on Redis has loaded the scripts.
-    (await (all as Instances).stream(0, cookie)).upstream.write(LAST_CHUNK);
-    monitor = rawClient(Number(new URL(redis.url).port), 'MONITOR\r\n');
-    await monitor.waitFor('+OK\r\n');
-  });
-  afterEach(() => void monitor.socket.destroy());
-
-  /** The names of the relay's commands about sessions, without those that scripts run inside Redis. */
-  async function commandsOf(act: () => Promise<unknown>): Promise<string[]> {
-    await act();
-    await redis.command('ECHO', 'that was all');
-    await monitor.waitFor('that was all');
-    const lines = [...monitor.text().matchAll(/^\+[\d.]+ \[0 127\.0\.0\.1:\d+\] "(\w+)"(.*)$/gm)];
-    return lines
-      .filter(([, , rest = '']) => rest.includes('"bot-relay:session:'))
-      .map(([, name = '']) => name);
-  }
-
-  test('are one read and one extension for a message, and none for its chunks', async () => {
-    const names = await commandsOf(async () => {
-      const open = await (all as Instances).stream(0, cookie);
-      for (let n = 0; n < 50; n += 1) {
-        open.event(`data: ${n}\n\n`);
-        await sleep(5);
-      }
-      await open.client.waitFor('data: 49\n\n');
-      open.upstream.write(LAST_CHUNK);
-      expect(await open.over()).toMatchObject({ complete: true });
-    });
-    expect(names.map((name) => name.toUpperCase())).toEqual(['GET', 'EVALSHA']);
-  });
-
-  test('are one read for GET /auth/session, and none for a forged cookie', async () => {
-    const { get } = all as Instances;
-    expect(
-      await commandsOf(() => get(0, '/auth/session', signedCookie(idOf(cookie), 'x'.repeat(32)))),
-    ).toEqual([]);
-    expect(await commandsOf(() => get(0, '/auth/session', cookie))).toEqual(['GET']);
-  });
-
-  test('are one write for a sign-in, and one more for the session that it replaces', async () => {
-    expect(await commandsOf(() => signIn(0))).toEqual(['EVALSHA']);
-    const { port } = (all as Instances).relays[0] as TestRelay;
-    const again = () =>
-      call(port, '/auth/login', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json', Cookie: cookie },
-        body: JSON.stringify({ username: USER.name, password: USER.password }),
-      });
-    expect((await commandsOf(again)).slice(1)).toEqual(['EVALSHA', 'EVALSHA']);
   });
 });

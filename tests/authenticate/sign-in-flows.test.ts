@@ -6,8 +6,8 @@ import express from 'express';
 import { EncryptJWT } from 'jose';
 import { type SignInFlow, type SignInFlows, signInFlows } from '../../src/authenticate/oidc/sign-in-flows.ts';
 import { secret } from '../../src/secret.ts';
-import { call } from '../support/call.ts';
-import { Jar } from '../support/identity-provider.ts';
+import { call } from '../harness/clients/call.ts';
+import { Jar } from '../harness/service/identity-provider.ts';
 
 const OURS = secret('canary-session-secret-0123456789-abcdef');
 const THEIRS = secret('canary-other-session-secret-fedcba-9876543210');

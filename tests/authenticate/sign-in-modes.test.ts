@@ -1,10 +1,16 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { FAKE_CLIENT, PATHS, signInAt, signInWith, startFakeProvider } from '../support/fake-provider.ts';
-import { Jar } from '../support/identity-provider.ts';
-import { NAVIGATION, startOidc } from '../support/oidc-relay.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { NAVIGATION, startOidc } from '../harness/relay/oidc-relay.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import {
+  FAKE_CLIENT,
+  PATHS,
+  signInAt,
+  signInWith,
+  startFakeProvider,
+} from '../harness/service/fake-provider.ts';
+import { Jar } from '../harness/service/identity-provider.ts';
 
 const ends: (() => Promise<void>)[] = [];
 afterEach(async () => {

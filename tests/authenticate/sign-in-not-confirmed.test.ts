@@ -6,8 +6,8 @@ import { openSessions } from '../../src/authenticate/sessions/sessions.ts';
 import { Problem } from '../../src/errors.ts';
 import { finishSignIn } from '../../src/routes/oidc.ts';
 import { secret } from '../../src/secret.ts';
-import { call } from '../support/call.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call } from '../harness/clients/call.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const FLOW = { state: 's', nonce: 'n', verifier: 'v', returnTo: '/' };
 const ADA = { id: 'ada', name: 'Ada' };

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type Answer, call, expectProblem } from '../support/call.ts';
-import { NAVIGATION, type Oidc, startOidc } from '../support/oidc-relay.ts';
+import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
+import { NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
 
 const NO_SIGN_IN = '/auth/callback?code=x&state=y';
 const HTML = 'text/html; charset=utf-8';

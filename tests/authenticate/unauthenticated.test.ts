@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../support/relay.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 let upstream: RawUpstream;
 let relay: TestRelay;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { PassThrough, Readable, Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import * as passwordHash from '../../src/authenticate/password/password-hash.ts';
-import { cheapHash } from '../support/cheap-hash.ts';
+import { cheapHash } from '../harness/relay/cheap-hash.ts';
 
 jest.unstable_mockModule('../../src/authenticate/password/password-hash.ts', () => ({
   ...passwordHash,

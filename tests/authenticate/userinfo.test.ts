@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import {
   type FakeProvider,
   PATHS,
   signInAt,
   signInWith,
   startFakeProvider,
-} from '../support/fake-provider.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+} from '../harness/service/fake-provider.ts';
 
 let provider: FakeProvider;
 let relay: TestRelay;

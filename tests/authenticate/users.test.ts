@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import * as passwordHash from '../../src/authenticate/password/password-hash.ts';
-import { cheapHash } from '../support/cheap-hash.ts';
+import { cheapHash } from '../harness/relay/cheap-hash.ts';
 
 // Set before `users.ts` is loaded: the mocks count the expensive calls, and make new hashes cheap.
 const hashPassword = jest.fn(async (password: string) => cheapHash(password));

@@ -6,7 +6,7 @@ import { messageConnection } from '../../bench/support/message-connection.ts';
 import { PEERS, type RunningPeer } from '../../bench/support/peers.ts';
 import { signIn } from '../../bench/support/sign-in.ts';
 import { startUpstream, type UpstreamProcess } from '../../bench/support/upstream-process.ts';
-import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 
 const PATH = '/generic/ns/bench/bot-provider/three-1/message/sse';
 const SCRIPT = fileURLToPath(new URL('../../bench/peers/naive.ts', import.meta.url));

@@ -51,8 +51,8 @@ describe('a bots file', () => {
     ['an entry that is no object', { 'acme/one': 'canary' }, /^BOTS_FILE: acme\/one must be an object/],
     [
       'an unknown field',
-      { 'acme/one': { rateLimit: 1, canary: 1 } },
-      /^BOTS_FILE: acme\/one must be an object with no more/,
+      { 'acme/one': { rateLimit: 1, ratelimits: 'canary' } },
+      /^BOTS_FILE: acme\/one has ratelimits, which is not known/,
     ],
     ['an entry that sets nothing', { 'acme/one': {} }, 'BOTS_FILE: acme/one sets nothing'],
     ['no keys', { 'acme/one': { keys: [] } }, 'BOTS_FILE: acme/one keys must not be an empty list'],
@@ -95,8 +95,8 @@ describe('a bots file', () => {
     ],
     ['a name that is no bot', { canary: { rateLimit: 1 } }, 'BOTS_FILE: entry 1 is not named namespace/bot'],
     [
-      'a bot that is not on the list',
-      { 'acme/one': { rateLimit: 1 }, 'canary/one': { rateLimit: 1 } },
+      'a bot that is not on the list, and does not look like a name',
+      { 'acme/one': { rateLimit: 1 }, [`canary/${'k'.repeat(33)}`]: { rateLimit: 1 } },
       'BOTS_FILE: entry 2 is a bot that BOTS does not allow',
     ],
   ])('with %s has one problem, which shows no value', (_what, content, problem) => {
@@ -104,6 +104,15 @@ describe('a bots file', () => {
     expect(problems).toEqual([typeof problem === 'string' ? problem : expect.stringMatching(problem)]);
     expect(problems.join()).not.toMatch(/canary/);
   });
+
+  test.each(['acmee/helper', 'other/helpers', 'others/*', '*/helpers', 'zoë/bot-1.2_a'])(
+    'with the bot %s, which no bot of the list has, names it',
+    (name) => {
+      expect(
+        readBotsFile(write('bots.json', { [name]: { rateLimit: 1 } }), ['acme/one', 'other/helper']),
+      ).toMatchObject({ problems: [`BOTS_FILE: ${name} is a bot that BOTS does not allow`] });
+    },
+  );
 
   test('with a key file that cannot be used has a problem', () => {
     const keysFile = write('spaces', 'canary key\ncanary other');
@@ -140,7 +149,7 @@ describe('BOTS_FILE', () => {
     expect(Object.isFrozen(upstream.own['acme/helper']?.keys)).toBe(true);
     expect(problemsOf({ ...environment, BOTS: 'acme/other', BOTS_FILE, PORT: 'x' })).toEqual([
       'PORT must be a whole number from 0 to 65535',
-      'BOTS_FILE: entry 1 is a bot that BOTS does not allow',
+      'BOTS_FILE: acme/helper is a bot that BOTS does not allow',
     ]);
   });
 

@@ -13,9 +13,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type FileChanges, fileChanges } from '../../src/bots/file-changes.ts';
-import { ALL_BUT_INTERVALS } from '../support/intervals.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const POLL_MS = 60;
 
@@ -50,6 +49,14 @@ function begin(): void {
     onChange: () => void seen.push(content()),
     pollEveryMs: POLL_MS,
   });
+}
+
+/** Watches the file, and says when it is looked at. */
+function watchByHand(): void {
+  jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
+  begin();
+  jest.advanceTimersByTime(2 * POLL_MS);
+  expect(seen).toEqual(['old']);
 }
 
 /** Watches the file, and resolves once it has been read for the first time. */
@@ -114,16 +121,15 @@ describe('a file is read again', () => {
     expect(seen).toEqual(['new']);
   });
 
-  test('at once by readNow, changed or not', async () => {
-    await watch();
+  test('at once by readNow, changed or not', () => {
+    watchByHand();
     changes.readNow();
-    expect(seen).toEqual(['old']);
+    expect(seen).toEqual(['old', 'old']);
     writeFileSync(path, 'new');
     changes.readNow();
-    expect(seen).toEqual(['old', 'new']);
     // The same change causes no second read.
-    await sleep(4 * POLL_MS);
-    expect(seen).toEqual(['old', 'new']);
+    jest.advanceTimersByTime(4 * POLL_MS);
+    expect(seen).toEqual(['old', 'old', 'new']);
   });
 
   test('when it was added to the files later', async () => {
@@ -142,11 +148,7 @@ describe('a file is read again', () => {
 
 describe('a file is not read', () => {
   test('while it is being written', () => {
-    // The test says when the files are looked at, so that no pause can come between a part and the next poll.
-    jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
-    begin();
-    jest.advanceTimersByTime(2 * POLL_MS);
-    expect(seen).toEqual(['old']);
+    watchByHand();
     writeFileSync(path, '');
     for (const part of 'half-written'.split('')) {
       jest.advanceTimersByTime(POLL_MS);
@@ -158,17 +160,17 @@ describe('a file is not read', () => {
     expect(seen).toEqual(['old', 'half-written']);
   });
 
-  test('when nothing has changed', async () => {
-    await watch();
-    await sleep(5 * POLL_MS);
-    expect(seen).toEqual([]);
+  test('when nothing has changed', () => {
+    watchByHand();
+    jest.advanceTimersByTime(5 * POLL_MS);
+    expect(seen).toEqual(['old']);
   });
 
-  test('after the watcher was closed', async () => {
-    await watch();
+  test('after the watcher was closed', () => {
+    watchByHand();
     changes.close();
     writeFileSync(path, 'new');
-    await sleep(4 * POLL_MS);
-    expect(seen).toEqual([]);
+    jest.advanceTimersByTime(4 * POLL_MS);
+    expect(seen).toEqual(['old']);
   });
 });

@@ -2,10 +2,15 @@ import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { ALL_BUT_INTERVALS } from '../support/intervals.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { CANARY } from '../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
+import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
+import { CANARY } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 /** How often a relay of the tests looks at its files. */
 const POLL_MS = 50;
@@ -23,13 +28,13 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Sends a message; returns the key of its last request, or its status if it failed. */
+/** Sends a message; returns the key of its last request, or the status of its error event if it failed. */
 async function keyOf(): Promise<string | number> {
   const response = await pair.relay.send(pair.cookie);
-  await response.text();
-  return response.status === 200
-    ? (pair.upstream.requests.at(-1)?.all('x-api-key')[0] ?? '')
-    : response.status;
+  const text = await response.text();
+  return text.startsWith('event: error\n')
+    ? errorEventIn(text).status
+    : (pair.upstream.requests.at(-1)?.all('x-api-key')[0] ?? '');
 }
 
 const look = () => void jest.advanceTimersByTime(POLL_MS);

@@ -4,11 +4,15 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import { keysCommand } from '../../src/commands/keys.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { secret } from '../../src/secret.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { CANARY, expectNoCanary } from '../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const [first, second, third] = [CANARY.key, CANARY.secondKey, 'third-key'].map(
   (key) => secret(key).fingerprint,
@@ -108,7 +112,8 @@ describeWithRedis('npm run keys, with Redis', () => {
         { BOTS: ENVIRONMENT.BOTS, UPSTREAM_API_KEYS: keys, REDIS_URL },
       );
       pairs.push(pair);
-      expect((await pair.relay.send(pair.cookie)).status).toBe(200);
+      const body = JSON.stringify({ text: `message ${pairs.length}` });
+      expect((await pair.relay.send(pair.cookie, { body })).status).toBe(200);
     };
     const printedOnce = async (enough: RegExp) => {
       for (;;) {

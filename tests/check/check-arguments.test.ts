@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { readArguments } from '../../src/check/check-arguments.ts';
-import { checkEnvironment, printCheck } from '../support/check.ts';
-import { stopProcesses } from '../support/process.ts';
-import { CANARY } from '../support/relay.ts';
+import { checkEnvironment, printCheck } from '../harness/relay/check.ts';
+import { stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 
 afterEach(() => stopProcesses());
 

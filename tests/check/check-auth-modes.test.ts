@@ -3,15 +3,19 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { type Checked, checkEnvironment, printCheck, runCheck } from '../support/check.ts';
 import {
   type FakeLoadBalancer,
   type FakeLoadBalancerOptions,
   startFakeLoadBalancer,
-} from '../support/fake-load-balancer.ts';
-import { CLIENT, type IdentityProviderServer, startIdentityProvider } from '../support/identity-provider.ts';
-import { stopProcesses } from '../support/process.ts';
-import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
+} from '../harness/faults/fake-load-balancer.ts';
+import { type Checked, checkEnvironment, printCheck, runCheck } from '../harness/relay/check.ts';
+import { stopProcesses } from '../harness/relay/process.ts';
+import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import {
+  CLIENT,
+  type IdentityProviderServer,
+  startIdentityProvider,
+} from '../harness/service/identity-provider.ts';
 
 let service: BotService | undefined;
 let front: FakeLoadBalancer | undefined;

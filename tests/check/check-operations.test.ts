@@ -1,17 +1,16 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { answering, isOf, type ServiceRequest } from '../support/altering-service.ts';
-import { checkEnvironment, printCheck } from '../support/check.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { checkEnvironment, printCheck } from '../harness/relay/check.ts';
 import {
   AS_BOTH,
   AS_USER,
   checkOperations,
   conversationsIn,
   LONG_TEXT,
-} from '../support/check-operations.ts';
-import { freshFolder, stopProcesses } from '../support/process.ts';
-import { CANARY } from '../support/relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { whileAwake } from '../support/while-awake.ts';
+} from '../harness/relay/check-operations.ts';
+import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
+import { answering, isOf, type ServiceRequest } from '../harness/service/altering-service.ts';
 
 afterAll(() => stopProcesses());
 
@@ -21,7 +20,6 @@ const wantsIdFirst = (request: ServiceRequest) =>
     ? { status: 400, json: { code: 'ID_MUST_COME_FIRST' } }
     : request;
 
-const OWNED = { CHANNELS: 'owned' };
 const ALL = { OPERATIONS: 'message,chat,files,metadata,sandbox' };
 
 describe('a deployment with all groups on', () => {
@@ -61,23 +59,6 @@ describe('a deployment with all groups on', () => {
           expect(checked.of('users apart')).toEqual([
             'ok a second user who knows the id of a conversation does not get its run to stop, its metadata, its history, a feedback on its message, its file, a message with its file, its file in a sandbox, this file by another conversation',
           ]);
-        },
-      ],
-      [
-        'keeps users apart with CHANNELS=owned, too',
-        async () => {
-          const checked = await checkOperations({ more: { ...OWNED, ...ALL } });
-          expect(checked.problems).toEqual([]);
-          expect(checked.operations[0]).toBe(
-            'ok GET channel/metadata: a conversation that nobody has begun is refused with 403',
-          );
-          expect(checked.of('users apart')).toEqual([
-            expect.stringMatching(
-              /^ok .* a message with its file, its file in a sandbox, this file by another conversation$/,
-            ),
-          ]);
-          // The second user's requests stay at the relay.
-          expect(checked.requests.filter(({ url }) => url.includes('/message/suspend'))).toHaveLength(1);
         },
       ],
       [
@@ -216,24 +197,10 @@ describe('a bot service', () => {
               about: 'POST blob',
               says: 'answered with 400 upstream_refused: {"code":"ID_MUST_COME_FIRST"}',
               advice: expect.stringMatching(
-                /^The relay writes the id of the conversation behind the file\. .*Set UPLOADS=spool, .*take files out of OPERATIONS/,
+                /^The relay writes the id of the conversation behind the file\. .* Until it does, take files out of OPERATIONS\.$/,
               ),
             }),
           ]);
-        },
-      ],
-      [
-        'that takes the id before the file only has no problem with UPLOADS=spool',
-        async () => {
-          const more = { ...ALL, UPLOADS: 'spool' };
-          const checked = await checkOperations({ more, service: { alter: wantsIdFirst } });
-          expect([checked.code, checked.problems]).toEqual([0, []]);
-          expect(checked.operations).toContain(
-            'ok POST blob: the bot service takes a file as the relay sends it: the id of the conversation before the file',
-          );
-          expect(checked.operations).toContain(
-            'ok PUT sandbox/:sandbox/fs/file: the bot service takes a file',
-          );
         },
       ],
       [
@@ -359,7 +326,7 @@ describe('a load balancer', () => {
             service: { keepsLiveOpen: true },
             front: { buffers: true },
             args: [...AS_USER],
-            ofCheck: { UPSTREAM_RESPONSE_TIMEOUT_MS: '500' },
+            ofCheck: { UPSTREAM_RESPONSE_TIMEOUT_MS: '4000' },
           });
           expect(problems).toContainEqual(
             expect.objectContaining({
@@ -372,20 +339,21 @@ describe('a load balancer', () => {
       ],
       [
         'that drops heartbeats is a problem',
-        whileAwake(async () => {
+        async () => {
           const { problems } = await checkOperations({
             service: { keepsLiveOpen: true },
-            more: { HEARTBEAT_MS: '30000' },
+            more: { HEARTBEAT_MS: '600000' },
             args: [...AS_USER],
-            ofCheck: { HEARTBEAT_MS: '200' },
+            ofCheck: { HEARTBEAT_MS: '1500' },
           });
-          expect(problems).toEqual([
+          // On a busy machine, the answer to the message may also be silent for so long.
+          expect(problems).toContainEqual(
             expect.objectContaining({
               about: 'GET message/sse',
               says: expect.stringMatching(/^begins with 3 events, but no heartbeat came in /),
             }),
-          ]);
-        }),
+          );
+        },
       ],
       [
         'that hands only /generic/ to the relay is a problem, once',

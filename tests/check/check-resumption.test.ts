@@ -1,22 +1,22 @@
 import type { Socket } from 'node:net';
 import { afterEach, expect, test } from '@jest/globals';
-import { type Checked, checkEnvironment, runCheck } from '../support/check.ts';
-import { type RawRequest, type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
-import { plainAnswer } from '../support/relay-and-upstream.ts';
-import { whileAwake } from '../support/while-awake.ts';
+import { type Checked, checkEnvironment, runCheck } from '../harness/relay/check.ts';
+import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
+import {
+  type RawRequest,
+  type RawUpstream,
+  startRawUpstream,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 let service: RawUpstream;
 afterEach(() => service.close());
 
-/** An answer in one piece is a problem if it comes after a second: a case that finds none is void after a pause. */
-const inTime = (run: () => Promise<void>) => whileAwake(run, () => service.close());
-
 const event = (eventType: string, requestId: string, id = '') =>
   `${id}data: ${JSON.stringify({ eventType, requestId })}\n\n`;
+/** Too few events to judge their arrival, so that a pause of this machine is no finding. */
 const run = (requestId: string, id = '') =>
-  event('asgard.run.init', requestId) +
-  event('asgard.message.complete', requestId, id) +
-  event('asgard.run.done', requestId);
+  event('asgard.run.init', requestId, id) + event('asgard.run.done', requestId);
 
 /** Runs the check with a bot service that answers each message with a run, and a resumption with `resume`. */
 async function check(
@@ -34,21 +34,16 @@ async function check(
 const whole = (text: string) => (socket: Socket) => void socket.write(wholeStream(text));
 const lastRequest = () => service.requests.at(-1) as RawRequest;
 
-test(
-  'a bot service that goes on after the last id is fine',
-  inTime(async () => {
-    const checked = await check(whole(event('asgard.run.done', 'run-2')));
-    expect(checked.of('resumption')).toEqual([
-      'ok a stream goes on after its last id, and nothing runs again',
-    ]);
-    expect(checked.code).toBe(0);
-    expect(checked.progress).toContain('Sending up to 2 messages');
-    const [, second] = service.requests;
-    expect(lastRequest().body).toEqual(second?.body);
-    expect(Buffer.from(String(lastRequest().all('last-event-id')), 'latin1').toString()).toBe('né-1');
-    expect([checked.messages, service.requests.length]).toEqual([2, 3]);
-  }),
-);
+test('a bot service that goes on after the last id is fine', async () => {
+  const checked = await check(whole(event('asgard.run.done', 'run-2')));
+  expect(checked.of('resumption')).toEqual(['ok a stream goes on after its last id, and nothing runs again']);
+  expect(checked.code).toBe(0);
+  expect(checked.progress).toContain('Sending up to 2 messages');
+  const [, second] = service.requests;
+  expect(lastRequest().body).toEqual(second?.body);
+  expect(Buffer.from(String(lastRequest().all('last-event-id')), 'latin1').toString()).toBe('né-1');
+  expect([checked.messages, service.requests.length]).toEqual([2, 3]);
+});
 
 test('one that repeats the beginning of the same run is fine', async () => {
   const checked = await check(whole(run('run-2')));
@@ -74,13 +69,11 @@ test.each([
   ],
   ['answers 404', (socket: Socket) => void socket.write(plainAnswer('404 No', []))],
   ['answers 204', (socket: Socket) => void socket.write(plainAnswer('204 No Content', []))],
-])('one that %s is only noted', (_, resume) =>
-  inTime(async () => {
-    const checked = await check(resume);
-    expect(checked.of('resumption')).toEqual([expect.stringMatching(/^note /)]);
-    expect(checked.code).toBe(0);
-  })(),
-);
+])('one that %s is only noted', async (_, resume) => {
+  const checked = await check(resume);
+  expect(checked.of('resumption')).toEqual([expect.stringMatching(/^note /)]);
+  expect(checked.code).toBe(0);
+});
 
 test('without ids nothing more is sent', async () => {
   const checked = await check(whole(''), { id: '' });

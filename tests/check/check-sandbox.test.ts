@@ -1,14 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterAll, describe, expect } from '@jest/globals';
-import { type Alter, answering, isOf } from '../support/altering-service.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import {
   AS_USER,
   type CheckedOperations,
   checkOperations,
   type OperationsSetup,
-} from '../support/check-operations.ts';
-import { stopProcesses } from '../support/process.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+} from '../harness/relay/check-operations.ts';
+import { stopProcesses } from '../harness/relay/process.ts';
+import { type Alter, answering, isOf } from '../harness/service/altering-service.ts';
 
 afterAll(() => stopProcesses());
 
@@ -289,7 +289,7 @@ describe('a load balancer', () => {
         async () => {
           const checked = await checkSandbox({
             front: { buffers: true },
-            ofCheck: { UPSTREAM_RESPONSE_TIMEOUT_MS: '500' },
+            ofCheck: { UPSTREAM_RESPONSE_TIMEOUT_MS: '4000' },
           });
           expect(checked.problems).toContainEqual(
             expect.objectContaining({
@@ -306,14 +306,14 @@ describe('a load balancer', () => {
         async () => {
           const checked = await checkSandbox({
             service: { alter: elsewhere },
-            ofRelay: { HEARTBEAT_MS: '30000' },
+            ofRelay: { HEARTBEAT_MS: '600000' },
             ofCheck: { HEARTBEAT_MS: '200' },
           });
           expect(checked.problems).toContainEqual(
             expect.objectContaining({
               about: 'GET sandbox/:sandbox/fs/watch',
               says: expect.stringMatching(
-                /^begins, but neither the change nor a heartbeat came within ([3-9]|\d\d)\.\d s$/,
+                /^begins, but neither the change nor a heartbeat came within \d+\.\d s$/,
               ),
             }),
           );

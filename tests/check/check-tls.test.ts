@@ -1,14 +1,14 @@
 import tls from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { checkEnvironment, runCheck } from '../support/check.ts';
 import {
   type FakeLoadBalancer,
   type Identity,
   selfSigned,
   startFakeLoadBalancer,
-} from '../support/fake-load-balancer.ts';
-import { stopProcesses } from '../support/process.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
+} from '../harness/faults/fake-load-balancer.ts';
+import { checkEnvironment, runCheck } from '../harness/relay/check.ts';
+import { stopProcesses } from '../harness/relay/process.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const identities = {} as Record<'good' | 'soon' | 'expired' | 'other' | 'unknown', Identity>;
 let trustedBefore: readonly string[];

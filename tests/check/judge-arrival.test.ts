@@ -1,6 +1,7 @@
-import { describe, expect, test } from '@jest/globals';
-import { judgeArrival } from '../../src/check/judge-arrival.ts';
-import type { Observation } from '../../src/check/observe-stream.ts';
+import { Readable } from 'node:stream';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { arrivalFinding, judgeArrival } from '../../src/check/judge-arrival.ts';
+import { type Observation, observeStream } from '../../src/check/observe-stream.ts';
 
 /** An answer of ten events that came at once, 0.1 s after the request. */
 const AT_ONCE: Observation = {
@@ -16,6 +17,7 @@ const AT_ONCE: Observation = {
   heartbeats: 0,
   broken: undefined,
   runError: undefined,
+  failure: undefined,
 };
 const IN_TIME = { ...AT_ONCE, moments: 10, spreadMs: 900, endMs: 1000 };
 
@@ -38,5 +40,24 @@ describe('an answer', () => {
     ['as the direct one did', { firstByteMs: 900 }, AT_ONCE, 'unclear'],
   ])('that came at once, %s, is judged by comparison', (_what, seen, direct, arrival) => {
     expect(judgeArrival({ ...AT_ONCE, ...seen }, direct)).toBe(arrival);
+  });
+});
+
+describe('a stream of which each piece comes after a pause', () => {
+  afterEach(() => void jest.restoreAllMocks());
+
+  test.each([
+    [9, 'ok', 'not buffered'],
+    [13, 'problem', 'blocks that end inside of events'],
+  ])('in pieces of %i bytes is found to be: %s', async (bytes, state, says) => {
+    let ms = 0;
+    jest.spyOn(performance, 'now').mockImplementation(() => (ms += 60));
+    const text = [1, 2, 3, 4].map((n) => `data: ${n}\n\n`).join('');
+    const pieces = text.match(new RegExp(`[^]{1,${bytes}}`, 'g')) ?? [];
+    const seen = await observeStream(Readable.from(pieces.map((piece) => Buffer.from(piece))), 0);
+    expect(arrivalFinding(seen, { between: 'a proxy', advice: '' })).toMatchObject({
+      state,
+      says: expect.stringContaining(says),
+    });
   });
 });

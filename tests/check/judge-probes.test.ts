@@ -77,7 +77,8 @@ describe('an address that a client claims', () => {
 });
 
 describe('the finding about failed requests', () => {
-  const seen = (...arrivals: number[]) => arrivals.map((n, at) => ({ how: `failure ${at}`, arrivals: n }));
+  const seen = (...arrivals: number[]) =>
+    arrivals.map((n, at) => ({ how: `failure ${at}`, isCut: at === 2, arrivals: n }));
 
   test('is ok if each came once', () => {
     expect(failuresFinding(seen(1, 1), true)).toEqual({
@@ -93,7 +94,15 @@ describe('the finding about failed requests', () => {
   test('is a problem if one came again, even if others were not seen', () => {
     expect(failuresFinding(seen(0, 3, 1), false)).toMatchObject({
       state: 'problem',
-      says: expect.stringMatching(/\(3 times after failure 1\)/),
+      says: expect.stringMatching(
+        /\(3 times after failure 1\): an operation, or the resumption of a message,/,
+      ),
+    });
+    expect(failuresFinding(seen(0, 3, 2), false)).toMatchObject({
+      state: 'problem',
+      says: expect.stringMatching(
+        /after failure 1, 2 times after failure 2\): a message would run, and be paid,/,
+      ),
     });
   });
 

@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream';
 import { expect, test } from '@jest/globals';
 import { signInPassword } from '../../src/check/sign-in-password.ts';
-import { CANARY, expectNoCanary } from '../support/relay.ts';
+import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
 
 const ada = { user: 'ada', variable: 'CHECK_PASSWORD', option: '--password-file', file: undefined };
 

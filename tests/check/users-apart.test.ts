@@ -1,12 +1,9 @@
 import type { IncomingMessage } from 'node:http';
-import { afterAll, expect, jest } from '@jest/globals';
-import { isOf, type ServiceRequest, withIds } from '../support/altering-service.ts';
-import { type CheckedOperations, checkOperations, LONG_TEXT } from '../support/check-operations.ts';
-import { stopProcesses } from '../support/process.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-
-// Each case sends messages through a whole deployment.
-jest.setTimeout(60_000);
+import { afterAll, expect } from '@jest/globals';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { type CheckedOperations, checkOperations, LONG_TEXT } from '../harness/relay/check-operations.ts';
+import { stopProcesses } from '../harness/relay/process.ts';
+import { isOf, type ServiceRequest, withIds } from '../harness/service/altering-service.ts';
 
 afterAll(() => stopProcesses());
 
@@ -130,7 +127,7 @@ testSideBySide(
         const checked = await checkOperations({
           front: {
             answer(req, res) {
-              if (isFirst(req)) res.once('close', () => setTimeout(over.resolve, 300));
+              if (isFirst(req)) res.once('close', () => setTimeout(() => setImmediate(over.resolve), 300));
               if (!req.url?.includes('request_id=')) return false;
               const headers = { 'Content-Type': 'application/json', 'X-Request-Id': 'late' };
               void over.promise.then(() => res.writeHead(404, headers).end('{}'));
@@ -148,18 +145,6 @@ testSideBySide(
       async () => {
         const checked = await checkOperations({ service: { alter: withIds((id) => id.toLowerCase()) } });
         expect([checked.problems, openIn(checked)]).toEqual([[], []]);
-      },
-    ],
-    [
-      'a bot service that cuts ids is a problem with CHANNELS=owned: a message begins no conversation',
-      async () => {
-        const checked = await checkOperations({
-          service: { alter: withIds((id) => id.slice(0, 16)) },
-          more: { CHANNELS: 'owned' },
-        });
-        expect(checked.of('message')).toEqual(['problem answered with 403 not_your_conversation']);
-        const { advice } = checked.rows.find(({ check }) => check === 'message') ?? {};
-        expect(advice).toMatch(/whether it takes two ids for the same one/);
       },
     ],
     [
@@ -198,31 +183,6 @@ testSideBySide(
       },
     ],
     [
-      'a running relay with CHANNELS=shared is a problem if the configuration says owned',
-      async () => {
-        const checked = await checkOperations({
-          text: LONG_TEXT,
-          more: ALL,
-          ofRelay: { CHANNELS: 'shared' },
-          ofCheck: { CHANNELS: 'owned' },
-        });
-        expect(checked.operations[0]).toMatch(
-          /^problem GET channel\/metadata: the relay lets a request .* pass/,
-        );
-        expect(openIn(checked)).toHaveLength(6);
-        expect(openIn(checked)).toContain('its file in a sandbox: 200 (application/octet-stream)');
-      },
-    ],
-    [
-      'a running relay with CHANNELS=owned is a problem if the configuration says scoped',
-      async () => {
-        const checked = await checkOperations({ ofRelay: { CHANNELS: 'owned' } });
-        expect(checked.operations[0]).toBe(
-          'problem GET channel/metadata: answered with 403 not_your_conversation',
-        );
-      },
-    ],
-    [
       'a relay that lets a foreign file pass is a problem, and its message is counted as announced',
       async () => {
         const isForeign = atMessages((number) => number === 3);
@@ -236,6 +196,27 @@ testSideBySide(
         expect(openIn(checked)).toEqual(['a message with its file: a stream']);
         expect(checked.messages).toBe(3);
         expect(checked.progress).toMatch(/^Sending up to 3 messages,/);
+      },
+    ],
+    [
+      'a foreign file that the bot service refuses proves nothing, and is noted',
+      async () => {
+        const isForeign = atMessages((number) => number === 3);
+        const failed = { type: 'about:blank', status: 404, code: 'upstream_refused' };
+        const checked = await checkOperations({
+          text: LONG_TEXT,
+          front: {
+            answer: (req, res) =>
+              isForeign(req) &&
+              !!res
+                .writeHead(200, { 'Content-Type': 'text/event-stream', 'X-Request-Id': 'request-0001' })
+                .end(`event: error\ndata: ${JSON.stringify(failed)}\n\n`),
+          },
+        });
+        expect(openIn(checked)).toEqual([]);
+        expect(checked.of('users apart')[0]).toBe(
+          'note a message with its file not proved: answered with 404 upstream_refused',
+        );
       },
     ],
     [

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
-import { readAll } from '../support/client-pair.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
-import { startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { readAll } from '../harness/clients/client-pair.ts';
+import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let upstream: RawUpstream;
 let relay: TestRelay | undefined;

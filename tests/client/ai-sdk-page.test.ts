@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { startBotService } from '../../src/demo/bot-service.ts';
-import { type Chromium, describeInChromium, oneChromium, type Tab } from '../support/chromium.ts';
+import { type Chromium, describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
@@ -10,9 +10,9 @@ import {
   sees,
   servePage,
   startReactPage,
-} from '../support/react-page.ts';
-import { CANARY, OTHER_USER, startRelay, USER } from '../support/relay.ts';
-import { until } from '../support/until.ts';
+} from '../harness/browser/react-page.ts';
+import { until } from '../harness/clock/until.ts';
+import { CANARY, OTHER_USER, startRelay, USER } from '../harness/relay/relay.ts';
 
 const { name, password } = USER;
 const document = readFileSync(new URL('../../docs/front-end.md', import.meta.url), 'utf8');

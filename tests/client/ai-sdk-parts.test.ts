@@ -6,7 +6,7 @@ import { answerParts } from '../../src/client/answer-parts.ts';
 import type { BotEvent, Guards } from '../../src/client/bot-event.ts';
 import type { MessagePart } from '../../src/client/channel-types.ts';
 import { eventReader } from '../../src/client/known-events.ts';
-import { deltaOf, typeOf } from '../support/bot-runs.ts';
+import { deltaOf, typeOf } from '../harness/service/bot-runs.ts';
 
 const guards = { 'acme.chart': () => true } as unknown as Guards;
 const read = eventReader(guards);

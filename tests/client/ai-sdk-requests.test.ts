@@ -3,19 +3,18 @@ import { lastAssistantMessageIsCompleteWithApprovalResponses as allDecided } fro
 import { botChatTransport } from '../../src/client/ai-sdk/bot-chat-transport.ts';
 import { RelayError } from '../../src/client/bot-client.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
-import { chatOf, textsOf } from '../support/ai-sdk-chat.ts';
-import { deltaOf, type Run, typeOf } from '../support/bot-runs.ts';
+import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import {
   type ChannelStage,
   OTHER_USER,
   refuseUnhandledRejections,
   startDemoStage,
   startRunsStage,
-} from '../support/channels.ts';
-import { memoryStore } from '../support/cutting-front.ts';
-import { heldCalls } from '../support/held-calls.ts';
-import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
+} from '../harness/clients/channels.ts';
+import { heldCalls } from '../harness/clients/held-calls.ts';
+import { until } from '../harness/clock/until.ts';
+import { memoryStore } from '../harness/faults/cutting-front.ts';
+import { deltaOf, type Run, typeOf } from '../harness/service/bot-runs.ts';
 
 refuseUnhandledRejections();
 
@@ -357,8 +356,10 @@ describe('a tool call that waits for the user', () => {
     reply.begin();
     reply.finish();
     await until(() => chat.status === 'ready');
-    await sleep(50);
-    expect([runs(), chat.error]).toEqual([['Hello', ''], undefined]);
+    const last = chat.sendMessage({ text: 'Last' });
+    (await stage.bot.run('Last')).answer('Fine');
+    await last;
+    expect([runs(), chat.error]).toEqual([['Hello', '', 'Last'], undefined]);
   });
 
   test('is decided after another message, too', async () => {

@@ -1,13 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import type { BotClient } from '../../src/client/bot-client.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
-import { chatOf, textsOf } from '../support/ai-sdk-chat.ts';
-import { deltaOf } from '../support/bot-runs.ts';
-import { OTHER_USER, refuseUnhandledRejections, startRunsStage } from '../support/channels.ts';
-import { memoryStore } from '../support/cutting-front.ts';
-import { heldCalls } from '../support/held-calls.ts';
-import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
+import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
+import { OTHER_USER, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
+import { heldCalls } from '../harness/clients/held-calls.ts';
+import { until } from '../harness/clock/until.ts';
+import { memoryStore } from '../harness/faults/cutting-front.ts';
+import { deltaOf } from '../harness/service/bot-runs.ts';
 
 refuseUnhandledRejections();
 
@@ -156,6 +155,7 @@ test('a message that surely did not run can be sent again by regenerate, and onl
     code: 'unsupported',
     message: 'The bot may have run, and cannot take an answer back.',
   });
-  await sleep(50);
+  // A message would have come before these.
+  await stage.signedIn();
   expect(stage.bot.runs).toHaveLength(1);
 });

@@ -3,7 +3,7 @@ import { answerParts } from '../../src/client/answer-parts.ts';
 import type { MessagePart } from '../../src/client/channel-types.ts';
 import { eventReader } from '../../src/client/known-events.ts';
 import { textOf } from '../../src/client/text-of.ts';
-import { deltaOf, typeOf } from '../support/bot-runs.ts';
+import { deltaOf, typeOf } from '../harness/service/bot-runs.ts';
 
 const read = eventReader();
 const completeOf = (text: string, messageId = 'm1') => ({

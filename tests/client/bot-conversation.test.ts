@@ -2,9 +2,16 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
 import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { countSignOuts, readAll, startClientPair } from '../support/client-pair.ts';
-import { CANARY, LONG_NAMED_USER, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { plainAnswer, until } from '../support/relay-and-upstream.ts';
+import { countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import {
+  CANARY,
+  LONG_NAMED_USER,
+  OTHER_USER,
+  startRelay,
+  type TestRelay,
+  USER,
+} from '../harness/relay/relay.ts';
+import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
 
 let service: BotService;
 let relay: TestRelay;

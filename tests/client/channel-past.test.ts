@@ -9,10 +9,10 @@ import {
   refuseUnhandledRejections,
   startDemoStage,
   USER,
-} from '../support/channels.ts';
-import { type CuttingFront, memoryStore, startCuttingFront } from '../support/cutting-front.ts';
-import { startRelay } from '../support/relay.ts';
-import { until } from '../support/until.ts';
+} from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import { type CuttingFront, memoryStore, startCuttingFront } from '../harness/faults/cutting-front.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 
 refuseUnhandledRejections();
 

@@ -1,11 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import type { ChannelMessage } from '../../src/client/channel-types.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
-import { allOf, refuseUnhandledRejections, startRunsStage } from '../support/channels.ts';
-import { memoryStore } from '../support/cutting-front.ts';
-import { heldCalls } from '../support/held-calls.ts';
-import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
+import {
+  aChannelWasDropped,
+  allOf,
+  refuseUnhandledRejections,
+  startRunsStage,
+} from '../harness/clients/channels.ts';
+import { heldCalls } from '../harness/clients/held-calls.ts';
+import { until } from '../harness/clock/until.ts';
+import { memoryStore } from '../harness/faults/cutting-front.ts';
 
 refuseUnhandledRejections();
 
@@ -97,7 +101,7 @@ test('a channel is kept while a call of it takes longer than gcMs', async () => 
   const release = calls.hold('message/feedback');
   const done = channel.feedback('none', 'GOOD');
   await until(() => calls.called.some((address) => address.includes('message/feedback')));
-  await sleep(60);
+  await aChannelWasDropped(client, 20);
   expect(createChannel(client, { id: 'one' })).toBe(channel);
   release();
   await done;
@@ -112,14 +116,14 @@ describe('a channel that was dropped', () => {
     const next = createChannel(client, { id: 'one' });
     next.subscribe(() => {});
     old.subscribe(() => {})();
-    await sleep(60);
+    await aChannelWasDropped(client, 20);
     expect(createChannel(client, { id: 'one' })).toBe(next);
   });
 
   test('and is used again is dropped again', async () => {
     const client = await stage.signedIn();
-    const channel = createChannel(client, { id: 'one', gcMs: 300 });
-    await sleep(400);
+    const channel = createChannel(client, { id: 'one', gcMs: 20 });
+    await aChannelWasDropped(client, 20);
     await channel.feedback('none', 'GOOD');
     expect(createChannel(client, { id: 'one' })).toBe(channel);
     expect(channel.id).toBe('one');

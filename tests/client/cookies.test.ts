@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
-import { startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 let relay: TestRelay;
 beforeAll(async () => {

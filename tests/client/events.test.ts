@@ -1,10 +1,10 @@
 import { ReadableStream as NodeStream } from 'node:stream/web';
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
-import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const TEXT = [
   'event: delta\ndata: {"text":"hé 🦊"}\nid: a-1\n\n',
@@ -26,6 +26,7 @@ const EVENTS = [
 
 let pair: ClientPair | undefined;
 afterEach(async () => {
+  jest.useRealTimers();
   await pair?.close();
   pair = undefined;
 });
@@ -158,21 +159,12 @@ describe('silence', () => {
   });
 
   test('does not include the time of a slow reader between two events', async () => {
-    const silenceMs = 200;
-    let read = 0;
-    pair = await startClientPair(
-      async (socket) => {
-        socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\ndata: 2\n\n')]));
-        await until(() => read === 2);
-        socket.write(Buffer.concat([chunk('data: 3\n\n'), Buffer.from(LAST_CHUNK)]));
-      },
-      { HEARTBEAT_MS: '0' },
-      { silenceMs },
+    jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
+    const client = clientOf(
+      () => ['data: 1\n\ndata: 2\n\n', 'data: 3\n\n'].map((text) => Buffer.from(text)),
+      200,
     );
-    const { events, error } = await readAll(pair.client.send('hi'), async () => {
-      await sleep(2 * silenceMs);
-      read++;
-    });
+    const { events, error } = await readAll(client.send('hi'), () => jest.advanceTimersByTime(1_000));
     expect(error).toBeUndefined();
     expect(events).toHaveLength(3);
   });
@@ -198,9 +190,11 @@ describe('silence', () => {
   });
 
   test('can be allowed for ever', async () => {
+    jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
     const client = clientOf(async function* () {
       yield Buffer.from('data: 1\n\n');
-      await sleep(100);
+      await new Promise(setImmediate);
+      jest.advanceTimersByTime(24 * 3_600_000);
       yield Buffer.from('data: 2\n\n');
     }, Number.POSITIVE_INFINITY);
     expect(await readAll(client.send('hi'))).toMatchObject({ events: { length: 2 }, error: undefined });

@@ -8,12 +8,11 @@ import {
   refuseUnhandledRejections,
   startDemoStage,
   USER,
-} from '../support/channels.ts';
-import { chunk, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
-import { startRelay } from '../support/relay.ts';
-import { sleep } from '../support/sleep.ts';
-import { jsonAnswer } from '../support/suspend.ts';
-import { until } from '../support/until.ts';
+} from '../harness/clients/channels.ts';
+import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
+import { startRelay } from '../harness/relay/relay.ts';
+import { chunk, STREAM_HEAD, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 refuseUnhandledRejections();
 
@@ -219,7 +218,7 @@ describe('a history that has shown all and then ends', () => {
   test('with the session is no failure, and begins again when the same user is back', async () => {
     const { channel, client, relay, errors, lives } = await following();
     await until(() => allOf(channel).length === 1);
-    await sleep(600);
+    await isLoaded(channel);
     const headers = { Cookie: await relay.signIn() };
     await fetch(`${relay.url}/auth/logout-all`, { method: 'POST', headers });
     for (const live of lives) live.destroy();
@@ -237,7 +236,7 @@ describe('a history that has shown all and then ends', () => {
   test('without a connection is an error, and nothing is missing', async () => {
     const { channel, relay, errors } = await following();
     await until(() => allOf(channel).length === 1);
-    await sleep(600);
+    await isLoaded(channel);
     await relay.close();
     await until(() => errors.length > 0);
     expect(failed(channel)).toBeUndefined();

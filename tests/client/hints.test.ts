@@ -1,4 +1,3 @@
-import console from 'node:console';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -6,10 +5,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, tes
 import { buildSync } from 'esbuild';
 import { createBotClient } from '../../src/client/bot-client.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { readAll } from '../support/client-pair.ts';
-import { startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { readAll } from '../harness/clients/client-pair.ts';
+import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const BOT = { namespace: 'acme', botProviderName: 'helper' };
 const SCRIPT = buildSync({

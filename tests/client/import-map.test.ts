@@ -1,11 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { makeConsumer } from '../support/consumer.ts';
-import { startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { startRelay, USER } from '../support/relay.ts';
-import { ROOT } from '../support/sources.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { makeConsumer } from '../harness/clients/consumer.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { startRelay, USER } from '../harness/relay/relay.ts';
 
 const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
 const [, SNIPPET = ''] = /<!-- snippet: import-map -->\n```html\n([\s\S]*?)```/.exec(document) ?? [];

@@ -3,8 +3,10 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
 import type * as Client from '../../src/client/bot-client.ts';
-import { type Chromium, describeInChromium, startChromium, type Tab } from '../support/chromium.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
+import { type Chromium, describeInChromium, startChromium, type Tab } from '../harness/browser/chromium.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   LAST_CHUNK,
@@ -12,9 +14,7 @@ import {
   STREAM_HEAD,
   startRawUpstream,
   wholeStream,
-} from '../support/raw-upstream.ts';
-import { startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const PAGE =
   '<!doctype html><html lang="en"><title>Page</title><script type="module" src="/page.js"></script>';

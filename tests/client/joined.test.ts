@@ -1,26 +1,25 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect } from '@jest/globals';
 import { type BotEvent, createBotClient, type MessageState } from '../../src/client/bot-client.ts';
-import { readAll } from '../support/client-pair.ts';
-import { type CuttingFront, startCuttingFront } from '../support/cutting-front.ts';
+import { readAll } from '../harness/clients/client-pair.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
+import { type CuttingFront, startCuttingFront } from '../harness/faults/cutting-front.ts';
+import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
+  jsonEvent as event,
   type RawRequest,
   STREAM_HEAD,
   startRawUpstream,
   wholeStream,
-} from '../support/raw-upstream.ts';
-import { plainAnswer } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { until } from '../support/until.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const closers: (() => Promise<void>)[] = [];
 afterAll(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-const event = (data: unknown, id?: number) =>
-  `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`;
 const dataOf = (events: readonly BotEvent[]) => events.map(({ raw }) => raw);
 const POST = 'POST message/sse';
 const JOIN = 'GET message/run';
@@ -225,13 +224,30 @@ describe('a message whose stream can be joined', () => {
           (socket: Socket) => void socket.destroy(),
           problem(503, { retryable: 'new message' }),
           (socket: Socket) => void socket.end(plainAnswer('502 Bad', [], '<h1>Bad</h1>')),
+          (socket: Socket) => void socket.end(plainAnswer('503 Away', [], '<h1>Away</h1>')),
           (socket: Socket) => void socket.end(STREAM_HEAD),
           whole(event(1) + event(2)),
         ];
         const { said, error, times } = await withServer(cutAfter(event(1)), (socket, _, times) =>
           busy[times - 1]?.(socket),
         );
-        expect({ said, error, times }).toEqual({ said: [1, 2], error: undefined, times: 5 });
+        expect({ said, error, times }).toEqual({ said: [1, 2], error: undefined, times: 6 });
+      },
+    ],
+    [
+      'is not called unsent where a load balancer answers when the rest is asked for',
+      async () => {
+        let posts = 0;
+        const { said, error } = await withServer(
+          (socket) => {
+            if (++posts === 1) cutAfter(`retry: 1\nid: 1\n${event(1)}`)(socket);
+            else socket.end(plainAnswer('503 Away', [], '<h1>Away</h1>'));
+          },
+          problem(404, { code: 'not_found' }),
+        );
+        expect(error).toMatchObject({ code: 'unreachable', status: 503, retryable: undefined });
+        expect(said).toEqual([1]);
+        expect(posts).toBeGreaterThan(1);
       },
     ],
     ...['404 Not Found', '501 Not Implemented', '200 OK'].map(
@@ -267,6 +283,17 @@ describe('a message whose stream can be joined', () => {
           problem(502, { code: 'upstream_bad_response', retryable: false }),
         );
         expect({ error, times }).toMatchObject({ error: { code: 'upstream_bad_response' }, times: 1 });
+      },
+    ],
+    [
+      'fails as before if what is joined is another answer from its second event on',
+      async () => {
+        const { said, error } = await withServer(
+          cutAfter(event(1) + event(2)),
+          whole(event(1) + event('other') + event(3)),
+        );
+        expect(error).toMatchObject({ code: 'connection_lost' });
+        expect(said).toEqual([1, 2]);
       },
     ],
     ...[

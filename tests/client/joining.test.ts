@@ -5,11 +5,12 @@ import { joining } from '../../src/client/joining.ts';
 const cut = new RelayError('Cut.', { code: 'connection_lost', status: 0 });
 const busy = (retryAfter: number) =>
   new RelayError('Busy.', { code: 'draining', status: 503, retryable: 'same message', retryAfter });
+const event = { known: false, eventType: 'word', runId: undefined, id: undefined, raw: undefined } as const;
 /** A stream of which one event was read. */
 function begun() {
   const position = joining();
   position.begin(false);
-  position.isNew('1', undefined);
+  position.take(event, '1');
   return position;
 }
 /** All pauses in a row. */
@@ -46,6 +47,6 @@ test('Retry-After makes the pauses longer, up to a minute in all', () => {
 test('the tries begin again after a new event, up to 50 in all', () => {
   const position = begun();
   let joins = 0;
-  for (; position.pauseAfter(cut) !== undefined; joins++) position.isNew('again', undefined);
+  for (; position.pauseAfter(cut) !== undefined; joins++) position.take(event, 'again');
   expect(joins).toBe(50);
 });

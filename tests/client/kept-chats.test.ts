@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { createBotClient } from '../../src/client/bot-client.ts';
 import { keptChats } from '../../src/client/element/kept-chats.ts';
 import { followedSession } from '../../src/client/followed-session.ts';
-import { memoryStore } from '../support/cutting-front.ts';
+import { memoryStore } from '../harness/faults/cutting-front.ts';
 
 const MINUTE_MS = 60_000;
 const LATER = '2099-01-01T00:00:00Z';

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { readFact } from '../../src/client/answer-text.ts';
 import { type Guards, RelayError } from '../../src/client/bot-client.ts';
 import { eventReader } from '../../src/client/known-events.ts';
-import { ANY, FACTS, pathsIn, withOther } from '../support/event-facts.ts';
+import { ANY, FACTS, pathsIn, withOther } from '../harness/service/event-facts.ts';
 
 /** Members that may be missing, or null. */
 const OPTIONAL = [

@@ -4,13 +4,12 @@ import { type BotClient, createBotClient } from '../../src/client/bot-client.ts'
 import type { ChannelOptions } from '../../src/client/channel-types.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
 import { textOf } from '../../src/client/text-of.ts';
-import { typeOf } from '../support/bot-runs.ts';
-import { type ClientPair, startClientPair } from '../support/client-pair.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { USER } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
-import { jsonAnswer } from '../support/suspend.ts';
+import { type ClientPair, startClientPair } from '../harness/clients/client-pair.ts';
+import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { USER } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { typeOf } from '../harness/service/bot-runs.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const eventOf = (fact: object, id?: number) =>
   `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ eventType: typeOf(fact), requestId: 'A', fact })}\n\n`;
@@ -76,14 +75,20 @@ async function signedInPage(options: ChannelOptions = {}) {
 }
 
 test('a channel that is dropped before its session is known opens no live stream', async () => {
-  const { subscribe, release, snapshot } = await signedInPage({ gcMs: 0 });
-  const leave = subscribe(() => {});
+  const dropped = await signedInPage({ gcMs: 0 });
+  dropped.subscribe(() => {})();
+  // The timer that drops it was set before this one.
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  dropped.release();
+  // The stream of a page that is shown comes after one of the page that was dropped.
+  const shown = await signedInPage({ gcMs: 0 });
+  shown.release();
+  const leave = shown.subscribe(() => {});
+  await until(() => shown.snapshot().messages.length === 1);
+  expect(dropped.snapshot().messages).toEqual([]);
+  expect(opened).toBe(1);
   leave();
-  await sleep(20);
-  release();
-  await sleep(200);
-  expect(snapshot().messages).toEqual([]);
-  expect(opened).toBe(0);
+  await until(() => live.size === 0);
 });
 
 test('a channel that is dropped and shown again follows its conversation again, and shows each message once', async () => {
@@ -99,8 +104,9 @@ test('a channel that is dropped and shown again follows its conversation again, 
   }
   const leave = subscribe(() => {});
   await until(() => opened === before + 3 && snapshot().messages.length === 1);
-  await sleep(50);
-  expect(snapshot().messages.map(textOf)).toEqual(['Hello']);
+  for (const socket of live) socket.write(chunk(eventOf({ messageUser: { text: 'Bye' } }, 2)));
+  await until(() => snapshot().messages.map(textOf).includes('Bye'));
+  expect(snapshot().messages.map(textOf)).toEqual(['Hello', 'Bye']);
   leave();
   await until(() => live.size === 0);
 });
@@ -116,8 +122,6 @@ test('a message that waits while a run streams is not sent after a stop, which s
   expect(await sent).toBeUndefined();
   await until(() => suspends === 1);
   await until(() => snapshot().status === 'ready');
-  await sleep(100);
-  expect(messages).toBe(0);
   await send('Last');
   expect(messages).toBe(1);
   leave();

@@ -1,12 +1,12 @@
 /// <reference lib="dom" />
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { serveElementPage } from '../support/element-page.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { hostileMarkdown, longMarkdown } from '../support/hostile-markdown.ts';
-import { faultsOf, MARKDOWN_PAGE, type MarkdownWindow, traces } from '../support/markdown-page.ts';
-import { randomNumbers } from '../support/random-streams.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { serveElementPage } from '../harness/browser/element-page.ts';
+import { hostileMarkdown, longMarkdown } from '../harness/browser/hostile-markdown.ts';
+import { faultsOf, MARKDOWN_PAGE, type MarkdownWindow, traces } from '../harness/browser/markdown-page.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { randomNumbers } from '../harness/service/random-streams.ts';
 
 let front: FakeLoadBalancer;
 let page: Page;

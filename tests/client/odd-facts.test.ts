@@ -3,10 +3,10 @@ import { answerChunks } from '../../src/client/ai-sdk/answer-chunks.ts';
 import { answerParts } from '../../src/client/answer-parts.ts';
 import { type Guards, RelayError } from '../../src/client/bot-client.ts';
 import { eventReader } from '../../src/client/known-events.ts';
-import { deltaOf } from '../support/bot-runs.ts';
-import { allOf, refuseUnhandledRejections, startRunsStage } from '../support/channels.ts';
-import { FACTS, pathsIn, withOther } from '../support/event-facts.ts';
-import { until } from '../support/until.ts';
+import { allOf, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import { deltaOf } from '../harness/service/bot-runs.ts';
+import { FACTS, pathsIn, withOther } from '../harness/service/event-facts.ts';
 
 refuseUnhandledRejections();
 

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
-import { ROOT, readSources } from '../support/sources.ts';
+import { ROOT, readSources } from '../harness/documents/sources.ts';
 
 /** What Chrome 111, Firefox 115 or Safari 16.4 lacks, with the first versions that have it (MDN's compatibility data). */
 const NEWER: Readonly<Record<string, RegExp>> = {

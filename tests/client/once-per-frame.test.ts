@@ -1,13 +1,13 @@
-import { afterEach, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { oncePerFrame } from '../../src/client/once-per-frame.ts';
-import { countAwakeMs } from '../support/awake.ts';
-import { sleep } from '../support/sleep.ts';
 
 const frames = globalThis as {
   requestAnimationFrame?: (act: () => void) => number;
   cancelAnimationFrame?: (frame: number) => void;
 };
+beforeEach(() => void jest.useFakeTimers());
 afterEach(() => {
+  jest.useRealTimers();
   delete frames.requestAnimationFrame;
   delete frames.cancelAnimationFrame;
 });
@@ -44,41 +44,31 @@ test('oncePerFrame calls once in the next frame', () => {
   expect(calls).toBe(2);
 });
 
-test('oncePerFrame calls without a frame if none comes, and not again in a late frame', async () => {
+test('oncePerFrame calls after a second if no frame comes, and not again in a late frame', () => {
   const frame = framesByHand();
   let calls = 0;
   const ask = oncePerFrame(() => calls++);
   ask();
-  while (calls === 0) await sleep(20);
-  ask();
   frame();
+  jest.advanceTimersByTime(300);
+  ask();
+  // The wait for the first frame is over.
+  jest.advanceTimersByTime(999);
+  expect(calls).toBe(1);
+  jest.advanceTimersByTime(1);
   expect(calls).toBe(2);
   frame();
   expect(calls).toBe(2);
 });
 
-test('oncePerFrame waits a full second for each frame', async () => {
-  const frame = framesByHand();
-  const calls: number[] = [];
-  const ask = oncePerFrame(() => calls.push(performance.now()));
-  ask();
-  frame();
-  await sleep(300);
-  const asked = performance.now();
-  ask();
-  while (calls.length < 2) await sleep(20);
-  expect((calls[1] as number) - asked).toBeGreaterThan(900);
-});
-
-test('oncePerFrame calls soon if there are no frames at all', async () => {
+test('oncePerFrame calls in the next task if there are no frames at all', () => {
   let calls = 0;
   const ask = oncePerFrame(() => calls++);
   ask();
   ask();
-  const awakeMs = countAwakeMs();
-  while (calls === 0) await sleep(1);
-  // Much sooner than the longest wait for a frame.
-  expect(awakeMs()).toBeLessThan(900);
-  await sleep(20);
+  expect(calls).toBe(0);
+  jest.advanceTimersByTime(1);
+  expect(calls).toBe(1);
+  jest.runAllTimers();
   expect(calls).toBe(1);
 });

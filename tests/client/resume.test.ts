@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { type BreakingFront, startBreakingFront } from '../support/breaking-front.ts';
-import { countSignOuts, readAll } from '../support/client-pair.ts';
-import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { OTHER_USER } from '../support/relay.ts';
-import { plainAnswer } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { countSignOuts, readAll } from '../harness/clients/client-pair.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { type BreakingFront, startBreakingFront } from '../harness/faults/breaking-front.ts';
+import { OTHER_USER } from '../harness/relay/relay.ts';
+import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const closers: (() => Promise<void>)[] = [];
 afterAll(async () => {

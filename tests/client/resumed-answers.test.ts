@@ -4,10 +4,10 @@ import { botConversation } from '../../src/client/bot-conversation.ts';
 import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
 import { resumedAnswers } from '../../src/client/resumed-answers.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { openTalk } from '../support/channels.ts';
-import { memoryStore } from '../support/cutting-front.ts';
-import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
-import { until } from '../support/until.ts';
+import { openTalk } from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import { memoryStore } from '../harness/faults/cutting-front.ts';
+import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const WORDS = 'word '.repeat(100).trim();
 

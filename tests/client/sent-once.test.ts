@@ -2,18 +2,18 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
-import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { freePort } from '../support/free-port.ts';
+import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { USER } from '../harness/relay/relay.ts';
+import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   type RawRequest,
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { USER } from '../support/relay.ts';
-import { plainAnswer } from '../support/relay-and-upstream.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const ID = expect.stringMatching(/^[A-Za-z0-9._-]{8,128}$/);
 const BEGUN = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
@@ -54,8 +54,7 @@ const FAILURES: Failure[] = [
   },
   {
     name: 'the stream is cut inside an event too large to hold',
-    upstream: (socket) => void socket.end(Buffer.concat([BEGUN, chunk(`data: ${'x'.repeat(2000)}`)])),
-    environment: { MAX_HELD_EVENT_BYTES: '1024' },
+    upstream: (socket) => void socket.end(Buffer.concat([BEGUN, chunk(`data: ${'x'.repeat(70_000)}`)])),
     events: 1,
     error: { code: 'connection_lost', status: 0 },
   },
@@ -136,9 +135,21 @@ describe('a message to a server of plain TCP is sent once when', () => {
 
 describe('a message that a proxy answers is sent once, and fails with the status of the answer:', () => {
   const PAGE = '<!doctype html><h1>Hello</h1>';
+  /** A load balancer has answered, since it could pass the message on to no relay. */
+  const UNREACHABLE = {
+    code: 'unreachable',
+    message: 'The server is unreachable.',
+    retryable: 'new message',
+  };
   const answers: [string, number, Record<string, string>, string, object][] = [
     ['HTML with 502', 502, { 'Content-Type': 'text/html' }, PAGE, {}],
-    ['HTML with 503', 503, { 'Content-Type': 'text/html', 'Retry-After': '7' }, PAGE, { retryAfter: 7 }],
+    [
+      'HTML with 503',
+      503,
+      { 'Content-Type': 'text/html', 'Retry-After': '7' },
+      PAGE,
+      { ...UNREACHABLE, retryAfter: 7 },
+    ],
     [
       'HTML with 200',
       200,
@@ -158,7 +169,7 @@ describe('a message that a proxy answers is sent once, and fails with the status
     ],
     ['JSON with 500', 500, { 'Content-Type': 'application/json' }, 'null', {}],
     ['nothing with 204', 204, { 'X-Request-Id': 'of-a-proxy' }, '', { requestId: 'of-a-proxy' }],
-    ['Retry-After with a date', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', {}],
+    ['Retry-After with a date', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', UNREACHABLE],
   ];
   let answer: (res: ServerResponse) => void;
   let asked = 0;
@@ -192,6 +203,7 @@ describe('a message that a proxy answers is sent once, and fails with the status
       code: 'unexpected_response',
       status,
       retryAfter: undefined,
+      retryable: undefined,
       ...fields,
     });
     expect(asked).toBe(1);

@@ -7,9 +7,9 @@ import { CHAT_COLORS } from '../../src/config/chat-file.ts';
 import { CHAT_WORDS } from '../../src/config/chat-words.ts';
 import { type ConfigError, loadConfig } from '../../src/config/config.ts';
 import { contrast } from '../../src/config/contrast.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { ROOT } from '../support/sources.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const NOWHERE = 'http://127.0.0.1:9';
 let folder: string;
@@ -72,13 +72,6 @@ describe('GET /client/bot-chat.js', () => {
     expect(body).toBe(readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8'));
     expect(headers).toMatchObject({ 'content-type': 'text/plain; charset=utf-8' });
   });
-
-  test.each(['/client/bot-chat.js', '/client/bot-chat.txt'])(
-    'is not there with CLIENT_FILES=off: %s',
-    async (path) => {
-      expectProblem(await answered(path, { CLIENT_FILES: 'off' }), 404, 'not_found');
-    },
-  );
 });
 
 describe('the page with the chat', () => {
@@ -173,13 +166,9 @@ describe('CHAT_FILE', () => {
     expect(dark).toContain('accent on own has a contrast of 1,');
   });
 
-  test('is refused if it cannot be read, or if nobody would see it', () => {
+  test('is refused if it cannot be read', () => {
     expect(problemsOf('{}', { CHAT_FILE: join(folder, 'none.json') })).toEqual([
       'CHAT_FILE names a file that cannot be read (ENOENT)',
-    ]);
-    expect(problemsOf('{}', { CLIENT_FILES: 'off', CHAT_PAGE: 'on' })).toEqual([
-      'CHAT_PAGE is on, but CLIENT_FILES is off: the page would have no script',
-      'CHAT_FILE is set, but CLIENT_FILES is off: nobody would see what it says',
     ]);
     expect(problemsOf('{}')).toEqual([]);
   });

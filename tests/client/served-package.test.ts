@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { TARBALL } from '../support/consumer.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { TARBALL } from '../harness/clients/consumer.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const PATH = '/client/bot-relay-client.tgz';
 const NOWHERE = 'http://127.0.0.1:9';
@@ -60,10 +60,5 @@ describe('GET /client/bot-relay-client.tgz', () => {
     other = await startRelay(NOWHERE, { CLIENT_LIMIT_PER_ADDRESS: '1' });
     expect(await call(other.port, PATH, { method: 'HEAD' })).toMatchObject({ status: 200 });
     expectProblem(await call(other.port, PATH), 429, 'too_many_attempts');
-  });
-
-  test('answers 404 with CLIENT_FILES=off', async () => {
-    other = await startRelay(NOWHERE, { CLIENT_FILES: 'off' });
-    expectProblem(await call(other.port, PATH), 404, 'not_found');
   });
 });

@@ -3,11 +3,11 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
 import type { Page } from 'playwright-core';
-import { type ChannelStage, OTHER_USER, startDemoStage, USER } from '../support/channels.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { servePage } from '../support/react-page.ts';
-import { until } from '../support/until.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { servePage } from '../harness/browser/react-page.ts';
+import { type ChannelStage, OTHER_USER, startDemoStage, USER } from '../harness/clients/channels.ts';
+import { until } from '../harness/clock/until.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 /** A page with a channel of one client, and with a second client that nothing listens to. */
 const SCRIPT = `
@@ -135,11 +135,13 @@ describeInChromium('a tab', () => {
     const page = await said();
     await page.context().setOffline(true);
     const failed = page.waitForEvent('requestfailed');
-    await run(page, 'becomeVisible()');
+    await run(page, 'globalThis.seen = []; channel.subscribe(() => seen.push(user())); becomeVisible()');
     await failed;
-    await run(page, 'new Promise((resolve) => setTimeout(resolve, 100))');
-    expect(await run(page, 'user()')).toBe(USER.name);
     await page.context().setOffline(false);
+    const answered = page.waitForResponse('**/auth/session');
+    await run(page, 'becomeVisible()');
+    await answered;
+    expect(await run(page, `[...seen, user()].every((one) => one === '${USER.name}')`)).toBe(true);
   });
 
   test('that comes back from the back/forward cache after a sign-out is emptied', async () => {

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClient, RelayError } from '../../src/client/bot-client.ts';
-import { type ClientPair, countSignOuts, readAll, startClientPair } from '../support/client-pair.ts';
-import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { OTHER_USER, startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
+import { type ClientPair, countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const LONG = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
 
@@ -160,7 +160,7 @@ describe('signing out', () => {
 
   test('that fails signs nobody out', async () => {
     intercept = () => html(503);
-    await expect(client.signOut()).rejects.toMatchObject({ code: 'unexpected_response', status: 503 });
+    await expect(client.signOut()).rejects.toMatchObject({ code: 'unreachable', status: 503 });
     expect(signOuts()).toBe(0);
   });
 });

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { MessageState } from '../../src/client/bot-client.ts';
 import { botConversation } from '../../src/client/bot-conversation.ts';
-import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { plainAnswer, until } from '../support/relay-and-upstream.ts';
+import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: ClientPair;
 afterEach(() => pair.close());
@@ -34,7 +34,7 @@ describe('the state of a message', () => {
     expect(line).toMatchObject({ outcome: 'ok' });
   });
 
-  test('changes from waiting to done for a refused message, whose request id is known', async () => {
+  test('changes to streaming and to done for a message that the service refuses, whose request id is known', async () => {
     pair = await startClientPair(
       (socket) => void socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], '{}')),
     );
@@ -43,7 +43,8 @@ describe('the state of a message', () => {
     const { error } = await readAll(stream);
     expect(error).toMatchObject({ code: 'upstream_refused', status: 400, requestId: stream.requestId });
     expect(stream.requestId).toMatch(/./);
-    expect(states).toEqual(['done']);
+    // What has left is answered by a stream.
+    expect(states).toEqual(['streaming', 'done']);
   });
 });
 

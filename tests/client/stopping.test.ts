@@ -5,11 +5,11 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { MessageState, RelayError } from '../../src/client/bot-client.ts';
-import { startBreakingFront } from '../support/breaking-front.ts';
-import { type ClientPair, readAll, startClientPair } from '../support/client-pair.ts';
-import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { USER } from '../support/relay.ts';
-import { plainAnswer, until } from '../support/relay-and-upstream.ts';
+import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { startBreakingFront } from '../harness/faults/breaking-front.ts';
+import { USER } from '../harness/relay/relay.ts';
+import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: ClientPair;
 afterEach(() => pair.close());

@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { BotClient, MessageStore, MessageStream } from '../../src/client/bot-client.ts';
 import { botConversation } from '../../src/client/bot-conversation.ts';
 import { createChannel } from '../../src/client/create-channel.ts';
-import { type Reading, readAll } from '../support/client-pair.ts';
-import { type CuttingFront, memoryStore, startCuttingFront } from '../support/cutting-front.ts';
-import { OTHER_USER, startRelay, USER } from '../support/relay.ts';
-import { until } from '../support/until.ts';
+import { type Reading, readAll } from '../harness/clients/client-pair.ts';
+import { until } from '../harness/clock/until.ts';
+import { type CuttingFront, memoryStore, startCuttingFront } from '../harness/faults/cutting-front.ts';
+import { OTHER_USER, startRelay, USER } from '../harness/relay/relay.ts';
 
 const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 const dataOf = ({ events }: Reading) => events.map(({ raw }) => raw);

@@ -6,9 +6,9 @@ import {
   refuseUnhandledRejections,
   startDemoStage,
   USER,
-} from '../support/channels.ts';
-import { heldCalls } from '../support/held-calls.ts';
-import { until } from '../support/until.ts';
+} from '../harness/clients/channels.ts';
+import { heldCalls } from '../harness/clients/held-calls.ts';
+import { until } from '../harness/clock/until.ts';
 
 refuseUnhandledRejections();
 

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { eventOf } from '../support/bot-runs.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
@@ -12,10 +11,11 @@ import {
   servePage,
   signInBy,
   startReactPage,
-} from '../support/react-page.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { until } from '../support/until.ts';
+} from '../harness/browser/react-page.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { eventOf } from '../harness/service/bot-runs.ts';
 
 /** An answer that the page makes itself. */
 const OWN_ANSWER = eventOf({ messageComplete: { message: { text: 'By the page.' } } });

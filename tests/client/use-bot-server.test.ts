@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { describe, expect, test } from '@jest/globals';
-import { bundle, REACT_VERSIONS } from '../support/react-page.ts';
+import { bundle, REACT_VERSIONS } from '../harness/browser/react-page.ts';
 
 const SERVER = `
   import { BotProvider, useBot, useSession } from 'bot-relay-client/react';

@@ -1,5 +1,5 @@
 import { expect } from '@jest/globals';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
@@ -7,10 +7,10 @@ import {
   type ReactVersion,
   sees,
   startReactPage,
-} from '../support/react-page.ts';
-import { USER } from '../support/relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { until } from '../support/until.ts';
+} from '../harness/browser/react-page.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
+import { USER } from '../harness/relay/relay.ts';
 
 interface Case {
   readonly react: ReactVersion;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
-import { describeInChromium, oneChromium, type Tab } from '../support/chromium.ts';
+import { describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
 import {
   bundle,
   REACT_VERSIONS,
@@ -8,9 +8,9 @@ import {
   sees,
   signInBy,
   startReactPage,
-} from '../support/react-page.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { until } from '../support/until.ts';
+} from '../harness/browser/react-page.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
 
 const NEWEST = REACT_VERSIONS.at(-1);
 

@@ -4,7 +4,7 @@ import { fill, languageOf } from '../../src/client/element/words.ts';
 import { ARABIC } from '../../src/client/element/words-ar.ts';
 import { ENGLISH } from '../../src/client/element/words-en.ts';
 import { PROBLEMS } from '../../src/errors.ts';
-import { readSources } from '../support/sources.ts';
+import { readSources } from '../harness/documents/sources.ts';
 
 const names = Object.keys(ENGLISH) as (keyof typeof ENGLISH)[];
 const valuesIn = (text: string) => (text.match(/\{\w+\}/g) ?? []).sort();

@@ -5,7 +5,7 @@ import {
   demoEvents,
   startDemoService,
   wholeMessages,
-} from '../support/demo-service.ts';
+} from '../harness/service/demo-service.ts';
 
 const ID = 'custom_channel_id=c1';
 const HELLO = { customChannelId: 'c1', customMessageId: 'm1', text: 'hello', action: 'NONE' };

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { inFrontOf, type RelayProcess, startProcess, stopProcesses } from '../support/process.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { inFrontOf, type RelayProcess, startProcess, stopProcesses } from '../harness/relay/process.ts';
 
 const start = (environment: Record<string, string>) =>
   startProcess({ environment: { PORT: '0', ...environment } });

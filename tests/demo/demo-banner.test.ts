@@ -3,8 +3,8 @@ import { promisify } from 'node:util';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { demoBanner } from '../../src/demo/start-demo.ts';
-import { freshFolder, stopProcesses } from '../support/process.ts';
-import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
+import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 if (!hasCurl && process.env.CI === 'true') throw new Error('curl is missing; .ci/run installs it');
@@ -28,13 +28,13 @@ const commandsIn = (banner: string) =>
 
 describe('the banner of the demo', () => {
   test('signs the user of the demo in, with AUTH_MODE=password', () => {
-    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS, clientFiles: true });
+    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS });
     expect(commandsIn(banner)[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
   });
 
   test('names no password, with AUTH_MODE=guest or oidc', () => {
     for (const mode of ['guest', 'oidc'] as const) {
-      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS, clientFiles: true });
+      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS });
       expect(banner).toMatch(/^\n {2}bot-relay is running in demo mode: http:\/\/localhost:3000\/chat-api\n/);
       expect(banner).not.toMatch(/password|demo \/ demo|undefined/);
       expect(banner).toContain(`  Open ${BASE}/ in a browser`);
@@ -42,16 +42,8 @@ describe('the banner of the demo', () => {
     }
   });
 
-  test('names no page where there is none, with CLIENT_FILES=off', () => {
-    for (const authMode of ['password', 'guest', 'oidc'] as const) {
-      const banner = demoBanner(BASE, { authMode, bots: BOTS, clientFiles: false });
-      expect(banner).toContain('  Use a page of your own (CLIENT_FILES is off)');
-      expect(banner).not.toContain('Open ');
-    }
-  });
-
   test('says what to register at the provider and has no commands, with AUTH_MODE=oidc', () => {
-    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS, clientFiles: true });
+    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS });
     expect(banner).toContain(`${BASE}/auth/callback must be registered`);
     expect(commandsIn(banner)).toEqual([]);
   });
@@ -69,9 +61,7 @@ describe('the banner of the demo', () => {
     ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
   ])('uses, with BOTS=%s, the bot %s', (patterns, bot) => {
     const [namespace, name] = bot.split('/');
-    const [, command] = commandsIn(
-      demoBanner(BASE, { authMode: 'guest', bots: patterns.split(','), clientFiles: true }),
-    );
+    const [, command] = commandsIn(demoBanner(BASE, { authMode: 'guest', bots: patterns.split(',') }));
     expect(command).toContain(` ${BASE}/generic/ns/${namespace}/bot-provider/${name}/message/sse`);
   });
 
@@ -81,7 +71,7 @@ describe('the banner of the demo', () => {
       service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 5 } });
       relay = await startRelay(service.url, { AUTH_MODE: 'guest', BOTS: bots, BASE_PATH: '/chat-api' });
       const commands = commandsIn(
-        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(','), clientFiles: true }),
+        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(',') }),
       );
       expect(commands).toHaveLength(2);
       const cwd = freshFolder();

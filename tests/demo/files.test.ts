@@ -7,7 +7,7 @@ import {
   demoEvents,
   startDemoService,
   wholeMessages,
-} from '../support/demo-service.ts';
+} from '../harness/service/demo-service.ts';
 
 const ID = 'custom_channel_id=c1';
 const MB = 1024 * 1024;

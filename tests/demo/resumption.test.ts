@@ -7,7 +7,7 @@ import {
   demoEvents,
   startDemoService,
   wholeMessages,
-} from '../support/demo-service.ts';
+} from '../harness/service/demo-service.ts';
 
 const ASK = { customChannelId: 'c1', customMessageId: 'm1', text: 'hello', action: 'NONE' };
 

@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { ANSWERS } from '../../src/demo/bot-answers.ts';
 import { openRun } from '../../src/demo/run.ts';
-import { type DemoService, demoEvents, startDemoService } from '../support/demo-service.ts';
+import { type DemoService, demoEvents, startDemoService } from '../harness/service/demo-service.ts';
 
 let service: DemoService | undefined;
 afterEach(() => service?.close());

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { fileTree } from '../../src/demo/file-tree.ts';
 import { makeFolder, writeFile } from '../../src/demo/sandbox-files.ts';
-import { type DemoService, dataOf, startDemoService } from '../support/demo-service.ts';
+import { type DemoService, dataOf, startDemoService } from '../harness/service/demo-service.ts';
 
 let service: DemoService;
 beforeEach(async () => {

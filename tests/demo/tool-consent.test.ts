@@ -1,5 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type DemoService, demoEvents, startDemoService, wholeMessages } from '../support/demo-service.ts';
+import {
+  type DemoService,
+  demoEvents,
+  startDemoService,
+  wholeMessages,
+} from '../harness/service/demo-service.ts';
 
 const ASK = { customChannelId: 'c1', text: 'What time is it?', action: 'NONE' };
 

@@ -2,24 +2,21 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get, request } from 'node:https';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type Browser, openBrowser } from '../support/browser.ts';
-import { call } from '../support/call.ts';
+import { type Browser, openBrowser } from '../harness/browser/browser.ts';
+import { call } from '../harness/clients/call.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sleep } from '../harness/clock/sleep.ts';
 import {
   describeWithLoadBalancers,
   type LoadBalancer,
   startCaddy,
   startHaproxy,
   stopLoadBalancers,
-} from '../support/deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, reply, startFakeRelay } from '../support/fake-relay.ts';
-import { freePort } from '../support/free-port.ts';
-import { BOT_PATH, MESSAGE } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { sleep } from '../support/sleep.ts';
-
-/** In ms. After this, a relay whose port is closed gets no request: two checks a second apart have failed. */
-const NOTICED_MS = 3_000;
+} from '../harness/relay/deployed-load-balancers.ts';
+import { type FakeRelay, type Reply, reply, startFakeRelay } from '../harness/relay/fake-relay.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 
 /** So many messages that each relay gets some of them, also if a relay is drawn for each. */
 const MANY = 32;
@@ -98,7 +95,11 @@ async function expectOtherUsed(deployed: Deployed, retriesRefused: boolean): Pro
   const lost = retriesRefused ? [] : refused.map(() => expect.objectContaining({ status: 502 }));
   expect(refused).toEqual(lost);
   expect(relays[1].seen.length).toBe(before + MANY - refused.length);
-  await sleep(NOTICED_MS);
+  // All of them go to the other relay as soon as a check has failed twice.
+  await until(
+    async () => (await postMany()).every((answer) => 'status' in answer && answer.status === 200),
+    100,
+  );
   const large = Buffer.alloc(500_000, 'x');
   for (let i = 0; i < 4; i++) expect((await post(large)).status).toBe(200);
   for (const { body } of relays[1].seen.slice(-4)) expect(body.equals(large)).toBe(true);

@@ -1,18 +1,18 @@
 import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { openBrowser } from '../support/browser.ts';
+import { openBrowser } from '../harness/browser/browser.ts';
+import { FORM_TYPE } from '../harness/clients/forms.ts';
 import {
   describeWithLoadBalancers,
   startCaddy,
   startHaproxy,
   stopLoadBalancers,
-} from '../support/deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, reply, startFakeRelay } from '../support/fake-relay.ts';
-import { FORM_TYPE } from '../support/forms.ts';
-import { freePort } from '../support/free-port.ts';
-import { describeWithNginx, startNginx, stopNginx } from '../support/nginx.ts';
-import { until } from '../support/relay-and-upstream.ts';
+} from '../harness/relay/deployed-load-balancers.ts';
+import { type FakeRelay, type Reply, reply, startFakeRelay } from '../harness/relay/fake-relay.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { describeWithNginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
 const BLOB = `${BOT}/blob`;

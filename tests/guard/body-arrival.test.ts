@@ -3,10 +3,10 @@ import type { Request } from 'express';
 import type { BodyOptions } from '../../src/http/read-body.ts';
 import { readJson } from '../../src/http/read-json.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
-import { expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { sleep } from '../support/sleep.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const HEAD = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
 const NEXT = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
@@ -15,6 +15,8 @@ const PART = `400\r\n${' '.repeat(1024)}\r\n`;
 let stage: TestApp;
 let arrived: Buffer[] = [];
 let failed: unknown[] = [];
+let lateRequests = 0;
+let lateReads = 0;
 /** How many listeners a request has after its body was refused. */
 const listenersLeft: number[] = [];
 beforeAll(async () => {
@@ -31,8 +33,10 @@ beforeAll(async () => {
     route(app, '/hasty', { post: keep({ maxBytes: 2000, timeoutMs: 50 }) });
     route(app, '/late', {
       async post(req, res) {
+        lateRequests += 1;
         await new Promise((resolve) => req.once('close', resolve));
-        await sleep(1);
+        await new Promise(setImmediate);
+        lateReads += 1;
         await late(req, res);
       },
     });
@@ -84,15 +88,15 @@ describe('a body that never finishes', () => {
   });
 });
 
-describe('a body that arrives slowly', () => {
+describe('a body that arrives in parts', () => {
   test('is complete when the route gets it', async () => {
     arrived = [];
-    const client = rawClient(stage.port, `${HEAD}Content-Length: 4\r\n\r\n`);
-    for (const part of ['"', 'a', 'b', '"']) {
-      await sleep(5);
-      client.socket.write(part);
-    }
-    await client.waitFor('\r\n\r\n');
+    const headers = 'Expect: 100-continue\r\nContent-Length: 4\r\n\r\n';
+    const client = rawClient(stage.port, HEAD + headers);
+    // The head has been read alone.
+    await client.waitFor('100 Continue');
+    client.socket.write('"ab"');
+    await client.waitFor('200 OK');
     expect(arrived.map(String)).toEqual(['"ab"']);
     client.socket.destroy();
   });
@@ -103,10 +107,13 @@ describe('a client that leaves', () => {
     failed = [];
     arrived = [];
     const client = rawClient(stage.port, `${HEAD.replace('/', '/late')}Content-Length: 20\r\n\r\n{`);
-    client.socket.once('connect', () => setTimeout(() => client.socket.destroy(), 20));
-    await client.closed;
-    // Longer than the body may take, so that a wait for it would have ended.
-    await sleep(60);
-    expect([failed.length, arrived.length]).toEqual([0, 0]);
+    await until(() => lateRequests === 1);
+    client.socket.destroy();
+    // A wait for the body would have begun before that of this request, and would end before it.
+    await until(() => lateReads === 1);
+    const hasty = rawClient(stage.port, `${HEAD.replace('/', '/hasty')}Content-Length: 20\r\n\r\n{`);
+    await hasty.closed;
+    expectProblem(parseAnswer(hasty.text()), 408, 'request_timeout');
+    expect([failed.length, arrived.length]).toEqual([1, 0]);
   });
 });

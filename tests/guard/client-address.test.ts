@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
 import { clientAddress } from '../../src/http/client-address.ts';
-import { call } from '../support/call.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call } from '../harness/clients/call.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const of = (ip: string | undefined, remoteAddress: string | undefined = '10.0.0.1') =>
   clientAddress({ ip, socket: { remoteAddress } } as Request);

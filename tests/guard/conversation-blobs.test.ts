@@ -5,7 +5,7 @@ import { memoryGivenBlobs } from '../../src/guard/memory-given-blobs.ts';
 import { redisGivenBlobs } from '../../src/guard/redis-given-blobs.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { keyPart } from '../../src/storage/redis-key.ts';
-import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
+import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 
 const ids = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `b${from + n}`);
 

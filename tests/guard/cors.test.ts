@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { type Answer, call, expectProblem } from '../support/call.ts';
-import { type RawRequest, wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, CANARY, MESSAGE, startRelay } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
+import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { BOT_PATH, CANARY, MESSAGE, startRelay } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { type RawRequest, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const ALLOWED = 'https://partner.example.org';
 const FOREIGN = [
@@ -117,6 +119,48 @@ describe('a message with the headers of the client libraries', () => {
     expect(all('x-api-key')).toEqual([CANARY.key]);
     expect(all('x-asgard-user-identity-hint')).toEqual([]);
     expect(JSON.stringify(sent)).not.toContain('evil');
+  });
+});
+
+describeInChromium('a page of an allowed origin', () => {
+  const chromium = oneChromium();
+
+  test('sends the headers of CORS_HEADERS, which the relay does not pass on, and no others', async () => {
+    const front = await startFakeLoadBalancer({
+      answer(_req, res) {
+        res.writeHead(200, { 'Content-Type': 'text/html' }).end('<p>ok');
+        return true;
+      },
+    });
+    const other = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+      ALLOWED_ORIGINS: front.url,
+      CORS_HEADERS: 'X-Host-Version, x-trace',
+    });
+    const { page } = await chromium.open(`${front.url}/page`);
+    const [name = '', value = ''] = other.cookie.split('=');
+    const url = `http://127.0.0.1:${other.relay.port}`;
+    await page.context().addCookies([{ name, value, url }]);
+    const send = (headers: Record<string, string>) =>
+      page.evaluate(
+        ([address, body, more]) =>
+          fetch(address, {
+            method: 'POST',
+            credentials: 'include',
+            headers: { 'Content-Type': 'application/json', ...more },
+            body,
+          }).then(
+            async (response) => [response.status, await response.text()],
+            (error) => String(error),
+          ),
+        [url + BOT_PATH, MESSAGE, headers] as const,
+      );
+    expect(await send({ 'X-Host-Version': '7', 'X-Trace': 't' })).toEqual([200, 'data: 1\n\n']);
+    const [{ all }] = other.upstream.requests as [RawRequest];
+    expect(['x-host-version', 'x-trace'].flatMap(all)).toEqual([]);
+    expect(await send({ 'X-Host-Version': '7', 'X-Other': 'x' })).toMatch(/TypeError/);
+    expect(other.upstream.requests).toHaveLength(1);
+    await other.close();
+    await front.close();
   });
 });
 

@@ -2,11 +2,11 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
 import { pacing } from '../../src/pace/pacing.ts';
 import { type SlotResult, type SlotWaits, slotWaits } from '../../src/pace/slot-waits.ts';
-import { type Answer, call, expectProblem } from '../support/call.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { startTestApp } from '../support/test-app.ts';
+import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
+import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { startTestApp } from '../harness/relay/test-app.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 beforeAll(async () => {

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { BodyOptions } from '../../src/http/read-body.ts';
 import { readForm } from '../../src/http/read-form.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const FORM = 'application/x-www-form-urlencoded';
 

@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals';
 import { clientAddress } from '../../src/http/client-address.ts';
 import { type Holders, type HoldersOptions, nameHolders } from '../../src/pace/holders.ts';
-import { call } from '../support/call.ts';
-import { startTestApp } from '../support/test-app.ts';
+import { call } from '../harness/clients/call.ts';
+import { startTestApp } from '../harness/relay/test-app.ts';
 
 /** The holders of a request of the user `id` from `address`. */
 async function holders(options: HoldersOptions, id: string, address = '192.0.2.1'): Promise<Holders> {

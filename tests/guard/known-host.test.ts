@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { type Answer, call, expectProblem, parseAnswer } from '../support/call.ts';
-import { startProcess, stopProcesses } from '../support/process.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
-import { BOT_PATH, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { type Answer, call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { BOT_PATH, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 /** Sends a request with this head on a new connection; returns its answer. */
 async function raw(port: number, line: string, ...headers: string[]): Promise<Answer> {

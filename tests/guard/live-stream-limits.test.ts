@@ -1,23 +1,26 @@
 import { afterAll, afterEach, expect, jest, test } from '@jest/globals';
-import { LIVE_YIELD_MS } from '../../src/pace/live-turns.ts';
-import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
-import { resumptionTurns } from '../../src/pace/resumption-turns.ts';
-import { expectProblem, parseAnswer } from '../support/call.ts';
-import { startWithSandboxes } from '../support/launched-sandboxes.ts';
-import { askLive, LIVE, openKind, openLive, openStream, type SignedIn, WATCH } from '../support/live.ts';
-import { range } from '../support/numbered-messages.ts';
-import type { RawClient } from '../support/raw-client.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { OTHER_USER, startRelay } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { whileAwake } from '../support/while-awake.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import {
+  askLive,
+  LIVE,
+  openKind,
+  openLive,
+  openStream,
+  type SignedIn,
+  WATCH,
+} from '../harness/clients/live.ts';
+import type { RawClient } from '../harness/clients/raw-client.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { range } from '../harness/relay/numbered-messages.ts';
+import { OTHER_USER, startRelay } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { startWithSandboxes } from '../harness/service/launched-sandboxes.ts';
 
 const closings: (() => unknown)[] = [];
-async function cleanUp() {
+afterEach(async () => {
   jest.restoreAllMocks();
   for (const close of closings.splice(0).reverse()) await close();
-}
-afterEach(cleanUp);
+});
 afterAll(() => stopRedis());
 
 async function start(environment: Record<string, string> = {}): Promise<RelayAndUpstream> {
@@ -44,13 +47,12 @@ const statuses = async (count: number, at: SignedIn, headers?: string[]) => {
 };
 
 test('a user has places for live streams beside those for messages', async () => {
-  const pair = await start({ MAX_LIVE_STREAMS_PER_USER: '2', MAX_STREAMS_PER_USER: '1' });
+  const pair = await start({ MAX_STREAMS_PER_USER: '2' });
   const first = await open(pair, ['X-Request-Id: the-first-one']);
   expect([first.status, ...(await statuses(2, pair))]).toEqual([200, 200, 429]);
   expectProblem(await askLive(pair), 429, 'too_many_streams');
   expect(pair.upstream.requests).toHaveLength(2);
-  const message = pair.ask();
-  await message.waitFor('200 OK');
+  for (const text of ['one', 'two']) await pair.ask({ body: JSON.stringify({ text }) }).waitFor('200 OK');
   expect((await pair.relay.send(pair.cookie)).status).toBe(429);
   expect(await statuses(1, { ...pair, cookie: await pair.relay.signIn(OTHER_USER) })).toEqual([200]);
   first.client.socket.destroy();
@@ -60,7 +62,7 @@ test('a user has places for live streams beside those for messages', async () =>
 
 test('watches of files have places and a budget of their own, as live streams', async () => {
   const pair = await startWithSandboxes((socket) => void socket.write(openStream('data: 1\n\n')), {
-    ...{ OPERATIONS: 'chat,sandbox', MAX_LIVE_STREAMS_PER_USER: '2' },
+    ...{ OPERATIONS: 'chat,sandbox', MAX_STREAMS_PER_USER: '2' },
     ...{ RATE_LIMIT: '3', RATE_WINDOW_MS: '60000' },
   });
   closings.push(pair.close);
@@ -81,22 +83,22 @@ test('watches of files have places and a budget of their own, as live streams', 
   expect(pair.upstream.requests).toHaveLength(5);
 });
 
-test('all guests of one address have the places of eight users', async () => {
+test('all guests of one address have MAX_STREAMS_PER_ADDRESS live streams together', async () => {
   const pair = await startGuests();
   const from = (address: string) => [`X-Forwarded-For: ${address}`];
-  for (const _ of range(8)) {
+  for (const _ of range(3)) {
     const at = { ...pair, cookie: await guest(pair, '10.0.0.1') };
     expect(await statuses(2, at, from('10.0.0.1'))).toEqual([200, 429]);
   }
-  const [ninth, other] = [await guest(pair, '10.0.0.1'), await guest(pair, '10.0.0.2')];
-  expect(await statuses(1, { ...pair, cookie: ninth }, from('10.0.0.1'))).toEqual([429]);
+  const [fourth, other] = [await guest(pair, '10.0.0.1'), await guest(pair, '10.0.0.2')];
+  expect(await statuses(1, { ...pair, cookie: fourth }, from('10.0.0.1'))).toEqual([429]);
   expect(await statuses(1, { ...pair, cookie: other }, from('10.0.0.2'))).toEqual([200]);
 });
 
 async function startGuests() {
   const { upstream } = await start();
-  const settings = { AUTH_MODE: 'guest', TRUST_PROXY: '1', MAX_LIVE_STREAMS_PER_USER: '1' };
-  const relay = await startRelay(upstream.url, settings);
+  const limits = { MAX_STREAMS_PER_USER: '1', MAX_STREAMS_PER_ADDRESS: '3' };
+  const relay = await startRelay(upstream.url, { AUTH_MODE: 'guest', TRUST_PROXY: '1', ...limits });
   closings.push(() => relay.close());
   return { relay };
 }
@@ -110,7 +112,7 @@ async function guest({ relay }: { relay: { url: string } }, address: string): Pr
 describeWithRedis('with Redis', () => {
   test('a user has one limit of live streams at all instances', async () => {
     const redis = await startRedis();
-    const environment = { REDIS_URL: redis.url, MAX_LIVE_STREAMS_PER_USER: '2' };
+    const environment = { REDIS_URL: redis.url, MAX_STREAMS_PER_USER: '2' };
     const pair = await start(environment);
     const other = await startRelay(pair.upstream.url, environment);
     closings.push(() => other.close());
@@ -132,28 +134,6 @@ test('live streams and messages of both path shapes have one budget', async () =
   expect(methodsOf(pair)).toEqual(['GET', 'GET']);
 });
 
-test(
-  'a live stream waits for its slot longer than a message, and takes every second one while messages wait',
-  whileAwake(async () => {
-    const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '250', RATE_MAX_WAIT_MS: '20000' });
-    const clients = [pair.ask()];
-    await until(() => pair.upstream.requests.length === 1);
-    clients.push(...range(6).map(() => openLive(pair)));
-    await until(() => pair.relay.open.count() === 1);
-    clients.push(...range(6).map(() => pair.ask()));
-    closings.push(() => {
-      for (const { socket } of clients) socket.destroy();
-    });
-    await until(() => pair.upstream.requests.length === clients.length);
-    const untilLastMessage = methodsOf(pair).slice(0, methodsOf(pair).lastIndexOf('POST') + 1);
-    const count = (method: string) => untilLastMessage.filter((one) => one === method).length;
-    expect(count('POST')).toBe(7);
-    expect(count('GET')).toBeGreaterThan(0);
-    expect(count('GET')).toBeLessThan(7);
-    expect(untilLastMessage.join(' ')).not.toContain('GET GET');
-  }, cleanUp),
-);
-
 test('a live stream waits for 30 seconds at most, whatever RATE_MAX_WAIT_MS says', async () => {
   const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '3600000', RATE_MAX_WAIT_MS: '600000' });
   expect(await statuses(1, pair)).toEqual([200]);
@@ -174,47 +154,21 @@ test('a live stream waits for 30 seconds at most, whatever RATE_MAX_WAIT_MS says
   expect(pair.upstream.requests).toHaveLength(1);
 });
 
-test(
-  'a live stream whose client leaves while it waits gives back its slot and its place',
-  whileAwake(async () => {
-    const environment = { RATE_LIMIT: '1', RATE_WINDOW_MS: '2000', MAX_LIVE_STREAMS_PER_USER: '2' };
-    const pair = await start(environment);
-    expect(await statuses(1, pair)).toEqual([200]);
-    const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
-    for (const n of range(3)) {
-      const before = reserve.mock.calls.length;
-      const client = openLive(pair, { headers: [`X-Request-Id: left-waiting-${n}`] });
-      await until(() => reserve.mock.calls.length > before);
-      client.socket.end();
-      const line = await pair.relay.logLine(({ requestId }) => requestId === `left-waiting-${n}`);
-      expect(line).toMatchObject({ outcome: 'client_closed', status: 499 });
-    }
-    expect(await statuses(2, pair)).toEqual([200, 429]);
-    expect(pair.upstream.requests).toHaveLength(2);
-  }, cleanUp),
-);
-
-test(
-  'resumptions of messages go before live streams',
-  whileAwake(async () => {
-    const rate = { limit: 1, windowMs: 1000 };
-    const budgets = memoryBudgets(rate);
-    // Four times as long as it is: a busy machine is late by some of it.
-    const live = resumptionTurns(budgets, rate, 4 * LIVE_YIELD_MS);
-    const resume = resumptionTurns(budgets, rate);
-    const order: string[] = [];
-    const take = async (kind: 'live' | 'resumption', turn: typeof live, n: number) => {
-      await turn(
-        { endpoint: 'acme/helper', holders: { user: `${kind}-${n}` } },
-        new AbortController().signal,
-      );
-      order.push(kind);
-    };
-    await take('live', live, 0);
-    await Promise.all([
-      ...range(2).map((n) => take('live', live, n)),
-      ...range(2).map((n) => take('resumption', resume, n)),
-    ]);
-    expect(order.map((kind) => kind[0]).join('')).toBe('lrrll');
-  }),
-);
+test('a live stream whose client leaves while it waits gives back its slot and its place', async () => {
+  const pair = await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '600000', MAX_STREAMS_PER_USER: '2' });
+  expect(await statuses(1, pair)).toEqual([200]);
+  const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
+  const cancel = jest.spyOn(pair.relay.budgets, 'cancel');
+  for (const n of range(3)) {
+    const client = openLive(pair, { headers: [`X-Request-Id: left-waiting-${n}`] });
+    // Without a place, it would not ask for a slot.
+    await until(() => reserve.mock.calls.length > n);
+    // Another one may wait for its slot only if no other one does.
+    expect(await reserve.mock.results[n]?.value).toMatchObject({ state: 'granted' });
+    client.socket.end();
+    const line = await pair.relay.logLine(({ requestId }) => requestId === `left-waiting-${n}`);
+    expect(line).toMatchObject({ outcome: 'client_closed', status: 499 });
+    await until(() => cancel.mock.calls.length > n);
+  }
+  expect(pair.upstream.requests).toHaveLength(1);
+});

@@ -5,9 +5,16 @@ import { redisCounts } from '../../src/pace/redis-counts.ts';
 import { requestLimits } from '../../src/pace/request-limits.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { answering, describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import { startTestApp, type TestApp } from '../support/test-app.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { until } from '../harness/clock/until.ts';
+import {
+  answering,
+  describeWithRedis,
+  type RedisServer,
+  startRedis,
+  stopRedis,
+} from '../harness/redis/redis.ts';
+import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 let server: RedisServer;
 let redis: Redis;
@@ -15,10 +22,10 @@ let stage: TestApp;
 const printed: string[] = [];
 
 /** Allows two requests from one address, counted in a Redis that need not run yet. */
-async function start(): Promise<void> {
+async function start(windowMs = 60_000): Promise<void> {
   const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
   redis = openRedis({ url: secret(server.url), logger: createLogger('silent') });
-  const options = { name: 'test', limit: 2, windowMs: 60_000, detail: 'No more.' };
+  const options = { name: 'test', limit: 2, windowMs, detail: 'No more.' };
   const limit = requestLimits(redisCounts(redis), logger)(options);
   stage = await startTestApp((app) => {
     app.get('/', async (req, res) => {
@@ -64,6 +71,14 @@ describeWithRedis('counts in Redis', () => {
     await server.start();
     await answering(redis);
     expect(await statuses(3)).toEqual([200, 200, 429]);
+  });
+
+  test('end with their window, which refused requests do not make longer', async () => {
+    server = await startRedis();
+    await start(1_000);
+    await answering(redis);
+    await until(async () => (await ask()).status === 429);
+    await until(async () => (await ask()).status === 200);
   });
 
   test('are exact for simultaneous requests', async () => {

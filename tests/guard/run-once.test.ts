@@ -3,7 +3,7 @@ import type { Store } from 'express-rate-limit';
 import { redisCounts } from '../../src/pace/redis-counts.ts';
 import { type Counts, memoryCounts } from '../../src/pace/request-limits.ts';
 import { createRunOnce } from '../../src/pace/run-once.ts';
-import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
+import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 
 const WINDOW_MS = 60_000;
 const noWork = async () => {};

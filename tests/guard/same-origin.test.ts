@@ -1,9 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { ALLOWED_ORIGIN, ORIGIN_TABLE, originHeaders, passesOriginCheck } from '../support/origin-table.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import {
+  ALLOWED_ORIGIN,
+  ORIGIN_TABLE,
+  originHeaders,
+  passesOriginCheck,
+} from '../harness/clients/origin-table.ts';
+import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 beforeAll(async () => {

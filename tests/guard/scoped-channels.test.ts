@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { scopedChannelId, scopedChannelIds } from '../../src/guard/scoped-channels.ts';
+import { scopedChannelId } from '../../src/guard/scoped-channels.ts';
 import { secret } from '../../src/secret.ts';
 
 const SECRET = secret('a secret of at least thirty-two characters');
@@ -22,20 +22,6 @@ test.each([
   ['another Unicode form', SECRET, { ...OWNER, id: 'c\uff11' }],
 ])('%s gives another id', (_difference, key, owner) => {
   expect(scopedChannelId(key, owner)).not.toBe(scopedChannelId(SECRET, OWNER));
-});
-
-test('ids that are remembered are the same, and never those of another user', () => {
-  const idOf = scopedChannelIds(SECRET, 'password');
-  for (let n = 0; n < 2; n += 1) {
-    for (const [userId, id] of [
-      ['ada', 'c1'],
-      ['ad', 'ac1'],
-      ['1', '2 x'],
-      ['1 1', '2x'],
-      ['', 'adac1'],
-    ] as const)
-      expect(idOf(userId, id)).toBe(scopedChannelId(SECRET, { realm: 'password', userId, id }));
-  }
 });
 
 test.each(['c1', 'x'.repeat(256), '😀"\\\u0000', 'ÀÉ'])(

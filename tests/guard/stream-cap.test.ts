@@ -1,24 +1,29 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { OTHER_USER } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { expectErrorEvent } from '../harness/clients/error-event.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { OTHER_USER } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 let answer: string;
 beforeEach(async () => {
   answer = STREAM_HEAD;
-  pair = await startRelayAndUpstream((socket) => socket.write(answer), { MAX_STREAMS_PER_USER: '2' });
+  // A run that nobody reads is over at once.
+  const environment = { MAX_STREAMS_PER_USER: '2', JOIN_GRACE_MS: '0' };
+  pair = await startRelayAndUpstream((socket) => socket.write(answer), environment);
 });
 afterEach(() => pair.close());
 
 let messages = 0;
+/** Each is a message of its own: the same bytes would join its run. */
+const nextBody = () => JSON.stringify({ text: `hi ${++messages}` });
 /** Sends a message; resolves when the head of the answer has arrived. */
 async function send(as = pair.cookie) {
-  const id = `message-number-${++messages}`;
-  const client = pair.ask({ cookie: as, headers: [`X-Request-Id: ${id}`] });
+  const body = nextBody();
+  const id = `message-number-${messages}`;
+  const client = pair.ask({ cookie: as, body, headers: [`X-Request-Id: ${id}`] });
   await client.waitFor('\r\n\r\n');
   const over = () => pair.relay.logLine(({ requestId }) => requestId === id);
   return { client, status: parseAnswer(client.text()).status, over };
@@ -69,9 +74,9 @@ describe('a user', () => {
 
   test('gets its place back from a message whose client left before it was answered', async () => {
     answer = '';
-    const leaving = pair.ask({ headers: ['X-Request-Id: left-waiting-1'] });
+    const leaving = pair.ask({ body: nextBody(), headers: ['X-Request-Id: left-waiting-1'] });
     await pair.upstream.nextRequest();
-    pair.ask();
+    pair.ask({ body: nextBody() });
     await pair.upstream.nextRequest();
     await expectFull();
     leaving.socket.destroy();
@@ -81,24 +86,31 @@ describe('a user', () => {
     await expectFull();
   });
 
-  test('has a place for a message whose body still arrives', async () => {
+  test('needs no place for a message whose body still arrives', async () => {
     await send();
     const headers = ['Expect: 100-continue', 'Content-Length: 13'];
     const whole = rawMessage({ cookie: pair.cookie, body: '', headers }).replace('Content-Length: 0\r\n', '');
     const uploading = rawClient(pair.relay.port, `${whole}{"text"`);
     await uploading.waitFor('100 Continue\r\n\r\n');
+    expect((await send()).status).toBe(200);
     await expectFull();
     uploading.socket.write(':"hi"}');
-    await uploading.waitFor('200 OK');
-    expect(pair.upstream.requests.at(-1)?.body.toString()).toBe('{"text":"hi"}');
-    uploading.socket.destroy();
+    await uploading.waitFor('"}');
+    expectProblem(
+      parseAnswer(uploading.text().split('100 Continue\r\n\r\n')[1] ?? ''),
+      429,
+      'too_many_streams',
+    );
+    expect(pair.upstream.requests).toHaveLength(2);
   });
 
   test('gets its place back from a message that failed', async () => {
     answer = 'HTTP/1.1 204 No Content\r\n\r\n';
     for (let n = 0; n < 3; n += 1) {
-      const { status, over } = await send();
-      expect(status).toBe(502);
+      const { client, over } = await send();
+      await client.waitFor('}\n\n');
+      const failure = { maybeStarted: true, retryable: false } as const;
+      expectErrorEvent(parseAnswer(client.text()), 502, 'upstream_bad_response', failure);
       await over();
     }
   });
@@ -108,12 +120,20 @@ test('a client that leaves while its place is requested keeps none, and its mess
   const { streams } = pair.relay;
   const acquire = streams.acquire.bind(streams);
   let answerNow: (() => void) | undefined;
+  let released = false;
   streams.acquire = async (holder, max) => {
     const lease = await acquire(holder, max);
     await new Promise<void>((resolve) => {
       answerNow = resolve;
     });
-    return lease;
+    return (
+      lease && {
+        release() {
+          lease.release();
+          released = true;
+        },
+      }
+    );
   };
   const client = pair.ask({ headers: ['X-Request-Id: left-asking-1'] });
   await until(() => answerNow !== undefined);
@@ -121,8 +141,9 @@ test('a client that leaves while its place is requested keeps none, and its mess
   await pair.relay.logLine(({ requestId }) => requestId === 'left-asking-1');
   streams.acquire = acquire;
   answerNow?.();
-  await sleep(20);
-  expect(pair.upstream.requests).toHaveLength(0);
+  // Until its place is given back.
+  await until(() => released);
   expect([(await send()).status, (await send()).status]).toEqual([200, 200]);
+  expect(pair.upstream.requests).toHaveLength(2);
   await expectFull();
 });

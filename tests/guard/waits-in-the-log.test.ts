@@ -1,8 +1,8 @@
-import { expect, test } from '@jest/globals';
+import { expect, jest, test } from '@jest/globals';
 import { type RequestLocals, waitedMs } from '../../src/http/locals.ts';
 import { pacing } from '../../src/pace/pacing.ts';
 import type { SlotWaits } from '../../src/pace/slot-waits.ts';
-import { sleep } from '../support/sleep.ts';
+import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 
 test('the wait of a message is known already at the moment when its client leaves', async () => {
   const slots = {
@@ -15,13 +15,14 @@ test('the wait of a message is known already at the moment when its client leave
   const started = paceMessage({ endpoint: 'ns/bot', holders: { user: 'ada' }, signal: stop.signal, log });
   const slot = started.start();
   const waited = () => (log.slotWait ? waitedMs(log.slotWait) : 0);
-  await sleep(60);
+  advanceClocks({ monotonic: 60_000 });
   stop.abort('left');
   // The log line is written when the client's connection closes, before the wait rejects.
   expect(log.slotWait?.outcome).toBe('given_up');
-  expect(waited()).toBeGreaterThan(50);
+  expect(Math.floor(waited() / 60_000)).toBe(1);
   await expect(slot).rejects.toBe('left');
   const ms = waited();
-  await sleep(20);
+  advanceClocks({ monotonic: 600_000 });
   expect(waited()).toBe(ms);
+  jest.restoreAllMocks();
 });

@@ -1,6 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
 import { replaceStrings } from '../../src/http/json-strings.ts';
-import { threadMs } from '../support/thread-ms.ts';
 
 const swap = (text: string) => (text === 'old' ? 'n"ew\n' : text);
 const replaced = (json: string) => replaceStrings(Buffer.from(json), swap).toString();
@@ -57,20 +56,13 @@ describe('the strings of JSON that are replaced', () => {
     }
   });
 
-  test('are found in time that grows with the length only', () => {
-    const timeOf = (json: string) => {
-      const bytes = Buffer.from(json);
-      return threadMs(() => replaceStrings(bytes, swap));
-    };
-    const hostile = [
-      (n: number) => `["${'\\\\'.repeat(n)}"]`,
-      (n: number) => `["${'\\"'.repeat(n)}"]`,
-      (n: number) => `[${'"",'.repeat(n)}"old"]`,
-      (n: number) => `[${'"old",'.repeat(n)}"old"]`,
-    ];
-    for (const make of hostile) {
-      timeOf(make(20_000));
-      expect(timeOf(make(200_000))).toBeLessThan(50 * Math.max(timeOf(make(20_000)), 1));
-    }
+  // In a time that grows with the square of the length, this would take longer than a test may.
+  test.each([
+    ['escapes', (n: number) => `["${'\\\\'.repeat(n)}","old"]`],
+    ['quotes', (n: number) => `["${'\\"'.repeat(n)}","old"]`],
+    ['empty strings', (n: number) => `[${'"",'.repeat(n)}"old"]`],
+    ['strings to replace', (n: number) => `[${'"old",'.repeat(n)}"old"]`],
+  ])('are found behind very many %s', (_what, make) => {
+    expect(replaced(make(300_000)).endsWith(`"n\\"ew\\n"]`)).toBe(true);
   });
 });

@@ -1,9 +1,9 @@
 import { afterAll, describe, expect } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { runCommand, stopCommands } from '../support/commands.ts';
-import { inFrontOf, stopProcesses } from '../support/process.ts';
-import { plainAnswer, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { call } from '../harness/clients/call.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { runCommand, stopCommands } from '../harness/relay/commands.ts';
+import { inFrontOf, stopProcesses } from '../harness/relay/process.ts';
+import { plainAnswer, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 
 const CONFIGURED = inFrontOf('http://127.0.0.1:9');
 

@@ -1,12 +1,16 @@
 import { afterAll, beforeAll, describe, expect } from '@jest/globals';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { checkEnvironment, type Row } from '../support/check.ts';
-import { type Ran, runCommand, stopCommands } from '../support/commands.ts';
-import { type FakeLoadBalancer, selfSigned, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { CANARY, startRelay, USER } from '../support/relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import {
+  type FakeLoadBalancer,
+  selfSigned,
+  startFakeLoadBalancer,
+} from '../harness/faults/fake-load-balancer.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { checkEnvironment, type Row } from '../harness/relay/check.ts';
+import { type Ran, runCommand, stopCommands } from '../harness/relay/commands.ts';
+import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY, startRelay, USER } from '../harness/relay/relay.ts';
 
 /** The demo's bot service behind TLS, with a certificate that no CA of the machine has signed. */
 let tls: FakeLoadBalancer;

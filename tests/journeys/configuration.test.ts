@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { afterAll, describe, expect, jest } from '@jest/globals';
-import { cannotListen } from '../../src/process/cannot-listen.ts';
-import { runCommand, stopCommands } from '../support/commands.ts';
-import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
-import { CANARY } from '../support/relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { cannotListen } from '../../src/process/serve.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { runCommand, stopCommands } from '../harness/relay/commands.ts';
+import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 
 const UPSTREAM = {
   UPSTREAM_BASE_URL: 'http://127.0.0.1:9',
@@ -64,17 +64,6 @@ async function invalidUsers(): Promise<void> {
   expect(await runCommand({ folder, environment: UPSTREAM })).toMatchObject({
     code: 78,
     stderr: expect.stringMatching(/^USERS_FILE: users\.json cannot be used: [^\n]+\n$/),
-  });
-}
-
-async function cannotSpool(args: string[]): Promise<void> {
-  const folder = freshFolder(USERS);
-  const TMPDIR = `${folder}/missing`;
-  const environment = { ...UPSTREAM, UPLOADS: 'spool', TMPDIR };
-  expect(await runCommand({ folder, args, environment })).toEqual({
-    code: 78,
-    stdout: '',
-    stderr: `UPLOADS=spool: no file can be written to ${TMPDIR} (ENOENT). Set TMPDIR to another folder, or UPLOADS=stream.\n`,
   });
 }
 
@@ -148,8 +137,6 @@ describe('a process', () => {
       ['exits 78 when there is no users file', () => missesUsers([])],
       ['exits 78 when there is no users file, with --check-config', () => missesUsers(CHECK)],
       ['exits 78 when the users file is invalid, and prints nothing of it', invalidUsers],
-      ['exits 78 when it cannot write uploads to disk with UPLOADS=spool', () => cannotSpool([])],
-      ['says the same of uploads with --check-config', () => cannotSpool(CHECK)],
       ['names each risk of its configuration with --check-config', namesRisks],
       ['names no risk of a careful configuration', namesNoRisk],
       ['prints the usage and exits 64 with a misspelt argument', () => printsUsage(['--check-confg'])],

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { sectionOf } from '../support/markdown.ts';
-import { freshFolder, startProcess, stopProcesses } from '../support/process.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { sectionOf } from '../harness/documents/markdown.ts';
+import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
 const JSON_TYPE = { 'Content-Type': 'application/json' };

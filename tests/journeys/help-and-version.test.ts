@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect } from '@jest/globals';
-import { runCommand, stopCommands } from '../support/commands.ts';
-import { startProcess, stopProcesses } from '../support/process.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { runCommand, stopCommands } from '../harness/relay/commands.ts';
+import { startProcess, stopProcesses } from '../harness/relay/process.ts';
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
 /** With this environment, no relay starts. */
@@ -15,7 +15,6 @@ const USAGES: [string[], RegExp][] = [
   [['user', '-h'], /^Usage: npm run user -- add NAME/],
   [['user', 'add', '--help'], /^Usage: npm run user -- add NAME/],
   [['keys', '--json', '-h'], /^Usage: npm run keys/],
-  [['channels', 'own', 'ada', '-h'], /^Usage: npm run channels -- own USER ID/],
   [['channel-id', '--user', 'ada', '-h'], /^Usage: npm run channel-id -- --user USER --id ID/],
   [['check', '--no-messages', '--help'], /^Usage: npm run check -- \[options\]/],
   [['demo-bot', '--port', '0', '--help'], /^Usage: node dist\/main\.js demo-bot/],

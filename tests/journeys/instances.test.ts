@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { cheapHash } from '../support/cheap-hash.ts';
+import { call } from '../harness/clients/call.ts';
+import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { cheapHash } from '../harness/relay/cheap-hash.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -9,19 +11,17 @@ import {
   signInAt,
   startProcess,
   stopProcesses,
-} from '../support/process.ts';
-import { dechunk, type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
+  untilReady,
+} from '../harness/relay/process.ts';
+import { MESSAGE, USER } from '../harness/relay/relay.ts';
+import { idOf } from '../harness/relay/sessions.ts';
 import {
   chunk,
   LAST_CHUNK,
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import { MESSAGE, USER } from '../support/relay.ts';
-import { idOf } from '../support/sessions.ts';
-import { sleep } from '../support/sleep.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const users = { users: [{ name: USER.name, hash: cheapHash(USER.password) }] };
 
@@ -60,10 +60,6 @@ async function startInstance(environment: Record<string, string>): Promise<Insta
   return { relay, port: await relay.listening() };
 }
 
-async function ready(port: number): Promise<void> {
-  while ((await readiness(port)).status !== 200) await sleep(20);
-}
-
 const readiness = (port: number) => call(port, '/readyz');
 const post = (port: number, path: string, cookie: string) =>
   call(port, path, { method: 'POST', headers: { Cookie: cookie } });
@@ -81,8 +77,10 @@ interface Stream {
   finish(): void;
 }
 
+/** Sends a message of its own. */
 async function stream(port: number, cookie: string): Promise<Stream> {
-  const client = rawClient(port, rawMessage({ cookie, body: MESSAGE, headers: ['Connection: close'] }));
+  const body = JSON.stringify({ ...JSON.parse(MESSAGE), n: clients.length });
+  const client = rawClient(port, rawMessage({ cookie, body, headers: ['Connection: close'] }));
   clients.push(client);
   await client.waitFor('data: 1\n\n');
   const service = begun.at(-1) as Socket;
@@ -113,7 +111,7 @@ describeWithRedis('two processes with one Redis', () => {
     redis = await startRedis();
     const start = () => startInstance({ REDIS_URL: redis.url });
     [one, two] = await Promise.all([start(), start()]);
-    await Promise.all([ready(one.port), ready(two.port)]);
+    await Promise.all([untilReady(one.port), untilReady(two.port)]);
   });
 
   test('end a stream of one when the user signs out at the other', async () => {
@@ -161,7 +159,7 @@ describeWithRedis('a process with Redis', () => {
     ]);
     expect((await call(port, '/healthz')).status).toBe(200);
     await redis.start();
-    await ready(port);
+    await untilReady(port);
   });
 
   test('stops in order while Redis is gone: streams first, then exit 0', async () => {

@@ -3,7 +3,7 @@ import { copyFileSync, mkdirSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { freshFolder, stopProcesses } from '../support/process.ts';
+import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 
 const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
 const THIS = process.versions.node;

@@ -1,7 +1,10 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { freshFolder, inFrontOf, stopProcesses } from '../support/process.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
 
@@ -17,16 +20,11 @@ afterEach(async () => {
 });
 
 describe('under npm', () => {
-  const workers = { ...inFrontOf('http://127.0.0.1:9'), REDIS_URL: 'redis://127.0.0.1:1', WORKERS: '2' };
-  test.each([
-    ['the relay shuts down', {}, /"signal":"parent gone","openMessages":0,"msg":"shutting down"/],
-    // Also while the second worker is about to start.
-    ['several workers shut down', workers, /"signal":"parent gone","workers":2,"msg":"shutting down"/],
-  ])('%s when a signal ends the shell between it and npm', async (_who, environment, shutsDown) => {
+  test('the relay shuts down when a signal ends the shell between it and npm', async () => {
     // Like npm: a shell runs the command, and only the shell gets the signal.
     const shell = spawn('/bin/sh', ['-c', `"${process.execPath}" "${MAIN}"; true`], {
       cwd: freshFolder({ 'users.json': '{"users":[]}' }),
-      env: { PORT: '0', ...environment, npm_lifecycle_event: 'start' },
+      env: { PORT: '0', npm_lifecycle_event: 'start' },
       // In its own process group, so that nothing outlives a failed test.
       detached: true,
     });
@@ -38,8 +36,21 @@ describe('under npm', () => {
     });
     // The output ends when all its writers have ended, also the relay.
     await new Promise((resolve) => shell.stdout.once('end', resolve));
-    expect(printed).toMatch(shutsDown);
+    expect(printed).toMatch(/"signal":"parent gone","openMessages":0,"msg":"shutting down"/);
     expect(printed).toMatch(/"msg":"stopped"\}\n$/);
-    expect(printed.match(/"parent gone"/g)?.length).toBe(printed.match(/"msg":"shutting down"/g)?.length);
   });
 });
+
+test.each(['user', 'keys', 'channel-id', 'check'])(
+  'npm run %s compiles nothing beneath a relay that runs',
+  (name) => {
+    const folder = freshFolder();
+    for (const one of ['dist', 'node_modules']) symlinkSync(join(ROOT, one), join(folder, one));
+    const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    const scripts = { ...manifest.scripts, build: 'echo it compiles' };
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ ...manifest, scripts }));
+    const said = execFileSync('npm', ['run', name, '--', '--help'], { cwd: folder, encoding: 'utf8' });
+    expect(said).toContain('Usage: ');
+    expect(said).not.toContain('it compiles');
+  },
+);

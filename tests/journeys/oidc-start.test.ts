@@ -1,15 +1,15 @@
 import type { ServerResponse } from 'node:http';
 import { afterAll, describe, expect } from '@jest/globals';
-import { call } from '../support/call.ts';
+import { call } from '../harness/clients/call.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { inFrontOf, type RelayProcess, startProcess, stopProcesses } from '../harness/relay/process.ts';
 import {
   FAKE_CLIENT,
   type FakeProvider,
   PATHS,
   signInAt,
   startFakeProvider,
-} from '../support/fake-provider.ts';
-import { inFrontOf, type RelayProcess, startProcess, stopProcesses } from '../support/process.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+} from '../harness/service/fake-provider.ts';
 
 const providers: FakeProvider[] = [];
 afterAll(async () => {

@@ -1,21 +1,76 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { BrowserContext, Page } from 'playwright-core';
-import { describeInChromium, oneChromium, openTab, type StrictTab } from '../support/chromium.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { freePort } from '../support/free-port.ts';
-import { CLIENT, type IdentityProviderServer, startIdentityProvider } from '../support/identity-provider.ts';
-import { inFrontOf, startProcess, stopProcesses } from '../support/process.ts';
+import { describeInChromium, oneChromium, openTab, type StrictTab } from '../harness/browser/chromium.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { inFrontOf, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import {
+  CLIENT,
+  type IdentityProviderServer,
+  startIdentityProvider,
+} from '../harness/service/identity-provider.ts';
 import {
   chunk,
   LAST_CHUNK,
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { answerWithPage, type PageWindow } from '../support/test-page.ts';
+} from '../harness/service/raw-upstream.ts';
+
+/** What the page records of a message that it has sent: each piece as it was read, and how it ended. */
+interface Said {
+  readonly pieces: string[];
+  status?: number;
+  ended?: 'complete' | 'broken';
+}
+
+/** The functions and values in the `window` of the page. */
+interface PageWindow {
+  /** Sends a message; resolves when its answer is over. */
+  say(text: string): Promise<Said>;
+  /** The message that was sent last. */
+  said: Said;
+}
+
+const PAGE = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>The page</title>
+<h1>The page</h1>
+<script>
+async function say(text) {
+  const said = { pieces: [] };
+  window.said = said;
+  const response = await fetch('/generic/ns/acme/bot-provider/helper/message/sse', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ text }),
+  });
+  said.status = response.status;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) said.pieces.push(next.value);
+    said.ended = 'complete';
+  } catch {
+    said.ended = 'broken';
+  }
+  return said;
+}
+</script>
+</html>
+`;
+
+/** Answers with the page at every path that is not the relay's. Returns whether it did. */
+function answerWithPage({ url = '' }: IncomingMessage, res: ServerResponse): boolean {
+  if (/^\/(auth|generic)\//.test(url)) return false;
+  if (url === '/favicon.ico') res.writeHead(204).end();
+  else res.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' }).end(PAGE);
+  return true;
+}
 
 const FAILED = 'Failed to load resource: the server responded with a status of';
 
@@ -285,11 +340,8 @@ async function signedIn(context: BrowserContext, name: string): Promise<StrictTa
 
 /** Resolves with the connection of a message at the bot service. */
 async function messageSaying(text: string): Promise<Socket> {
-  for (;;) {
-    const socket = answering.get(text);
-    if (socket) return socket;
-    await sleep(10, undefined, { ref: false });
-  }
+  await until(() => answering.has(text));
+  return answering.get(text) as Socket;
 }
 
 /** Saves pictures of the page in both colour schemes, if SCREENSHOTS names a folder. */

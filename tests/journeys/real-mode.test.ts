@@ -2,9 +2,16 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { freshFolder, type RelayProcess, signInAt, startProcess, stopProcesses } from '../support/process.ts';
-import { CANARY, MESSAGE, USER } from '../support/relay.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { expectErrorEvent } from '../harness/clients/error-event.ts';
+import {
+  freshFolder,
+  type RelayProcess,
+  signInAt,
+  startProcess,
+  stopProcesses,
+} from '../harness/relay/process.ts';
+import { CANARY, MESSAGE, USER } from '../harness/relay/relay.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
 const GUIDE = ECHO.replace('echo', 'guide');
@@ -100,7 +107,8 @@ describe('the relay in front of a bot service', () => {
   test('says that the bot service rejects its key, and shows it nowhere', async () => {
     const { relay, port } = running('plain');
     service.disableKey(CANARY.key);
-    expectProblem(await post(port, GUIDE, await signIn(port)), 502, 'upstream_key_rejected');
+    const answer = await post(port, GUIDE, await signIn(port));
+    expectErrorEvent(answer, 502, 'upstream_key_rejected', { retryable: 'new message' });
     // The request is in the log, which the scan at the end reads.
     await relay.waitFor(/"outcome":"upstream_key_rejected"/);
   });

@@ -1,10 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { afterAll, describe, expect } from '@jest/globals';
-import { makeAuthority, removeAuthorities } from '../support/authority.ts';
-import { freshFolder, type RelayProcess, startProcess, stopProcesses } from '../support/process.ts';
-import { CANARY } from '../support/relay.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { argsOf, workerPids } from '../support/workers.ts';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { freshFolder, type RelayProcess, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
+import { makeAuthority, removeAuthorities } from '../harness/service/authority.ts';
 
 const SECRET_MODULE = new URL('../../dist/secret.js', import.meta.url).href;
 
@@ -42,17 +40,17 @@ const SHOW = imported(`
 `);
 
 /** Two of the secrets are in the environment, and the others in `.env`. */
-function startWithSecrets(more: Record<string, string> = {}): RelayProcess {
+function startWithSecrets(): RelayProcess {
   const [first, second, ...others] = Object.entries(SECRETS);
   const folder = freshFolder({
     'users.json': '{"users":[]}',
     '.env': others.map(([name, value]) => `${name}="${value}"\n`).join(''),
   });
   const inEnvironment = Object.fromEntries([first, second] as [string, string][]);
-  return startProcess({ folder, environment: { ...OTHERS, ...inEnvironment, ...more }, nodeArgs: SHOW });
+  return startProcess({ folder, environment: { ...OTHERS, ...inEnvironment }, nodeArgs: SHOW });
 }
 
-async function oneProcess(): Promise<void> {
+test('a secret of the environment or of .env is in no child process and in no diagnostic report', async () => {
   const relay = startWithSecrets();
   await relay.listening();
   relay.signal('SIGUSR2');
@@ -60,34 +58,6 @@ async function oneProcess(): Promise<void> {
   // Other variables are there, so this is the real environment.
   expect(relay.stdout().match(/"BOTS":"acme\/helper"/g)).toHaveLength(2);
   for (const name of Object.keys(SECRETS)) expect(relay.stdout()).not.toContain(name);
-}
-
-async function severalWorkers(): Promise<void> {
-  const relay = startWithSecrets({ WORKERS: '2' });
-  for (const worker of [1, 2]) await relay.waitFor(new RegExp(`"worker":${worker}\\b.*"msg":"listening"`));
-  const workers = [...workerPids({ relay }).values()];
-  expect(workers).toHaveLength(2);
-  for (const pid of [relay.pid, ...workers]) {
-    process.kill(pid, 'SIGUSR2');
-    await relay.waitFor(new RegExp(`(^shown$[^]*){${1 + [relay.pid, ...workers].indexOf(pid)}}`, 'm'));
-    expect(argsOf(pid).join()).not.toMatch(/canary/);
-  }
-  // What a worker prints besides its log is passed on to standard error.
-  const printed = relay.stdout() + relay.stderr();
-  expect(printed.match(/"BOTS":"acme\/helper"/g)).toHaveLength(6);
-  for (const name of Object.keys(SECRETS)) expect(printed).not.toContain(name);
-  // What the system shows of each worker. The environment of the primary was set by the operator.
-  for (const pid of workers)
-    expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toMatch(
-      new RegExp(`canary|${KEY_LINE.replace(/\W/g, '.')}`),
-    );
-}
-
-describe('a secret of the environment or of .env', () => {
-  testSideBySide([
-    ['is in no child process and in no diagnostic report', oneProcess],
-    ['is not shown on its way to several workers', severalWorkers],
-  ]);
 });
 
 describe('a secret in an error that nothing catches', () => {

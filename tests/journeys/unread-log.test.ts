@@ -1,11 +1,10 @@
-import { afterAll, describe, expect, jest } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { sleep } from '../support/sleep.ts';
-import { PATIENCE_MS, startUnread, stopUnread } from '../support/unread-log.ts';
-import { readAgain, unreadRelay } from '../support/unread-relay.ts';
+import { afterAll, describe, expect } from '@jest/globals';
+import { call } from '../harness/clients/call.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
+import { startUnread, stopUnread } from '../harness/relay/unread-log.ts';
+import { readAgain, unreadRelay } from '../harness/relay/unread-relay.ts';
 
-jest.setTimeout(120_000);
 afterAll(stopUnread);
 
 async function startDemo() {
@@ -13,14 +12,13 @@ async function startDemo() {
   const relay = await startUnread('pipe', noService);
   expect(await call(relay.port, '/readyz')).toMatchObject({ status: 200 });
   relay.output.read();
-  const deadline = performance.now() + PATIENCE_MS;
-  while (!relay.output.text().includes('demo mode') && performance.now() < deadline) await sleep(20);
+  await until(() => relay.output.text().includes('demo mode'), 20);
   expect(relay.output.text()).toMatch(
     /^\.+\n[\s\S]*"msg":"listening"\}\n[\s\S]*bot-relay is running in demo mode/,
   );
 }
 
-// `npm run prove` does the same with a socket, and with workers; `log-output.test.ts` has a socket, too.
+// `npm run prove` does the same with a socket; `log-output.test.ts` has a socket, too.
 describe('a relay whose log goes to a pipe that nobody reads', () => {
   testSideBySide(Object.entries(unreadRelay('pipe')));
 });

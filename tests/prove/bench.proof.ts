@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from '@jest/globals';
 import { FIGURES, type Results } from '../../bench/report/results.ts';
-import { COMPILE_CACHE } from '../support/process.ts';
+import { COMPILE_CACHE } from '../harness/relay/process.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'bot-relay-compare-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import type { CDPSession, Dialog } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { type ChatFront, openChatFront } from '../support/chat-front.ts';
-import { signIn } from '../support/chat-page.ts';
-import { describeInChromium, oneChromium, type Tab } from '../support/chromium.ts';
-import { CANARY, startRelay, type TestRelay, USER } from '../support/relay.ts';
+import { signIn } from '../harness/browser/chat-page.ts';
+import { describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
+import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 const MESSAGES = Number(process.env.CHAT_MESSAGES ?? 1_000);
 const MOUNTS = 50;

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import type { ChatWindow } from '../client/pages/chat-view.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { serveElementPage } from '../support/element-page.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { ROOT } from '../support/sources.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { serveElementPage } from '../harness/browser/element-page.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 const FOLDER = join(ROOT, 'docs/images');
 const MAX_BYTES = 40_000;

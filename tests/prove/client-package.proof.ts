@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { type Consumer, TARBALL } from '../support/consumer.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { ROOT } from '../support/sources.ts';
-import { compileIn, NODE_PAGE, PAGE, typedConsumer } from '../support/typed-consumer.ts';
+import { type Consumer, TARBALL } from '../harness/clients/consumer.ts';
+import { compileIn, NODE_PAGE, PAGE, typedConsumer } from '../harness/clients/typed-consumer.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 // A package manager and old compilers are slow on a busy machine.
 jest.setTimeout(180_000);

@@ -1,5 +1,5 @@
 import { afterAll, test } from '@jest/globals';
-import { expectNotReached, stopAttacks } from '../support/attack-conversations.ts';
+import { expectNotReached, stopAttacks } from '../harness/clients/attack-conversations.ts';
 
 /** `ATTACKS` sets another number. */
 const TRIES = Number(process.env.ATTACKS ?? 10_000);

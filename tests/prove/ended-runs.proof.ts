@@ -1,13 +1,18 @@
 import type { Socket } from 'node:net';
 import { afterAll, expect, jest, test } from '@jest/globals';
-import { DONE, EVENTS } from '../support/joining.ts';
+import { DONE, EVENTS } from '../harness/clients/joining.ts';
+import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { describeWithRedis, type RedisServer, startRedis } from '../harness/redis/redis.ts';
 import {
   type MeasuredInstance,
   type Memory,
   measureRedis,
   startMeasured,
-} from '../support/measured-instances.ts';
-import { stopProcesses } from '../support/process.ts';
+} from '../harness/relay/measured-instances.ts';
+import { stopProcesses } from '../harness/relay/process.ts';
+import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
+import { BEGINS, type EndingMessage, endRun, NAMES, RedisAway } from '../harness/relay/run-endings.ts';
 import {
   chunk,
   LAST_CHUNK,
@@ -15,12 +20,7 @@ import {
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { describeWithRedis, type RedisServer, startRedis } from '../support/redis.ts';
-import { plainAnswer } from '../support/relay-and-upstream.ts';
-import { BEGINS, type EndingMessage, endRun, NAMES, RedisAway } from '../support/run-endings.ts';
-import { sleep } from '../support/sleep.ts';
-import { jsonAnswer } from '../support/suspend.ts';
+} from '../harness/service/raw-upstream.ts';
 
 jest.setTimeout(3_600_000);
 
@@ -29,8 +29,8 @@ const RUNS = Number(process.env.ENDED_RUNS ?? 1_000);
 /** How many runs end in each way in one round, which loses two instances. */
 const OF_EACH = RUNS < 500 ? 5 : 10;
 const ROUND = OF_EACH * NAMES.length;
-/** So much after the last run, everything must be as before, in ms. */
-const SETTLE_MS = 60_000;
+/** So much after the last run, everything must be as before, in ms: longer than a lost run, or a stop, is known. */
+const SETTLE_MS = 180_000;
 /** What one run may leave in memory, in bytes: unfinished messages are remembered for minutes, by a hash. */
 const LEFT_BYTES = 100;
 /** What the process itself may take more, in bytes. */
@@ -83,9 +83,14 @@ function suspend(socket: Socket, requestLine: string): void {
 const environment = () => ({
   ...{ PUBLIC_URL: 'http://app.example.com', REDIS_URL: redis.url, BOTS: 'acme/helper,acme/slow' },
   // So that the service and the page have one id for each conversation.
-  ...{ CHANNELS: 'shared', MAX_HELD_EVENT_BYTES: '1024', JOIN_MAX_BYTES: '65536' },
+  ...{ CHANNELS: 'shared', JOIN_MAX_BYTES: '131072' },
   ...{ JOIN_GRACE_MS: '100', JOIN_KEEP_MS: '3000', JOIN_REMEMBER_MS: '1000' },
-  ...{ RATE_LIMIT: '100000', RATE_MAX_WAIT_MS: '20000', MAX_STREAMS_PER_USER: '2000' },
+  ...{
+    RATE_LIMIT: '100000',
+    RATE_MAX_WAIT_MS: '20000',
+    MAX_EXECUTION_MS: '60000',
+    MAX_STREAMS_PER_USER: '2000',
+  },
   ...{ CLIENT_LIMIT_PER_ADDRESS: '0', CLIENT_LIMIT_PER_SESSION: '0' },
   ...{ SHUTDOWN_DELAY_MS: '0', SHUTDOWN_GRACE_MS: '500' },
 });

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, jest, test } from '@jest/globals';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import {
   asksForRun,
   callsOnce,
@@ -11,10 +11,10 @@ import {
   showsFailedSignOut,
   signsIn,
   stopsAnAnswer,
-} from '../support/example-page.ts';
-import { exampleProject, type Project } from '../support/example-project.ts';
-import { freePort } from '../support/free-port.ts';
-import { startProcess, stopProcesses } from '../support/process.ts';
+} from '../harness/browser/example-page.ts';
+import { exampleProject, type Project } from '../harness/clients/example-project.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { startProcess, stopProcesses } from '../harness/relay/process.ts';
 
 let project: Project | undefined;
 afterEach(async () => {

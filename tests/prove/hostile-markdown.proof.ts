@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { serveElementPage } from '../support/element-page.ts';
-import type { FakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { hostileMarkdown } from '../support/hostile-markdown.ts';
-import { faultsOf, MARKDOWN_PAGE, traces } from '../support/markdown-page.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { serveElementPage } from '../harness/browser/element-page.ts';
+import { hostileMarkdown } from '../harness/browser/hostile-markdown.ts';
+import { faultsOf, MARKDOWN_PAGE, traces } from '../harness/browser/markdown-page.ts';
+import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 const INPUTS = Number(process.env.HOSTILE_INPUTS ?? 5_000);
 const BATCH = 500;

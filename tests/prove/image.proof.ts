@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { parseDockerfile } from '../support/dockerfile.ts';
-import { freePort } from '../support/free-port.ts';
-import { freshFolder, stopProcesses } from '../support/process.ts';
-import { CANARY } from '../support/relay.ts';
+import { parseDockerfile } from '../harness/documents/dockerfile.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const steps = parseDockerfile(readFileSync(join(ROOT, 'deploy/Dockerfile'), 'utf8'));

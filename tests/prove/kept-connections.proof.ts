@@ -2,11 +2,12 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { ClosingReport } from '../support/closing-service.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { sleep } from '../support/sleep.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import type { ClosingReport } from '../harness/service/closing-service.ts';
 
-const SERVICE = fileURLToPath(new URL('../support/closing-service.ts', import.meta.url));
+const SERVICE = fileURLToPath(new URL('../harness/service/closing-service.ts', import.meta.url));
 const MESSAGES = Number(process.env.KEPT_MESSAGES ?? 20_000);
 /** As many connections as are kept. */
 const BURST = 256;
@@ -50,8 +51,10 @@ async function run({ closing, idleMs: [least, most] }: Series): Promise<Outcome>
   const problems: object[] = [];
   async function send(n: number): Promise<void> {
     const response = await relay.send(cookie, { body: JSON.stringify({ n }) });
-    if (response.status !== 200) problems.push((await response.json()) as object);
-    else if ((await response.text()) === 'data: a\n\n') answered.push(n);
+    const text = await response.text();
+    if (response.status !== 200) problems.push(JSON.parse(text) as object);
+    else if (text === 'data: a\n\n') answered.push(n);
+    else problems.push(errorEventIn(text));
   }
   for (let n = 0; n < MESSAGES; n += BURST) {
     if (n > 0) await sleep(least + Math.random() * (most - least));

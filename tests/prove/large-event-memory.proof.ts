@@ -2,17 +2,17 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, expect } from '@jest/globals';
-import { cheapHash } from '../support/cheap-hash.ts';
-import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../support/process.ts';
+import { cheapHash } from '../harness/relay/cheap-hash.ts';
+import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { BOT_PATH, MESSAGE, USER } from '../harness/relay/relay.ts';
+import { testWithProc, watchResident } from '../harness/relay/resident-memory.ts';
 import {
   chunk,
   LAST_CHUNK,
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE, USER } from '../support/relay.ts';
-import { testWithProc, watchResident } from '../support/resident-memory.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const MB = 2 ** 20;
 const STREAM_BYTES = 30 * MB;

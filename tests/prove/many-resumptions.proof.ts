@@ -3,9 +3,9 @@ import { type EndpointBudgets, withJitterMargin } from '../../src/pace/budgets.t
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
 import { redisBudgets } from '../../src/pace/redis-budgets.ts';
 import type { Redis } from '../../src/storage/redis.ts';
-import { range } from '../support/numbered-messages.ts';
-import { connected, describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { NEW_MESSAGES, startApart, startCrowd } from '../support/resumption-crowd.ts';
+import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { range } from '../harness/relay/numbered-messages.ts';
+import { NEW_MESSAGES, startApart, startCrowd } from '../harness/relay/resumption-crowd.ts';
 
 /** How often each is shown. */
 const ROUNDS = Number(process.env.ROUNDS ?? 1);

@@ -1,5 +1,5 @@
 import { test } from '@jest/globals';
-import { expectNothingLeft } from '../support/many-runs.ts';
+import { expectNothingLeft } from '../harness/relay/many-runs.ts';
 
 /** `RUNS` sets another number. */
 const RUNS = Number(process.env.RUNS ?? 1_000);

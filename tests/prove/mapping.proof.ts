@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { cpuUs } from '../../bench/support/process-usage.ts';
 import { type RelayProcess, startRelay } from '../../bench/support/relay-process.ts';
-import { testWithProc } from '../support/resident-memory.ts';
-import { sleep } from '../support/sleep.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { testWithProc } from '../harness/relay/resident-memory.ts';
 
 /** As long as the id that the bot service gets with `scoped`, so that both relays carry the same bytes. */
 const CLIENT_ID = 'c'.repeat(64);

@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, jest, test } from '@jest/globals';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { getsAnAnswer, noticesBreak, signsIn } from '../support/example-page.ts';
-import { emptyProject, type Project } from '../support/example-project.ts';
-import { freePort } from '../support/free-port.ts';
-import { codeOf } from '../support/markdown.ts';
-import { startProcess, stopProcesses } from '../support/process.ts';
-import { type RegistryProxy, startRegistryProxy } from '../support/registry-proxy.ts';
-import { ROOT } from '../support/sources.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { getsAnAnswer, noticesBreak, signsIn } from '../harness/browser/example-page.ts';
+import { emptyProject, type Project } from '../harness/clients/example-project.ts';
+import { codeOf } from '../harness/documents/markdown.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { type RegistryProxy, startRegistryProxy } from '../harness/relay/registry-proxy.ts';
 
 const code = (name: string) => codeOf(readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8'), name);
 

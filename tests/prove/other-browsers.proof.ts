@@ -1,13 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { longMessage, startDemoRelay } from '../support/chat-page.ts';
-import { OTHER_BROWSERS, type OtherBrowser } from '../support/other-browsers.ts';
-import { type RelayProcess, stopProcesses } from '../support/process.ts';
-import { until } from '../support/until.ts';
+import { longMessage, startDemoRelay } from '../harness/browser/chat-page.ts';
+import { OTHER_BROWSERS, type OtherBrowser } from '../harness/browser/other-browsers.ts';
+import { until } from '../harness/clock/until.ts';
+import { type RelayProcess, stopProcesses } from '../harness/relay/process.ts';
 
 jest.setTimeout(180_000);
 
-const ROOT = "document.querySelector('bot-chat').shadowRoot";
-const find = (selector: string) => `${ROOT}.querySelector(${JSON.stringify(selector)})`;
+const ROOT = "document.querySelector('bot-chat')?.shadowRoot";
+const find = (selector: string) => `${ROOT}?.querySelector(${JSON.stringify(selector)})`;
 const WORDS = longMessage(8);
 
 let relay: RelayProcess;
@@ -37,7 +37,7 @@ describe.each(OTHER_BROWSERS)('the chat page in $name', ({ start, isInstalled })
       await shown('.sign-in button');
       await browser.evaluate(`${find('.sign-in button')}.click()`);
       await shown('.empty h3');
-      await browser.evaluate(`${find('textarea')}.value = ${JSON.stringify(WORDS)}`);
+      await browser.evaluate(`Object.assign(${find('textarea')}, { value: ${JSON.stringify(WORDS)} })`);
       await browser.evaluate(`${find('.composer')}.requestSubmit()`);
       await shown('.answer[data-state=streaming]');
       const answer = () => browser.evaluate(`${find('.answer-text')}?.textContent`);
@@ -46,7 +46,7 @@ describe.each(OTHER_BROWSERS)('the chat page in $name', ({ start, isInstalled })
       await browser.open(url);
       await shown('.answer[data-state=streaming]');
       await shown('.answer[data-state=done]');
-      const texts = `JSON.stringify([...${ROOT}.querySelectorAll('.messages .text')].map((one) => one.textContent))`;
+      const texts = `JSON.stringify([...${ROOT}?.querySelectorAll('.messages .text')].map((one) => one.textContent))`;
       expect(JSON.parse(await browser.evaluate(texts))).toEqual([WORDS, `You said: ${WORDS}`]);
       // The message is one paid run.
       expect(posts() - before).toBe(1);

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import { lastAnswer, longMessage, say, someWords } from '../support/chat-page.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { type JoiningPages, startJoiningPages } from '../support/joining-page.ts';
-import { stopBrowsers } from '../support/sleeping-browser.ts';
+import { lastAnswer, longMessage, say, someWords } from '../harness/browser/chat-page.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { type JoiningPages, startJoiningPages } from '../harness/browser/joining-page.ts';
+import { stopBrowsers } from '../harness/browser/sleeping-browser.ts';
 
 let pages: JoiningPages;
 beforeAll(async () => {

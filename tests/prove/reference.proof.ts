@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { ROOT } from '../support/sources.ts';
+import { ROOT } from '../harness/documents/sources.ts';
 
 // It installs TypeDoc, with a compiler of its own.
 jest.setTimeout(180_000);

@@ -2,15 +2,15 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from '@jest/globals';
+import { sleep } from '../harness/clock/sleep.ts';
 import {
   lateness,
   openTickingStreams,
   startTickingRelay,
   stopTickingRelay,
-} from '../support/sign-in-streams.ts';
-import { sleep } from '../support/sleep.ts';
+} from '../harness/relay/sign-in-streams.ts';
 
-const FLOOD = fileURLToPath(new URL('../support/sign-in-flood.ts', import.meta.url));
+const FLOOD = fileURLToPath(new URL('../harness/relay/sign-in-flood.ts', import.meta.url));
 /** SIGN_INS=10000 measures what the documents say. */
 const SIGN_INS = Number(process.env.SIGN_INS ?? 1000);
 const STREAMS = 5;

@@ -6,10 +6,10 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { cpuUs } from '../../bench/support/process-usage.ts';
 import { type RelayProcess, startRelay } from '../../bench/support/relay-process.ts';
-import { FORM_TYPE, filePart, formOf, textPart } from '../support/forms.ts';
-import { residentBytes, testWithProc, watchResident } from '../support/resident-memory.ts';
+import { FORM_TYPE, filePart, formOf, textPart } from '../harness/clients/forms.ts';
+import { residentBytes, testWithProc, watchResident } from '../harness/relay/resident-memory.ts';
 
-const BARE = fileURLToPath(new URL('../support/bare-proxy.ts', import.meta.url));
+const BARE = fileURLToPath(new URL('../harness/service/bare-proxy.ts', import.meta.url));
 /** How many downloads and as many uploads. */
 const TRANSFERS = Number(process.env.TRANSFERS ?? 500);
 const AT_ONCE = 20;

@@ -1,6 +1,6 @@
 import { afterEach } from '@jest/globals';
-import { testWithProc } from '../support/resident-memory.ts';
-import { floodUnread, stopFlood } from '../support/unread-flood.ts';
+import { testWithProc } from '../harness/relay/resident-memory.ts';
+import { floodUnread, stopFlood } from '../harness/relay/unread-flood.ts';
 
 const FLOOD_MB = Number(process.env.FLOOD_MB ?? 200);
 

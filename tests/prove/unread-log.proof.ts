@@ -1,22 +1,12 @@
 import { afterAll, describe, jest } from '@jest/globals';
-import { describeWithRedis } from '../support/redis.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { stopUnread } from '../support/unread-log.ts';
-import { unreadRelay } from '../support/unread-relay.ts';
-import { unreadWorkers } from '../support/unread-workers.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { stopUnread } from '../harness/relay/unread-log.ts';
+import { unreadRelay } from '../harness/relay/unread-relay.ts';
 
 jest.setTimeout(120_000);
 afterAll(stopUnread);
 
-// `npm test` covers one process with a pipe.
+// `npm test` covers a pipe.
 describe('a relay whose log goes to a socket that nobody reads', () => {
   testSideBySide(Object.entries(unreadRelay('socket')));
 });
-
-describeWithRedis.each(['pipe', 'socket'] as const)(
-  'workers whose log goes to a %s that nobody reads',
-  (kind) => {
-    // One at a time: each has three processes, which together leave too little of two cores to start in time.
-    testSideBySide(Object.entries(unreadWorkers(kind)), 1);
-  },
-);

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { sendAndJudge } from '../../src/relay/message/send-and-judge.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
-import { type RawUpstream, STREAM_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
-import { until } from '../support/relay-and-upstream.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { type RawUpstream, STREAM_HEAD, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 const REQUEST = { path: '/', headers: { 'content-length': '2' }, body: Buffer.from('{}') };
 

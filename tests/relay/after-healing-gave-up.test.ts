@@ -1,15 +1,12 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { countAwakeMs } from '../support/awake.ts';
-import { dechunk } from '../support/raw-client.ts';
-import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
-import { whileAwake } from '../support/while-awake.ts';
+} from '../harness/relay/relay-and-upstream.ts';
+import { STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const json = (eventType: string) => `data: ${JSON.stringify({ eventType, requestId: 'r' })}\n\n`;
 const INIT = json('asgard.run.init');
@@ -23,11 +20,10 @@ const LAST_BYTES_MS = 5_000;
 const FIRST_EVENT_MS = 2_000;
 
 let pair: RelayAndUpstream;
-async function cleanUp() {
+afterEach(async () => {
   jest.restoreAllMocks();
   await pair.close();
-}
-afterEach(cleanUp);
+});
 
 /** How many timers of `ms` were set since the spies were there, and how many of them run on. */
 function timersOf(ms: number) {
@@ -55,25 +51,22 @@ async function ask(message: Parameters<RelayAndUpstream['ask']>[0] = {}) {
 const NOTHING_TO_RESUME = plainAnswer('204 No Content', []);
 
 describe('once healing has given up,', () => {
-  test(
-    'no timer of the message runs on',
-    whileAwake(async () => {
-      await start([NOTHING_TO_RESUME], {
-        MAX_EXECUTION_MS: '98765',
-        UPSTREAM_RESPONSE_TIMEOUT_MS: String(RESPONSE_TIMEOUT_MS),
-      });
-      // The first message is slower.
-      await ask();
-      // A message that is delayed by a few ms starts its deadline once more: with a clock that stands still, none is.
-      jest.spyOn(performance, 'now').mockReturnValue(performance.now());
-      for (const name of ['setTimeout', 'clearTimeout'] as const) jest.spyOn(globalThis, name);
-      expect(await ask()).toContain('"code":"upstream_stream_broken"');
-      await until(() => pair.relay.open.count() === 0);
-      // The message was sent, and its resumption.
-      expect(timersOf(RESPONSE_TIMEOUT_MS)).toEqual({ set: 2, left: 0 });
-      for (const ms of [FIRST_EVENT_MS, LAST_BYTES_MS]) expect(timersOf(ms)).toEqual({ set: 1, left: 0 });
-    }, cleanUp),
-  );
+  test('no timer of the message runs on', async () => {
+    await start([NOTHING_TO_RESUME], {
+      MAX_EXECUTION_MS: '98765',
+      UPSTREAM_RESPONSE_TIMEOUT_MS: String(RESPONSE_TIMEOUT_MS),
+    });
+    // The first message is slower.
+    await ask();
+    // A message that is delayed by a few ms starts its deadline once more: with a clock that stands still, none is.
+    jest.spyOn(performance, 'now').mockReturnValue(performance.now());
+    for (const name of ['setTimeout', 'clearTimeout'] as const) jest.spyOn(globalThis, name);
+    expect(await ask()).toContain('"code":"upstream_stream_broken"');
+    await until(() => pair.relay.open.count() === 0);
+    // The message was sent, and its resumption.
+    expect(timersOf(RESPONSE_TIMEOUT_MS)).toEqual({ set: 2, left: 0 });
+    for (const ms of [FIRST_EVENT_MS, LAST_BYTES_MS]) expect(timersOf(ms)).toEqual({ set: 1, left: 0 });
+  });
 
   test("the next streams of the bot are healed, in their turns and with the user's place", async () => {
     const failed = plainAnswer('503 No', []);
@@ -84,21 +77,4 @@ describe('once healing has given up,', () => {
       expect(await ask()).toContain(ends);
     expect(pair.upstream.requests).toHaveLength(3 + 7);
   });
-
-  test(
-    'a client that resumes the message gets what is left of its deadline',
-    whileAwake(async () => {
-      const executionMs = 4_500;
-      const passedMs = 2_500;
-      await start([NOTHING_TO_RESUME, Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: a\n\n')])], {
-        MAX_EXECUTION_MS: String(executionMs),
-        UPSTREAM_RESPONSE_TIMEOUT_MS: String(executionMs),
-      });
-      expect(await ask()).toContain('"code":"upstream_stream_broken"');
-      await sleep(passedMs);
-      const awakeMs = countAwakeMs();
-      expect(await ask({ headers: ['Last-Event-ID: 7'] })).toContain('"code":"deadline_exceeded"');
-      expect(awakeMs()).toBeLessThan(executionMs - 500);
-    }, cleanUp),
-  );
 });

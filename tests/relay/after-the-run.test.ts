@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { dechunk } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const json = (eventType: string) => `data: ${JSON.stringify({ eventType, requestId: 'r' })}\n\n`;
 const RUN = `${json('asgard.run.init')}id: 7\n${json('kept')}${json('asgard.run.done')}`;
@@ -21,7 +21,7 @@ test.each([
   ['breaks', 'at an event boundary', '', true, 'ok'],
   ['breaks', 'inside an event too large to hold', LARGE, false, 'upstream_stream_broken'],
   ['is ended by a shutdown', 'at an event boundary', '', true, 'ok'],
-  ['is ended by a shutdown', 'inside an event too large to hold', LARGE, false, 'draining'],
+  ['is ended by a shutdown', 'inside an event too large to hold', LARGE, false, 'answer_lost'],
   ['ends cleanly', 'inside an event too large to hold', LARGE, true, 'ok'],
 ])('a stream that %s after the end of its run, %s, looks as complete as it is', async (...row) => {
   const [end, , rest, isComplete, outcome] = row;

@@ -1,5 +1,10 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { failureOf } from '../harness/clients/error-event.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
 
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());
@@ -30,7 +35,7 @@ describe('a body arrives upstream byte for byte,', () => {
       body: new Blob([body]).stream(),
       duplex: 'half',
     } as RequestInit);
-    expect(response.status).toBe(400);
+    expect(await failureOf(response)).toMatchObject({ status: 400, code: 'upstream_refused' });
     expect(pair.upstream.requests[0]?.body.equals(Buffer.from(body))).toBe(true);
   });
 });

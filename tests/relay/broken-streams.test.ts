@@ -1,21 +1,20 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { dechunk, type RawClient } from '../support/raw-client.ts';
-import { CLOSE_DELIMITED_HEAD, chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { expectNoCanary } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
+import { expectNoCanary } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { CLOSE_DELIMITED_HEAD, chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
-const LENGTH_HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9999\r\n\r\n';
+const LENGTH_HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 999999\r\n\r\n';
 const WHOLE = 'data: one\n\ndata: two\n\n';
 const HALF = 'data: one\n\ndata: ha';
 const WITH_ID = 'id: 7\ndata: one\n\n';
 /** More than the relay holds of one event. */
-const LARGE = `data: ${'x'.repeat(2048)}`;
-const SETTINGS = { MAX_HELD_EVENT_BYTES: '1024', RESUME_UPSTREAM: 'off' };
+const LARGE = `data: ${'x'.repeat(70_000)}`;
 
 type Break = (socket: Socket, client: () => RawClient, sent: string) => Promise<void> | void;
 const BREAKS: [name: string, breakOff: Break][] = [
-  ['a FIN in the middle of a chunk', (socket, _, sent) => void socket.end(`${STREAM_HEAD}fff\r\n${sent}`)],
+  ['a FIN in the middle of a chunk', (socket, _, sent) => void socket.end(`${STREAM_HEAD}fffff\r\n${sent}`)],
   ['a FIN before the announced length', (socket, _, sent) => void socket.end(LENGTH_HEAD + sent)],
   [
     'a bad chunk size',
@@ -38,7 +37,9 @@ afterEach(() => pair.close());
 
 /** Lets the upstream send `sent` and break off; resolves once the client's connection is over. */
 async function broken(breakOff: Break, sent: string, message: Parameters<RelayAndUpstream['ask']>[0] = {}) {
-  pair = await startRelayAndUpstream((socket) => breakOff(socket, () => client, sent), SETTINGS);
+  pair = await startRelayAndUpstream((socket) => breakOff(socket, () => client, sent), {
+    RESUME_UPSTREAM: 'off',
+  });
   client = pair.ask({ headers: ['Connection: close'], ...message });
   const { error } = await client.closed;
   const { outcome } = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot === 'acme/helper');
@@ -99,7 +100,7 @@ describe.each(BREAKS)('a stream that breaks off with %s', (name, breakOff) => {
     const hold: Break = async (socket, held, bytes) => {
       if (name !== 'a reset') return breakOff(socket, held, bytes);
       socket.write(`${STREAM_HEAD}${chunk(bytes)}`);
-      await held().waitFor('x'.repeat(2048));
+      await until(() => dechunk(held().text()).body === bytes);
       socket.resetAndDestroy();
     };
     const { body, complete } = await broken(hold, sent);
@@ -113,13 +114,10 @@ const runEvent = (type: string, requestId: string) =>
 
 test('a resumption that begins another run is not cut if a large event behind its start has not gone down', async () => {
   const first = `retry: 1\nid: 1\n${runEvent('init', 'a')}`;
-  pair = await startRelayAndUpstream(
-    (socket) => {
-      const resumes = pair.upstream.requests.length > 1;
-      socket.end(STREAM_HEAD + chunk(resumes ? runEvent('init', 'b') + LARGE : first));
-    },
-    { MAX_HELD_EVENT_BYTES: '1024' },
-  );
+  pair = await startRelayAndUpstream((socket) => {
+    const resumes = pair.upstream.requests.length > 1;
+    socket.end(STREAM_HEAD + chunk(resumes ? runEvent('init', 'b') + LARGE : first));
+  });
   client = pair.ask({ headers: ['Connection: close'] });
   await client.closed;
   const { head, body, complete } = dechunk(client.text());
@@ -177,7 +175,7 @@ describe('an HTTP/1.0 client, for which the end of the connection is the end of 
     ['at an event boundary', WHOLE, WHOLE],
     ['in the middle of an event', HALF, 'data: one\n\n'],
   ])('sees an error event and no reset if the stream breaks %s', async (_place, sent, down) => {
-    const breakOff: Break = (socket, _, bytes) => void socket.end(`${STREAM_HEAD}fff\r\n${bytes}`);
+    const breakOff: Break = (socket, _, bytes) => void socket.end(`${STREAM_HEAD}fffff\r\n${bytes}`);
     const { head, error } = await broken(breakOff, sent, { version: '1.0' });
     expect(error).toBeUndefined();
     expect(client.text()).toBe(`${head}\r\n\r\n${down}${errorEvent(head)}`);

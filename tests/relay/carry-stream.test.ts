@@ -6,19 +6,17 @@ import { Problem } from '../../src/errors.ts';
 import type { CarriedStream } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
-import { askUpstream } from '../support/ask-upstream.ts';
-import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
+import { dechunk, type RawClient, rawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { UNHEALED } from '../harness/relay/unhealed.ts';
+import { askUpstream } from '../harness/service/ask-upstream.ts';
 import {
   chunk,
   LAST_CHUNK,
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { sleep } from '../support/sleep.ts';
-import { UNHEALED } from '../support/unhealed.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const STALLED_MS = 1000;
 const ENDED = new Problem('session_ended', 'Signed out.');
@@ -112,50 +110,6 @@ async function endedUnread(): Promise<Carried> {
   return carried;
 }
 
-async function mayBeSilent(): Promise<void> {
-  const { service, res, stream, over, client } = await carry(undefined, STALLED_MS);
-  client.socket.pause();
-  service.write(MUCH);
-  await until(() => res.writableNeedDrain);
-  client.socket.resume();
-  await until(() => !res.writableNeedDrain && stream.bytes === MUCH_BYTES);
-  // There is one listener, even after several waits for the client.
-  expect(res.listenerCount('timeout')).toBe(1);
-  // Longer than the longest time until a stall is detected, which is twice this time.
-  await sleep(STALLED_MS * 3);
-  service.write(LAST_CHUNK);
-  expect(await over).toEqual({ isComplete: true, openRun: undefined });
-  await client.closed;
-  expect(client.text().endsWith(LAST_CHUNK)).toBe(true);
-  expect(res.locals.outcome).toBeUndefined();
-}
-
-async function sendsAllWritten(): Promise<void> {
-  const { service, res, stream, stop, client } = await carry();
-  service.write(chunk('id: 1\n\n'));
-  await client.waitFor('id: 1');
-  client.socket.pause();
-  service.write(MUCH);
-  await until(() => res.writableNeedDrain);
-  stop.abort(ENDED);
-  // Much longer than sending takes, and less than the last bytes may take.
-  await sleep(500);
-  client.socket.resume();
-  await client.closed;
-  const received = client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
-  expect(received).toBeGreaterThan(stream.bytes);
-}
-
-async function keepsItsReason(): Promise<void> {
-  const { service, res, stop, over, client } = await carry(undefined, STALLED_MS);
-  client.socket.pause();
-  service.write(MUCH);
-  await until(() => res.writableNeedDrain);
-  stop.abort(ENDED);
-  await over;
-  expect(res.locals.outcome).toBe('session_ended');
-}
-
 describe('a stream', () => {
   test('whose upstream is closed without an error is broken', async () => {
     const { upstream, res, answer } = await carry();
@@ -231,9 +185,44 @@ describe('a stream', () => {
     expect(setTimeout.mock.calls).toEqual(timers);
   });
 
-  testSideBySide([
-    ['may be silent for any time once its client has read everything', mayBeSilent],
-    ['that is cut first sends all written data to a slow client', sendsAllWritten],
-    ['that is aborted is logged with that reason, also if its client then reads nothing', keepsItsReason],
-  ]);
+  test('may be silent for any time once its client has read everything', async () => {
+    const { service, res, stream, over, client } = await carry();
+    client.socket.pause();
+    service.write(MUCH);
+    await until(() => res.writableNeedDrain);
+    expect(res.socket?.timeout).toBe(60_000);
+    client.socket.resume();
+    await until(() => !res.writableNeedDrain && stream.bytes === MUCH_BYTES);
+    // There is one listener, even after several waits for the client, and nothing that calls it.
+    expect([res.listenerCount('timeout'), res.socket?.timeout]).toEqual([1, 0]);
+    service.write(LAST_CHUNK);
+    expect(await over).toEqual({ isComplete: true, openRun: undefined });
+    await client.closed;
+    expect(client.text().endsWith(LAST_CHUNK)).toBe(true);
+    expect(res.locals.outcome).toBeUndefined();
+  });
+
+  test('that is cut first sends all written data to a slow client', async () => {
+    const { service, res, stream, stop, client } = await carry();
+    client.socket.pause();
+    service.write(MUCH);
+    await until(() => res.writableNeedDrain);
+    stop.abort(ENDED);
+    await until(() => service.destroyed);
+    client.socket.resume();
+    await client.closed;
+    const received = client.reads.reduce((sum, { bytes }) => sum + bytes.length, 0);
+    expect(received).toBeGreaterThan(stream.bytes);
+  });
+
+  test('that is aborted is logged with that reason, also if its client then reads nothing', async () => {
+    const { service, res, stop, over, client } = await carry();
+    client.socket.pause();
+    service.write(MUCH);
+    await until(() => res.writableNeedDrain);
+    stop.abort(ENDED);
+    res.emit('timeout');
+    await over;
+    expect(res.locals.outcome).toBe('session_ended');
+  });
 });

@@ -5,7 +5,7 @@ import {
   takeUndecided,
   withClientId,
 } from '../../src/relay/upstream/channel-names.ts';
-import { randomNumbers } from '../support/random-streams.ts';
+import { randomNumbers } from '../harness/service/random-streams.ts';
 
 const UPSTREAM = 'ab'.repeat(32);
 const NAMES = { client: 'my "one"\n', upstream: UPSTREAM };

@@ -1,11 +1,12 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { startInstances } from '../support/instances.ts';
-import { LAST_CHUNK } from '../support/raw-upstream.ts';
-import { describeWithRedis } from '../support/redis.ts';
-import type { TestRelay } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { idOf, stored } from '../support/sessions.ts';
-import { sleep } from '../support/sleep.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { SESSION_PREFIX } from '../../src/authenticate/sessions/session-script.ts';
+import { describeWithRedis } from '../harness/redis/redis.ts';
+import { startInstances } from '../harness/relay/instances.ts';
+import type { TestRelay } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { idOf, stored } from '../harness/relay/sessions.ts';
+import { LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 
 /** Long enough that no real time of the test counts; only the clock that it advances does. */
 const IDLE_MS = 600_000;
@@ -21,7 +22,7 @@ function streamKeepsSession(shared: boolean, count: number): void {
     let aheadMs = 0;
     const now = Date.now.bind(Date);
     jest.spyOn(Date, 'now').mockImplementation(() => now() + aheadMs);
-    const { relays, stream, get, close } = await startInstances({
+    const { relays, redis, stream, get, close } = await startInstances({
       ...{ count, shared },
       limits: { idleMs: IDLE_MS },
     });
@@ -37,7 +38,7 @@ function streamKeepsSession(shared: boolean, count: number): void {
       const before = await expiresAt();
       aheadMs += 0.4 * IDLE_MS;
       delivering.event();
-      while ((await expiresAt()) <= before) await sleep(20);
+      await until(async () => (await expiresAt()) > before);
     }
     expect([await status(0), await status(count - 1)]).toEqual([200, 200]);
     expect(silent.client.socket.destroyed).toBe(false);
@@ -45,6 +46,8 @@ function streamKeepsSession(shared: boolean, count: number): void {
     expect(await delivering.over()).toMatchObject({ code: undefined, complete: true });
     // Nothing keeps the session alive any more.
     aheadMs += IDLE_MS;
+    // It lives by the clock of Redis, if there is one.
+    await redis?.command('DEL', SESSION_PREFIX + sessionKey(idOf(cookie)));
     await until(() => silent.client.socket.destroyed);
     expect(await silent.over()).toMatchObject({ code: 'session_ended', complete: true });
     expect(await status(0)).toBe(401);

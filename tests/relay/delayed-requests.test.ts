@@ -2,9 +2,9 @@ import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { bodyOf } from '../../src/relay/upstream/answer-body.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const REQUEST = { path: '/', headers: { 'content-length': '2' }, body: Buffer.from('{}') };
 const NEVER = new AbortController().signal;
@@ -52,27 +52,6 @@ test('messages that are not delayed are sent without a call of onDelayed', async
   for (let n = 0; n < 20; n++) await bodyOf(await send(async () => void asked++)).toArray();
   expect(asked).toBeLessThan(20);
   expect(sent).toBe(20);
-});
-
-test.each(CONNECTIONS)('a message on %s connection leaves only when it may start', async (_what, prepare) => {
-  await prepare();
-  const asked: string[] = [];
-  const mayStart = () => asked.push('mayStart') > 0 && asked.includes('twice');
-  const onDelayed = async () => void asked.push(asked.includes('once') ? 'twice' : 'once');
-  const answer = await upstream.send(REQUEST, {
-    signal: NEVER,
-    mayStart,
-    onDelayed,
-    onSent: () => void sent++,
-  });
-  expect(answer.status).toBe(200);
-  await bodyOf(answer).toArray();
-  expect(asked.filter((one) => one !== 'mayStart')).toEqual(['once', 'twice']);
-  expect(sent).toBe(1);
-  const onLost = () => Promise.reject(REFUSED);
-  const lost = { signal: NEVER, mayStart: () => false, onDelayed: onLost, onSent: () => void sent++ };
-  await expect(upstream.send(REQUEST, lost)).rejects.toBe(REFUSED);
-  expect(sent).toBe(1);
 });
 
 test.each(CONNECTIONS)(

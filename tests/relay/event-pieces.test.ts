@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { blocksOf, nextBlock } from '../../src/relay/message/event-blocks.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import { passedWhole, push, wholeEvents } from '../../src/relay/message/whole-events.ts';
+import { push, wholeEvents, wholePiece } from '../../src/relay/message/whole-events.ts';
 
 /** What goes down after each of `pieces`, and how many events each part of it has. */
 function division(pieces: readonly string[]) {
@@ -28,7 +28,7 @@ describe('an event of which the beginning is held goes down whole', () => {
 });
 
 test('a block tells where its first line of data begins', () => {
-  const blocks = blocksOf(passedWhole(Buffer.from('data: x\n\nid: 1\n: c\ndata: a\ndata: b\n\n')));
+  const blocks = blocksOf(wholePiece(Buffer.from('data: x\n\nid: 1\n: c\ndata: a\ndata: b\n\n')));
   const places: number[] = [];
   while (nextBlock(blocks)) places.push(blocks.dataLine);
   expect(places).toEqual([0, 'data: x\n\nid: 1\n: c\n'.length]);

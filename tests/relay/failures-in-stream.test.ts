@@ -1,8 +1,14 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { Problem } from '../../src/errors.ts';
-import { STREAM_HEAD } from '../support/raw-upstream.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { Problem, type ProblemCode } from '../../src/errors.ts';
+import { parseAnswer } from '../harness/clients/call.ts';
+import { expectErrorEvent } from '../harness/clients/error-event.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import { STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());
@@ -11,7 +17,7 @@ afterEach(() => pair.close());
 const silent = () => {};
 
 /** How a message fails after it has left: what the service does, and the code, status and `retryable` of the failure. */
-const FAILURES: [string, (socket: Socket) => void, code: string, status: number, retryable: unknown][] = [
+const FAILURES: [string, (socket: Socket) => void, ProblemCode, status: number, retryable: unknown][] = [
   ['500', (socket) => socket.write(plainAnswer('500 No', [])), 'upstream_bad_response', 502, false],
   ['422', (socket) => socket.write(plainAnswer('422 No', [])), 'upstream_refused', 422, false],
   ['401', (socket) => socket.write(plainAnswer('401 No', [])), 'upstream_key_rejected', 502, 'new message'],
@@ -26,51 +32,44 @@ const FAILURES: [string, (socket: Socket) => void, code: string, status: number,
   ['the end of the connection', (socket) => socket.destroy(), 'upstream_unreachable', 502, false],
 ];
 
-async function ask(onRequest: (socket: Socket) => void, failures: string) {
+async function ask(onRequest: (socket: Socket) => void, headers: readonly string[] = []) {
   pair = await startRelayAndUpstream(onRequest, {
-    ...{ FAILURES: failures, RATE_MAX_WAIT_MS: '500', METRICS_PORT: '9090' },
+    ...{ RATE_MAX_WAIT_MS: '500', METRICS_PORT: '9090' },
     ...(onRequest === silent && { UPSTREAM_RESPONSE_TIMEOUT_MS: '300' }),
   });
-  const client = pair.ask({ headers: ['Connection: close'] });
+  const client = pair.ask({ headers: ['Connection: close', ...headers] });
   await client.closed;
   const line = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot === 'acme/helper');
-  return { text: client.text(), line, metrics: await pair.relay.metricsText() };
+  return { answer: parseAnswer(client.text()), line, metrics: await pair.relay.metricsText() };
 }
 
 describe.each(FAILURES)(
   'a message that the service answers with %s',
   (_what, fails, code, status, retryable) => {
-    test('is answered as a stream with one error event, with FAILURES=stream', async () => {
-      const { text, line, metrics } = await ask(fails, 'stream');
-      const [head = '', body = ''] = text.split('\r\n\r\n');
-      expect(head).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
-      expect(head).toMatch(/^content-type: text\/event-stream$/im);
-      expect(head).toMatch(/^cache-control: no-cache, no-transform$/im);
-      expect(head).toMatch(new RegExp(`^content-length: ${body.length}$`, 'im'));
-      const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(body) ?? [];
-      const requestId = /^x-request-id: (.+)$/im.exec(head)?.[1]?.trim();
-      const problem = { code, status, retryable, requestId, eventType: 'asgard.run.error' };
-      expect(JSON.parse(data)).toMatchObject(problem);
-      expect(line).toMatchObject({ outcome: code, status, requestId });
+    const level = status < 500 ? 'info' : 'warn';
+    const maybeStarted = !['upstream_refused', 'upstream_key_rejected', 'upstream_rate_limited'].includes(
+      code,
+    );
+
+    test('is answered as a stream with one error event, whose code the log and the metric have', async () => {
+      const { answer, line, metrics } = await ask(fails);
+      const retryAfter = code === 'upstream_rate_limited' && { retryAfter: 60 };
+      const members = { retryable, ...(maybeStarted && { maybeStarted }), ...retryAfter } as object;
+      const { requestId } = expectErrorEvent(answer, status, code, members);
+      expect(line).toMatchObject({ level, outcome: code, status: 200, requestId });
       expect(metrics).toMatch(
-        new RegExp(`^bot_relay_requests_total\\{.*status="${status}",code="${code}"`, 'm'),
+        new RegExp(`^bot_relay_requests_total\\{.*status="200",code="${code}"\\} 1`, 'm'),
       );
     });
 
-    test('is answered with its status, with FAILURES=status', async () => {
-      const { text, line } = await ask(fails, 'status');
-      expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
-      expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4))).toMatchObject({ code, status, retryable });
-      expect(line).toMatchObject({ outcome: code, status });
+    test('is answered with its status if it is a resumption, which is final for clients in the field', async () => {
+      const { answer, line } = await ask(fails, ['Last-Event-ID: 7']);
+      expect(answer.status).toBe(status);
+      expect(JSON.parse(answer.body)).toMatchObject({ code, status, retryable });
+      expect(line).toMatchObject({ level, outcome: code, status });
     });
   },
 );
-
-test('the event of a service that asks to wait says for how long, as the header would', async () => {
-  const { text } = await ask((socket) => socket.write(plainAnswer('429 No', ['Retry-After: 60'])), 'stream');
-  const [, data = ''] = /^data: (.*)$/m.exec(text) ?? [];
-  expect(JSON.parse(data)).toMatchObject({ code: 'upstream_rate_limited', retryAfter: 60 });
-});
 
 test('the event of a message that may have run names no time for another try', async () => {
   pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD));
@@ -78,15 +77,13 @@ test('the event of a message that may have run names no time for another try', a
   await client.waitFor('text/event-stream');
   pair.relay.open.endAll(new Problem('draining', 'Over.', { retryAfter: 5 }));
   await client.closed;
-  expect(client.text()).toContain('"code":"draining"');
+  expect(client.text()).toContain('"code":"answer_lost"');
   expect(client.text()).not.toContain('retryAfter');
 });
 
-describe('with FAILURES=stream, a message that has not left', () => {
+describe('a message that has not left', () => {
   test('keeps the status of its refusal', async () => {
-    pair = await startRelayAndUpstream((socket) => socket.write(plainAnswer('500 No', [])), {
-      FAILURES: 'stream',
-    });
+    pair = await startRelayAndUpstream((socket) => socket.write(plainAnswer('500 No', [])));
     const statuses = [];
     for (const init of [{ body: '{"half":' }, { path: '/generic/ns/acme/bot-provider/none/message/sse' }])
       statuses.push((await pair.relay.send(pair.cookie, init)).status);
@@ -95,7 +92,7 @@ describe('with FAILURES=stream, a message that has not left', () => {
   });
 
   test('keeps the status of a service that cannot be reached', async () => {
-    pair = await startRelayAndUpstream(() => {}, { FAILURES: 'stream' });
+    pair = await startRelayAndUpstream(() => {});
     await pair.upstream.close();
     expect((await pair.relay.send(pair.cookie)).status).toBe(502);
   });

@@ -1,8 +1,8 @@
 import { expect, jest } from '@jest/globals';
-import { dechunk } from '../support/raw-client.ts';
-import { STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 // The first case waits for those beside it.
 jest.setTimeout(120_000);

@@ -14,26 +14,23 @@ afterEach(() => {
 /** What healing needs of a service that answers each request with `status` and `headers`. */
 function options({ status = 503, headers = {} }: { status?: number; headers?: Record<string, string> } = {}) {
   const closed: number[] = [];
-  const judged: boolean[] = [];
   const answer = { status, headers, close: () => void closed.push(status) } as Partial<UpstreamAnswer>;
   const gate = healingGate();
   const healOptions: HealerOptions = {
     ...{ bot: BOT, gate, responseTimeoutMs: 60_000, random: () => 0, leastPauseMs: 0 },
     request: { path: '/m', headers: {}, body: Buffer.alloc(0) },
     turn: async () => ({
-      ...{ renewSlot: async () => {}, sent() {}, judged: (accepted: boolean) => void judged.push(accepted) },
-      ...{ takeExtraSlot: async () => {}, refused: async () => {} },
+      ...{ renewSlot: async () => {}, sent() {}, takeExtraSlot: async () => {}, refused: async () => {} },
     }),
     keys: () => ({
       next: () => secret('key'),
       accepted() {},
-      refused: () => false,
-      maybeRefused: () => false,
+      refused: (problem) => problem,
     }),
     send: () => async () => answer as UpstreamAnswer,
     observe() {},
   };
-  return { closed, judged, gate, healOptions };
+  return { closed, gate, healOptions };
 }
 
 describe('a pause', () => {
@@ -84,16 +81,6 @@ test('a stream that waits at the gate is not resumed once another one has met a 
   expect(await waits).toBeUndefined();
   expect(turns).toBe(0);
 });
-
-test.each([204, 401, 503])(
-  'a resumption that is answered %i gives its slot back as one that was not taken',
-  async (status) => {
-    const { healOptions, judged } = options({ status });
-    const { signal } = new AbortController();
-    expect(await attemptResumption(healOptions, { lastEventId: '7', onSent() {}, signal })).toBeDefined();
-    expect(judged).toEqual([false]);
-  },
-);
 
 test('a pass of the gate leaves no timer, neither sent with two keys nor after it was left', async () => {
   jest.useFakeTimers();

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { createHeartbeats } from '../../src/relay/message/heartbeats.ts';
-import { dechunk, type RawClient } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const PERIOD_MS = 200;
 const BEAT = ':\n';

@@ -3,8 +3,8 @@ import { createSecureServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import tls from 'node:tls';
 import { expect, test } from '@jest/globals';
-import { selfSigned } from '../support/fake-load-balancer.ts';
-import { startRelay } from '../support/relay.ts';
+import { selfSigned } from '../harness/faults/fake-load-balancer.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 
 test('a bot service that offers HTTP/2 gets HTTP/1.1 requests', async () => {
   const identity = selfSigned();

@@ -1,17 +1,16 @@
-import type { Socket } from 'node:net';
-import { afterAll, expect } from '@jest/globals';
-import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { whileAwake } from '../support/while-awake.ts';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { pass, stopClock } from '../harness/clock/stop-clock.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 
 const opened: RelayAndUpstream[] = [];
-afterAll(() => Promise.all(opened.map((pair) => pair.close())));
+beforeEach(stopClock);
+afterEach(() => Promise.all(opened.splice(0).map((pair) => pair.close())));
 
 interface Kept extends RelayAndUpstream {
   send(): Promise<void>;
-  /** Who closes the first upstream connection, idle now: the relay, or the service after `ms`. */
-  firstToClose(ms: number): Promise<'relay' | 'service'>;
+  /** Resolves when the relay has closed the first connection. */
+  closed(): Promise<void>;
 }
 
 /** Starts an upstream that answers completely, with these headers, and keeps its connections open. */
@@ -32,69 +31,29 @@ async function start(...headers: string[]): Promise<Kept> {
     async send() {
       expect(await (await pair.relay.send(pair.cookie)).text()).toBe('data: a\n\n');
     },
-    firstToClose: (ms) => firstToClose(pair.upstream.sockets[0] as Socket, ms),
+    closed: () => until(() => pair.upstream.sockets[0]?.readableEnded === true),
   };
 }
 
-function firstToClose(socket: Socket, ms: number): Promise<'relay' | 'service'> {
-  return new Promise((resolve) => {
-    // The relay may have closed it before the client has got the answer.
-    if (socket.readableEnded) return resolve('relay');
-    const timer = setTimeout(() => resolve('service'), ms);
-    socket.on('end', () => {
-      clearTimeout(timer);
-      resolve('relay');
-    });
-  });
-}
+test('an idle connection to the bot service is kept for the next message, for a while', async () => {
+  const { send, upstream } = await start();
+  await send();
+  pass(3_999);
+  await send();
+  expect(upstream.sockets).toHaveLength(1);
+  expect(upstream.requests).toHaveLength(2);
+});
 
-testSideBySide([
-  [
-    'an idle connection to the bot service is kept for the next message',
-    async () => {
-      const { send, upstream } = await start();
-      await send();
-      await send();
-      expect(upstream.sockets).toHaveLength(1);
-      expect(upstream.requests).toHaveLength(2);
-    },
-  ],
-  [
-    'an idle connection to the bot service is kept for a while',
-    whileAwake(async () => {
-      const { send, upstream, firstToClose } = await start();
-      await send();
-      expect(await firstToClose(1500)).toBe('service');
-      await send();
-      expect(upstream.sockets).toHaveLength(1);
-    }),
-  ],
-  [
-    'an idle connection to the bot service is closed by the relay before a service closes it after 5 s',
-    whileAwake(async () => {
-      const { send, firstToClose } = await start();
-      await send();
-      expect(await firstToClose(5000)).toBe('relay');
-    }),
-  ],
-  [
-    'an idle connection to the bot service is closed earlier if the service announces a shorter time',
-    whileAwake(async () => {
-      const { send, firstToClose } = await start('Keep-Alive: timeout=2');
-      await send();
-      expect(await firstToClose(2000)).toBe('relay');
-    }),
-  ],
-  [
-    'an idle connection is not kept if the announced time is too short, and no message is lost',
-    whileAwake(async () => {
-      const { send, upstream, firstToClose } = await start('Keep-Alive: timeout=1');
-      await send();
-      expect(await firstToClose(900)).toBe('relay');
-      await send();
-      await send();
-      expect(upstream.sockets).toHaveLength(3);
-      expect(upstream.requests).toHaveLength(3);
-    }),
-  ],
-]);
+test.each([
+  ['before a service closes it after 5 s', [], 4_000],
+  ['earlier if the service announces a shorter time', ['Keep-Alive: timeout=2'], 1_000],
+  ['at once if the announced time is too short', ['Keep-Alive: timeout=1'], 0],
+])('an idle connection to the bot service is closed by the relay %s', async (_when, headers, ms) => {
+  const { send, upstream, closed } = await start(...headers);
+  await send();
+  pass(ms);
+  await closed();
+  await send();
+  expect(upstream.sockets).toHaveLength(2);
+  expect(upstream.requests).toHaveLength(2);
+});

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { createUpstream } from '../../src/relay/upstream/send.ts';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 
 const BODY = '{"text":"hi"}';
 

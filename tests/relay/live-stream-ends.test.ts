@@ -1,14 +1,27 @@
 import type { Socket } from 'node:net';
 import { afterAll, expect, jest, test } from '@jest/globals';
 import type { SessionLimits } from '../../src/authenticate/sessions/session.ts';
-import { call, parseAnswer } from '../support/call.ts';
-import { startWithSandboxes, withSandboxes } from '../support/launched-sandboxes.ts';
-import { bodyOf, LIVE_KINDS, type LiveKind, openKind, openLive, openStream } from '../support/live.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, startRawUpstream, wholeStream } from '../support/raw-upstream.ts';
-import { startRelay } from '../support/relay.ts';
-import { type RelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { sleep } from '../support/sleep.ts';
+import { call, parseAnswer } from '../harness/clients/call.ts';
+import {
+  bodyOf,
+  LIVE_KINDS,
+  type LiveKind,
+  openKind,
+  openLive,
+  openStream,
+} from '../harness/clients/live.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { startRelay } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { startWithSandboxes, withSandboxes } from '../harness/service/launched-sandboxes.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  STREAM_HEAD,
+  startRawUpstream,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 // Each case has its own relay, so that the cases can wait side by side.
 const closings: (() => Promise<void>)[] = [];
@@ -89,7 +102,7 @@ const casesOf = (kind: LiveKind): (readonly [string, () => Promise<void>])[] => 
       [
         `a client that leaves ${kind.name} ${when} closes the upstream connection, and gives its place back`,
         async () => {
-          const pair = await start((socket) => void socket.write(sent), { MAX_LIVE_STREAMS_PER_USER: '1' });
+          const pair = await start((socket) => void socket.write(sent), { MAX_STREAMS_PER_USER: '1' });
           for (let n = 1; n < 4; n += 1) {
             const client = openKind(pair, kind, `left-number-${n}`);
             await until(() => pair.upstream.requests.length === n);

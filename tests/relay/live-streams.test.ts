@@ -1,16 +1,22 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { expectProblem } from '../support/call.ts';
-import { askLive, LIVE, LIVE_PATH, openLive, openStream } from '../support/live.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { CANARY, OTHER_USER, startRelay } from '../support/relay.ts';
+import { expectProblem } from '../harness/clients/call.ts';
+import { askLive, LIVE, LIVE_PATH, openLive, openStream } from '../harness/clients/live.ts';
+import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { CANARY, OTHER_USER, startRelay } from '../harness/relay/relay.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../support/suspend.ts';
+} from '../harness/relay/relay-and-upstream.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawRequest,
+  STREAM_HEAD,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 const UPSTREAM_ID = /^[0-9a-f]{64}$/;
 
@@ -187,9 +193,11 @@ describe('the answer of the service', () => {
     expectProblem(await askLive(pair), 400, 'upstream_refused', { upstream });
   });
 
-  test('403 to every key is 502', async () => {
+  test('403 is a refusal, and 401 to every key is 502', async () => {
     const pair = await start(plainAnswer('403 No', []));
-    expectProblem(await askLive(pair), 502, 'upstream_key_rejected');
+    expectProblem(await askLive(pair), 403, 'upstream_refused');
+    const other = await start(plainAnswer('401 No', []));
+    expectProblem(await askLive(other), 502, 'upstream_key_rejected');
   });
 
   test('429 is passed on at once, and pauses the endpoint', async () => {

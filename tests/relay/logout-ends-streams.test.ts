@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { dechunk } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
+import { call } from '../harness/clients/call.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 beforeEach(async () => {
@@ -13,9 +13,12 @@ beforeEach(async () => {
 });
 afterEach(() => pair.close());
 
+let messages = 0;
 /** Opens a stream of the session with `cookie`; it has sent `send`. */
 async function stream(cookie: string, send = 'data: a\n\n') {
-  const client = pair.ask({ cookie, body: JSON.stringify({ send }), headers: ['Connection: close'] });
+  // Each is a message of its own: the same bytes would join its run.
+  const body = JSON.stringify({ send, text: `hi ${++messages}` });
+  const client = pair.ask({ cookie, body, headers: ['Connection: close'] });
   await client.waitFor(send);
   return client;
 }

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from '@jest/globals';
-import type { RawClient } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
+import type { RawClient } from '../harness/clients/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const STREAMS = 900;
 /** Less than the listen backlog. */
@@ -14,7 +14,9 @@ test('900 streams at once all receive bytes, and none waits for a socket', async
   pair = await startRelayAndUpstream((socket) => void socket.write(STREAM_HEAD), { RATE_LIMIT: '2000' });
   const clients: RawClient[] = [];
   while (clients.length < STREAMS) {
-    for (let n = 0; n < AT_A_TIME; n++) clients.push(pair.ask());
+    // Each is a message of its own: the same bytes would join its run.
+    for (let n = 0; n < AT_A_TIME; n++)
+      clients.push(pair.ask({ body: JSON.stringify({ n: clients.length }) }));
     await until(() => pair.upstream.requests.length === clients.length);
   }
   expect(pair.relay.open.count()).toBe(STREAMS);

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());

@@ -1,15 +1,15 @@
 import { getEventListeners } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { CANARY } from '../support/relay.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../support/relay-and-upstream.ts';
+} from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 /** How long a body may take to arrive, and how long the last bytes of a stream may take. */
 const BODY_MS = 30_000;
@@ -42,10 +42,10 @@ function watchTimers() {
 
 describe('no timer is left of a message', () => {
   test.each([
-    ['that was answered', `${STREAM_HEAD}${LAST_CHUNK}`, 200],
-    ['that was refused', plainAnswer('422 No', []), 422],
-    ['whose answer was not HTTP', 'no HTTP', 502],
-  ])('%s', async (_name, bytes, status) => {
+    ['that was answered', `${STREAM_HEAD}${LAST_CHUNK}`, LAST_CHUNK],
+    ['that was refused', plainAnswer('422 No', []), '"code":"upstream_refused"'],
+    ['whose answer was not HTTP', 'no HTTP', '"code":"upstream_bad_response"'],
+  ])('%s', async (_name, bytes, ending) => {
     pair = await startRelayAndUpstream((socket) => socket.end(bytes), TIMES);
     const timers = watchTimers();
     const message = rawMessage({ cookie: pair.cookie, headers: ['Expect: 100-continue'] });
@@ -53,7 +53,8 @@ describe('no timer is left of a message', () => {
     const client = rawClient(pair.relay.port, message.slice(0, -1));
     await client.waitFor('100 Continue');
     client.socket.write(message.slice(-1));
-    await client.waitFor(`HTTP/1.1 ${status} `);
+    await client.waitFor('HTTP/1.1 200 ');
+    await client.waitFor(ending);
     await pair.relay.logLine(({ bot }) => bot === 'acme/helper');
     client.socket.destroy();
     for (const ms of [BODY_MS, RESPONSE_TIMEOUT_MS]) expect(timers(ms)).toEqual({ set: 1, left: 0 });

@@ -1,14 +1,12 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { NOT_RESUMED } from '../../src/relay/message/break-causes.ts';
-import { STREAM_HEAD } from '../support/raw-upstream.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
-  until,
-} from '../support/relay-and-upstream.ts';
-import { whileAwake } from '../support/while-awake.ts';
+} from '../harness/relay/relay-and-upstream.ts';
+import { STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const json = (eventType: string, requestId = 'r') => `data: ${JSON.stringify({ eventType, requestId })}\n\n`;
 const INIT = json('asgard.run.init');
@@ -72,24 +70,25 @@ describe('the log line of a stream that broke off', () => {
     expect([cause, notResumed, resumptions]).toEqual(['ECONNRESET', 'new_run', undefined]);
   });
 
-  test(
-    'says new_run if another message of the bot has met one during a pause',
-    whileAwake(
-      async () => {
-        pair = await startRelayAndUpstream((socket, request) => {
-          const { retry } = JSON.parse(request.body.toString('utf8'));
-          if (request.all('last-event-id').length > 0) breaks(json('asgard.run.init', 'another'))(socket);
-          else breaks(`retry: ${retry}\n\n${INIT}${KEPT}`)(socket);
-        });
-        const late = lineOf({ sent: '', body: '{"retry":1000}' });
-        await until(() => pair.upstream.requests.length === 1);
-        expect(await lineOf({ sent: '', body: '{"retry":1}' })).toMatchObject({ cause: 'new_run' });
-        expect(await late).toMatchObject({ cause: 'ECONNRESET', notResumed: 'new_run' });
-        expect(pair.upstream.requests).toHaveLength(3);
-      },
-      () => pair.close(),
-    ),
-  );
+  test('says new_run if another message of the bot has met one during its pause', async () => {
+    const [late, resumed] = [Promise.withResolvers<Socket>(), Promise.withResolvers<Socket>()];
+    pair = await startRelayAndUpstream((socket, request) => {
+      if (request.all('last-event-id').length > 0) return resumed.resolve(socket);
+      if (String(request.body) === '{}') return breaks(`retry: 1\n\n${INIT}${KEPT}`)(socket);
+      socket.write(`${STREAM_HEAD}fffff\r\nretry: 1000\n\n${INIT}${KEPT}`);
+      late.resolve(socket);
+    });
+    const lateLine = lineOf({ sent: '', body: '{"late":true}' });
+    const breaking = await late.promise;
+    const line = lineOf({ sent: '' });
+    const answering = await resumed.promise;
+    // Both arrive together, so that the pause has no time to end between them.
+    breaking.end();
+    breaks(json('asgard.run.init', 'another'))(answering);
+    expect(await line).toMatchObject({ cause: 'new_run' });
+    expect(await lateLine).toMatchObject({ cause: 'ECONNRESET', notResumed: 'new_run' });
+    expect(pair.upstream.requests).toHaveLength(3);
+  });
 
   test('says nothing of the kind if the stream was resumed', async () => {
     const broken = { sent: `retry: 1\n\n${INIT}${KEPT}`, resumed: breaks(json('asgard.run.done')) };

@@ -1,8 +1,46 @@
 import { expect } from '@jest/globals';
-import { type BreakingService, ROWS, type Row, startBreakingService } from '../support/breaking-service.ts';
-import { fieldClient, type Received } from '../support/field-client.ts';
-import { parserClient } from '../support/parser-client.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { EventSourceParserStream } from 'eventsource-parser/stream';
+import { fieldClient, type Received } from '../harness/clients/field-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import type { RelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import {
+  type BreakingService,
+  ROWS,
+  type Row,
+  startBreakingService,
+} from '../harness/service/breaking-service.ts';
+
+const RESUMES = 3;
+
+/**
+ * Sends a message once and reads its answer with `eventsource-parser`. With `resumes`, it asks for the rest of a stream
+ * that broke after an id, as the newest clients do; a status other than 200 is final.
+ */
+async function parserClient(
+  { relay, cookie }: Pick<RelayAndUpstream, 'relay' | 'cookie'>,
+  resumes: boolean,
+): Promise<Pick<Received, 'data' | 'error'>> {
+  const data: Received['data'] = [];
+  let lastId = '';
+  for (let left = resumes ? RESUMES : 0; ; left--) {
+    const response = await relay.send(cookie, lastId ? { headers: { 'Last-Event-ID': lastId } } : {});
+    if (response.status !== 200) return { data, error: response.status };
+    const events = (response.body as ReadableStream<Uint8Array<ArrayBuffer>>)
+      .pipeThrough(new TextDecoderStream())
+      .pipeThrough(new EventSourceParserStream());
+    try {
+      for await (const event of events) {
+        data.push(JSON.parse(event.data) as Received['data'][number]);
+        lastId = event.id || lastId;
+      }
+      return { data, error: undefined };
+    } catch (error) {
+      if (lastId === '' || left === 0) return { data, error };
+      await sleep(10);
+    }
+  }
+}
 
 type Client = (service: BreakingService) => Promise<Pick<Received, 'data' | 'error'>>;
 const field =

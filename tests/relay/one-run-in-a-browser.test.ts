@@ -5,10 +5,15 @@ import { pipeline } from 'node:stream/promises';
 import type { ReadableStream } from 'node:stream/web';
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { type BreakingService, ROWS, type Row, startBreakingService } from '../support/breaking-service.ts';
-import { describeInChromium, oneChromium } from '../support/chromium.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../support/fake-load-balancer.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import {
+  type BreakingService,
+  ROWS,
+  type Row,
+  startBreakingService,
+} from '../harness/service/breaking-service.ts';
 
 const chromium = oneChromium({ keepsTabs: true });
 

@@ -2,8 +2,8 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import type { Response } from 'express';
-import { chunk, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 /** The channel on which Node.js reports every request to a server. */
 const REQUESTS = 'http.server.request.start';

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { dechunk } from '../support/raw-client.ts';
-import { chunk, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const json = (eventType: string) => `data: ${JSON.stringify({ eventType, requestId: 'r' })}\n\n`;
 const DONE = json('asgard.run.done');

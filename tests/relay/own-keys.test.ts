@@ -2,10 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { CANARY, expectNoCanary } from '../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const pathOf = (bot: string) => `/generic/ns/acme/bot-provider/${bot}/message/sse`;
 
@@ -55,7 +60,10 @@ describe('a bot with its own keys', () => {
 
   test('does not fall back to the common keys', async () => {
     await start(OWN, {}, plainAnswer('401 No', []));
-    expect((await ask('own')).status).toBe(502);
+    expect(errorEventIn((await ask('own')).text)).toMatchObject({
+      code: 'upstream_key_rejected',
+      status: 502,
+    });
     expect(pair.upstream.requests.map(({ all }) => all('x-api-key'))).toEqual([[CANARY.secondKey]]);
   });
 
@@ -65,7 +73,7 @@ describe('a bot with its own keys', () => {
     for (const bot of ['own', 'helper']) {
       const { text } = await ask(bot);
       expectNoCanary(text);
-      expect(JSON.parse(text).upstream).toEqual({ message: '[secret] is not [secret]' });
+      expect(errorEventIn(text).upstream).toEqual({ message: '[secret] is not [secret]' });
     }
   });
 });
@@ -85,7 +93,10 @@ describe('a key in an answer of the bot service', () => {
   ])('%s is masked in the log', async (_what, answer, cause) => {
     await start(OWN, {}, answer);
     // The key is that of another bot.
-    expect((await ask('own')).status).toBe(502);
+    expect(errorEventIn((await ask('own')).text)).toMatchObject({
+      code: 'upstream_bad_response',
+      status: 502,
+    });
     expect(await pair.relay.logLine(({ bot }) => bot === 'acme/own')).toMatchObject({ cause });
   });
 

@@ -2,11 +2,11 @@ import type { Socket } from 'node:net';
 import { afterAll, expect } from '@jest/globals';
 import { EventSource } from 'eventsource';
 import { createParser } from 'eventsource-parser';
-import { fieldClient } from '../support/field-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { BOT_PATH, MESSAGE } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { fieldClient } from '../harness/clients/field-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const HEARTBEAT_MS = 100;
 const event = (n: number) => `data: ${JSON.stringify({ eventType: 'asgard.message.delta', n })}\n\n`;
@@ -110,10 +110,8 @@ async function expectOneErrorEvent(name: string, breakOff: Break, retries: (type
 }
 
 async function oldClientSendsAgain(): Promise<void> {
-  const tooLarge = `data: {"half":"${'x'.repeat(2000)}`;
-  const { client, upstream } = await start((socket) => void socket.end(`${STREAM_HEAD}fff\r\n${tooLarge}`), {
-    MAX_HELD_EVENT_BYTES: '1024',
-  });
+  const tooLarge = `data: {"half":"${'x'.repeat(70_000)}`;
+  const { client, upstream } = await start((socket) => void socket.end(`${STREAM_HEAD}fffff\r\n${tooLarge}`));
   const { error } = await fieldClient({ ...client, retries: 'always' });
   expect(error).toMatchObject({ message: expect.stringMatching(/./) });
   expect(upstream.requests).toHaveLength(4);

@@ -1,12 +1,20 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
-import { CANARY, expectNoCanary } from '../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { errorEventIn, failureOf } from '../harness/clients/error-event.ts';
+import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 
 const JSON_TYPE = 'Content-Type: application/json';
 
 let pair: RelayAndUpstream;
-afterEach(() => pair.close());
+afterEach(async () => {
+  jest.restoreAllMocks();
+  await pair.close();
+});
 
 /** The answer to the client if the upstream answers with `bytes`. */
 async function answerTo(bytes: string, environment = {}) {
@@ -14,19 +22,20 @@ async function answerTo(bytes: string, environment = {}) {
   const response = await pair.relay.send(pair.cookie);
   const text = await response.text();
   expectNoCanary(text);
-  return { response, text, problem: JSON.parse(text) as { upstream?: unknown } };
+  expect(response.status).toBe(200);
+  expect(response.headers.get('retry-after')).toBeNull();
+  return { response, text, problem: errorEventIn(text) };
 }
 
 describe('a message that the bot service refuses', () => {
   test.each([400, 404, 409, 413, 415, 422])(
-    'with %d and JSON is answered with the same status and JSON',
+    'with %d and JSON is answered with an error of the same status and JSON',
     async (status) => {
       const body = { code: 'E1', nested: [{ text: 'no', at: null }, 1, true] };
       const { response, problem } = await answerTo(
         plainAnswer(`${status} No`, [JSON_TYPE], JSON.stringify(body)),
       );
-      expect(response.status).toBe(status);
-      expect(response.headers.get('content-type')).toBe('application/problem+json');
+      expect(response.headers.get('content-type')).toBe('text/event-stream');
       expect(problem).toMatchObject({ status, code: 'upstream_refused', upstream: body });
     },
   );
@@ -62,7 +71,7 @@ describe('a message that the bot service refuses', () => {
       for (const letter of body) socket.write(chunk(letter));
       socket.end(LAST_CHUNK);
     });
-    const problem = (await (await pair.relay.send(pair.cookie)).json()) as { upstream?: unknown };
+    const problem = await failureOf(await pair.relay.send(pair.cookie));
     expect(problem.upstream).toEqual({ message: 'bad key [secret]!' });
   });
 
@@ -81,8 +90,7 @@ describe('a message that the bot service refuses', () => {
     ['an empty body', plainAnswer('422 No', [])],
     ['JSON that breaks off', `HTTP/1.1 422 No\r\n${JSON_TYPE}\r\nContent-Length: 99\r\n\r\n{"leak":1}`],
   ])('with %s shows no part of the body', async (_name, bytes) => {
-    const { response, text, problem } = await answerTo(bytes);
-    expect(response.status).toBe(422);
+    const { text, problem } = await answerTo(bytes);
     expect(problem).toMatchObject({ status: 422, code: 'upstream_refused' });
     expect(problem).not.toHaveProperty('upstream');
     expect(text).not.toContain('leak');
@@ -105,19 +113,17 @@ describe('a message that the bot service answers with 429', () => {
     ['a minute', 'Retry-After: 60', 60],
     ['a day', 'Retry-After: 86400', 60],
     ['a year', 'Retry-After: 31536000', 60],
-  ])('gets the Retry-After of the service, at most a minute, for %s', async (_name, header, seconds) => {
-    const { response, text, problem } = await answerTo(busy(header), NO_WAIT);
-    expect(response.status).toBe(429);
-    expect(problem).toMatchObject({ status: 429, code: 'upstream_rate_limited' });
-    expect(response.headers.get('retry-after')).toBe(String(seconds));
+  ])('is told the Retry-After of the service, at most a minute, for %s', async (_name, header, seconds) => {
+    const { text, problem } = await answerTo(busy(header), NO_WAIT);
+    expect(problem).toMatchObject({ status: 429, code: 'upstream_rate_limited', retryAfter: seconds });
     expect(text).not.toContain('leak');
   });
 
-  test('gets a Retry-After until the date in the Retry-After of the service', async () => {
-    const date = new Date(Date.now() + 60_000).toUTCString();
-    const { response } = await answerTo(busy(`Retry-After: ${date}`), NO_WAIT);
-    const seconds = Number(response.headers.get('retry-after'));
-    expect(seconds).toBeGreaterThan(40);
-    expect(seconds).toBeLessThanOrEqual(60);
+  test('is told to wait until the date in the Retry-After of the service', async () => {
+    const now = 1_800_000_000_000;
+    jest.spyOn(Date, 'now').mockReturnValue(now);
+    const date = new Date(now + 45_000).toUTCString();
+    const { problem } = await answerTo(busy(`Retry-After: ${date}`), NO_WAIT);
+    expect(problem.retryAfter).toBe(45);
   });
 });

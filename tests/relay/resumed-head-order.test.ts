@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { resumedHead, takeHead } from '../../src/relay/message/resumed-head.ts';
 import { noteSent, resumePointOf, streamCursor } from '../../src/relay/message/stream-cursor.ts';
-import { passedWhole } from '../../src/relay/message/whole-events.ts';
+import { wholePiece } from '../../src/relay/message/whole-events.ts';
 
 const KEPT = 'id: 1\ndata: kept\n\n';
 const [A, B] = ['data: a\n\n', 'data: b\n\n'];
@@ -11,10 +11,10 @@ const [A, B] = ['data: a\n\n', 'data: b\n\n'];
 function wentDownOf(before: string, resumed: string): string {
   const held = heldBytes(1 << 20);
   const cursor = streamCursor({ lastEventId: undefined, held, keepsTail: true });
-  noteSent(cursor, passedWhole(Buffer.from(before)));
+  noteSent(cursor, wholePiece(Buffer.from(before)));
   const resumption = resumePointOf(cursor);
   if (!resumption) throw new Error('The stream cannot be resumed.');
-  const verdict = takeHead(resumedHead(resumption, held), passedWhole(Buffer.from(resumed)));
+  const verdict = takeHead(resumedHead(resumption, held), wholePiece(Buffer.from(resumed)));
   if (typeof verdict === 'string') return verdict;
   return verdict.down.map(({ bytes }) => bytes.toString()).join('');
 }
@@ -34,11 +34,11 @@ test('another run is known by a whole UUID, even in an event that goes down in p
     `data: ${JSON.stringify({ eventType: 'kept', requestId, text: 'x'.repeat(2_000) })}`;
   const held = heldBytes(1 << 20);
   const cursor = streamCursor({ lastEventId: undefined, held, keepsTail: true });
-  noteSent(cursor, passedWhole(Buffer.from(`id: 1\n${event(uuid)}\n\n`)));
+  noteSent(cursor, wholePiece(Buffer.from(`id: 1\n${event(uuid)}\n\n`)));
   const resumption = resumePointOf(cursor);
   const verdictOn = (text: string) =>
     resumption &&
-    takeHead(resumedHead(resumption, held), { ...passedWhole(Buffer.from(text)), part: 'begins' });
+    takeHead(resumedHead(resumption, held), { ...wholePiece(Buffer.from(text)), part: 'begins' });
   expect(verdictOn(event(uuid.replace(/f$/, '0')))).toBe('new_run');
   expect(verdictOn(event(uuid))).toMatchObject({ down: [{ part: 'begins' }] });
 });

@@ -16,7 +16,7 @@ import {
   streamCursor,
 } from '../../src/relay/message/stream-cursor.ts';
 import { dropRest, push, type WholeEvents, wholeEvents } from '../../src/relay/message/whole-events.ts';
-import { pieces, randomNumbers } from '../support/random-streams.ts';
+import { pieces, randomNumbers } from '../harness/service/random-streams.ts';
 
 const KIB = 1024;
 

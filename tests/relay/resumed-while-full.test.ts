@@ -5,9 +5,9 @@ import express, { type Response } from 'express';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import type { Healer } from '../../src/relay/message/healing.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
-import { type RawClient, rawClient } from '../support/raw-client.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { UNHEALED } from '../support/unhealed.ts';
+import { type RawClient, rawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { UNHEALED } from '../harness/relay/unhealed.ts';
 
 const KEPT = 'id: 1\ndata: kept\n\n';
 /** More than the buffers between the relay and a client hold, and all of it before the id. */

@@ -1,10 +1,21 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../support/call.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { OTHER_USER } from '../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { jsonAnswer, suspend } from '../support/suspend.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
+import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
+import { OTHER_USER } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawRequest,
+  STREAM_HEAD,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 const UPSTREAM_ID = /^[0-9a-f]{64}$/;
 const PATH = '/ns/acme/bot-provider/helper/message/sse';
@@ -98,11 +109,10 @@ describe('with CHANNELS=scoped, the page gets its own id', () => {
   });
 
   test('in an event that is too large to hold', async () => {
-    const filler = 'x'.repeat(5000);
+    const filler = 'x'.repeat(70_000);
     await start(
       (socket, id) =>
         void socket.write(wholeStream(`data: {"f":"${filler}","id":"${id}","g":"${filler}"}\n\n`)),
-      { MAX_HELD_EVENT_BYTES: '1024' },
     );
     expect((await send(message('my "one"'))).body).toBe(
       `data: {"f":"${filler}","id":${quoted},"g":"${filler}"}\n\n`,
@@ -133,7 +143,7 @@ describe('with CHANNELS=scoped, the page gets its own id', () => {
     await start(
       (socket, id) => void socket.write(jsonAnswer('404 Not Found', { channel: id, text: `about ${id}` })),
     );
-    const refused = JSON.parse((await send(message('my "one"'))).body) as { upstream: unknown };
+    const refused = errorEventIn((await send(message('my "one"'))).body);
     expect(refused.upstream).toEqual({
       channel: 'my "one"',
       text: expect.stringMatching(/^about [0-9a-f]{64}$/),

@@ -6,13 +6,13 @@ import { Problem } from '../../src/errors.ts';
 import type { CarriedStream, RequestLocals } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import { createHeartbeats } from '../../src/relay/message/heartbeats.ts';
-import { askUpstream } from '../support/ask-upstream.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { CLOSE_DELIMITED_HEAD, startRawUpstream } from '../support/raw-upstream.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { sleep } from '../support/sleep.ts';
-import { UNHEALED } from '../support/unhealed.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { UNHEALED } from '../harness/relay/unhealed.ts';
+import { askUpstream } from '../harness/service/ask-upstream.ts';
+import { CLOSE_DELIMITED_HEAD, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 const STALLED_MS = 1000;
 /** More than the buffers between the upstream and a client can hold. */

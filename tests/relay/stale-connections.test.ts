@@ -1,12 +1,13 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { expectNoCanary } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
+import { expectNoCanary } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const STREAM = wholeStream('data: a\n\n');
 
-const MAYBE_STARTED = { code: 'upstream_unreachable', maybeStarted: true, retryable: false };
+const MAYBE_STARTED = { code: 'upstream_unreachable', status: 502, maybeStarted: true, retryable: false };
 
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());
@@ -41,11 +42,11 @@ describe('a message on a connection that the service closes at that moment', () 
     ['closed', (socket: Socket) => socket.destroy()],
     ['ended', (socket: Socket) => socket.end()],
     ['reset', (socket: Socket) => socket.resetAndDestroy()],
-  ])('is answered with 502 and not sent again, if the connection is %s', async (_name, close) => {
+  ])('is answered with an error and not sent again, if the connection is %s', async (_name, close) => {
     const calls = await keptConnection(close);
     const { response, text } = await second('{"n":2}');
-    expect(response.status).toBe(502);
-    expect(JSON.parse(text)).toMatchObject(MAYBE_STARTED);
+    expect(response.status).toBe(200);
+    expect(errorEventIn(text)).toMatchObject(MAYBE_STARTED);
     expectNoCanary(text);
     expect(calls()).toBe(1);
     expect(processed().slice(1)).toEqual([]);
@@ -57,7 +58,8 @@ describe('a message on a connection that the service closes at that moment', () 
     async (bytes) => {
       const calls = await keptConnection((socket) => socket.end(bytes));
       const { response, text } = await second('{"n":2}');
-      expect(response.status).toBe(502);
+      expect(response.status).toBe(200);
+      expect(errorEventIn(text)).toMatchObject({ ...MAYBE_STARTED, code: 'upstream_bad_response' });
       expectNoCanary(text);
       expect(calls()).toBe(1);
       expect(pair.upstream.sockets).toHaveLength(1);
@@ -85,8 +87,8 @@ test.each([
 test('a message is not sent again if a new connection is closed without an answer', async () => {
   pair = await startRelayAndUpstream((socket) => socket.destroy());
   const { response, text } = await second('{"n":1}');
-  expect(response.status).toBe(502);
-  expect(JSON.parse(text)).toMatchObject(MAYBE_STARTED);
+  expect(response.status).toBe(200);
+  expect(errorEventIn(text)).toMatchObject(MAYBE_STARTED);
   expectNoCanary(text);
   expect(processed()).toEqual(['{"n":1}']);
   expect(pair.upstream.sockets).toHaveLength(1);

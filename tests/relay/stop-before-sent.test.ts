@@ -1,26 +1,26 @@
 import { createServer, type Socket } from 'node:net';
 import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
-import { expectProblem } from '../support/call.ts';
-import { fieldClient } from '../support/field-client.ts';
-import { dechunk, type RawClient, rawClient, rawMessage } from '../support/raw-client.ts';
+import { Run } from '../../src/runs/run.ts';
+import { expectProblem } from '../harness/clients/call.ts';
+import { fieldClient } from '../harness/clients/field-client.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { CHANNEL, jsonAnswer, rawSuspend, SHORT_SUSPEND_PATH, suspend } from '../harness/clients/suspend.ts';
+import { faultProxy } from '../harness/faults/fault-proxy.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { OTHER_USER, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   type RawRequest,
   STREAM_HEAD,
   startRawUpstream,
   wholeStream,
-} from '../support/raw-upstream.ts';
-import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../support/redis.ts';
-import { startRedisProxy } from '../support/redis-proxy.ts';
-import { OTHER_USER, startRelay, type TestRelay } from '../support/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../support/relay-and-upstream.ts';
-import { CHANNEL, jsonAnswer, rawSuspend, SHORT_SUSPEND_PATH, suspend } from '../support/suspend.ts';
-import { startWorkersRelay, stopWorkersRelays } from '../support/workers.ts';
+} from '../harness/service/raw-upstream.ts';
 
 jest.setTimeout(60_000);
 
@@ -28,7 +28,9 @@ jest.setTimeout(60_000);
 const ONE_AT_A_TIME = { RATE_LIMIT: '1', RATE_WINDOW_MS: '120000', RATE_MAX_WAIT_MS: '600000' };
 const TWO_AT_A_TIME = { ...ONE_AT_A_TIME, RATE_LIMIT: '2' };
 const CLOSE = ['Connection: close'];
-const bodyOf = (id: string) => JSON.stringify({ customChannelId: id, text: 'hi', action: 'NONE' });
+let texts = 0;
+/** Each is a message of its own: the same bytes would join its run. */
+const bodyOf = (id: string) => JSON.stringify({ customChannelId: id, text: `hi ${++texts}`, action: 'NONE' });
 const NO_RUN = jsonAnswer('404 Not Found', { error: { code: 'NO_RUN' } });
 
 const isMessage = ({ requestLine }: RawRequest) => requestLine.includes('/message/sse');
@@ -42,11 +44,11 @@ let pair: RelayAndUpstream;
 
 /** Sends a message that waits before it is sent; resolves when all instances know that it waits. */
 async function waiting<T>({ relay }: Pick<RelayAndUpstream, 'relay'>, ask: () => T): Promise<T> {
-  const entering = jest.spyOn(relay.unsent, 'enter');
+  const claiming = jest.spyOn(relay.runStore, 'claim');
   const sent = ask();
-  await until(() => entering.mock.results.length > 0);
-  await Promise.all(entering.mock.results.map(({ value }) => value));
-  entering.mockRestore();
+  await until(() => claiming.mock.results.length > 0);
+  await Promise.all(claiming.mock.results.map(({ value }) => value));
+  claiming.mockRestore();
   return sent;
 }
 
@@ -59,15 +61,20 @@ async function expectStopped(client: RawClient): Promise<void> {
   expect(head).toMatch(new RegExp(`^content-length: ${body.length}$`, 'im'));
   const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(body) ?? [];
   const event = JSON.parse(data);
-  expect(event).toMatchObject({ code: 'stopped', retryable: false, eventType: 'asgard.run.error' });
+  expect(event).toMatchObject({
+    code: 'stopped',
+    status: 409,
+    retryable: false,
+    eventType: 'asgard.run.error',
+  });
   expect(event).not.toHaveProperty('maybeStarted');
   expect(event.fact.runError.error.code).toBe('stopped');
 }
 
-describe.each(['status', 'stream'])('with FAILURES=%s, a suspend', (failures) => {
+describe('a suspend of a conversation', () => {
   afterEach(() => pair.close());
   const start = async (limits = ONE_AT_A_TIME, answer = service) => {
-    pair = await startRelayAndUpstream(answer, { ...limits, FAILURES: failures, METRICS_PORT: '9090' });
+    pair = await startRelayAndUpstream(answer, { ...limits, METRICS_PORT: '9090' });
     const first = pair.ask({ body: bodyOf('c1') });
     await first.waitFor('data: 1\n\n');
     return first;
@@ -85,11 +92,11 @@ describe.each(['status', 'stream'])('with FAILURES=%s, a suspend', (failures) =>
     await expectStopped(client);
     expect(pair.upstream.requests.filter(isMessage)).toHaveLength(1);
     const dropped = await pair.relay.logLine(({ outcome }) => outcome === 'stopped');
-    expect(dropped).toMatchObject({ level: 'info', status: 409, slotWaitMs: expect.any(Number) });
+    expect(dropped).toMatchObject({ level: 'info', status: 200, slotWaitMs: expect.any(Number) });
     const line = await pair.relay.logLine(({ route }) => String(route).endsWith('/suspend'));
     expect(line).toMatchObject({ status: 200, upstreamStatus: 404, stoppedMessages: 1 });
     expect(await pair.relay.metricsText()).toMatch(
-      /bot_relay_requests_total\{.*message\/sse",.*status="409",code="stopped"\} 1/,
+      /bot_relay_requests_total\{.*message\/sse",.*status="200",code="stopped"\} 1/,
     );
   });
 
@@ -100,8 +107,26 @@ describe.each(['status', 'stream'])('with FAILURES=%s, a suspend', (failures) =>
       if (isFirst) return service(socket, request);
       socket.write(plainAnswer('429 No', ['Retry-After: 60']));
     });
-    const client = await waiting(pair, () => pair.ask({ headers: CLOSE, body: bodyOf('c1') }));
+    const refused = jest.spyOn(Run.prototype, 'refused');
+    const client = pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+    await until(() => refused.mock.calls.length > 0);
+    refused.mockRestore();
     expect((await suspend(pair)).status).toBe(200);
+    await expectStopped(client);
+    expect(pair.upstream.requests.filter(isMessage)).toHaveLength(2);
+  });
+
+  test('drops a message that the service refuses after the stop', async () => {
+    const taken = Promise.withResolvers<Socket>();
+    await start(TWO_AT_A_TIME, (socket, request) => {
+      const isFirst = pair.upstream.requests.filter(isMessage).length === 1;
+      if (!isMessage(request) || isFirst) service(socket, request);
+      else taken.resolve(socket);
+    });
+    const client = pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+    const socket = await taken.promise;
+    expect((await suspend(pair)).status).toBe(404);
+    socket.write(plainAnswer('429 No', ['Retry-After: 1']));
     await expectStopped(client);
     expect(pair.upstream.requests.filter(isMessage)).toHaveLength(2);
   });
@@ -237,7 +262,7 @@ describeWithRedis('two instances over one Redis', () => {
   test('a message that waits and a suspend are 503 if Redis cannot be asked, and nothing is sent', async () => {
     const { upstream, relays, ask, pairAt } = await start();
     await ask(relays[0]).waitFor('data: 1\n\n');
-    // Everything but the unsent messages.
+    // Everything but the names of runs.
     const others = ['~bot-relay:[a-z]*', '~bot-relay:{budget*'];
     await redis.command('ACL', 'SETUSER', 'default', 'resetkeys', ...others);
     const client = ask(relays[0]);
@@ -249,12 +274,12 @@ describeWithRedis('two instances over one Redis', () => {
   });
 });
 
-describeWithRedis('a message whose departure from a slow Redis takes long', () => {
+describeWithRedis('a message that a slow Redis confirms late', () => {
   afterEach(() => pair.close());
   afterAll(stopRedis);
 
   test('asks its budget again before it is sent', async () => {
-    const proxy = await startRedisProxy((await startRedis()).url);
+    const proxy = await faultProxy((await startRedis()).url);
     // The connection is kept for the second message: opening one would ask the budget as well.
     const ended = (socket: Socket) => void socket.write(wholeStream('data: 1\n\n'));
     pair = await startRelayAndUpstream(ended, {
@@ -263,49 +288,16 @@ describeWithRedis('a message whose departure from a slow Redis takes long', () =
     await pair.ask({ body: bodyOf('c1') }).waitFor('data: 1\n\n');
     const asked = jest.spyOn(pair.relay.budgets, 'start');
     const order: string[] = [];
-    const { leave } = pair.relay.unsent;
-    jest.spyOn(pair.relay.unsent, 'leave').mockImplementation((...message) => {
-      order.push(`left after ${asked.mock.calls.length}`);
-      return leave(...message);
+    const { confirm } = pair.relay.runStore;
+    jest.spyOn(pair.relay.runStore, 'confirm').mockImplementation((run) => {
+      order.push(`confirmed after ${asked.mock.calls.length}`);
+      return confirm(run);
     });
     const client = await waiting(pair, () => pair.ask({ body: bodyOf('c1') }));
-    proxy.slowDown(100);
+    proxy.delay(100);
     await client.waitFor('data: 1\n\n');
-    expect(order).toEqual(['left after 1']);
+    expect(order).toEqual(['confirmed after 1']);
     expect(asked.mock.calls.length).toBeGreaterThan(1);
     proxy.close();
-  });
-});
-
-describeWithRedis('two workers', () => {
-  afterAll(stopWorkersRelays);
-
-  test('a suspend at one drops what waits at the other', async () => {
-    const relay = await startWorkersRelay({ workers: 2, environment: ONE_AT_A_TIME, onMessage: service });
-    const cookie = await relay.signIn();
-    const ask = () => rawClient(relay.port, rawMessage({ cookie, headers: CLOSE, body: bodyOf('c1') }));
-    const first = await relay.reaching(1, async () => {
-      const client = ask();
-      await client.waitFor('data: 1\n\n');
-      return client;
-    });
-    const client = await relay.reaching(1, async () => {
-      const client = ask();
-      const tickets = 'bot-relay:{unsent:*}:tickets';
-      while (((await relay.redis.command('KEYS', tickets)) as string[]).length === 0);
-      return client;
-    });
-    const suspending = await relay.reaching(2, async () => {
-      const one = rawClient(relay.port, rawSuspend({ cookie } as RelayAndUpstream, CLOSE));
-      await one.closed;
-      return one;
-    });
-    expect(suspending.text()).toMatch(/^HTTP\/1\.1 200 /);
-    await expectStopped(client);
-    expect(relay.upstream.requests.filter(isMessage)).toHaveLength(1);
-    const [line] = await relay.logged(1, ({ stoppedMessages }) => stoppedMessages === 1);
-    expect(line).toMatchObject({ worker: 2 });
-    expect(dechunk(first.text()).complete).toBe(false);
-    first.socket.destroy();
   });
 });

@@ -1,9 +1,10 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
-import { Problem } from '../../src/errors.ts';
-import { dechunk } from '../support/raw-client.ts';
-import { chunk, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+import { Problem, type ProblemCode } from '../../src/errors.ts';
+import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const LARGE = `data: ${'x'.repeat(70_000)}`;
 const RUN = JSON.stringify({ eventType: 'asgard.run.init', requestId: 'r' });
@@ -17,27 +18,28 @@ const PLACES: [string, rest: string, isCut: boolean][] = [
   ['in the middle of an event', 'id: 2\ndata: ha', false],
   ['inside an event too large to hold', LARGE, true],
 ];
-const ENDS: [code: 'deadline_exceeded' | 'draining', string][] = [
-  ['deadline_exceeded', 'by its deadline'],
-  ['draining', 'by a shutdown'],
+const ENDS: [Problem, code: ProblemCode, string][] = [
+  [TOO_LONG, 'deadline_exceeded', 'by its deadline'],
+  [new Problem('draining', 'Over.'), 'answer_lost', 'by a shutdown'],
 ];
 interface Ending {
   readonly first: string;
   readonly rest: string;
   readonly isCut: boolean;
-  readonly code: (typeof ENDS)[number][0];
+  readonly problem: Problem;
+  /** What the client is told. */
+  readonly code: ProblemCode;
   readonly version: '1.1' | '1.0';
 }
 
-async function endsTruthfully({ first, rest, isCut, code, version }: Ending): Promise<void> {
+async function endsTruthfully({ first, rest, isCut, problem, code, version }: Ending): Promise<void> {
   const pair = await startRelayAndUpstream(
     (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(first + rest)])),
-    code === 'deadline_exceeded' ? { MAX_EXECUTION_MS: '2500' } : {},
   );
   try {
     const client = pair.ask({ headers: ['Connection: close'], version });
     await client.waitFor(isCut ? LARGE : first);
-    if (code !== 'deadline_exceeded') pair.relay.open.endAll(new Problem(code, 'Over.'));
+    pair.relay.open.endAll(problem);
     const { error } = await client.closed;
     const { body, complete } =
       version === '1.1'
@@ -56,13 +58,12 @@ async function endsTruthfully({ first, rest, isCut, code, version }: Ending): Pr
   }
 }
 
-// The deadlines come first, so that all of them are waited for at the same time.
-const cases = ENDS.flatMap(([code, end]) =>
+const cases = ENDS.flatMap(([problem, code, end]) =>
   IDS.flatMap(([ids, first]) =>
     PLACES.flatMap(([place, rest, isCut]) =>
       (['1.1', '1.0'] as const).map((version): [string, () => Promise<void>] => [
         `a stream that is ended early ${end}, with ${ids}, ${place}, HTTP/${version}`,
-        () => endsTruthfully({ first, rest, isCut, code, version }),
+        () => endsTruthfully({ first, rest, isCut, problem, code, version }),
       ]),
     ),
   ),

@@ -3,8 +3,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, expect, jest, test } from '@jest/globals';
 import express, { type Response } from 'express';
 import { streamWriter } from '../../src/relay/message/stream-writer.ts';
-import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
-import { until } from '../support/relay-and-upstream.ts';
+import { dechunk, type RawClient, rawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 
 let server: Server;
 let client: RawClient;

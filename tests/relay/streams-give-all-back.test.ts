@@ -1,16 +1,17 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { call } from '../support/call.ts';
-import { dechunk, type RawClient } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
+import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
+import { call } from '../harness/clients/call.ts';
+import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
+} from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const json = (eventType: string, requestId = 'r') => `data: ${JSON.stringify({ eventType, requestId })}\n\n`;
 const INIT = json('asgard.run.init');
@@ -63,7 +64,7 @@ async function givesAllBack(how: End): Promise<void> {
       const again = all('last-event-id').length > 0 && resumption;
       socket.write(again || Buffer.concat([Buffer.from(STREAM_HEAD), chunk(begun)]));
     },
-    { MAX_STREAMS_PER_USER: '1', METRICS_PORT: '9090', ...environment },
+    { MAX_STREAMS_PER_USER: '1', METRICS_PORT: '9090', JOIN_GRACE_MS: '0', ...environment },
   );
   pairs.push(pair);
   const { relay } = pair;
@@ -72,7 +73,7 @@ async function givesAllBack(how: End): Promise<void> {
   await end({ ...pair, client, sockets });
   await client.closed;
   if (ending !== undefined) expect(dechunk(client.text()).body.slice(0, 10_000)).toContain(ending);
-  await until(() => relay.held.bytes() === 0);
+  await until(() => relay.held.bytes() === 0 && relay.runs.bytes() === 0);
   await until(() => relay.open.count() === 0);
   expect(await relay.metricsText()).toMatch(/^bot_relay_open_streams 0$/m);
   // The user has one place only.
@@ -159,14 +160,15 @@ const ENDS: Record<string, End> = {
     ending: undefined,
   },
   'has reached its deadline': {
-    environment: { MAX_EXECUTION_MS: '4000', UPSTREAM_RESPONSE_TIMEOUT_MS: '4000' },
-    end: () => {},
+    end: ({ relay }) => relay.open.endAll(TOO_LONG),
     ending: code('deadline_exceeded'),
   },
   'has reached its deadline while its resumption repeats what went down': {
-    environment: { MAX_EXECUTION_MS: '4000', UPSTREAM_RESPONSE_TIMEOUT_MS: '4000' },
     resumption: begins(KEPT + DELTA + HALF),
-    end: breaksAndHolds,
+    end: async (started) => {
+      await breaksAndHolds(started);
+      started.relay.open.endAll(TOO_LONG);
+    },
     ending: code('deadline_exceeded'),
   },
   'ends with its session': { end: logOut, ending: code('session_ended') },
@@ -180,7 +182,7 @@ const ENDS: Record<string, End> = {
   },
   'is ended by a shutdown': {
     end: ({ relay }) => relay.open.endAll(new Problem('draining', 'Shutting down.')),
-    ending: code('draining'),
+    ending: code('answer_lost'),
   },
   'is ended by a shutdown while its resumption repeats what went down': {
     resumption: begins(KEPT + DELTA + HALF),
@@ -188,7 +190,7 @@ const ENDS: Record<string, End> = {
       await breaksAndHolds(started);
       started.relay.open.endAll(new Problem('draining', 'Shutting down.'));
     },
-    ending: code('draining'),
+    ending: code('answer_lost'),
   },
 };
 

@@ -1,19 +1,18 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { call } from '../support/call.ts';
-import type { RawClient } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { BOT_PATH, CANARY } from '../support/relay.ts';
+import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
+import { call } from '../harness/clients/call.ts';
+import type { RawClient } from '../harness/clients/raw-client.ts';
+import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
+import { BOT_PATH, CANARY } from '../harness/relay/relay.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../support/relay-and-upstream.ts';
-import { jsonAnswer, suspend } from '../support/suspend.ts';
-
-jest.setTimeout(6_000);
+} from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const event = (eventType: string, requestId?: string) =>
   `data: ${JSON.stringify({ eventType: `asgard.${eventType}`, ...(requestId && { requestId }), fact: {} })}\n\n`;
@@ -41,7 +40,7 @@ async function start(service: Service = {}, environment: Record<string, string> 
       if (isSuspend(request)) return void onSuspend(socket, request);
       socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...events.map(chunk)]));
     },
-    { SUSPEND_ON_LEAVE: 'on', RESUME_UPSTREAM: 'off', METRICS_PORT: '9090', ...environment },
+    { SUSPEND_ON_LEAVE: 'on', RESUME_UPSTREAM: 'off', METRICS_PORT: '9090', JOIN: 'off', ...environment },
   );
 }
 
@@ -124,10 +123,16 @@ describe('a client that leaves during a run', () => {
   });
 
   test('does not wait for ever for a service that does not answer', async () => {
-    await start({ onSuspend: () => {} }, { UPSTREAM_RESPONSE_TIMEOUT_MS: '300', RATE_MAX_WAIT_MS: '0' });
-    (await stream()).socket.destroy();
+    const timeouts = jest.spyOn(AbortSignal, 'timeout');
+    const late = new AbortController();
+    await start({ onSuspend: () => late.abort(new DOMException('Late.', 'TimeoutError')) });
+    const client = await stream();
+    timeouts.mockReturnValueOnce(late.signal);
+    client.socket.destroy();
     const line = await pair.relay.logLine(({ msg }) => msg === LEFT);
     expect(line).toMatchObject({ outcome: 'failed', cause: 'TimeoutError' });
+    expect(timeouts).toHaveBeenCalled();
+    timeouts.mockRestore();
     await until(() => pair.upstream.sockets.every(({ destroyed }) => destroyed));
   });
 
@@ -148,7 +153,6 @@ interface Ending {
   readonly events?: readonly string[];
   readonly body?: string;
   readonly headers?: readonly string[];
-  readonly environment?: Record<string, string>;
   readonly end?: (client: RawClient) => unknown;
 }
 
@@ -166,15 +170,15 @@ const ENDINGS: [string, Ending][] = [
       end: () => call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: pair.cookie } }),
     },
   ],
-  ['whose deadline is over', { environment: { MAX_EXECUTION_MS: '1500' }, end: ({ closed }) => closed }],
+  ['whose deadline is over', { end: () => pair.relay.open.endAll(TOO_LONG) }],
   ['in a shutdown', { end: () => pair.relay.open.endAll(new Problem('draining', 'Over.')) }],
   ['whose stream the service breaks', { end: () => pair.upstream.sockets[0]?.destroy() }],
   ['whose stream ends early', { end: () => pair.upstream.sockets[0]?.write(LAST_CHUNK) }],
 ];
 
 describe('nothing is suspended after a message', () => {
-  test.each(ENDINGS)('%s', async (_which, { events, body = BODY, environment, end = leave }) => {
-    await start(events && { events }, environment);
+  test.each(ENDINGS)('%s', async (_which, { events, body = BODY, end = leave }) => {
+    await start(events && { events });
     const client = await stream({ body });
     // The client reads bytes as latin1.
     await client.waitFor(Buffer.from(events?.at(-1) ?? DELTA).toString('latin1'));

@@ -3,14 +3,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import tls, { type TLSSocket } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { type Identity, selfSigned } from '../support/fake-load-balancer.ts';
-import { mostInWindow } from '../support/numbered-messages.ts';
-import { startRelay, type TestRelay } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { testSideBySide } from '../support/side-by-side.ts';
-import { sleep } from '../support/sleep.ts';
-import { whileAwake } from '../support/while-awake.ts';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { failureOf } from '../harness/clients/error-event.ts';
+import { advanceClocks } from '../harness/clock/advance-clocks.ts';
+import { type Identity, selfSigned } from '../harness/faults/fake-load-balancer.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 
 let identity: Identity;
 let trustedBefore: readonly string[];
@@ -44,8 +42,6 @@ interface TlsService {
   readonly reused: boolean[];
   /** The bodies of the messages that were answered, or are being answered. */
   readonly answered: string[];
-  /** When each of them arrived, in ms. */
-  readonly answeredAt: number[];
   /** The bodies of the messages for which `onSecond` was called. */
   readonly dropped: string[];
   /** Called for the second message of a connection; if it is not set, the message is answered. */
@@ -59,7 +55,6 @@ interface TlsService {
 async function startTlsService(): Promise<TlsService> {
   const reused: boolean[] = [];
   const answered: string[] = [];
-  const answeredAt: number[] = [];
   const dropped: string[] = [];
   const open: ServerResponse[] = [];
   const seen = new WeakSet<object>();
@@ -75,7 +70,6 @@ async function startTlsService(): Promise<TlsService> {
       return;
     }
     answered.push(body);
-    answeredAt.push(performance.now());
     open.push(res);
     res.setHeader('Content-Type', 'text/event-stream').write(`data: ${body}\n\n`);
   });
@@ -87,7 +81,6 @@ async function startTlsService(): Promise<TlsService> {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     reused,
     answered,
-    answeredAt,
     dropped,
     onSecond: undefined,
     finish() {
@@ -100,30 +93,6 @@ async function startTlsService(): Promise<TlsService> {
       }),
   };
   return own;
-}
-
-/** Starts a TCP proxy to `port` that delays its first connection for `delayMs`. */
-async function startDelayingProxy(port: string, delayMs: number) {
-  const sockets: Socket[] = [];
-  let isDelayed = false;
-  const server = createTcpServer((socket) => {
-    const service = connect(Number(port), '127.0.0.1');
-    sockets.push(
-      socket.on('error', () => {}),
-      service.on('error', () => {}),
-    );
-    service.pipe(socket);
-    setTimeout(() => socket.pipe(service), isDelayed ? 0 : delayMs);
-    isDelayed = true;
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    async close() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
 }
 
 /** Starts a TCP proxy to `port` that accepts connections, but passes no data until `open` is called. */
@@ -182,98 +151,33 @@ async function exchange(body: string): Promise<string> {
   return first + (await rest());
 }
 
-/** Runs `use` with a service of its own, and with a list of what it opens; the last one closes first. */
-async function withOwnService(
-  use: (service: TlsService, opened: { close(): Promise<void> }[]) => Promise<void>,
-): Promise<void> {
-  const service = await startTlsService();
-  const opened: { close(): Promise<void> }[] = [service];
-  try {
-    await use(service, opened);
-  } finally {
-    for (const one of opened.reverse()) await one.close();
-  }
-}
-
 describe('a bot service behind TLS that is reached late', () => {
-  testSideBySide([
-    [
-      'gets messages that are counted from when they were sent, not from when they began to connect',
-      whileAwake(() =>
-        withOwnService(async (service, opened) => {
-          const [WINDOW, DELAY] = [2000, 1600];
-          const proxy = await startDelayingProxy(new URL(service.url).port, DELAY);
-          opened.push(proxy);
-          const paced = await startRelay(proxy.url, {
-            RATE_LIMIT: '1',
-            RATE_WINDOW_MS: String(WINDOW),
-            RATE_MAX_WAIT_MS: '60000',
-          });
-          opened.push(paced);
-          const signedIn = await paced.signIn();
-          const answers = ['{"n":1}', '{"n":2}'].map((body) => paced.send(signedIn, { body }));
-          for (const response of await Promise.all(answers)) await response.body?.cancel();
-          const [first = 0, second = 0] = service.answeredAt;
-          // If the first counted from its start, the gap to the second would be only WINDOW - DELAY.
-          expect(second - first).toBeGreaterThan(WINDOW - DELAY / 2);
-        }),
-      ),
-    ],
-    [
-      'gets no more than fit into a window if delayed messages could all be sent at once',
-      whileAwake(() =>
-        withOwnService(async (service, opened) => {
-          // A quarter of it is as long as the longest pause that voids nothing.
-          const WINDOW = 800;
-          const proxy = await startBlockedProxy(new URL(service.url).port);
-          opened.push(proxy);
-          const paced = await startRelay(proxy.url, {
-            RATE_LIMIT: '2',
-            RATE_WINDOW_MS: String(WINDOW),
-            RATE_MAX_WAIT_MS: '10000',
-          });
-          opened.push(paced);
-          const signedIn = await paced.signIn();
-          const answers = Array.from({ length: 6 }, (_, n) => paced.send(signedIn, { body: `{"n":${n}}` }));
-          // The slots of all messages have passed when they can connect.
-          await sleep(3 * WINDOW);
-          expect(service.answered).toEqual([]);
-          proxy.open();
-          expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([
-            200, 200, 200, 200, 200, 200,
-          ]);
-          expect(mostInWindow(service.answeredAt, WINDOW)).toBe(2);
-        }),
-      ),
-    ],
-    [
-      'gets no delayed message that may not wait for the next slot',
-      whileAwake(() =>
-        withOwnService(async (service, opened) => {
-          const WINDOW = 2500;
-          const proxy = await startBlockedProxy(new URL(service.url).port);
-          opened.push(proxy);
-          const environment = { RATE_LIMIT: '2', RATE_WINDOW_MS: String(WINDOW), RATE_MAX_WAIT_MS: '0' };
-          const paced = await startRelay(proxy.url, environment);
-          opened.push(paced);
-          const signedIn = await paced.signIn();
-          const send = (n: number) => paced.send(signedIn, { body: `{"n":${n}}` });
-          const early = [send(0), send(1)];
-          await until(() => proxy.connections() === 2);
-          await sleep(1.1 * WINDOW);
-          const late = [send(2), send(3)];
-          // Their slots are still valid.
-          await until(() => proxy.connections() === 4);
-          proxy.open();
-          const answers = await Promise.all([...early, ...late]);
-          expect(answers.map(({ status }) => status)).toEqual([429, 429, 200, 200]);
-          expect(await answers[0]?.json()).toMatchObject({ code: 'rate_limited' });
-          expect([...service.answered].sort()).toEqual(['{"n":2}', '{"n":3}']);
-        }),
-      ),
-    ],
-  ]);
+  afterEach(() => void jest.restoreAllMocks());
+
+  test('gets no delayed message that may not wait for the next slot, and counts one from when it is sent', async () => {
+    const proxy = await startBlockedProxy(new URL(service.url).port);
+    const environment = { RATE_LIMIT: '2', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' };
+    const paced = await startRelay(proxy.url, environment);
+    const signedIn = await paced.signIn();
+    const send = (n: number) => paced.send(signedIn, { body: `{"n":${n}}` });
+    const early = [send(0), send(1)];
+    await until(() => proxy.connections() === 2);
+    // The slots of the first two are over, those of the others are not.
+    advanceClocks({ monotonic: 65_000 });
+    const late = [send(2), send(3)];
+    await until(() => proxy.connections() === 4);
+    proxy.open();
+    const answers = await Promise.all([...early, ...late]);
+    expect(answers.map(({ status }) => status)).toEqual([429, 429, 200, 200]);
+    expect(await answers[0]?.json()).toMatchObject({ code: 'rate_limited' });
+    expect([...service.answered].sort()).toEqual(['{"n":2}', '{"n":3}']);
+    await paced.close();
+    await proxy.close();
+  });
 });
+
+/** Of a message that has left on a connection that broke. */
+const LOST = { status: 502, code: 'upstream_unreachable', maybeStarted: true, retryable: false };
 
 describe('a bot service behind TLS', () => {
   test('streams its answer event by event', async () => {
@@ -297,7 +201,7 @@ describe('a bot service behind TLS', () => {
   ])('gets no message twice if it %s the kept connection at that moment', async (_name, close) => {
     await exchange('{"n":1}');
     service.onSecond = close;
-    expect((await relay.send(cookie, { body: '{"n":2}' })).status).toBe(502);
+    expect(await failureOf(await relay.send(cookie, { body: '{"n":2}' }))).toMatchObject(LOST);
     expect(service.dropped).toEqual(['{"n":2}']);
     expect(service.answered).toEqual(['{"n":1}']);
     expect(service.reused).toHaveLength(1);
@@ -306,8 +210,10 @@ describe('a bot service behind TLS', () => {
   test('gets no message twice if a byte of an answer has arrived', async () => {
     await exchange('{"n":1}');
     service.onSecond = (socket) => socket.end('H');
-    const response = await relay.send(cookie, { body: '{"n":2}' });
-    expect(response.status).toBe(502);
+    expect(await failureOf(await relay.send(cookie, { body: '{"n":2}' }))).toMatchObject({
+      ...LOST,
+      code: 'upstream_bad_response',
+    });
     expect(service.dropped).toEqual(['{"n":2}']);
     expect(service.answered).toEqual(['{"n":1}']);
   });

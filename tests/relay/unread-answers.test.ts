@@ -1,23 +1,25 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { bodyOf } from '../../src/relay/upstream/answer-body.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   LAST_CHUNK,
   type RawUpstream,
   STREAM_HEAD,
   startRawUpstream,
-} from '../support/raw-upstream.ts';
-import { until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+} from '../harness/service/raw-upstream.ts';
 
 let events: readonly string[];
+/** Resolves when the system has taken the last answer. */
+let written: Promise<void>;
 let service: RawUpstream;
 let upstream: Upstream;
 beforeEach(async () => {
   service = await startRawUpstream((socket) => {
     const chunks = events.map((event) => chunk(event));
-    socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...chunks, Buffer.from(LAST_CHUNK)]));
+    const answer = Buffer.concat([Buffer.from(STREAM_HEAD), ...chunks, Buffer.from(LAST_CHUNK)]);
+    written = new Promise((resolve) => socket.write(answer, () => resolve()));
   });
   upstream = createUpstream(new URL(service.url));
 });
@@ -28,6 +30,12 @@ afterEach(async () => {
 
 const SMALL = ['data: a\n\n', 'data: b\n\n'];
 const LARGE = ['a', 'b'].map((letter) => `data: ${letter.repeat(8192)}\n\n`);
+
+/** Resolves when all has been read that the service has sent, and that is not held back. */
+async function arrived(): Promise<void> {
+  await written;
+  for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
+}
 
 function send() {
   const request = { path: '/', headers: { 'content-length': '2' }, body: Buffer.from('{}') };
@@ -41,14 +49,14 @@ test.each([
 ])('an answer with %s events that is read late is whole', async (_size, those) => {
   events = those;
   const answer = await send();
-  await sleep(50);
+  await arrived();
   expect(String(Buffer.concat(await bodyOf(answer).toArray()))).toBe(events.join(''));
 });
 
 test('an answer that has arrived whole keeps its connection until it is read, and closes it if it is not', async () => {
   events = SMALL;
   const [first, second] = [await send(), await send()];
-  await sleep(50);
+  await arrived();
   expect(service.sockets).toHaveLength(2);
   first.close();
   await until(() => service.sockets[0]?.destroyed === true);
@@ -60,11 +68,11 @@ test('an answer that has arrived whole keeps its connection until it is read, an
 test('a large answer is not read before its reader is there, nor while that pauses', async () => {
   events = SMALL;
   const before = await send();
-  await sleep(50);
+  await arrived();
   await new Promise<void>((end) => before.read({ data: before.pause, end, broken() {} }));
   events = LARGE;
   const answer = await send();
-  await sleep(50);
+  await arrived();
   expect(service.sockets).toHaveLength(1);
   // This is not about the connection, which the next answer has.
   before.pause();
@@ -81,7 +89,7 @@ test('a large answer is not read before its reader is there, nor while that paus
     });
   });
   expect(seen).toEqual(LARGE.slice(0, 1));
-  await sleep(50);
+  await arrived();
   expect(seen).toHaveLength(1);
   answer.resume();
   await until(() => seen.length > 1);

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { dechunk } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK } from '../support/raw-upstream.ts';
-import { CANARY } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { dechunk } from '../harness/clients/raw-client.ts';
+import { CANARY } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 
 const EVENT = 'data: a\n\n';
 const LEAKING = [

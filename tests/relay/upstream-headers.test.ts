@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { LAST_CHUNK, type RawRequest, wholeStream } from '../support/raw-upstream.ts';
-import { CANARY } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { CANARY } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { LAST_CHUNK, type RawRequest, wholeStream } from '../harness/service/raw-upstream.ts';
 
 /** All headers that go upstream if the client sends none that are passed on. */
 const OWN_HEADERS = [

@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
-import { BOT_PATH, startRelay, type TestRelay } from '../support/relay.ts';
-import { plainAnswer } from '../support/relay-and-upstream.ts';
+import { failureOf } from '../harness/clients/error-event.ts';
+import { BOT_PATH, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
+import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 interface Started {
   readonly upstream: RawUpstream;
@@ -37,7 +38,7 @@ async function lineFor(
   const { upstream, relay, cookie } = await one;
   upstream.requests.length = 0;
   const response = await relay.send(cookie, { path: path + query });
-  expect(response.status).toBe(400);
+  expect(await failureOf(response)).toMatchObject({ status: 400, code: 'upstream_refused' });
   expect(upstream.requests).toHaveLength(1);
   return upstream.requests[0]?.requestLine ?? '';
 }

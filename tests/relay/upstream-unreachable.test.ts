@@ -6,9 +6,10 @@ import { createServer as createTcpServer, type Server as TcpServer } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { startRawUpstream } from '../support/raw-upstream.ts';
-import { expectNoCanary, startRelay, type TestRelay } from '../support/relay.ts';
-import { until } from '../support/relay-and-upstream.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
+import { expectNoCanary, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { until } from '../harness/relay/relay-and-upstream.ts';
+import { startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 let relay: TestRelay;
 const closing: (() => unknown)[] = [];
@@ -22,13 +23,17 @@ afterEach(async () => {
 const NOT_STARTED = { retryable: 'new message' };
 const MAYBE_STARTED = { retryable: false, maybeStarted: true };
 
-/** Sends a message to a bot service at `url`; expects that the answer does not show the URL; returns the log line. */
-async function refusalFrom(url: URL, code: string, started: object) {
+/**
+ * Sends a message to a bot service at `url`; expects that the answer does not show the URL; returns the log line. If the
+ * message has left, the answer is a stream.
+ */
+async function refusalFrom(url: URL, code: string, started: typeof NOT_STARTED | typeof MAYBE_STARTED) {
   relay = await startRelay(url);
   const response = await relay.send(await relay.signIn());
   const text = await response.text();
-  expect(response.status).toBe(502);
-  const { retryable, maybeStarted, ...problem } = JSON.parse(text);
+  const status = started === MAYBE_STARTED ? 200 : 502;
+  expect(response.status).toBe(status);
+  const { retryable, maybeStarted, ...problem } = status === 200 ? errorEventIn(text) : JSON.parse(text);
   expect(problem).toMatchObject({ status: 502, code });
   expect({ retryable, ...(maybeStarted !== undefined && { maybeStarted }) }).toEqual(started);
   for (const secret of [url.hostname, url.host, url.port, 'http', 'ECONN', 'ENOTFOUND', 'CERT', 'HPE_']) {
@@ -36,7 +41,7 @@ async function refusalFrom(url: URL, code: string, started: object) {
   }
   expectNoCanary(text);
   const line = await relay.logLine(({ bot }) => bot === 'acme/helper');
-  expect(line).toMatchObject({ status: 502, outcome: code });
+  expect(line).toMatchObject({ level: 'warn', status, outcome: code });
   return line;
 }
 

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { userHintHeader } from '../../src/relay/upstream/user-hint.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { LONG_NAMED_USER, USER } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { jsonAnswer, suspend } from '../support/suspend.ts';
+import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
+import { LONG_NAMED_USER, USER } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const NAME = 'X-ASGARD-USER-IDENTITY-HINT';
 const sha256 = (text: string) => createHash('sha256').update(text, 'utf8').digest('hex');

@@ -6,12 +6,12 @@ import {
   dropRest,
   holds,
   isInsideEvent,
-  type Passed,
   push,
+  type StreamPiece,
   takeRest,
   wholeEvents,
 } from '../../src/relay/message/whole-events.ts';
-import { naiveItems, pieces, randomPieces } from '../support/random-streams.ts';
+import { naiveItems, pieces, randomPieces } from '../harness/service/random-streams.ts';
 
 const SEEDS = Number(process.env.SEEDS ?? 250);
 const KIB = 1024;
@@ -27,14 +27,14 @@ function division({ maxBytes = 64 * KIB, room = ROOM } = {}) {
 }
 
 const inWords = (bytes: Buffer) => JSON.stringify(bytes.toString('latin1'));
-const bytesOf = (passed: readonly Passed[]) => Buffer.concat(passed.map(({ bytes }) => bytes));
+const bytesOf = (passed: readonly StreamPiece[]) => Buffer.concat(passed.map(({ bytes }) => bytes));
 
-function pushAll(events: ReturnType<typeof wholeEvents>, all: readonly Buffer[]): Passed[] {
+function pushAll(events: ReturnType<typeof wholeEvents>, all: readonly Buffer[]): StreamPiece[] {
   return all.flatMap((piece) => push(events, piece));
 }
 
 /** The blocks in what was passed on, with their places in the stream. */
-function blocksIn(passed: readonly Passed[]) {
+function blocksIn(passed: readonly StreamPiece[]) {
   const found: object[] = [];
   let at = 0;
   let partFrom = 0;
@@ -80,7 +80,7 @@ function naiveDivision(all: readonly Buffer[], maxBytes: number) {
 function compare(all: readonly Buffer[], maxBytes: number) {
   const { events, held, unheld } = division({ maxBytes });
   const stream = Buffer.concat(all);
-  const passed: Passed[] = [];
+  const passed: StreamPiece[] = [];
   const naive = naiveDivision(all, maxBytes);
   all.forEach((piece, index) => {
     passed.push(...push(events, piece));
@@ -242,54 +242,5 @@ describe('an event that is not whole', () => {
     const { events, held } = division();
     push(events, Buffer.concat([Buffer.alloc(64 * KIB, ':\n'), Buffer.from('data: a')]));
     expect([events.buffer?.buffer.byteLength, held.bytes()]).toEqual([512, 512]);
-  });
-});
-
-/** The shortest of a few tries, in µs of CPU time, which other processes do not change. */
-function cpuTime(work: () => void): number {
-  const tries = Array.from({ length: 5 }, () => {
-    const before = process.cpuUsage();
-    work();
-    const { user, system } = process.cpuUsage(before);
-    return user + system;
-  });
-  return Math.min(...tries);
-}
-
-describe('the time is linear in the length', () => {
-  test('of an event that comes byte by byte', () => {
-    const timeFor = (length: number, maxBytes: number) => {
-      const all = pieces(Buffer.alloc(length, 'data: xx\n'), () => 1);
-      return cpuTime(() => {
-        const { events } = division({ maxBytes });
-        for (const piece of all) push(events, piece);
-      });
-    };
-    // With 1/16 of the length, a quadratic time would be 1/256.
-    expect(timeFor(32_768, 64 * KIB) / timeFor(2048, 64 * KIB)).toBeLessThan(64);
-    expect(timeFor(32_768, 1) / timeFor(2048, 1)).toBeLessThan(64);
-  });
-
-  test.each([
-    ['comments', '', ':\n'],
-    ['comments after one bare CR', '\r', ':\n'],
-    ['comments with bare CRs after one LF', '\n', ':\r'],
-    ['field lines', '', 'idx\n'],
-    ['field lines with bare CRs', '', 'idx\r'],
-    ['events with bare CRs', '', 'data: a\r\r'],
-    ['events with ids', '', 'id: 1\ndata: a\n\n'],
-    ['events', 'id: 1\r\r', 'data: a\n\n'],
-  ])('of one chunk: %s', (_name, beginning, pattern) => {
-    const timeFor = (length: number) => {
-      const chunk = Buffer.concat([Buffer.from(beginning), Buffer.alloc(length, pattern)]);
-      return cpuTime(() => {
-        const { events } = division({ maxBytes: 1 });
-        for (const passed of push(events, chunk)) {
-          const blocks = blocksOf(passed);
-          while (nextBlock(blocks));
-        }
-      });
-    };
-    expect(timeFor(128 * KIB) / timeFor(8 * KIB)).toBeLessThan(64);
   });
 });

@@ -1,6 +1,12 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { expectNotReached, ofVictim, startAttack, stopAttacks } from '../support/attack-conversations.ts';
-import { LAXITIES, startLaxService } from '../support/lax-service.ts';
+import {
+  expectNotReached,
+  isFault,
+  ofVictim,
+  startAttack,
+  stopAttacks,
+} from '../harness/clients/attack-conversations.ts';
+import { LAXITIES, startLaxService } from '../harness/service/lax-service.ts';
 
 /** `npm run prove` tries 10,000. */
 const TRIES = 500;
@@ -29,7 +35,7 @@ describe("another user's conversation", () => {
       service.requests.some(({ namesBox }) => namesBox);
     while (outcomes.length < 2_000 && !isReached()) outcomes.push(...(await attack(50)));
     expect(isReached()).toBe(true);
-    expect(outcomes.filter(({ status }) => status === 500)).toEqual([]);
+    expect(outcomes.filter(isFault)).toEqual([]);
   }, 60_000);
 });
 

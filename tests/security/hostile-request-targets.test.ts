@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type Answer, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
-import { BOT_PATH, startRelay, type TestRelay } from '../support/relay.ts';
+import { type Answer, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { BOT_PATH, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 const BODY = '{"text":"hi"}';
 const TYPE = 'Content-Type: application/json';

@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { countAwakeMs } from '../support/awake.ts';
-import { call, expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { BOT_PATH } from '../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { BOT_PATH } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 beforeAll(async () => {
@@ -99,20 +98,9 @@ test.each([
   ['long lines', `${'A'.repeat(13)}${' '.repeat(16_000)}\r\n`],
   ['half lines', `${'A'.repeat(13)} ${'A'.repeat(1000)} ${' '.repeat(16)}A\r\n`],
   ['lines of RTSP', 'GET a RTSP/'],
-])('a body of %s that resemble a request line is read as fast as any other body', async (_what, part) => {
-  const LENGTH = 200_000;
-  const readIn = async (text: string) => {
-    const body = text.repeat(Math.ceil(LENGTH / text.length));
-    const awakeMs = countAwakeMs();
-    const before = process.cpuUsage();
-    expectProblem(await answerTo(rawMessage({ body })), 401, 'unauthenticated');
-    await call(pair.relay.port, '/healthz');
-    const { user, system } = process.cpuUsage(before);
-    // A relay that reads slowly blocks this process, which does not count as awake then.
-    return Math.max(awakeMs(), (user + system) / 1_000);
-  };
-  await readIn('x');
-  expect(await readIn(part)).toBeLessThan(2000);
+])('a body of %s that resemble a request line is read like any other', async (_what, part) => {
+  const body = part.repeat(Math.ceil(200_000 / part.length));
+  expectProblem(await answerTo(rawMessage({ body })), 401, 'unauthenticated');
 });
 
 test('a message whose text contains RTSP is sent', async () => {

@@ -1,15 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { total } from '../support/metric-samples.ts';
-import { dechunk, type RawClient, rawClient } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { call } from '../harness/clients/call.ts';
+import { dechunk, type RawClient, rawClient } from '../harness/clients/raw-client.ts';
+import { total } from '../harness/relay/metric-samples.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 let client: RawClient;
 beforeEach(async () => {
-  pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), { METRICS_PORT: '9090' });
+  // A run that nobody reads is over at once.
+  const environment = { METRICS_PORT: '9090', JOIN_GRACE_MS: '0' };
+  pair = await startRelayAndUpstream((socket) => socket.write(STREAM_HEAD), environment);
   client = pair.ask();
   await client.waitFor('\r\n\r\n');
   pair.upstream.sockets[0]?.write(chunk('data: 1\n\n'));
@@ -49,7 +50,7 @@ describe('after a running stream on one connection', () => {
 
 describe('after a running stream whose request had an unknown Expect header', () => {
   test('text that is not HTTP causes no answer in the middle of the stream', async () => {
-    const expecting = pair.ask({ headers: ['Expect: the-best'] });
+    const expecting = pair.ask({ headers: ['Expect: the-best'], body: '{"text":"expects"}' });
     await expecting.waitFor('\r\n\r\n');
     expecting.socket.write('no HTTP at all\r\n\r\n');
     await expecting.closed;
@@ -65,7 +66,7 @@ describe('on a connection', () => {
   test('one request is served, four wait, and all are answered', async () => {
     const many = rawClient(pair.relay.port, PROBE.repeat(5));
     const last = PROBE.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
-    while (answers(many.text()) !== 5) await sleep(5);
+    await until(() => answers(many.text()) === 5);
     many.socket.write(PROBE.repeat(4) + last);
     await many.closed;
     expect(answers(many.text())).toBe(10);

@@ -1,9 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { rawMessage } from '../support/raw-client.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
+import { call } from '../harness/clients/call.ts';
+import { rawMessage } from '../harness/clients/raw-client.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());
@@ -18,7 +17,8 @@ describe('a message that is pipelined after another one', () => {
     const client = pair.ask();
     await client.waitFor('data: first');
     client.socket.write(rawMessage({ cookie: pair.cookie, body: '{"text":"second"}' }));
-    await sleep(100);
+    // Once a later request is served, this one has arrived.
+    await call(pair.relay.port, '/healthz');
     expect(pair.upstream.requests).toHaveLength(1);
     pair.upstream.sockets[0]?.write(LAST_CHUNK);
     await client.waitFor('upstream_stream_broken');
@@ -35,7 +35,6 @@ describe('a message that is pipelined after another one', () => {
     const client = pair.ask();
     await client.waitFor('\r\n\r\n');
     client.socket.write(rawMessage({ cookie: pair.cookie, body: '{"text":"second"}' }));
-    // Once a later request is served, this one has arrived.
     await call(pair.relay.port, '/healthz');
     client.socket.destroy();
     await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
@@ -70,7 +69,7 @@ describe('a message that is pipelined after another one', () => {
 
   test('may have a large body if the first answer is complete', async () => {
     pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')));
-    const body = JSON.stringify({ text: 'x'.repeat(500_000) });
+    const body = JSON.stringify({ text: 'x'.repeat(200_000) });
     const client = pair.ask({ body });
     for (let count = 2; count <= 5; count += 1) {
       await until(() => client.text().split(LAST_CHUNK).length === count);

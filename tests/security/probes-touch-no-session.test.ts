@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { call } from '../harness/clients/call.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 beforeAll(async () => {
@@ -25,7 +25,7 @@ describe('a probe', () => {
     ] as const) {
       for (const headers of [
         {},
-        { Cookie: 'bot_relay_session=s%3Ax.y' },
+        { Cookie: 'bot_relay_session=x.y' },
         path === '/auth/session' ? {} : { Cookie: pair.cookie },
       ]) {
         for (const method of ['GET', 'HEAD']) {

@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { expectProblem, parseAnswer } from '../support/call.ts';
-import { rawClient, rawMessage } from '../support/raw-client.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { BOT_PATH, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import {
   chunk,
   LAST_CHUNK,
   type RawUpstream,
   startRawUpstream,
   wholeStream,
-} from '../support/raw-upstream.ts';
-import { BOT_PATH, startRelay, type TestRelay } from '../support/relay.ts';
+} from '../harness/service/raw-upstream.ts';
 
 const BODY = '{"text":"Grüße 🤖"}';
 

@@ -3,7 +3,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { expect, jest, test } from '@jest/globals';
 import { commandDeadlines } from '../../src/storage/command-deadlines.ts';
 import { TIMEOUT } from '../../src/storage/redis-errors.ts';
-import { sleep } from '../support/sleep.ts';
+import { sleep } from '../harness/clock/sleep.ts';
 
 const MS = 500;
 const never = () => new Promise<never>(() => {});

@@ -1,11 +1,62 @@
+import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import { type Authority, makeAuthority, removeAuthorities } from '../support/authority.ts';
-import { wholeStream } from '../support/raw-upstream.ts';
-import { describeWithRedis } from '../support/redis.ts';
-import { startTlsCluster, startTlsSentinel } from '../support/redis-groups-tls.ts';
-import { stopProcessesOfRedis } from '../support/redis-process.ts';
-import { MASTER_NAME } from '../support/redis-sentinel.ts';
-import { startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { eventually } from '../harness/clock/until.ts';
+import { describeWithRedis } from '../harness/redis/redis.ts';
+import { startProcess, stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
+import { MASTER_NAME, sentinelFile } from '../harness/redis/redis-sentinel.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { type Authority, makeAuthority, removeAuthorities } from '../harness/service/authority.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
+
+const NO_FILES = ['--save', '', '--appendonly', 'no'];
+
+/** Starts a server that also listens with TLS, and asks clients and other servers for a certificate of this CA. */
+async function startTlsProcess(authority: Authority, ...options: string[]) {
+  const { certFile, keyFile } = authority.issue('IP:127.0.0.1');
+  const tlsPort = await freePort();
+  const tls = [
+    ...['--tls-port', String(tlsPort), '--tls-replication', 'yes', '--tls-auth-clients', 'yes'],
+    ...['--tls-cert-file', certFile, '--tls-key-file', keyFile, '--tls-ca-cert-file', authority.certFile],
+  ];
+  const server = await startProcess(...options, ...tls);
+  return { ...server, tlsPort, tlsHost: `127.0.0.1:${tlsPort}` };
+}
+
+/** Starts a cluster of three masters, whose servers name each other by their ports with TLS; resolves with one's URL. */
+async function startTlsCluster(authority: Authority): Promise<string> {
+  const hosts: string[] = [];
+  let url = '';
+  for (let n = 0; n < 3; n += 1) {
+    const bus = [
+      '--cluster-enabled',
+      'yes',
+      '--tls-cluster',
+      'yes',
+      '--cluster-port',
+      String(await freePort()),
+    ];
+    const server = await startTlsProcess(authority, ...NO_FILES, ...bus);
+    hosts.push(server.host);
+    url = `rediss://${server.tlsHost}`;
+    if (n < 2) continue;
+    const create = ['--cluster', 'create', ...hosts, '--cluster-replicas', '0', '--cluster-yes'];
+    const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8', timeout: 20_000 });
+    if (status !== 0) throw new Error(stdout);
+    await eventually(async () => {
+      const info = String(await server.command('CLUSTER', 'INFO'));
+      if (!info.includes('cluster_state:ok')) throw new Error(info);
+    });
+  }
+  return url;
+}
+
+/** Starts a master and a sentinel that watches it at its port with TLS; resolves with the sentinel's URL. */
+async function startTlsSentinel(authority: Authority): Promise<string> {
+  const { tlsPort } = await startTlsProcess(authority, ...NO_FILES);
+  const { tlsHost } = await startTlsProcess(authority, sentinelFile(tlsPort, 1), '--sentinel');
+  return `rediss://${tlsHost}`;
+}
 
 jest.setTimeout(60_000);
 

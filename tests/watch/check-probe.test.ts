@@ -4,10 +4,10 @@ import { SignJWT, UnsecuredJWT } from 'jose';
 import { secret } from '../../src/secret.ts';
 import { PROBE_HEADER, PROBE_PATH } from '../../src/watch/check-probe.ts';
 import { FAILURES, type ProbeAsk, probeTokens } from '../../src/watch/probe-tokens.ts';
-import { type Call, call, expectProblem } from '../support/call.ts';
-import { type RawUpstream, startRawUpstream } from '../support/raw-upstream.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../support/redis.ts';
-import { CANARY, startRelay, type TestRelay } from '../support/relay.ts';
+import { type Call, call, expectProblem } from '../harness/clients/call.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 const tokens = probeTokens([secret(CANARY.sessionSecret)]);
 const tokenFor = async (ask: ProbeAsk['ask'] = 'client') => (await tokens.sign({ ask })).token;
@@ -47,7 +47,7 @@ describe('a probe of the check', () => {
     );
     const headers = {
       'X-Forwarded-For': '198.51.100.1, 203.0.113.7:4711',
-      Cookie: 'bot_relay_session=s%3Ax.y',
+      Cookie: 'bot_relay_session=x.y',
     };
     const answer = await probe(relay, await tokenFor(), { headers });
     expect(answer.status).toBe(200);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import request from 'supertest';
 import { readiness } from '../../src/watch/health.ts';
-import { startRelay } from '../support/relay.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 
 describe('the probes', () => {
   test('answer that the process lives, and that it is ready while it takes requests', async () => {
@@ -28,7 +28,7 @@ describe('the probes', () => {
 
   test('answer ready only while every check is ok, and name each check', async () => {
     let storeHolds = true;
-    const checks = { accepting: () => true, store: async () => storeHolds };
+    const checks = { accepting: async () => true, store: async () => storeHolds };
     expect(await readiness(checks)).toEqual({ ready: true, results: { accepting: 'ok', store: 'ok' } });
     storeHolds = false;
     expect(await readiness(checks)).toEqual({ ready: false, results: { accepting: 'ok', store: 'failed' } });

@@ -1,16 +1,15 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { type MetricsServer, startMetricsServer } from '../../src/watch/metrics-server.ts';
-import { call, expectProblem } from '../support/call.ts';
-import { samplesOf } from '../support/metric-samples.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { samplesOf } from '../harness/relay/metric-samples.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 
 const { registry, readAtScrape } = createMetrics(['0123abcd']);
 readAtScrape({
-  checks: { accepting: () => true, redis: async () => false },
+  checks: { accepting: async () => true, redis: async () => false },
   openMessages: () => 7,
   runBytes: () => 0,
-  storedRunBytes: async () => 0,
 });
 let server: MetricsServer;
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { startSession } from '../../src/authenticate/sessions/session.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { createMetrics } from '../../src/watch/metrics.ts';
 import { countSessionOperations } from '../../src/watch/session-operations.ts';
-import { total } from '../support/metric-samples.ts';
+import { total } from '../harness/relay/metric-samples.ts';
 
 const metrics = createMetrics([]);
 const count = async (operation: string, outcome: string) =>

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, expect, test } from '@jest/globals';
-import { call } from '../support/call.ts';
-import { samplesOf } from '../support/metric-samples.ts';
-import { startOidc } from '../support/oidc-relay.ts';
-import { describeWithPromtool, differences } from '../support/promtool.ts';
-import { startRelay, USER } from '../support/relay.ts';
-import { sleep } from '../support/sleep.ts';
+import { call } from '../harness/clients/call.ts';
+import { until } from '../harness/clock/until.ts';
+import { samplesOf, total } from '../harness/relay/metric-samples.ts';
+import { startOidc } from '../harness/relay/oidc-relay.ts';
+import { describeWithPromtool, differences } from '../harness/relay/promtool.ts';
+import { startRelay, USER } from '../harness/relay/relay.ts';
 
 const { panels } = JSON.parse(
   readFileSync(new URL('../../deploy/grafana-dashboard.json', import.meta.url), 'utf8'),
@@ -26,13 +26,9 @@ const NOTHING_THERE = 'http://127.0.0.1:9';
 
 /** The request samples once there are `count` requests. */
 async function scrape(relay: { metricsText(): Promise<string> }, count: number) {
-  for (let tries = 0; tries < 200; tries++) {
-    const samples = samplesOf(await relay.metricsText());
-    const requests = samples.filter(({ name }) => name === 'bot_relay_requests_total');
-    if (requests.reduce((sum, { value }) => sum + value, 0) >= count) return requests;
-    await sleep(10);
-  }
-  throw new Error(`there were fewer than ${count} requests`);
+  const name = 'bot_relay_requests_total';
+  await until(async () => total(await relay.metricsText(), name) >= count);
+  return samplesOf(await relay.metricsText()).filter((sample) => sample.name === name);
 }
 
 /** Makes a successful and a failed sign-in in each mode; returns the request samples. */

@@ -1,12 +1,16 @@
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { filePart, formOf, textPart } from '../support/forms.ts';
-import { total } from '../support/metric-samples.ts';
-import { ask, operationAt, operationRequest } from '../support/operation-requests.ts';
-import { rawClient } from '../support/raw-client.ts';
-import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../support/relay-and-upstream.ts';
-import { sleep } from '../support/sleep.ts';
-import { jsonAnswer } from '../support/suspend.ts';
+import { filePart, formOf, textPart } from '../harness/clients/forms.ts';
+import { ask, operationAt, operationRequest } from '../harness/clients/operation-requests.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { total } from '../harness/relay/metric-samples.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../harness/relay/relay-and-upstream.ts';
 
 const UPLOAD = operationAt('POST blob');
 const DOWNLOAD = operationAt('GET channel-home/download');
@@ -28,11 +32,12 @@ async function counts() {
 
 /** Resolves when the counts differ from `before`. */
 async function changed(before: Awaited<ReturnType<typeof counts>>) {
-  for (;;) {
-    const now = await counts();
-    if (now.up !== before.up || now.down !== before.down) return now;
-    await sleep(5);
-  }
+  let now = before;
+  await until(async () => {
+    now = await counts();
+    return now.up !== before.up || now.down !== before.down;
+  });
+  return now;
 }
 
 const NONE = { up: 0, down: 0 };
@@ -60,11 +65,13 @@ describe('the bytes of files', () => {
   test('are counted as far as they went if a transfer breaks off or is refused', async () => {
     await start((socket) => {
       socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n${'x'.repeat(40)}`);
-      setTimeout(() => socket.destroy(), 50);
     });
     const { path } = operationRequest(DOWNLOAD);
     const head = [`GET ${path} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${pair.cookie}`];
-    await rawClient(pair.relay.port, `${head.join('\r\n')}\r\n\r\n`).closed;
+    const client = rawClient(pair.relay.port, `${head.join('\r\n')}\r\n\r\n`);
+    await client.waitFor('x'.repeat(40));
+    pair.upstream.sockets[0]?.destroy();
+    await client.closed;
     expect(await changed(NONE)).toEqual({ up: 0, down: 40 });
     expect((await upload(120_000)).status).toBe(413);
     const { up } = await changed({ up: 0, down: 40 });
@@ -76,6 +83,8 @@ describe('the bytes of files', () => {
     await start((socket) => socket.write(jsonAnswer('404 No', { error: 'none' })));
     expect((await ask(pair, DOWNLOAD)).status).toBe(404);
     await (await pair.relay.send(pair.cookie)).text();
+    // The sign-in is the third request.
+    await until(async () => total(await pair.relay.metricsText(), 'bot_relay_requests_total') === 3);
     expect(await counts()).toEqual(NONE);
   });
 });

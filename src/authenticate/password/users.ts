@@ -3,12 +3,13 @@ import { z } from 'zod';
 import type { User } from '../sessions/session.ts';
 import { hashPassword, isPasswordHash, verifyPassword } from './password-hash.ts';
 
-const NAME = /^[A-Za-z0-9._@+-]{1,64}$/;
+/** What a user can be called. */
+const USER_NAME = /^[A-Za-z0-9._@+-]{1,64}$/;
 
 const usersFile = z.strictObject({
   users: z.array(
     z.strictObject({
-      name: z.string().regex(NAME, 'a name has 1 to 64 letters, digits or . _ @ + -'),
+      name: z.string().regex(USER_NAME, 'a name has 1 to 64 letters, digits or . _ @ + -'),
       hash: z.string().refine(isPasswordHash, 'not a hash made by npm run user'),
     }),
   ),
@@ -18,6 +19,8 @@ const usersFile = z.strictObject({
 export interface Users {
   /** The user with this name and password, or `undefined`. Takes as long for an unknown name as for a wrong password. */
   verify(name: string, password: string): Promise<User | undefined>;
+  /** Whether there is a user with this name. */
+  has(name: string): boolean;
 }
 
 /**
@@ -31,6 +34,7 @@ export function usersOf(hashes: () => ReadonlyMap<string, string>, decoyHash: st
       const correct = await verifyPassword(password, hash ?? decoyHash);
       return hash !== undefined && correct ? { id: name, name } : undefined;
     },
+    has: (name) => hashes().has(name),
   };
 }
 
@@ -62,7 +66,7 @@ export async function usersFromFile(path: string, report: (error: Error) => void
  * @throws Error if the name is not allowed, or the file is not a users file
  */
 export async function saveUser(path: string, name: string, password: string): Promise<void> {
-  if (!NAME.test(name)) throw new Error('A user name has 1 to 64 letters, digits or . _ @ + -');
+  if (!USER_NAME.test(name)) throw new Error('A user name has 1 to 64 letters, digits or . _ @ + -');
   const hashes = new Map(fileStamp(path) === undefined ? [] : readUsers(path));
   hashes.set(name, await hashPassword(password));
   writeUsers(path, hashes);

@@ -33,7 +33,7 @@ interface Memory {
  * expired, so that a request that is still under way after a logout cannot restore it. `now` is a clock in ms since the
  * epoch.
  */
-export function memorySessionStore(now: () => number = Date.now): SessionStore {
+export function memorySessionStore(now: () => number = () => Date.now()): SessionStore {
   const removals = { users: new Map<string, number>(), providerSessions: new Map<string, number>() };
   const memory: Memory = { entries: new Map(), removals, listeners: [], now };
   const { entries } = memory;
@@ -43,12 +43,12 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
     startTime: async (owner) => Math.max(now(), lastRemoval(memory, owner) + 1),
     async get(key) {
       const { session, idleExpiresAt = 0 } = entries.get(key) ?? {};
-      return session && { ...session, idleExpiresAt };
+      return session && now() < idleExpiresAt ? { ...session, idleExpiresAt } : undefined;
     },
     // All sessions of a user are removed in one step, so that none is left to ask for.
     hasEnded: async () => false,
     async set(key, session) {
-      const { user, providerSession, startedAt = Number.POSITIVE_INFINITY } = session;
+      const { user, providerSession, startedAt } = session;
       const hasEnded = lastRemoval(memory, { userId: user.id, providerSession }) >= startedAt;
       const isRemoved = hasEnded || (entries.has(key) && entries.get(key)?.session === undefined);
       if (!isRemoved) entries.set(key, { session: { ...session }, idleExpiresAt: session.idleExpiresAt });
@@ -57,7 +57,7 @@ export function memorySessionStore(now: () => number = Date.now): SessionStore {
     extend: async ({ key }, idleExpiresAt) => extend(memory, key, idleExpiresAt),
     async state({ key }) {
       const entry = entries.get(key);
-      if (entry === undefined) return 'missing';
+      if (entry === undefined || entry.idleExpiresAt <= now()) return 'missing';
       return entry.session === undefined ? 'removed' : entry.idleExpiresAt;
     },
     async remove(key) {

@@ -1,6 +1,5 @@
 import type { Redis } from '../../storage/redis.ts';
 import { ENDED, LIST_SCRIPT, MARK_MS, USER_PREFIX } from './session-script.ts';
-import { REMOVAL_MEMORY_MS } from './session-store.ts';
 
 /** A session in its sets. */
 export interface ListedSession {
@@ -18,7 +17,6 @@ export interface SessionLists {
   startTime(sets: readonly string[]): Promise<number>;
   /** Keeps a session in its sets for `livesMs`; returns whether it has not ended with all of a set. */
   keep(session: ListedSession, livesMs: number): Promise<boolean>;
-  haveEnded(session: ListedSession): Promise<boolean>;
   /** Whether all sessions of one of the sets were ended at `since` or later. */
   endedSince(sets: readonly string[], since: number): Promise<boolean>;
   /** Marks all sessions of a set as ended, and publishes those that are in it; returns their keys. */
@@ -27,26 +25,17 @@ export interface SessionLists {
   forget(sessions: readonly Omit<ListedSession, 'startedAt'>[]): Promise<void>;
 }
 
-/**
- * With the name of a set: when instances of version 0.2 have removed all of its sessions, in ms. They know no mark, and
- * ask for this only. It is written and read until version 0.4.
- */
-const EMPTIED_PREFIX = 'bot-relay:emptied:';
-
 /** The sets in Redis. The mark of one lasts at least as long as a session can live. */
 export function redisSessionLists(redis: Redis, absoluteMs: number): SessionLists {
   const script = redis.script(LIST_SCRIPT);
   const run = (set: string, op: string, ...args: string[]) =>
     script([set], [op, String(absoluteMs), ...args]);
-  const emptied = (set: string) => EMPTIED_PREFIX + set;
   // With one key for all, one node of a cluster tells the time.
   const now = () => run(USER_PREFIX, 'now') as Promise<number>;
   async function endedAt(set: string): Promise<number> {
     const score = await redis.run((client) => client.zScore(set, ENDED));
     return score === null ? Number.NEGATIVE_INFINITY : score - MARK_MS;
   }
-  const emptiedAt = async (set: string) =>
-    Number((await redis.run((client) => client.get(emptied(set)))) ?? Number.NaN);
 
   return {
     now,
@@ -59,22 +48,12 @@ export function redisSessionLists(redis: Redis, absoluteMs: number): SessionList
       const kept = await Promise.all(sets.map((set) => run(set, 'keep', ...values)));
       return !kept.includes(0);
     },
-    async haveEnded({ sets, startedAt }) {
-      const ends = await Promise.all(sets.map(endedAt));
-      return ends.some((at) => at >= startedAt);
-    },
     async endedSince(sets, since) {
-      const ends = await Promise.all([...sets.map(endedAt), ...sets.map(emptiedAt)]);
+      const ends = await Promise.all(sets.map(endedAt));
       return ends.some((at) => at >= since);
     },
     async end(set) {
-      const time = String(await now());
-      const expiration = { type: 'PX', value: REMOVAL_MEMORY_MS } as const;
-      const [keys] = await Promise.all([
-        run(set, 'end', time),
-        redis.run((client) => client.set(emptied(set), time, { expiration })),
-      ]);
-      return keys as string[];
+      return (await run(set, 'end', String(await now()))) as string[];
     },
     async forget(sessions) {
       const calls = [...keysBySet(sessions)].map(([set, keys]) => run(set, 'forget', ...keys));

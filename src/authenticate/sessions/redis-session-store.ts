@@ -31,7 +31,7 @@ interface Parts extends RedisSessionStoreOptions {
   readonly run: (key: string, op: string, ...args: string[]) => Promise<unknown>;
   readonly textOf: (key: string) => Promise<string | null>;
   readonly lists: SessionLists;
-  /** The session in its sets. One of version 0.2, which does not say when it began, has begun after all marks. */
+  /** The session in its sets. */
   readonly listed: (session: LiveSession) => ListedSession;
 }
 
@@ -52,7 +52,7 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
       const text = await textOf(key);
       return text === null || text === REMOVED ? undefined : decode(key, text);
     },
-    hasEnded: (session) => lists.haveEnded(listed(session)),
+    hasEnded: (session) => hasEnded(parts, session),
     async set(key, session) {
       const ttl = session.idleExpiresAt - Date.now();
       if (ttl <= 0) return false;
@@ -65,8 +65,8 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
     },
     extend: (session, idleExpiresAt) => extend(parts, listed(session), idleExpiresAt),
     async state(session) {
-      const [text, hasEnded] = await Promise.all([textOf(session.key), lists.haveEnded(listed(session))]);
-      if (text === REMOVED || hasEnded) return 'removed';
+      const [text, isOver] = await Promise.all([textOf(session.key), hasEnded(parts, session)]);
+      if (text === REMOVED || isOver) return 'removed';
       return (text !== null && codec.decode(session.key, text)?.idleExpiresAt) || 'missing';
     },
     async remove(key) {
@@ -97,7 +97,7 @@ function partsOf(options: RedisSessionStoreOptions): Parts {
     run: (key, op, ...args) => script([SESSION_PREFIX + key], [op, String(Date.now()), ...args]),
     textOf: (key) => redis.run((client) => client.get(SESSION_PREFIX + key)),
     lists: redisSessionLists(redis, absoluteMs),
-    listed({ key, user, providerSession, startedAt = Number.MAX_SAFE_INTEGER }) {
+    listed({ key, user, providerSession, startedAt }) {
       return { key, sets: setsOf({ userId: user.id, providerSession }), startedAt };
     },
   };
@@ -114,6 +114,12 @@ function decoder({ codec, logger }: RedisSessionStoreOptions): SessionCodec['dec
     }
     return session;
   };
+}
+
+/** Whether a session has ended with all of a set. */
+function hasEnded({ lists, listed }: Parts, session: LiveSession): Promise<boolean> {
+  const { sets, startedAt } = listed(session);
+  return lists.endedSince(sets, startedAt);
 }
 
 /** Extends a session and asks whether it has ended with all of a set, in one round trip. */

@@ -3,22 +3,18 @@ import type { Sealer } from './seal.ts';
 import type { Session } from './session.ts';
 import { setsOf } from './session-sets.ts';
 
-const user = z.object({ id: z.string(), name: z.string() });
-const fields = {
-  user,
-  startedAt: z.number().optional(),
+/** The encrypted part. */
+const sealedPart = z.object({
+  user: z.object({ id: z.string(), name: z.string() }),
+  startedAt: z.number(),
   absoluteExpiresAt: z.number(),
   providerSession: z.string().optional(),
   idToken: z.string().optional(),
-};
-/** The encrypted part. */
-const sealedPart = z.object(fields);
+});
 /** The idle limit is not encrypted, since the scripts in Redis read and move it. */
-const sealedSession = z.object({ v: z.literal(2), idleExpiresAt: z.number(), sealed: z.string() });
+const sealedSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), sealed: z.string() });
 /** Nor are the names of its sets, which it leaves when it is removed. */
 const listedSession = z.object({ sets: z.array(z.string()) });
-/** The format of relay 0.1; it is read until version 0.3. */
-const openSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), ...fields });
 
 /** Turns sessions into texts for a store, and back. */
 export interface SessionCodec {
@@ -60,33 +56,19 @@ export function sessionCodec(sealer: Sealer): SessionCodec {
     return text === undefined ? undefined : sealedPart.safeParse(parse(text)).data;
   }
 
-  function openSealed(key: string, stored: unknown): Session | undefined {
-    const outer = sealedSession.safeParse(stored).data;
-    const part = outer && openPart(key, outer.sealed);
-    return outer && part && { ...part, idleExpiresAt: outer.idleExpiresAt };
-  }
-
   return {
     encode(key, { idleExpiresAt, ...session }) {
       const { user, providerSession } = session;
       const sets = setsOf({ userId: user.id, providerSession });
       const sealed = sealer.seal(JSON.stringify(session, wellFormed), key);
-      return JSON.stringify({ v: 2, idleExpiresAt, sets, sealed }, wellFormed);
+      return JSON.stringify({ v: 1, idleExpiresAt, sets, sealed }, wellFormed);
     },
     decode(key, text) {
-      const stored = parse(text);
-      const opened = openSealed(key, stored);
-      if (opened) return opened;
-      const { v: _, ...session } = openSession.safeParse(stored).data ?? { v: 0 };
-      return 'user' in session ? session : undefined;
+      const outer = sealedSession.safeParse(parse(text)).data;
+      const part = outer && openPart(key, outer.sealed);
+      return outer && part && { ...part, idleExpiresAt: outer.idleExpiresAt };
     },
-    setsOf(text) {
-      const stored = parse(text);
-      const listed = listedSession.safeParse(stored).data;
-      if (listed) return listed.sets;
-      const open = openSession.safeParse(stored).data;
-      return open ? setsOf({ userId: open.user.id, providerSession: open.providerSession }) : [];
-    },
+    setsOf: (text) => listedSession.safeParse(parse(text)).data?.sets ?? [],
     forget: (key) => void opened.delete(key),
   };
 }

@@ -3,12 +3,8 @@ import { stringifySetCookie } from 'cookie';
 import { requestCookies } from '../../http/request-cookies.ts';
 import type { Secret } from '../../secret.ts';
 
-/** Longer than any session cookie: an id of 32 characters, a signature of 43, and the encoding of both. */
-const MAX_COOKIE_LENGTH = 256;
-/** The base64 of a signature, without padding. */
-const SIGNATURE_LENGTH = 43;
-/** An id, a dot and its signature. */
-const SIGNED = /^s:([^.]+)\.([A-Za-z0-9+/]{43})$/;
+/** An id, a dot and its signature, both in base64url. */
+const SIGNED = /^([\w-]{32})\.([\w-]{43})$/;
 
 export interface SessionCookieOptions {
   /** The first one signs, all verify. */
@@ -30,7 +26,7 @@ export function cookieFlags({ https, sameSite }: Pick<SessionCookieOptions, 'htt
 
 /** The cookie with the signed id of a session. */
 export interface SessionCookie {
-  /** The id in a `Cookie` header; undefined if the cookie is not signed by this relay, is too long or comes twice. */
+  /** The id in a `Cookie` header; undefined if the cookie is not signed by this relay or comes twice. */
   read(header: string | undefined): string | undefined;
   /** The `Set-Cookie` header that sets the session's id. */
   set(id: string): string;
@@ -42,32 +38,20 @@ export interface SessionCookie {
 export function sessionCookie({ secrets, realm, sameSite, https }: SessionCookieOptions): SessionCookie {
   const { name, flags } = cookieFlags({ https, sameSite });
   const keys = secrets.map((secret) => `${secret.open()} ${realm}`) as [string, ...string[]];
-  const signature = (id: string, key: string) =>
-    createHmac('sha256', key).update(id).digest('base64').slice(0, SIGNATURE_LENGTH);
+  const signature = (id: string, key: string) => createHmac('sha256', key).update(id).digest('base64url');
 
   return {
     read(header) {
       const [cookie, another] = requestCookies(header).filter((cookie) => cookie.name === name);
-      if (!cookie || another || name.length + 1 + cookie.value.length > MAX_COOKIE_LENGTH) return undefined;
-      const [, id, given = ''] = SIGNED.exec(decoded(cookie.value)) ?? [];
+      if (!cookie || another) return undefined;
+      const [, id, given = ''] = SIGNED.exec(cookie.value) ?? [];
       if (id === undefined) return undefined;
-      // The texts are compared, since several texts are the base64 of the same bytes.
+      // The texts are compared, since several texts are the base64url of the same bytes.
       const isSignedBy = (key: string) =>
         timingSafeEqual(Buffer.from(signature(id, key)), Buffer.from(given));
       return keys.some(isSignedBy) ? id : undefined;
     },
-    set(id) {
-      const value = `s:${id}.${signature(id, keys[0])}`;
-      return stringifySetCookie({ name, ...flags, value }, { encode: encodeURIComponent });
-    },
+    set: (id) => stringifySetCookie({ name, ...flags, value: `${id}.${signature(id, keys[0])}` }),
     clear: () => stringifySetCookie({ name, ...flags, value: '', expires: new Date(0) }),
   };
-}
-
-function decoded(value: string): string {
-  try {
-    return decodeURIComponent(value);
-  } catch {
-    return '';
-  }
 }

@@ -10,27 +10,19 @@ export const CHANNEL = 'bot-relay:removed-sessions';
 export const REMOVED = 'removed';
 /** The member of a set that is the mark of when all of its sessions were last ended; its score is `MARK_MS` more. */
 export const ENDED = 'ended';
-/** So much later than any idle limit, in ms, that instances of version 0.2 do not drop the mark: two years. */
+/** So much later than any idle limit, in ms, that the mark does not leave with expired sessions: two years. */
 export const MARK_MS = 63_072_000_000;
 
 /**
  * The script that changes one session in Redis. KEYS: the session. ARGV: the operation, the instance's time in ms, and
- * the operation's own arguments. Times are whole ms, which a Lua number holds exactly.
+ * the operation's own arguments. Times are whole ms, which a Lua number holds exactly. A session expires with its text.
  */
 export const SESSION_SCRIPT = `
 local name, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local REMOVED = '${REMOVED}'
 
--- The beginning of a session's text; see session-codec.ts. Relay 0.1 wrote version 1.
-local START = '^({"v":[12],"idleExpiresAt":)(%d+)'
-local function idle_limit(text)
-  local _, limit = string.match(text, START)
-  return tonumber(limit)
-end
-local function with_idle_limit(text, limit)
-  local start, old = string.match(text, START)
-  return start .. limit .. string.sub(text, #start + #old + 1)
-end
+-- The beginning of a session's text; see session-codec.ts.
+local START = '^({"v":1,"idleExpiresAt":)(%d+)'
 
 local text = redis.call('GET', name)
 
@@ -42,11 +34,14 @@ end
 
 if op == 'extend' then
   if text == REMOVED then return REMOVED end
-  local old, new = text and idle_limit(text), tonumber(ARGV[3])
-  if not old or old <= now then return 'missing' end
-  if new <= old then return old end
-  redis.call('SET', name, with_idle_limit(text, ARGV[3]), 'PX', new - now)
-  return new
+  local lives = tonumber(ARGV[3]) - now
+  local start, limit = string.match(text or '', START)
+  if not start or lives <= 0 then return 'missing' end
+  local rest = string.sub(text, #start + #limit + 1)
+  if tonumber(ARGV[3]) > tonumber(limit) then limit = ARGV[3] end
+  -- The clocks of instances may differ: how long the text lives counts, and not what it says.
+  redis.call('SET', name, start .. limit .. rest, 'PX', math.max(lives, redis.call('PTTL', name)))
+  return tonumber(limit)
 end
 
 -- Removes and publishes, or does neither: the first write fails where Redis is read-only, and is undone where
@@ -74,11 +69,10 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 if op == 'now' then return now end
 
--- What version 0.2 has listed is by the clock of its instance, and it lets a set live as long as the score of its mark.
-local SKEW, TOO_LONG = 60000, ${MARK_MS} * 0.75
+-- The clocks of instances may differ by so much.
+local SKEW = 60000
 local function live_for(ms)
-  local left = redis.call('PTTL', set)
-  if left < ms + SKEW or left > TOO_LONG then redis.call('PEXPIRE', set, ms + SKEW) end
+  if redis.call('PTTL', set) < ms + SKEW then redis.call('PEXPIRE', set, ms + SKEW) end
 end
 local function score(time) return string.format('%.0f', time) end
 

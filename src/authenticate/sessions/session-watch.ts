@@ -22,8 +22,6 @@ export interface WatchedMessage {
 export interface SessionWatch {
   /** Watches a message until the returned function is called. */
   follow(message: WatchedMessage): () => void;
-  /** A session was extended: what is watched of it lasts as long. */
-  extended(session: LiveSession): void;
   /** How often removals may have been missed so far. */
   missedRemovals(): number;
 }
@@ -94,10 +92,6 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
         session.messages.delete(message);
         if (session.messages.size === 0) watched.delete(key);
       };
-    },
-    extended({ key, idleExpiresAt }) {
-      const session = watched.get(key);
-      if (session) lengthen(session, idleExpiresAt);
     },
     missedRemovals: () => missedRemovals,
   };
@@ -172,9 +166,14 @@ async function ask(key: string, session: WatchedSession, options: SessionWatchOp
   const now = Date.now();
   session.extendedAt = now;
   session.askAt = now;
-  if (typeof state === 'number') session.idleExpiresAt = state;
+  if (typeof state === 'number') {
+    // If the clock of this instance is fast, the session lives on though its limit has passed.
+    if (now >= state) session.askAt = now + ASK_AGAIN_MS;
+    session.idleExpiresAt = state;
+    return;
+  }
   const problem = state === 'removed' ? SIGNED_OUT : EXPIRED;
-  if (state !== 'removed' && now < session.idleExpiresAt) return;
+  if (state === 'missing' && now < session.idleExpiresAt) return;
   session.askAt = Number.POSITIVE_INFINITY;
   endMessages(key, problem);
 }

@@ -15,8 +15,8 @@ export interface ProviderSession {
 /** A user's session. Times are in ms since the epoch. */
 export interface Session extends ProviderSession {
   readonly user: User;
-  /** When the session began, by the clock of its store; undefined for sessions of version 0.2 and before. */
-  readonly startedAt?: number | undefined;
+  /** When the session began, by the clock of its store. */
+  readonly startedAt: number;
   /** When the session expires if it is not used before. */
   readonly idleExpiresAt: number;
   /** When the session expires even if it is used. Never changes. */
@@ -37,7 +37,8 @@ export interface SessionLimits {
 /** A new session of `user` that begins at `now` (ms since the epoch). */
 export function startSession(user: User, { idleMs, absoluteMs }: SessionLimits, now: number): Session {
   const absoluteExpiresAt = now + absoluteMs;
-  return { user, absoluteExpiresAt, idleExpiresAt: Math.min(now + idleMs, absoluteExpiresAt) };
+  const idleExpiresAt = Math.min(now + idleMs, absoluteExpiresAt);
+  return { user, startedAt: now, idleExpiresAt, absoluteExpiresAt };
 }
 
 /** The idle limit of a session that is used at `now`; never later than its absolute limit. */
@@ -47,9 +48,4 @@ export function extendedIdleLimit(
   now: number,
 ): number {
   return Math.min(now + idleMs, session.absoluteExpiresAt);
-}
-
-/** Whether the session is within both of its limits at `now`. */
-export function isLive({ idleExpiresAt, absoluteExpiresAt }: Session, now: number): boolean {
-  return now < idleExpiresAt && now < absoluteExpiresAt;
 }

@@ -1,9 +1,8 @@
-import { hash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { Request, Response } from 'express';
 import { Problem } from '../../errors.ts';
 import {
   extendedIdleLimit,
-  isLive,
   type LiveSession,
   type ProviderSession,
   type Session,
@@ -17,8 +16,6 @@ import type { SessionStore } from './session-store.ts';
 
 /** 192 random bits; the OWASP session management cheat sheet asks for at least 64. */
 const ID_BYTES = 24;
-/** So many `Cookie` headers are remembered with their sessions. */
-const MAX_REMEMBERED = 10_000;
 
 /**
  * The sessions of the relay's users, as its routes use them. All methods throw Problem `session_store_unavailable` if
@@ -67,9 +64,13 @@ export interface SessionsOptions {
 
 /** Makes the sessions whose state is in `store`. */
 export function openSessions({ store, cookie, limits }: SessionsOptions): Sessions {
-  const keyIn = keyReader(cookie);
+  const keyIn = (header: string | undefined) => {
+    const id = cookie.read(header);
+    return id === undefined ? undefined : sessionKey(id);
+  };
+  // The store knows the idle limit. The absolute limit is sealed: nobody who can write into the store moves it.
   const live = (key: string, session: Session | undefined): LiveSession | undefined =>
-    session && isLive(session, Date.now()) ? { ...session, key } : undefined;
+    session && Date.now() < session.absoluteExpiresAt ? { ...session, key } : undefined;
   async function find(req: Request): Promise<LiveSession | undefined> {
     const key = keyIn(req.headers.cookie);
     return key === undefined ? undefined : live(key, await store.get(key));
@@ -127,26 +128,6 @@ async function begin(
   });
   res.append('Set-Cookie', cookie.set(id));
   return { ...session, key };
-}
-
-/**
- * Makes the function that finds the key of the session in a `Cookie` header. It remembers the keys for the hashes of the
- * headers that it has read: to verify a signature takes longer.
- */
-function keyReader(cookie: SessionCookie): (header: string | undefined) => string | undefined {
-  const keys = new Map<string, string>();
-  return (header) => {
-    if (header === undefined) return undefined;
-    const name = hash('sha256', header, 'base64url');
-    const known = keys.get(name);
-    if (known !== undefined) return known;
-    const id = cookie.read(header);
-    if (id === undefined) return undefined;
-    if (keys.size >= MAX_REMEMBERED) keys.clear();
-    const key = sessionKey(id);
-    keys.set(name, key);
-    return key;
-  };
 }
 
 /** The refusal of a sign-in whose user was signed out before it was complete. */

@@ -1,22 +1,20 @@
-import type { Config } from '../../config/config.ts';
 import { describeAnswer, problemOf } from '../judge-answer.ts';
 import type { Answer } from '../through-client.ts';
 import type { Apartness } from './group-probe.ts';
 import { verdictOn } from './judge-operation.ts';
 
 /**
- * Judges the answer to a second user who asks for the conversation of the first one. With `scoped`, the second user
- * asks for a conversation of their own that does not exist. With `owned`, the relay must refuse.
+ * Judges the answer to a second user who asks for the conversation of the first one, with `CHANNELS=scoped`: they ask for
+ * a conversation of their own that does not exist.
  */
-export function apartness(answer: Answer, mode: Config['channels']['mode']): Apartness {
+export function apartness(answer: Answer): Apartness {
   const says = describeAnswer(answer);
   const verdict = verdictOn(answer);
   if (verdict === 'not_yours') return { state: 'apart', says };
-  // The bot service has refused what is the second user's own conversation, if it is scoped.
-  if (mode === 'scoped' && problemOf(answer)?.code === 'upstream_refused') return { state: 'apart', says };
+  // The bot service has refused what is the second user's own conversation.
+  if (problemOf(answer)?.code === 'upstream_refused') return { state: 'apart', says };
   if (verdict === 'off' || verdict === 'wrong') return { state: 'unclear', says };
-  // With `owned` it got through to the bot service, which it should not; but it has shown nothing.
-  if (verdict === 'unknown') return { state: mode === 'scoped' ? 'apart' : 'unclear', says };
+  if (verdict === 'unknown') return { state: 'apart', says };
   return { state: 'open', says };
 }
 

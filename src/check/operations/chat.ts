@@ -28,21 +28,15 @@ export const chat: GroupProbe = {
   },
 };
 
-/** A conversation that nobody has begun: 404 of the bot service, or a refusal if its owner must have begun it. */
+/** A conversation that nobody has begun: 404 of the bot service. */
 async function proveFresh({ call, ...session }: OperationSession): Promise<void> {
   const { ok, problem, wrong } = reporterOf(session, METADATA);
   const answer = await call(METADATA, { conversation: newConversation().id });
   const verdict = verdictOn(answer);
-  const isOwned = session.config.channels.mode === 'owned';
   if (verdict === 'done') {
     const says = 'the bot service has a conversation that nobody has begun: it may mix up conversations';
     problem(says, ASK_SERVICE);
-  } else if (verdict === 'unknown' && isOwned) {
-    const says =
-      'the relay lets a request for a conversation that nobody owns pass, which CHANNELS=owned refuses';
-    problem(says, 'The running relay has another CHANNELS than this configuration: restart it.');
-  } else if (verdict === (isOwned ? 'not_yours' : 'unknown'))
-    ok(`a conversation that nobody has begun is ${isOwned ? 'refused with 403' : '404 of the bot service'}`);
+  } else if (verdict === 'unknown') ok('a conversation that nobody has begun is 404 of the bot service');
   else wrong(answer);
 }
 
@@ -69,8 +63,7 @@ async function proveMetadata({ call, ...session }: OperationSession): Promise<Fo
   return [
     {
       what: 'its metadata',
-      ask: async (other) =>
-        apartness(await other.call(METADATA, { conversation: id }), other.config.channels.mode),
+      ask: async (other) => apartness(await other.call(METADATA, { conversation: id })),
     },
   ];
 }

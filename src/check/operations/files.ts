@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import type { Config } from '../../config/config.ts';
 import { newConversation } from '../conversation.ts';
 import { problemOf } from '../judge-answer.ts';
 import { apartness } from './apartness.ts';
@@ -20,12 +19,6 @@ export const files: GroupProbe = {
   ask: ({ call }) =>
     call(DOWNLOAD, { conversation: newConversation().id, query: { relative_path: FILE_NAME } }),
   async prove(session) {
-    const { config, conversation } = session;
-    if (config.channels.mode === 'owned' && !conversation.isBegun) {
-      const says = 'not proved: with CHANNELS=owned, a file needs a conversation that a message has begun';
-      reporterOf(session, UPLOAD).note(says, 'Check without --no-messages.');
-      return [];
-    }
     const text = `A file of the check ${randomUUID()}.\n`;
     const uploaded = await proveUpload(session, text);
     if (!uploaded) return [];
@@ -39,35 +32,24 @@ export const files: GroupProbe = {
 /** Uploads a file; returns the JSON of the answer. */
 async function proveUpload({ call, ...session }: OperationSession, text: string): Promise<unknown> {
   const { ok, problem, wrong } = reporterOf(session, UPLOAD);
-  const { config, conversation } = session;
+  const { conversation } = session;
   const answer = await call(UPLOAD, { body: fileForm({ name: FILE_NAME, text }, conversation.id) });
   if (verdictOn(answer) !== 'done') {
     const isRefused = problemOf(answer)?.code === 'upstream_refused';
-    wrong(answer, ...(isRefused ? [refusedForm(config)] : []));
+    wrong(answer, ...(isRefused ? [REFUSED_FORM] : []));
     return undefined;
   }
   conversation.isBegun = true;
   const json = jsonOf(answer);
   if (stringsNamed(json, 'blobId').length > 0)
-    ok(
-      `the bot service takes a file as the relay sends it: the id of the conversation ${placeOfId(config)} the file`,
-    );
-  else problem('the answer names no blobId, so that no message can have the file', refusedForm(config));
+    ok('the bot service takes a file as the relay sends it: the id of the conversation behind the file');
+  else problem('the answer names no blobId, so that no message can have the file', REFUSED_FORM);
   return json;
 }
 
-/** Where the relay writes the id of the conversation in the form. */
-function placeOfId({ upstream }: Config): 'before' | 'behind' {
-  return upstream.uploads === 'spool' ? 'before' : 'behind';
-}
-
 /** What to do if the bot service does not take the form. */
-function refusedForm(config: Config): string {
-  const place = placeOfId(config);
-  const mend =
-    place === 'behind' ? 'Set UPLOADS=spool, which writes it before the file, or' : 'Until it does,';
-  return `The relay writes the id of the conversation ${place} the file. Ask those who run the bot service whether it takes this order. ${mend} take files out of OPERATIONS.`;
-}
+const REFUSED_FORM =
+  'The relay writes the id of the conversation behind the file. Ask those who run the bot service whether it takes this order. Until it does, take files out of OPERATIONS.';
 
 /** Where the service may have put the file: what it says, or else its name. */
 function pathsOf(json: unknown): { readonly path: string; readonly isSaid: boolean } {
@@ -97,6 +79,6 @@ async function proveDownload(
   if (faults.length === 0) ok('the uploaded file comes back as it was, and no browser shows it as a page');
   else problem(faults.join('; '), 'Let the load balancer pass files and their headers on as they are.');
   const ask: ForeignQuestion['ask'] = async (other) =>
-    apartness(await other.call(DOWNLOAD, { conversation: id, query }), other.config.channels.mode);
+    apartness(await other.call(DOWNLOAD, { conversation: id, query }));
   return [{ what: 'its file', ask }];
 }

@@ -16,6 +16,6 @@ export function foreignFeedback(
   const feedback = { customChannelId: conversation.id, messageId, verdict: 'GOOD', comment: '' };
   const body = { type: 'application/json', bytes: Buffer.from(JSON.stringify(feedback)) };
   const ask: ForeignQuestion['ask'] = async (other) =>
-    apartness(await other.call('POST message/feedback', { body }), other.config.channels.mode);
+    apartness(await other.call('POST message/feedback', { body }));
   return [{ what: 'a feedback on its message', ask }];
 }

@@ -39,7 +39,7 @@ export function foreignStop(other: OperationSession | undefined): ForeignStop {
       const isTooLate = verdict === 'unknown' && at > endedAt;
       const result: Apartness = isTooLate
         ? { state: 'unclear', says: '404 after the run was over' }
-        : apartness(answer, other.config.channels.mode);
+        : apartness(answer);
       return [{ what: WHAT, ask: async () => result }];
     },
   };

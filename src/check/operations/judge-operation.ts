@@ -3,7 +3,7 @@ import type { Answer } from '../through-client.ts';
 
 /**
  * What an answer to an operation says. `done`: 2xx of the bot service. `unknown`: its 404. `not_yours`: the relay
- * refuses the conversation. `off`: the group is not enabled. `wrong`: anything else.
+ * refuses the sandbox or the file. `off`: the group is not enabled. `wrong`: anything else.
  */
 export type OperationVerdict = 'done' | 'unknown' | 'not_yours' | 'off' | 'wrong';
 
@@ -39,15 +39,13 @@ export function adviceOn(answer: Answer): string {
       return 'This is no answer of the relay: let the load balancer hand every path below /ns/ and /generic/ to it, with every method.';
     case 'operation_not_enabled':
       return 'The running relay has other OPERATIONS, or another BOTS_FILE, than this configuration: restart it.';
-    case 'not_your_conversation':
-      return 'The running relay has another CHANNELS than this configuration: restart it.';
     case 'unknown_bot':
       return 'The running relay has other BOTS than this configuration: restart it.';
     case 'upstream_refused':
     case 'upstream_bad_response':
-      return 'The bot service may not have this operation, or have it in another form: ask those who run it, or take the group out of OPERATIONS.';
+      return 'The bot service may not have this operation, have it in another form, or not let the key use it: ask those who run it, or take the group out of OPERATIONS.';
     case 'upstream_key_rejected':
-      return 'The key may not use this operation: ask those who run the bot service, or take the group out of OPERATIONS.';
+      return 'The running relay has other keys than this configuration: restart it, or send it SIGHUP.';
     case 'rate_limited':
     case 'upstream_rate_limited':
       return 'The bot is busy: try again.';

@@ -1,7 +1,7 @@
 import { newConversation } from '../conversation.ts';
-import { describeAnswer } from '../judge-answer.ts';
+import { describeAnswer, problemOf } from '../judge-answer.ts';
 import { messageBody } from '../send-message.ts';
-import { type Answer, headOf, type Opened, textOf } from '../through-client.ts';
+import { type Answer, firstEventOf, headOf, type Opened, textOf } from '../through-client.ts';
 import type { Apartness, ForeignQuestion } from './group-probe.ts';
 import { verdictOn } from './judge-operation.ts';
 import type { OperationSession } from './operation-session.ts';
@@ -23,7 +23,7 @@ export function nameForeignFile(
     try {
       const { response } = await other.open(MESSAGE, { body: { type: 'application/json', bytes } });
       const answer = await answerOf(response);
-      if (answer === 'stream') return { state: 'open', says: 'a stream' };
+      if (answer.status === 200 && !problemOf(answer)) return { state: 'open', says: 'a stream' };
       isRefused = verdictOn(answer) === 'not_yours';
       return { state: isRefused ? 'apart' : 'unclear', says: describeAnswer(answer) };
     } finally {
@@ -34,10 +34,8 @@ export function nameForeignFile(
   return [{ what: 'a message with its file', ask }];
 }
 
-/** The answer to a message. A stream is not read. */
-async function answerOf(response: Opened['response']): Promise<Answer | 'stream'> {
+/** The answer to a message; of a stream, its first event, which says whether the message has failed. */
+async function answerOf(response: Opened['response']): Promise<Answer> {
   const head = headOf(response);
-  if (head.status !== 200) return { ...head, text: await textOf(response) };
-  response.destroy();
-  return 'stream';
+  return { ...head, text: await (head.status === 200 ? firstEventOf(response) : textOf(response)) };
 }

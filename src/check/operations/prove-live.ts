@@ -49,13 +49,12 @@ export async function proveLive(session: OperationSession): Promise<ForeignQuest
 function askForHistory({ conversation }: OperationSession): ForeignQuestion['ask'] {
   return async (other): Promise<Apartness> => {
     const opened = await watchHistory({ ...other, conversation }, FOREIGN_WATCH_MS);
-    const { mode } = other.config.channels;
     if (typeof opened === 'string') return { state: 'unclear', says: opened };
-    if ('status' in opened) return apartness(opened, mode);
+    if ('status' in opened) return apartness(opened);
     const text = opened.events.join();
     const shows = text.includes(conversation.messageId) || /"asgard\.message\./.test(text);
     const says = `a stream ${shows ? 'that shows what was said' : 'without a message'}`;
-    return { state: shows || mode === 'owned' ? 'open' : 'apart', says };
+    return { state: shows ? 'open' : 'apart', says };
   };
 }
 

@@ -13,7 +13,7 @@ export function foreignReads(file: SandboxFile): ForeignQuestion[] {
   const asking =
     (conversation: string): ForeignQuestion['ask'] =>
     async (other) =>
-      apartness(await other.call(READ, { ...requestFor(file), conversation }), other.config.channels.mode);
+      apartness(await other.call(READ, { ...requestFor(file), conversation }));
   return [
     { what: 'its file in a sandbox', ask: asking(file.conversation) },
     { what: 'this file by another conversation', ask: asking(newConversation().id) },

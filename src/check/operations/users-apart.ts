@@ -18,7 +18,7 @@ export async function checkUsersApart(
   other: OperationSession | undefined,
   questions: readonly ForeignQuestion[],
 ): Promise<void> {
-  const { config, report } = context;
+  const { report } = context;
   const unproved = whyUnproved(context, questions);
   if (unproved) report({ state: 'note', check: CHECK, ...unproved });
   // A second user who could not sign in has been reported.
@@ -33,8 +33,8 @@ export async function checkUsersApart(
       report({ state: 'problem', check: CHECK, says: found, advice: ADVICE });
     } else report({ state: 'note', check: CHECK, says: `${what} not proved: answered with ${answer}` });
   }
-  // With `scoped`, this is a conversation of the second user, which a question may have begun.
-  if (config.channels.mode === 'scoped') await other.call(DELETE, { conversation: other.conversation.id });
+  // This is a conversation of the second user, which a question may have begun.
+  await other.call(DELETE, { conversation: other.conversation.id });
   if (apart.length === 0) return;
   const says = `a second user who knows the id of a conversation does not get ${apart.join(', ')}`;
   report({ state: 'ok', check: CHECK, says });

@@ -10,8 +10,6 @@ export const BREAK_CAUSES = [
   'no_room',
   /** The bot service has begun another run where the stream was resumed. */
   'new_run',
-  /** The instance that carried it is lost. */
-  'instance_lost',
 ] as const;
 
 /** One of the list, or an error code of the system or the HTTP parser, such as `ECONNRESET`. */

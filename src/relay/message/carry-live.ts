@@ -1,5 +1,5 @@
-import type { CarryOptions } from './carriage.ts';
 import { carryStream } from './carry-stream.ts';
+import type { CarryOptions } from './stream-state.ts';
 
 /** A live stream belongs to no message: there is nothing to resume, and no run whose end it must have. */
 export type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'endings'>;

@@ -1,10 +1,13 @@
 import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { BreakCause, NotResumed } from './break-causes.ts';
+import { responseSink } from './response-sink.ts';
+import { dropHead, endsInTail, isDecided, type ResumedHead, resumedHead, takeHead } from './resumed-head.ts';
+import { obstacleTo, type ResumePoint, resumePointOf, runIdOf, runState } from './stream-cursor.ts';
+import type { StreamSink } from './stream-sink.ts';
 import {
-  type Carriage,
-  type CarriageOptions,
   type CarryOptions,
+  type CarryToOptions,
   close,
   complete,
   completeAsItCame,
@@ -13,15 +16,18 @@ import {
   fail,
   forgetAnswer,
   healerOf,
-  newCarriage,
+  newStreamState,
+  type StreamState,
   sendDownstream,
-} from './carriage.ts';
-import { cursorState } from './cursor-state.ts';
-import { responseSink } from './response-sink.ts';
-import { dropHead, endsInTail, isDecided, type ResumedHead, resumedHead, takeHead } from './resumed-head.ts';
-import { obstacleTo, type ResumePoint, resumePointOf, runIdOf, runState } from './stream-cursor.ts';
-import type { StreamSink } from './stream-sink.ts';
-import { holds, isInsideEvent, type Passed, push, type WholeEvents, wholeEvents } from './whole-events.ts';
+} from './stream-state.ts';
+import {
+  holds,
+  isInsideEvent,
+  push,
+  type StreamPiece,
+  type WholeEvents,
+  wholeEvents,
+} from './whole-events.ts';
 
 /** How a stream has ended. */
 export interface CarriedEnd {
@@ -41,93 +47,90 @@ export function carryStream(options: CarryOptions): Promise<CarriedEnd> {
 }
 
 /** The same to any sink, which alone knows its clients. Resolves when the sink is closed. */
-export function carryTo(sink: StreamSink, options: CarriageOptions): Promise<CarriedEnd> {
-  const { answer: from, signal } = options;
-  const answer = 'read' in from ? from : undefined;
-  const carriage = newCarriage(options, sink, 'read' in from ? undefined : from);
-  const onAbort = () => signal.reason instanceof Problem && endWith(carriage, signal.reason);
+export function carryTo(sink: StreamSink, options: CarryToOptions): Promise<CarriedEnd> {
+  const { answer, signal } = options;
+  const state = newStreamState(options, sink);
+  const onAbort = () => signal.reason instanceof Problem && endWith(state, signal.reason);
   return new Promise((resolve) => {
     sink.open({
-      full: () => carriage.upstream?.pause(),
-      drained: () => carriage.upstream?.resume(),
-      mayBeat: () => !carriage.over && !carriage.insideEvent && !carriage.endsWithCr,
-      resumeState: () => (typeof carriage.healer === 'function' ? cursorState(carriage.cursor) : undefined),
+      full: () => state.upstream?.pause(),
+      drained: () => state.upstream?.resume(),
+      mayBeat: () => !state.over && !state.insideEvent && !state.endsWithCr,
       closed() {
-        const openRun = openRunOf(carriage);
-        close(carriage);
+        const openRun = openRunOf(state);
+        close(state);
         signal.removeEventListener('abort', onAbort);
-        resolve({ isComplete: carriage.isComplete, openRun });
+        resolve({ isComplete: state.isComplete, openRun });
       },
     });
     signal.addEventListener('abort', onAbort);
     if (signal.aborted) onAbort();
-    if (carriage.over) answer?.close();
-    else if (answer) attach(carriage, answer);
-    else resumeOrEnd(carriage, 'instance_lost');
+    if (state.over) answer.close();
+    else attach(state, answer);
   });
 }
 
 /** The run that has begun and not ended, if the client leaves now: the relay itself has not ended the stream. */
-function openRunOf({ over, cursor }: Carriage): string | undefined {
+function openRunOf({ over, cursor }: StreamState): string | undefined {
   return !over && runState(cursor) === 'begun' ? runIdOf(cursor) : undefined;
 }
 
 /** Reads the stream from this answer from now on. */
-function attach(carriage: Carriage, answer: UpstreamAnswer): void {
-  carriage.upstream = answer;
+function attach(state: StreamState, answer: UpstreamAnswer): void {
+  state.upstream = answer;
   // What a closed answer still delivers is ignored.
-  const isRead = () => carriage.upstream === answer && !carriage.over;
+  const isRead = () => state.upstream === answer && !state.over;
   answer.read({
     data(chunk) {
-      if (isRead()) withoutFaults(carriage, take, chunk);
+      if (isRead()) withoutFaults(state, take, chunk);
     },
     end() {
-      const cause = carriage.head && endsInTail(carriage.head) ? 'partial_tail' : undefined;
-      if (isRead()) withoutFaults(carriage, whenOver, { answer, cause });
+      const cause = state.head && endsInTail(state.head) ? 'partial_tail' : undefined;
+      if (isRead()) withoutFaults(state, whenOver, { answer, cause });
     },
     broken(cause) {
-      if (isRead()) withoutFaults(carriage, whenOver, { answer, cause });
+      if (isRead()) withoutFaults(state, whenOver, { answer, cause });
     },
   });
-  if (isRead() && carriage.sink.isFull()) answer.pause();
+  if (isRead() && state.sink.isFull()) answer.pause();
 }
 
 /** An exception in here is a fault of the relay: it must not look like a fault of the connection, and be healed. */
-function withoutFaults<T>(carriage: Carriage, work: (carriage: Carriage, what: T) => void, what: T): void {
+function withoutFaults<T>(state: StreamState, work: (state: StreamState, what: T) => void, what: T): void {
   try {
-    work(carriage, what);
+    work(state, what);
   } catch (error) {
-    fail(carriage, error);
+    fail(state, error);
   }
 }
 
-function take(carriage: Carriage, chunk: Buffer): void {
-  for (const passed of push(carriage.events, chunk)) {
-    if (carriage.over) return;
-    if (carriage.head) takeResumed(carriage, carriage.head, passed);
-    else sendDownstream(carriage, passed);
+function take(state: StreamState, chunk: Buffer): void {
+  for (const piece of push(state.events, chunk)) {
+    if (state.over) return;
+    if (state.head) takeResumed(state, state.head, piece);
+    else sendDownstream(state, piece);
   }
 }
 
 /** Takes the next bytes of a resumed stream that may repeat what went down before. */
-function takeResumed(carriage: Carriage, head: ResumedHead, passed: Passed): void {
-  const { healing } = carriage;
-  const verdict = takeHead(head, passed);
+function takeResumed(state: StreamState, head: ResumedHead, piece: StreamPiece): void {
+  const { healing } = state;
+  const verdict = takeHead(head, piece);
   if (verdict === 'new_run') {
     healing?.firstEvent('new_run');
-    endBroken(carriage, verdict, verdict);
+    endBroken(state, verdict, verdict);
     return;
   }
   if (verdict === 'no_room') {
     healing?.recordOutcome('given_up', verdict);
-    endBroken(carriage, verdict, verdict);
+    endBroken(state, verdict, verdict);
     return;
   }
   if (head.isProven) healing?.firstEvent('same_run');
-  for (const down of verdict.down) sendDownstream(carriage, down);
+  for (const down of verdict.down) sendDownstream(state, down);
   if (!isDecided(head)) return;
   dropHead(head);
-  carriage.head = undefined;
+  state.head = undefined;
 }
 
 /** An answer that is over. */
@@ -137,36 +140,36 @@ interface AnswerEnd {
 }
 
 /** The service's answer is over: `cause` says why it broke off, or is undefined if HTTP took its end for a good one. */
-function whenOver(carriage: Carriage, { answer, cause }: AnswerEnd): void {
-  const { cursor, events, insideEvent, endEvents } = carriage;
+function whenOver(state: StreamState, { answer, cause }: AnswerEnd): void {
+  const { cursor, events, insideEvent, endEvents } = state;
   // It must not be closed: its connection may be used again.
-  carriage.upstream = undefined;
+  state.upstream = undefined;
   const run = runState(cursor);
   const brokeFor = cause ?? (isCutShort(answer, events) ? 'closed' : undefined);
   // After the end of a run nothing can be missing, except the rest of an event that went down in part.
   const hasAll = run === 'ended' && !(brokeFor && insideEvent);
   const mayEndAnywhere = run === 'unknown' || !endEvents;
-  if (hasAll) complete(carriage, cause);
-  else if (!brokeFor && mayEndAnywhere) completeAsItCame(carriage);
-  else resumeOrEnd(carriage, brokeFor ?? 'no_end_event');
+  if (hasAll) complete(state, cause);
+  else if (!brokeFor && mayEndAnywhere) completeAsItCame(state);
+  else resumeOrEnd(state, brokeFor ?? 'no_end_event');
 }
 
 /** The stream broke off for `cause`: resumes it if it stands at an event boundary and has an id. */
-function resumeOrEnd(carriage: Carriage, cause: BreakCause): void {
-  const { cursor, insideEvent } = carriage;
+function resumeOrEnd(state: StreamState, cause: BreakCause): void {
+  const { cursor, insideEvent } = state;
   if (insideEvent) {
-    endBroken(carriage, cause, whyNotResumed(carriage));
+    endBroken(state, cause, whyNotResumed(state));
     return;
   }
-  forgetAnswer(carriage);
-  carriage.healing?.recordOutcome('ended_early', cause);
-  const point = healerOf(carriage) && resumePointOf(cursor);
-  if (point) resume(carriage, point, cause);
-  else endBroken(carriage, cause, whyNotResumed(carriage));
+  forgetAnswer(state);
+  state.healing?.recordOutcome('ended_early', cause);
+  const point = healerOf(state) && resumePointOf(cursor);
+  if (point) resume(state, point, cause);
+  else endBroken(state, cause, whyNotResumed(state));
 }
 
 /** Why the stream, which broke off, is not even tried to be resumed. */
-function whyNotResumed({ healer = 'off', cursor, insideEvent }: Carriage): NotResumed {
+function whyNotResumed({ healer = 'off', cursor, insideEvent }: StreamState): NotResumed {
   if (typeof healer === 'string') return healer;
   return insideEvent ? 'unheld_event' : (obstacleTo(cursor) ?? 'no_id');
 }
@@ -182,23 +185,23 @@ function isCutShort(answer: UpstreamAnswer, events: WholeEvents): boolean {
 }
 
 /** Resumes the stream, which broke off for `cause`; ends it if that does not succeed. */
-function resume(carriage: Carriage, point: ResumePoint, cause: BreakCause): void {
-  const { holding } = carriage;
-  const healer = healerOf(carriage);
+function resume(state: StreamState, point: ResumePoint, cause: BreakCause): void {
+  const { holding } = state;
+  const healer = healerOf(state);
   const resuming = new AbortController();
-  carriage.resuming = resuming;
+  state.resuming = resuming;
   healer
     ?.resume(point, resuming.signal)
     .then((answer) => {
-      if (!answer) endBroken(carriage, cause, healer.isForbidden() ? 'new_run' : 'attempts_failed');
-      else if (carriage.over) answer.close();
+      if (!answer) endBroken(state, cause, healer.isForbidden() ? 'new_run' : 'attempts_failed');
+      else if (state.over) answer.close();
       else {
-        carriage.events = wholeEvents(holding);
-        carriage.head = resumedHead(point, holding.held);
-        carriage.awaitsEvent = true;
-        attach(carriage, answer);
+        state.events = wholeEvents(holding);
+        state.head = resumedHead(point, holding.held);
+        state.awaitsEvent = true;
+        attach(state, answer);
       }
     })
     // It rejects with the reason of its signal, which is aborted only when the stream is over.
-    .catch((error) => fail(carriage, error));
+    .catch((error) => fail(state, error));
 }

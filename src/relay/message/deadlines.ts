@@ -17,8 +17,6 @@ export interface Deadlines {
   start(leftMs?: number): void;
   /** The service has begun to answer with a stream: only the deadline of the execution stays. */
   answered(): void;
-  /** How long the execution may still take, in ms; infinity if nothing ends it. */
-  leftMs(): number;
   /** The sending or the stream is over: both deadlines end. */
   clear(): void;
 }
@@ -63,7 +61,6 @@ export function deadlines(
     answered() {
       isAnswered = true;
     },
-    leftMs: () => until - performance.now(),
     clear: () => clearTimeout(timer),
   };
 }

@@ -1,6 +1,6 @@
 import { type BlockFields, takeField } from './event-fields.ts';
 import { afterLineEnd, COLON, type LineEnds, nextLineEnd } from './event-lines.ts';
-import type { Passed } from './whole-events.ts';
+import type { StreamPiece } from './whole-events.ts';
 
 /**
  * The block that `nextBlock` found: field lines up to a blank line, with the comment lines between them. One record
@@ -18,7 +18,7 @@ export interface Blocks extends BlockFields, LineEnds {
 }
 
 /** The blocks of bytes that went down whole. */
-export function blocksOf({ bytes, bomBytes: from }: Passed): Blocks {
+export function blocksOf({ bytes, bomBytes: from }: StreamPiece): Blocks {
   return {
     bytes,
     lf: -1,

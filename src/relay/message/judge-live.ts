@@ -3,13 +3,13 @@ import { replaceStrings } from '../../http/json-strings.ts';
 import { isJsonType, isUnencoded } from '../../http/media-type.ts';
 import { isJson } from '../../http/parse-json.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
-import { judgeResponse, readShort, type Verdict } from './judge-response.ts';
+import { judgeResponse, type MessageVerdict, readShort } from './judge-response.ts';
 
 /**
  * The verdict of a message's answer, or the service's own JSON, which says that it has no such conversation or path. Of
  * its bytes, only strings that `mask` changes are others.
  */
-export type LiveVerdict = Verdict | { readonly kind: 'not_found'; readonly json: Buffer };
+export type LiveVerdict = MessageVerdict | { readonly kind: 'not_found'; readonly json: Buffer };
 
 /**
  * Judges the answer to the request for a live stream like that to a message, except for 404: clients read it as a fact

@@ -16,9 +16,10 @@ const MAX_REFUSAL_BYTES = 8192;
  * not begun to run, because of its key or because it has to wait. The client gets `problem` if the message is not sent
  * again.
  */
-export type Verdict = { readonly kind: 'stream' } | Refusal;
+export type MessageVerdict = { readonly kind: 'stream' } | Refusal;
 
 export interface Refusal {
+  /** `key_refused` by 401; or maybe by 403, which the problem's status says. */
   readonly kind: 'key_refused' | 'asked_to_wait';
   readonly problem: Problem;
 }
@@ -28,24 +29,19 @@ export interface Refusal {
  * in texts of the service.
  * @throws Problem `upstream_refused` or `upstream_bad_response`
  */
-export function judgeResponse(
+export async function judgeResponse(
   response: UpstreamAnswer,
   mask: (text: string) => string,
-): Verdict | Promise<Verdict> {
+): Promise<MessageVerdict> {
   return isEventStream(response) ? { kind: 'stream' } : judgeRefusal(response, mask);
 }
 
 async function judgeRefusal(response: UpstreamAnswer, mask: (text: string) => string): Promise<Refusal> {
   const { status } = response;
-  if (REFUSALS.has(status)) {
-    const upstream = await readShortJson(response, mask);
-    throw new Problem('upstream_refused', `The bot service refused the message with status ${status}.`, {
-      status,
-      ...(upstream === undefined ? {} : { upstream }),
-    });
-  }
+  if (REFUSALS.has(status)) throw await refusal(response, mask);
+  if (status === 403) return { kind: 'key_refused', problem: await refusal(response, mask) };
   response.close();
-  if (status === 401 || status === 403) return { kind: 'key_refused', problem: keysRefused() };
+  if (status === 401) return { kind: 'key_refused', problem: keysRefused() };
   if (status === 429) {
     const retryAfter = retryAfterSeconds(response.headers['retry-after'], Date.now());
     const detail = 'The bot service takes no more messages right now; try again later.';
@@ -53,6 +49,16 @@ async function judgeRefusal(response: UpstreamAnswer, mask: (text: string) => st
   }
   throw new Problem('upstream_bad_response', 'The bot service did not answer with an event stream.', {
     cause: describe(response, mask),
+  });
+}
+
+/** The problem of a message that the service has refused, with the service's JSON if it is whole and short. */
+async function refusal(response: UpstreamAnswer, mask: (text: string) => string): Promise<Problem> {
+  const { status } = response;
+  const upstream = await readShortJson(response, mask);
+  return new Problem('upstream_refused', `The bot service refused the message with status ${status}.`, {
+    status,
+    ...(upstream === undefined ? {} : { upstream }),
   });
 }
 

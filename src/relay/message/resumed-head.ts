@@ -4,7 +4,7 @@ import { COLON, CR } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './held-bytes.ts';
 import { RUN_BEGINS, type RunEvent, readRunEvent, readRunStart, START_BYTES } from './run-events.ts';
 import type { ResumePoint } from './stream-cursor.ts';
-import { type Passed, passedWhole } from './whole-events.ts';
+import { type StreamPiece, wholePiece } from './whole-events.ts';
 
 /** The first events of a resumed stream. Its fields are for the functions below alone. */
 export interface ResumedHead extends HeldBuffer {
@@ -25,7 +25,7 @@ export interface ResumedHead extends HeldBuffer {
  * `down`: what goes down now. `new_run`: the service has begun another run. `no_room`: nothing more can be held, and
  * what is held went down before the break.
  */
-export type HeadVerdict = { readonly down: readonly Passed[] } | 'new_run' | 'no_room';
+export type HeadVerdict = { readonly down: readonly StreamPiece[] } | 'new_run' | 'no_room';
 
 /**
  * The head of a resumed stream, which may repeat what went down before the break. Its BOM is dropped, and so is the event
@@ -48,31 +48,31 @@ export function resumedHead(point: ResumePoint, held: HeldBytes): ResumedHead {
 }
 
 /** Takes the next bytes of the resumed stream. */
-export function takeHead(head: ResumedHead, passed: Passed): HeadVerdict {
-  const dropsLf = passed.lateLf && head.state !== 'decided' && !head.lastWentDown;
-  if (head.state === 'open') return passed.part ? takePart(head, passed) : takeBlocks(head, passed, dropsLf);
+export function takeHead(head: ResumedHead, piece: StreamPiece): HeadVerdict {
+  const dropsLf = piece.lateLf && head.state !== 'decided' && !head.lastWentDown;
+  if (head.state === 'open') return piece.part ? takePart(head, piece) : takeBlocks(head, piece, dropsLf);
   head.state = 'decided';
-  return { down: dropsLf ? rest(passed, 1) : [passed] };
+  return { down: dropsLf ? rest(piece, 1) : [piece] };
 }
 
 /** A part of what is too large to hold, or finds no room. */
-function takePart(head: ResumedHead, passed: Passed): HeadVerdict {
-  const { bytes, part } = passed;
+function takePart(head: ResumedHead, piece: StreamPiece): HeadVerdict {
+  const { bytes, part } = piece;
   if (part !== 'begins' || bytes[0] === COLON) {
     head.lastWentDown = true;
-    return { down: [passed] };
+    return { down: [piece] };
   }
   // Of so few bytes nobody can tell whether another run begins.
   if (bytes.length < START_BYTES) return endWith(head, 'no_room');
   const event = readRunStart(bytes.toString('latin1', 0, START_BYTES));
   if (runOf(head, event) === 'other') return endWith(head, 'new_run');
-  return { down: [...decide(head), passed] };
+  return { down: [...decide(head), piece] };
 }
 
-function takeBlocks(head: ResumedHead, passed: Passed, dropsLf: boolean): HeadVerdict {
-  const { bytes } = passed;
-  const down: Passed[] = passed.lateLf && !dropsLf ? [passedWhole(bytes.subarray(0, 1))] : [];
-  const blocks = blocksOf(passed);
+function takeBlocks(head: ResumedHead, piece: StreamPiece, dropsLf: boolean): HeadVerdict {
+  const { bytes } = piece;
+  const down: StreamPiece[] = piece.lateLf && !dropsLf ? [wholePiece(bytes.subarray(0, 1))] : [];
+  const blocks = blocksOf(piece);
   let behind = blocks.at;
   while (nextBlock(blocks)) {
     const { from, to } = blocks;
@@ -80,13 +80,13 @@ function takeBlocks(head: ResumedHead, passed: Passed, dropsLf: boolean): HeadVe
     behind = to;
     head.lastWentDown = !blocks.hasData && blocks.id === undefined;
     if (head.lastWentDown) {
-      down.push(passedWhole(bytes.subarray(from, to)));
+      down.push(wholePiece(bytes.subarray(from, to)));
       continue;
     }
     const verdict = judge(head, blocks);
     if (verdict === 'new_run' || verdict === 'no_room') return endWith(head, verdict);
-    if (verdict === 'new') return { down: [...down, ...decide(head), ...rest(passed, from)] };
-    if (verdict === 'last_dropped') return { down: [...down, ...dropAll(head, passed, to)] };
+    if (verdict === 'new') return { down: [...down, ...decide(head), ...rest(piece, from)] };
+    if (verdict === 'last_dropped') return { down: [...down, ...dropAll(head, piece, to)] };
   }
   const after = comments(bytes.subarray(behind));
   if (behind < bytes.length) head.lastWentDown = after.length > 0;
@@ -94,9 +94,9 @@ function takeBlocks(head: ResumedHead, passed: Passed, dropsLf: boolean): HeadVe
 }
 
 /** `dropped`, but more may have to be; `last_dropped`: nothing more has to be; `new`: it did not go down before. */
-type Verdict = 'dropped' | 'last_dropped' | 'new' | 'new_run' | 'no_room';
+type BlockVerdict = 'dropped' | 'last_dropped' | 'new' | 'new_run' | 'no_room';
 
-function judge(head: ResumedHead, blocks: Blocks): Verdict {
+function judge(head: ResumedHead, blocks: Blocks): BlockVerdict {
   const { idBlock, tail } = head.point;
   const { bytes, from, to } = blocks;
   const hash = hashOf(blocks);
@@ -128,17 +128,17 @@ function runOf(head: ResumedHead, { requestId }: RunEvent): 'same' | 'other' | u
 }
 
 /** Lets all go down from now on; returns what was held. */
-function decide(head: ResumedHead): readonly Passed[] {
+function decide(head: ResumedHead): readonly StreamPiece[] {
   head.state = 'decided';
-  return head.length > 0 ? [passedWhole(takeHeld(head))] : [];
+  return head.length > 0 ? [wholePiece(takeHeld(head))] : [];
 }
 
 /** Drops what is held, and the event that ends at `to`; returns what comes after it. */
-function dropAll(head: ResumedHead, passed: Passed, to: number): readonly Passed[] {
+function dropAll(head: ResumedHead, piece: StreamPiece, to: number): readonly StreamPiece[] {
   dropHeld(head);
-  const mayLackLf = to === passed.bytes.length && passed.bytes[to - 1] === CR;
+  const mayLackLf = to === piece.bytes.length && piece.bytes[to - 1] === CR;
   head.state = mayLackLf ? 'late_lf' : 'decided';
-  return rest(passed, to);
+  return rest(piece, to);
 }
 
 function endWith(head: ResumedHead, verdict: 'new_run' | 'no_room'): HeadVerdict {
@@ -146,15 +146,15 @@ function endWith(head: ResumedHead, verdict: 'new_run' | 'no_room'): HeadVerdict
   return verdict;
 }
 
-function rest({ bytes }: Passed, from: number): readonly Passed[] {
-  return from < bytes.length ? [passedWhole(bytes.subarray(from))] : [];
+function rest({ bytes }: StreamPiece, from: number): readonly StreamPiece[] {
+  return from < bytes.length ? [wholePiece(bytes.subarray(from))] : [];
 }
 
 /** The comment lines in bytes that hold comment and blank lines only. */
-function comments(bytes: Buffer): readonly Passed[] {
+function comments(bytes: Buffer): readonly StreamPiece[] {
   if (bytes.length === 0) return [];
   const lines = bytes.toString('latin1').match(/:[^\r\n]*(\r\n|\n|\r)/g);
-  return lines ? [passedWhole(Buffer.from(lines.join(''), 'latin1'))] : [];
+  return lines ? [wholePiece(Buffer.from(lines.join(''), 'latin1'))] : [];
 }
 
 /** Whether everything that comes from now on goes down, so that the head is needed no more. */

@@ -1,6 +1,6 @@
 import { causeOf } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
-import type { MessageKeys } from '../upstream/message-keys.ts';
+import { keyRefusal, type MessageKeys } from '../upstream/message-keys.ts';
 import type { ResumptionOutcome } from '../upstream/relay-observer.ts';
 import { retryAfterSeconds } from '../upstream/retry-after.ts';
 import type { Upstream, UpstreamRequest } from '../upstream/send.ts';
@@ -11,15 +11,18 @@ import { judgeResumption } from './judge-resumption.ts';
 /** After a 429, the next attempt waits for the service's `Retry-After`, but at most this long, in ms. */
 const MAX_ASKED_MS = 60_000;
 
-/** The slot of one attempt. Its waits end with the signal, whose reason they reject with. */
+/**
+ * The slot of one attempt, whose time has come. Each wait ends only with the attempt's signal, whose reason it rejects
+ * with; each method rejects with Problem `session_store_unavailable` if the budget is out of reach.
+ */
 export interface ResumptionTurn {
   /** Waits until an attempt that was delayed may be sent. */
   renewSlot(): Promise<void>;
+  /** Call it each time the request was sent. */
   sent(): void;
-  judged(accepted: boolean): void;
   /** Waits until an attempt whose key was refused may be sent with the next key. */
   takeExtraSlot(): Promise<void>;
-  /** The service has asked all to wait so long, in ms. */
+  /** The service has asked all to wait so long, in ms: pauses the endpoint, at most a minute. The next attempt takes a new turn. */
   refused(askedMs: number): Promise<void>;
 }
 
@@ -56,16 +59,13 @@ export type Attempted =
 
 /**
  * Tries once to resume a stream: waits for a slot and sends the message with `Last-Event-ID`, with one key after the
- * other as long as the service refuses the key. Rejects with nothing but the signal's reason.
+ * other as long as `MessageKeys` has one. Rejects with nothing but the signal's reason.
  */
 export async function attemptResumption(options: AttemptOptions, attempt: Attempt): Promise<Attempted> {
   const { signal } = attempt;
-  let turn: ResumptionTurn | undefined;
   try {
-    turn = await options.turn(signal);
-    return await sendWithKeys(options, attempt, turn);
+    return await sendWithKeys(options, attempt, await options.turn(signal));
   } catch (error) {
-    turn?.judged(false);
     signal.throwIfAborted();
     return { outcome: error === NO_ANSWER ? 'timeout' : 'unreachable', cause: causeOf(error) };
   }
@@ -83,14 +83,12 @@ async function sendWithKeys(
     switch (judgeResumption(answer)) {
       case 'stream':
         keys.accepted();
-        turn.judged(true);
         return { answer };
       case 'key_refused':
-        if (keys.refused()) {
+        if (!keys.refused(keyRefusal(answer.status))) {
           await turn.takeExtraSlot();
           continue;
         }
-        turn.judged(false);
         return { outcome: 'key_rejected', cause, isFinal: true };
       case 'asked_to_wait': {
         const askedMs = 1000 * retryAfterSeconds(answer.headers['retry-after'], Date.now());
@@ -98,10 +96,8 @@ async function sendWithKeys(
         return { outcome: 'rate_limited', cause, askedMs: Math.min(askedMs, MAX_ASKED_MS) };
       }
       case 'unavailable':
-        turn.judged(false);
         return { outcome: 'unavailable', cause };
       default:
-        turn.judged(false);
         return { outcome: 'over', cause, isFinal: true };
     }
   }

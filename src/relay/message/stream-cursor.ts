@@ -12,7 +12,7 @@ import {
   readRunStart,
   START_BYTES,
 } from './run-events.ts';
-import type { Passed } from './whole-events.ts';
+import type { StreamPiece } from './whole-events.ts';
 
 /** From where a broken stream can be resumed. */
 export interface ResumePoint {
@@ -86,13 +86,13 @@ export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOption
 const places: number[] = [];
 
 /** Takes what goes down. */
-export function noteSent(cursor: StreamCursor, passed: Passed): void {
-  if (passed.part !== undefined) {
-    notePartSent(cursor, passed);
+export function noteSent(cursor: StreamCursor, piece: StreamPiece): void {
+  if (piece.part !== undefined) {
+    notePartSent(cursor, piece);
     return;
   }
   if (!cursor.keepsTail && !followsRun(cursor)) return;
-  const blocks = blocksOf(passed);
+  const blocks = blocksOf(piece);
   places.length = 0;
   let id: string | undefined;
   let idBlock: Block | undefined;
@@ -110,11 +110,11 @@ export function noteSent(cursor: StreamCursor, passed: Passed): void {
     }
   }
   if (id !== undefined) noteId(cursor, id, idBlock);
-  rememberEvents(cursor, passed.bytes);
+  rememberEvents(cursor, piece.bytes);
 }
 
 /** An event of which a part went down can't be repeated or compared: until the next id, the stream can't be resumed. */
-function notePartSent(cursor: StreamCursor, { bytes, part, fields }: Passed): void {
+function notePartSent(cursor: StreamCursor, { bytes, part, fields }: StreamPiece): void {
   if (part === 'begins') cursor.partStart = '';
   const start = cursor.partStart ?? '';
   if (start.length < START_BYTES) {

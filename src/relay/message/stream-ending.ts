@@ -65,14 +65,10 @@ export function endEarly(res: ServerResponse, { problem, isCut, identity, log }:
 
 /**
  * Answers a failure as a stream with one error event and a clean end, for clients that send a message again after any
- * other status. `log` gets the status that the failure has.
+ * other status than 200. The event has the status of the failure.
  */
-export function failInStream(
-  res: ServerResponse,
-  { problem, identity, log }: StreamFailure & { readonly log: { status?: number } },
-): void {
+export function failInStream(res: ServerResponse, { problem, identity, log }: StreamFailure): void {
   recordOutcome(log, problem);
-  log.status = problem.status;
   res.statusCode = 200;
   res.setHeaders(STREAM_HEADERS);
   res.setHeader('Content-Type', 'text/event-stream');

@@ -10,8 +10,6 @@ export interface StreamSource {
   mayBeat(): boolean;
   /** Nobody takes the stream any more. Called once, whatever has ended it. */
   closed(): void;
-  /** What is needed to resume the stream behind what was written; undefined if it cannot be resumed. */
-  resumeState?(): unknown;
 }
 
 /** Takes one stream, whose bytes are already what goes down. */

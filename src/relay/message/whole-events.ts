@@ -6,10 +6,10 @@ import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './hel
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 const BOM_IS_OVER = 4;
-const NOTHING: readonly Passed[] = [];
+const NOTHING: readonly StreamPiece[] = [];
 
 /** Bytes of a stream that may go down now. Unless they are a part, they begin and end between two lines. */
-export interface Passed {
+export interface StreamPiece {
   /** Contiguous: whole events, complete comment lines and blank lines. `blocksOf` finds the events. */
   readonly bytes: Buffer;
   /** 3 if `bytes` begins with the stream's BOM, else 0. */
@@ -21,6 +21,12 @@ export interface Passed {
   /** The fields of the event that ends with this part; undefined for a comment line. */
   readonly fields: Readonly<BlockFields> | undefined;
 }
+
+/**
+ * How many bytes of one event are held until it is whole. Text comes in far smaller events, and 1,000 streams that
+ * hold as much have room together.
+ */
+export const MAX_HELD_EVENT_BYTES = 65_536;
 
 /** The same for all streams. */
 export interface HoldingLimits {
@@ -63,12 +69,12 @@ export function wholeEvents(limits: HoldingLimits): WholeEvents {
 }
 
 /** Makes a value of bytes that begin and end between two lines. */
-export function passedWhole(bytes: Buffer): Passed {
+export function wholePiece(bytes: Buffer): StreamPiece {
   return { bytes, bomBytes: 0, lateLf: false, part: undefined, fields: undefined };
 }
 
 /** Takes the next bytes of the stream; returns what may go down now, in order. */
-export function push(events: WholeEvents, chunk: Buffer): readonly Passed[] {
+export function push(events: WholeEvents, chunk: Buffer): readonly StreamPiece[] {
   if (chunk.length === 0) return NOTHING;
   if (events.bomSeen < BOM_IS_OVER) return pushStart(events, chunk);
   const start = events.endsWithCr && chunk[0] === LF ? 1 : 0;
@@ -78,7 +84,7 @@ export function push(events: WholeEvents, chunk: Buffer): readonly Passed[] {
 }
 
 /** Takes the first bytes of the stream, which may be a BOM. */
-function pushStart(events: WholeEvents, more: Buffer): readonly Passed[] {
+function pushStart(events: WholeEvents, more: Buffer): readonly StreamPiece[] {
   const chunk = events.bomSeen > 0 ? Buffer.concat([BOM.subarray(0, events.bomSeen), more]) : more;
   if (chunk.length < BOM.length && BOM.subarray(0, chunk.length).equals(chunk)) {
     events.bomSeen = chunk.length;
@@ -93,12 +99,12 @@ function pushStart(events: WholeEvents, more: Buffer): readonly Passed[] {
 function pushPart(
   events: WholeEvents,
   { chunk, start, part }: { chunk: Buffer; start: number; part: EventPart },
-): readonly Passed[] {
+): readonly StreamPiece[] {
   const end = takePart(part, chunk, start);
-  if (end < 0) return [{ ...passedWhole(chunk), part: 'goes on' }];
+  if (end < 0) return [{ ...wholePiece(chunk), part: 'goes on' }];
   events.part = undefined;
   const fields = part.hasFields ? part.fields : undefined;
-  const ended: Passed = { ...passedWhole(chunk.subarray(0, end)), part: 'ends', fields };
+  const ended: StreamPiece = { ...wholePiece(chunk.subarray(0, end)), part: 'ends', fields };
   if (end === chunk.length) return [ended];
   return [ended, ...pushLines(events, { chunk: chunk.subarray(end), start: 0, bomBytes: 0 })];
 }
@@ -110,24 +116,24 @@ interface Chunk {
   readonly bomBytes: number;
 }
 
-function pushLines(events: WholeEvents, { chunk, start, bomBytes }: Chunk): readonly Passed[] {
+function pushLines(events: WholeEvents, { chunk, start, bomBytes }: Chunk): readonly StreamPiece[] {
   const { buffer, hasFields, lineIsEmpty, lineIsComment } = events;
   const cut = takeLines(events, chunk, start);
   let at = 0;
-  let passed = NOTHING;
+  let pieces = NOTHING;
   if (buffer === undefined) {
     at = cut;
     const bytes = cut === chunk.length ? chunk : chunk.subarray(0, cut);
     const lateLf = start > bomBytes;
-    if (cut > 0) passed = [{ bytes, bomBytes, lateLf, part: undefined, fields: undefined }];
+    if (cut > 0) pieces = [{ bytes, bomBytes, lateLf, part: undefined, fields: undefined }];
   } else if (cut > start) {
     at = cut;
     const end = endOfHeld({ hasFields, lineIsEmpty, lineIsComment }, chunk, start);
-    const whole = passedWhole(withHeld(events, chunk.subarray(0, end)));
-    passed = cut > end ? [whole, passedWhole(chunk.subarray(end, cut))] : [whole];
+    const whole = wholePiece(withHeld(events, chunk.subarray(0, end)));
+    pieces = cut > end ? [whole, wholePiece(chunk.subarray(end, cut))] : [whole];
   }
   const begun = at < chunk.length ? holdRest(events, chunk.subarray(at)) : undefined;
-  return begun ? [...passed, begun] : passed;
+  return begun ? [...pieces, begun] : pieces;
 }
 
 /** Returns what was held with `more` after it, and holds nothing any more. */
@@ -140,7 +146,7 @@ function withHeld(events: WholeEvents, more: Buffer): Buffer {
 }
 
 /** Holds `rest`, or returns it with all that is held of its event, which may go down. */
-function holdRest(events: WholeEvents, rest: Buffer): Passed | undefined {
+function holdRest(events: WholeEvents, rest: Buffer): StreamPiece | undefined {
   const { maxBytes, onUnheld } = events.limits;
   const isTooLarge = events.length + rest.length > maxBytes;
   if (!isTooLarge && hold(events, rest, maxBytes)) return undefined;
@@ -150,7 +156,7 @@ function holdRest(events: WholeEvents, rest: Buffer): Passed | undefined {
   takePart(events.part, bytes, 0);
   events.hasFields = false;
   events.lineIsEmpty = true;
-  return { ...passedWhole(bytes), part: 'begins' };
+  return { ...wholePiece(bytes), part: 'begins' };
 }
 
 /** Whether a part went down whose event or comment line is not over. */

@@ -4,6 +4,8 @@ import { essenceOf } from '../../http/media-type.ts';
 /** Pictures that browsers show without running anything of them. */
 const SHOWN = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 const ANY_TYPE = 'application/octet-stream';
+/** In types that browsers run or apply: JavaScript (WHATWG MIME Sniffing §4.6), CSS, HTML, XML with SVG, WebAssembly. */
+const RUN = /script|css|html|[/+]xml|xsl|wasm/;
 const MEDIA_TYPE =
   /^[\w!#$&^.+-]{1,100}\/[\w!#$&^.+-]{1,100}(?:; *[\w-]{1,40}=(?:[\w.-]{1,80}|"[\w. -]{1,80}"))*$/;
 /** A name that no reader takes for a path or for another parameter. */
@@ -12,15 +14,17 @@ const PLAIN_NAME = /; *filename=(?:"([\w][\w .()-]{0,199})"|([\w][\w.()-]{0,199}
 const ENCODED_NAME = /; *filename\*=(UTF-8''[\w.!$&+^`|~%-]{1,600}) *(?:;|$)/i;
 
 /**
- * The headers with which a file of the bot service goes to the browser, which must never run it: it is a download,
- * unless it is a picture, and has no origin (CSP `sandbox`). It has no validator, since it must not be kept.
+ * The headers with which a file of the bot service goes to the browser, which must never run it: it has no type that
+ * runs, is a download, unless it is a picture, and has no origin (CSP `sandbox`). It has no validator, since it must
+ * not be kept.
  */
 export function fileHeaders(
   headers: IncomingHttpHeaders,
   mask: (text: string) => string,
 ): Readonly<Record<string, string>> {
   const { 'content-type': given = '', 'content-length': length = '', 'content-range': range = '' } = headers;
-  const type = MEDIA_TYPE.test(given) && mask(given) === given ? given : ANY_TYPE;
+  const isKept = MEDIA_TYPE.test(given) && mask(given) === given && !RUN.test(essenceOf(given));
+  const type = isKept ? given : ANY_TYPE;
   return {
     'Content-Type': type,
     'Content-Disposition': disposition(type, headers['content-disposition'] ?? '', mask),

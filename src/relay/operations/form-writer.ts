@@ -8,10 +8,10 @@ export interface FormWriterOptions {
   /** The largest file, in bytes. */
   readonly maxBytes: number;
   /**
-   * The upstream id for the id in the form; undefined if the form must hold none. It throws, or rejects with, the
-   * Problem that refuses the form.
+   * The upstream id for the id in the form; undefined if the form must hold none. It throws the Problem that refuses the
+   * form.
    */
-  readonly upstreamId: ((name: string, id: string) => string | Promise<string>) | undefined;
+  readonly upstreamId: ((name: string, id: string) => string) | undefined;
 }
 
 /** A form for the bot service. */
@@ -22,25 +22,22 @@ export interface FormWriter extends Pick<PartListener, 'file' | 'bytes' | 'fileE
   readonly fileBytes: () => number;
 }
 
-const CONTENT_TYPE = 'multipart/form-data; boundary=';
 /** How many bytes of a form are kept on their way, besides those in sockets. */
 const BUFFERED_BYTES = 65_536;
 
 /**
  * Writes a form: the file, then the id of the conversation, each once, whatever the order in which they arrive. The
- * closing boundary is written after `end` only, when the id has passed; `refused` gets a rejection. All but `fileEnd`
- * throw a Problem if the form cannot be used.
+ * closing boundary is written by `end` only. All but `fileEnd` throw a Problem if the form cannot be used.
  */
-export function formWriter(options: FormWriterOptions, refused: (problem: unknown) => void): FormWriter {
-  const { maxBytes, upstreamId } = options;
+export function formWriter({ maxBytes, upstreamId }: FormWriterOptions): FormWriter {
   const boundary = `bot-relay-${randomBytes(16).toString('hex')}`;
   const stream = new PassThrough({ highWaterMark: BUFFERED_BYTES });
   const begin = (parameters: string) => `--${boundary}\r\nContent-Disposition: form-data; ${parameters}\r\n`;
   let length = 0;
   let isFileWhole = false;
-  let id: Promise<string> | undefined;
+  let id: string | undefined;
   return {
-    contentType: CONTENT_TYPE + boundary,
+    contentType: `multipart/form-data; boundary=${boundary}`,
     stream,
     fileBytes: () => length,
     file({ name, fileName = '', type }: PartHead) {
@@ -58,28 +55,13 @@ export function formWriter(options: FormWriterOptions, refused: (problem: unknow
     text(name, value) {
       if (!upstreamId) throw invalidForm('The form must hold the file alone.');
       if (id !== undefined) throw invalidForm('The form has two texts.');
-      id = Promise.resolve(upstreamId(name, value));
-      id.catch(refused);
+      id = upstreamId(name, value);
     },
     end() {
       if (!isFileWhole) throw invalidForm('The form has no file.');
       if (upstreamId && id === undefined) throw invalidForm('The form has no customChannelId.');
-      if (id === undefined) return void stream.end(`\r\n--${boundary}--\r\n`);
-      // Who rejects has been told to `refused`.
-      id.then((id) => stream.end(`\r\n${idPart(boundary, id)}--${boundary}--\r\n`)).catch(() => {});
+      stream.end(`\r\n${id === undefined ? '' : idPart(boundary, id)}--${boundary}--\r\n`);
     },
-  };
-}
-
-/**
- * The bytes before and after the file's part when the id goes first. Together they are as long as what `formWriter`
- * writes after that part, which they replace. `id` is undefined if the form holds none.
- */
-export function idFirst(contentType: string, id: string | undefined) {
-  const boundary = contentType.slice(CONTENT_TYPE.length);
-  return {
-    before: Buffer.from(id === undefined ? '' : idPart(boundary, id)),
-    after: Buffer.from(`\r\n--${boundary}--\r\n`),
   };
 }
 

@@ -4,6 +4,7 @@ import { replaceStrings } from '../../http/json-strings.ts';
 import { essenceOf, isJsonType, isUnencoded } from '../../http/media-type.ts';
 import { isJson } from '../../http/parse-json.ts';
 import { readAtMost } from '../../http/read-at-most.ts';
+import { keysRefused } from '../upstream/message-keys.ts';
 import { retryAfterSeconds } from '../upstream/retry-after.ts';
 import { fileHeaders } from './file-headers.ts';
 
@@ -33,7 +34,7 @@ const FILES = new Set([200, 206]);
 const MAX_REFUSAL_BYTES = 8192;
 
 /**
- * Judges an answer of the bot service to an operation: returns the answer for the client, or `key_refused`. The answer
+ * Judges an answer of the bot service to an operation: returns the answer for the client, or the problem of 401 or 403. The answer
  * is read or closed here, unless it is a file. Only 2xx and 404 are passed on, since they say what became of the
  * operation; every other status becomes a problem. Of JSON, only strings that `mask` changes differ from what the
  * service has sent.
@@ -42,14 +43,15 @@ const MAX_REFUSAL_BYTES = 8192;
 export async function judgeOperation(
   answer: IncomingMessage,
   options: JudgeOptions,
-): Promise<OperationAnswer | 'key_refused'> {
+): Promise<OperationAnswer | Problem> {
   const { statusCode: status = 0, headers } = answer;
   if (options.givesFile && FILES.has(status) && isUnencoded(headers)) return passFile(answer, options.mask);
   if (isPassedOn(status) && isUnencoded(headers)) return passOn(answer, options);
   if (REFUSALS.has(status) || (options.givesFile && status === NO_SUCH_RANGE))
     throw await refusal(answer, options.mask);
+  if (status === 403) return refusal(answer, options.mask);
   answer.destroy();
-  if (status === 401 || status === 403) return 'key_refused';
+  if (status === 401) return keysRefused();
   if (status === 429) throw rateLimited(headers['retry-after']);
   throw badResponse(`status ${status}${isUnencoded(headers) ? '' : ', encoded'}`);
 }

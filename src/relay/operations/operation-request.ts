@@ -11,7 +11,7 @@ export interface AcceptedOperation extends Omit<UpstreamTarget, 'path'> {
   /** JSON, which goes upstream unchanged; undefined if the operation takes no body. */
   readonly body: Buffer | undefined;
   /** A form, if the operation takes a file. */
-  readonly upload?: Pick<UploadBody, 'contentType' | 'stream' | 'length'> | undefined;
+  readonly upload?: Pick<UploadBody, 'contentType' | 'stream'> | undefined;
   /** As the client sent them. */
   readonly headers: IncomingHttpHeaders;
   readonly requestId: string;
@@ -24,7 +24,7 @@ export interface OperationRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer | undefined;
-  /** A body that can be sent once. If its length is not known, it goes in chunks. */
+  /** A body that can be sent once. It goes in chunks. */
   readonly stream?: Readable | undefined;
 }
 
@@ -50,7 +50,6 @@ export function operationRequestBuilder({ baseUrl, userHeader }: OperationReques
       stream: upload?.stream,
       headers: {
         ...(upload && { 'content-type': upload.contentType }),
-        ...(upload?.length !== undefined && { 'content-length': String(upload.length) }),
         ...(range !== undefined && { range }),
         ...(body && { 'content-type': 'application/json', 'content-length': String(body.length) }),
         accept: operation.givesFile ? '*/*' : 'application/json',

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Problem } from '../../errors.ts';
+import { noAnswer } from '../upstream/no-answer.ts';
 import type { RelayObserver } from '../upstream/relay-observer.ts';
 import { type JudgeOptions, judgeOperation, type OperationAnswer } from './judge-operation.ts';
 import { operationProxy, type ProxySending } from './operation-proxy.ts';
@@ -10,7 +11,7 @@ export interface SendOperationOptions {
   readonly baseUrl: Readonly<URL>;
   /** How long sending and answer may take together, in ms, unless the operation may take longer. */
   readonly responseTimeoutMs: number;
-  readonly observer?: Pick<RelayObserver, 'operationAnswered' | 'upstreamFailed'> | undefined;
+  readonly observer?: Pick<RelayObserver, 'upstreamAnswered' | 'upstreamFailed'> | undefined;
 }
 
 /** One sending of an operation, and how to judge its answer. */
@@ -25,16 +26,16 @@ export interface OperationSending extends ProxySending {
 }
 
 /**
- * Sends an operation with one key, once. Resolves with the answer for the client, or `key_refused`. Rejects with the
+ * Sends an operation with one key, once. Resolves with the answer for the client, or the problem of 401 or 403. Rejects with the
  * signal's reason if that aborts first.
- * @throws Problem `upstream_unreachable`, `upstream_bad_response`, `upstream_refused`, `upstream_rate_limited` or
+ * @throws Problem `upstream_unreachable`, `busy`, `upstream_bad_response`, `upstream_refused`, `upstream_rate_limited` or
  *   `upstream_timeout`
  */
 export type SendOperation = (
   req: IncomingMessage,
   res: ServerResponse,
   sending: OperationSending,
-) => Promise<OperationAnswer | 'key_refused'>;
+) => Promise<OperationAnswer | Problem>;
 
 const TIMED_OUT = 'The bot service did not answer in time.';
 
@@ -49,7 +50,7 @@ export function operationSender(options: SendOperationOptions): SendOperation {
       const answer = await proxy(req, res, sending);
       const { statusCode: status = 0 } = answer;
       sending.onStatus(status);
-      observer?.operationAnswered(fingerprint, status);
+      observer?.upstreamAnswered(fingerprint, status);
       return answer;
     } catch (error) {
       const reason = sending.signal.aborted ? sending.signal.reason : failureOf(error);
@@ -73,7 +74,7 @@ export function operationSender(options: SendOperationOptions): SendOperation {
       const answer = await observed(req, res, { ...sending, signal });
       const verdict = await judgeOperation(answer, judgingOf(operation, mask));
       // A service may answer before it has the whole form: that says nothing of a form that is refused then.
-      if (verdict !== 'key_refused') await upload?.done;
+      if (!(verdict instanceof Problem)) await upload?.done;
       return verdict;
     } catch (error) {
       // If the signal cut off the answer, the error says that it broke: throw the signal's reason instead.
@@ -95,5 +96,5 @@ function failureOf(error: unknown): Problem {
   const { code: cause = 'ECONNRESET' } = error as NodeJS.ErrnoException;
   return cause.startsWith('HPE_')
     ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', { cause })
-    : new Problem('upstream_unreachable', 'The bot service did not answer.', { cause });
+    : noAnswer({ cause });
 }

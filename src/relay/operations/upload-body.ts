@@ -15,28 +15,22 @@ export interface UploadOptions extends FormWriterOptions {
   readonly times: TransferTimes;
 }
 
-/** A form on its way to the bot service. */
+/** A form on its way from a client to the bot service. It can be sent once. */
 export interface UploadBody {
   readonly contentType: string;
-  /** In bytes, if it is known. */
-  readonly length?: number;
   readonly stream: Readable;
   /** Aborted, with the reason, when the form cannot be used; then nothing more of it goes upstream. */
   readonly signal: AbortSignal;
   /** Resolves when the whole form has been handed over; rejects with the reason of `signal`. */
   readonly done: Promise<void>;
+  /** How many bytes of the file have been written into `stream`. */
+  readonly fileBytes: () => number;
   /** Reads and sends nothing more. */
   close(): void;
 }
 
-/** A form that the client is sending. */
-export interface ArrivingUpload extends UploadBody {
-  /** How many bytes of the file have been written into `stream`. */
-  readonly fileBytes: () => number;
-}
-
 /** What a form may have besides its file, in bytes: headers, boundaries, the id, and texts around the parts. */
-export const MAX_BYTES_BESIDES = 65_536;
+const MAX_BYTES_BESIDES = 65_536;
 /** RFC 2046 §5.1.1. */
 const BOUNDARY = /; *boundary=(?:"([\w'()+,./:=? -]{1,70})"|([\w'()+,./:=?-]{1,70})) *(?:;|$)/i;
 
@@ -56,10 +50,10 @@ export function uploadBoundary(headers: IncomingHttpHeaders, maxBytes: number): 
  * Reads the client's form as it arrives, and writes it anew, with a boundary of its own. The closing boundary goes only
  * when the whole form has been accepted.
  */
-export function uploadBody(req: IncomingMessage, options: UploadOptions): ArrivingUpload {
+export function uploadBody(req: IncomingMessage, options: UploadOptions): UploadBody {
   const { boundary, times } = options;
   const aborted = new AbortController();
-  const { stream, contentType, fileBytes, ...out } = formWriter(options, abort);
+  const { stream, contentType, fileBytes, ...out } = formWriter(options);
   let isAccepted = false;
   const parts = uploadParts(boundary, {
     ...out,
@@ -151,6 +145,6 @@ function notArrived(): Problem {
 }
 
 /** The problem of a form that the bot service does not read. */
-export function notTaken(): Problem {
+function notTaken(): Problem {
   return new Problem('upstream_timeout', 'The bot service did not take the file in time.');
 }

@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici';
-import type { Connection } from './upstream-connections.ts';
+import type { UpstreamConnection } from './upstream-connections.ts';
 
 /** Takes the body of an answer. */
 export interface AnswerReader {
@@ -30,8 +30,8 @@ export interface UpstreamAnswer {
 export type Fields = Readonly<Record<string, string | string[] | undefined>>;
 
 /** The state of an answer, and its reader. Its fields are for the functions below alone. */
-export interface Arrival {
-  readonly connection: Connection;
+export interface AnswerArrival {
+  readonly connection: UpstreamConnection;
   state: 'awaited' | 'started' | 'head';
   over: boolean;
   reader: AnswerReader | undefined;
@@ -57,7 +57,7 @@ type ReaderCall = (reader: AnswerReader) => void;
 const EARLY_BYTES = 4096;
 
 /** The answer of the current request on `connection`, of which nothing has come yet. The functions take undici's events. */
-export function newArrival(connection: Connection): Arrival {
+export function newArrival(connection: UpstreamConnection): AnswerArrival {
   return {
     connection,
     state: 'awaited',
@@ -73,20 +73,20 @@ export function newArrival(connection: Connection): Arrival {
 }
 
 /** The first byte of the answer has arrived. */
-export function answerStarts(arrival: Arrival): void {
+export function answerStarts(arrival: AnswerArrival): void {
   if (arrival.state !== 'awaited') return;
   arrival.state = 'started';
   arrival.connection.answering();
 }
 
 /** Whether a byte of the answer has arrived. */
-export function isStarted({ state }: Arrival): boolean {
+export function isStarted({ state }: AnswerArrival): boolean {
   return state !== 'awaited';
 }
 
 /** The headers have arrived. */
 export function answerBegins(
-  arrival: Arrival,
+  arrival: AnswerArrival,
   controller: Dispatcher.DispatchController,
   { status, fields }: { readonly status: number; readonly fields: Fields },
 ): UpstreamAnswer {
@@ -96,13 +96,13 @@ export function answerBegins(
 }
 
 /** Whether the headers have arrived. */
-export function hasHead({ state }: Arrival): boolean {
+export function hasHead({ state }: AnswerArrival): boolean {
   return state === 'head';
 }
 
 /** A part of the body has arrived. */
 export function dataArrives(
-  arrival: Arrival,
+  arrival: AnswerArrival,
   controller: Dispatcher.DispatchController,
   chunk: Buffer,
 ): void {
@@ -117,32 +117,32 @@ export function dataArrives(
 }
 
 /** All of the body has arrived. */
-export function answerEnds(arrival: Arrival): void {
+export function answerEnds(arrival: AnswerArrival): void {
   // Until it is read, the connection is not given back: whoever does not want the answer closes that.
   arrival.pausedAt ??= performance.now();
   callReader(arrival, (reader) => end(arrival, reader));
 }
 
 /** The answer broke off; `cause` is the error code of the system or the HTTP parser. */
-export function answerBreaks(arrival: Arrival, cause: string): void {
+export function answerBreaks(arrival: AnswerArrival, cause: string): void {
   arrival.connection.close();
   finish(arrival, (reader) => reader.broken(cause));
 }
 
-function pause(arrival: Arrival, controller: Dispatcher.DispatchController): void {
+function pause(arrival: AnswerArrival, controller: Dispatcher.DispatchController): void {
   // The connection may have another request already.
   if (arrival.over) return;
   arrival.pausedAt ??= performance.now();
   controller.pause();
 }
 
-function resume(arrival: Arrival, controller: Dispatcher.DispatchController): void {
+function resume(arrival: AnswerArrival, controller: Dispatcher.DispatchController): void {
   if (arrival.over) return;
   countPause(arrival);
   controller.resume();
 }
 
-function countPause(arrival: Arrival): void {
+function countPause(arrival: AnswerArrival): void {
   if (arrival.pausedAt === undefined) return;
   arrival.pausedMs += performance.now() - arrival.pausedAt;
   arrival.pausedAt = undefined;
@@ -150,7 +150,7 @@ function countPause(arrival: Arrival): void {
 
 /** The answer with this head, and the methods for its body. */
 function answerOf(
-  arrival: Arrival,
+  arrival: AnswerArrival,
   controller: Dispatcher.DispatchController,
   { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
 ): UpstreamAnswer {
@@ -184,13 +184,13 @@ function answerOf(
 }
 
 /** Calls the reader now, or after what it has not read yet. */
-function callReader(arrival: Arrival, call: ReaderCall): void {
+function callReader(arrival: AnswerArrival, call: ReaderCall): void {
   if (arrival.over) return;
   if (arrival.reader) call(arrival.reader);
   else arrival.earlyEnd = call;
 }
 
-function end(arrival: Arrival, reader: AnswerReader): void {
+function end(arrival: AnswerArrival, reader: AnswerReader): void {
   const { connection } = arrival;
   countPause(arrival);
   connection.answered(arrival.pausedMs);
@@ -198,7 +198,7 @@ function end(arrival: Arrival, reader: AnswerReader): void {
   finish(arrival, () => reader.end());
 }
 
-function finish(arrival: Arrival, call: ReaderCall): void {
+function finish(arrival: AnswerArrival, call: ReaderCall): void {
   callReader(arrival, call);
   arrival.over = true;
 }

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 import { Problem } from '../../errors.ts';
 import {
-  type Arrival,
+  type AnswerArrival,
   answerBegins,
   answerBreaks,
   answerEnds,
@@ -13,7 +13,8 @@ import {
   newArrival,
   type UpstreamAnswer,
 } from './answer-arrival.ts';
-import type { Connection } from './upstream-connections.ts';
+import { noAnswer } from './no-answer.ts';
+import type { UpstreamConnection } from './upstream-connections.ts';
 
 /** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
 type NotSentReason = 'delayed' | 'stale';
@@ -43,7 +44,7 @@ interface ExchangeOptions {
 
 /** A request until its answer begins. */
 interface Exchange extends ExchangeOptions {
-  readonly connection: Connection;
+  readonly connection: UpstreamConnection;
   readonly method: string;
   readonly resolve: (outcome: UpstreamAnswer | NotSentReason) => void;
   readonly reject: (reason: unknown) => void;
@@ -54,7 +55,7 @@ interface Exchange extends ExchangeOptions {
 
 /** Sends `outgoing` over `connection`; resolves with the reason if no byte of it was sent. */
 export function exchange(
-  connection: Connection,
+  connection: UpstreamConnection,
   outgoing: Dispatcher.DispatchOptions,
   options: ExchangeOptions,
 ): Promise<UpstreamAnswer | NotSentReason> {
@@ -74,7 +75,7 @@ export function exchange(
 
 /** Takes undici's events. A class, since each message has one: closures would take several times as much memory. */
 class ExchangeHandler implements Dispatcher.DispatchHandler {
-  readonly arrival: Arrival;
+  readonly arrival: AnswerArrival;
   /** Forgotten when the answer begins, which may last for minutes. */
   waiting: Exchange | undefined;
 
@@ -167,5 +168,5 @@ function failureOf(error: Error, { maybeRuns, isStarted }: Progress): Problem {
   const options = { cause: codeOf(error), ...(maybeRuns && { maybeStarted: true as const }) };
   return isStarted
     ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', options)
-    : new Problem('upstream_unreachable', 'The bot service did not answer.', options);
+    : noAnswer(options);
 }

@@ -40,10 +40,8 @@ export interface RelayObserver {
   liveStreamStarted(): () => void;
   /** A heartbeat was written into a stream. */
   heartbeatSent(): void;
-  /** The bot service has answered a message or a live stream with this key: 401 and 403 refuse the key. */
+  /** The bot service has answered a request with this key. */
   upstreamAnswered(keyFingerprint: string, status: number): void;
-  /** The bot service has answered another operation with this key: 403 may be about the request. */
-  operationAnswered(keyFingerprint: string, status: number): void;
   /** A request with this key got no answer: `reason` is the Problem, or why the message was stopped. */
   upstreamFailed(keyFingerprint: string, reason: unknown): void;
   /** An attempt to resume a stream is over. */
@@ -64,7 +62,6 @@ export const UNOBSERVED: RelayObserver = {
   liveStreamStarted: () => () => {},
   heartbeatSent: () => {},
   upstreamAnswered: () => {},
-  operationAnswered: () => {},
   upstreamFailed: () => {},
   resumption: () => {},
   unheldEvent: () => {},

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { UpstreamAnswer } from './answer-arrival.ts';
 import { exchange } from './exchange.ts';
-import { type Connection, connectionsTo } from './upstream-connections.ts';
+import { connectionsTo, type UpstreamConnection } from './upstream-connections.ts';
 
 /** A request to the bot service. */
 export interface UpstreamRequest {
@@ -22,8 +22,6 @@ export interface SendOptions {
    * as soon as this resolves.
    */
   readonly onDelayed: () => Promise<void>;
-  /** Asked right before the first byte is sent. If the request may not leave yet, `onDelayed` is called. */
-  readonly mayStart?: (() => boolean) | undefined;
   /** Called when the operating system has taken the first bytes of the request, including the start of its body, if any. */
   readonly onSent: () => void;
 }
@@ -53,10 +51,9 @@ export function createUpstream({ origin }: Readonly<URL>): Upstream {
       let connection = connections.take();
       let dueAt = performance.now();
       /** The socket for which `onDelayed` has resolved. */
-      let allowedSocket: ReturnType<Connection['socket']>;
+      let allowedSocket: ReturnType<UpstreamConnection['socket']>;
       const isDelayed = () =>
-        (performance.now() - dueAt > MAX_DELAY_MS && connection.socket() !== allowedSocket) ||
-        options.mayStart?.() === false;
+        performance.now() - dueAt > MAX_DELAY_MS && connection.socket() !== allowedSocket;
       for (;;) {
         const { signal, onSent } = options;
         const answer = await exchange(connection, dispatchOf(request), { signal, onSent, isDelayed });

@@ -27,7 +27,7 @@ const CLIENT_OPTIONS: Client.Options = {
 const CONNECTOR_OPTIONS = { allowH2: false, timeout: 0, maxCachedSessions: 0 };
 
 /** One connection to the bot service, for one request at a time. */
-export interface Connection {
+export interface UpstreamConnection {
   /** Sends a request; opens the connection first if necessary (undici's `Dispatcher.dispatch`). */
   dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void;
   /** Whether its socket was opened for an earlier request. */
@@ -52,7 +52,7 @@ export interface Connection {
 
 export interface Connections {
   /** The idle connection that was used last, or a new one if that is stale. */
-  take(): Connection;
+  take(): UpstreamConnection;
   /** Closes idle connections, now and later. */
   close(): void;
 }
@@ -94,7 +94,7 @@ interface Pool {
 
 /** A connection and its latest socket. */
 interface Kept {
-  readonly connection: Connection;
+  readonly connection: UpstreamConnection;
   socket: Socket | undefined;
   /** Since when it is idle; undefined from the first byte of an answer to its end. */
   idleSince: number | undefined;
@@ -109,7 +109,7 @@ function isStale({ isKept, idleSince, maxIdleMs }: Kept, { limit }: Pool): boole
   return performance.now() - idleSince >= Math.min(maxIdleMs, limit.ms());
 }
 
-function open(pool: Pool): Connection {
+function open(pool: Pool): UpstreamConnection {
   let opening: Socket | undefined;
   const connect: buildConnector.connector = (options, callback) => {
     const socket: unknown = pool.connect(options, (error, opened) => {
@@ -121,7 +121,7 @@ function open(pool: Pool): Connection {
     if (socket instanceof Socket) opening = socket;
   };
   const client = new Client(pool.origin, { ...CLIENT_OPTIONS, connect });
-  const connection: Connection = {
+  const connection: UpstreamConnection = {
     dispatch: (request, handler) => void client.dispatch(request, handler),
     isKept: () => kept.isKept,
     isStale: () => isStale(kept, pool),

@@ -1,17 +1,17 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../../support/call.ts';
-import { describeInChromium, oneChromium } from '../../support/chromium.ts';
-import { startFakeLoadBalancer } from '../../support/fake-load-balancer.ts';
-import { operationAt, operationRequest } from '../../support/operation-requests.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import { chunk } from '../../support/raw-upstream.ts';
+import { describeInChromium, oneChromium } from '../../harness/browser/chromium.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
+import { operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { startFakeLoadBalancer } from '../../harness/faults/fake-load-balancer.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+} from '../../harness/relay/relay-and-upstream.ts';
+import { chunk } from '../../harness/service/raw-upstream.ts';
 
 const DOWNLOADS = ['GET channel-home/download', 'GET cwd/download'].map(operationAt);
 const [HOME = operationAt('')] = DOWNLOADS;
@@ -97,8 +97,6 @@ describe('a download', () => {
 
   const VALIDATORS = ['ETag: "1"', 'Last-Modified: Sun, 22 Nov 2026 10:00:00 GMT', 'Set-Cookie: a=b'];
   test.each([
-    ['text/html', 'inline; filename="x.html"', 'attachment; filename="x.html"'],
-    ['image/svg+xml', 'inline; filename=x.svg', 'attachment; filename="x.svg"'],
     ['image/png', 'attachment; filename="x.png"', 'inline; filename="x.png"'],
     ['IMAGE/JPEG', '', 'inline'],
     ['image/webp; q=1', '', 'inline'],
@@ -125,6 +123,48 @@ describe('a download', () => {
     expect(headers['content-disposition']).toBe(expected);
     expect(headers['content-type']).toBe(type.includes('\u0001') ? 'application/octet-stream' : type);
     for (const name of ['etag', 'last-modified', 'set-cookie']) expect(headers).not.toHaveProperty(name);
+  });
+
+  test.each([
+    ...['text/html', 'application/xhtml+xml', 'image/svg+xml', 'TEXT/XML', 'application/xml', 'text/xsl'],
+    ...['text/javascript', 'application/x-javascript', 'text/jscript; charset=utf-8', 'text/livescript'],
+    ...['application/ecmascript', 'text/javascript1.5', 'text/css', 'application/wasm'],
+  ])('of %s, which a browser runs or applies, has no such type', async (type) => {
+    await start(plainAnswer('200 OK', [`Content-Type: ${type}`, 'Content-Disposition: inline'], 'x'));
+    const { headers } = await download();
+    expect(headers['content-type']).toBe('application/octet-stream');
+    expect(headers['content-disposition']).toBe('attachment');
+  });
+
+  const OFFICE = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
+  test.each([OFFICE, 'application/json', 'text/csv', 'video/mp4', 'application/vnd.ms-excel'])(
+    'of %s keeps its type',
+    async (type) => {
+      await start(plainAnswer('200 OK', [`Content-Type: ${type}`], 'x'));
+      expect((await download()).headers['content-type']).toBe(type);
+    },
+  );
+
+  test('is refused to a page that would run or apply it, before the service is asked', async () => {
+    await start(plainAnswer('200 OK', ['Content-Type: text/plain'], 'x'));
+    for (const use of [
+      'script',
+      'worker',
+      'sharedworker',
+      'serviceworker',
+      'style',
+      'iframe',
+      'object',
+      'x',
+    ]) {
+      const problem = expectProblem(await download({ 'Sec-Fetch-Dest': use }), 400, 'bad_request', {
+        retryable: false,
+      });
+      expect(problem.detail).toMatch(/file/);
+    }
+    expect(pair.upstream.sockets).toEqual([]);
+    for (const use of ['empty', 'document', 'image', 'audio', 'video'])
+      expect((await download({ 'Sec-Fetch-Dest': use })).status).toBe(200);
   });
 
   test.each([
@@ -198,7 +238,7 @@ describeInChromium('a file with a script, opened in a browser,', () => {
   test.each([
     ['text/html', HTML, 'attachment'],
     ['image/svg+xml', SVG, 'attachment'],
-    // A service's type can be wrong: then the policy alone must hold.
+    // A load balancer can change the type: then the policy alone must hold.
     ['text/html', HTML, undefined],
     ['image/svg+xml', SVG, undefined],
   ])('of %s runs nothing (%#)', async (type, content, kept) => {
@@ -213,7 +253,12 @@ describeInChromium('a file with a script, opened in a browser,', () => {
         }
         void download().then(({ headers, body }) => {
           const { 'content-disposition': disposition, ...rest } = headers;
-          res.writeHead(200, kept ? { ...rest, 'content-disposition': disposition } : rest).end(body);
+          res
+            .writeHead(
+              200,
+              kept ? { ...rest, 'content-disposition': disposition } : { ...rest, 'content-type': type },
+            )
+            .end(body);
         });
         return true;
       },
@@ -226,6 +271,77 @@ describeInChromium('a file with a script, opened in a browser,', () => {
     expect(asked).toContain('/file');
     expect(asked).not.toContain('/ran');
     expect(await page.title()).not.toBe('ran');
+    await front.close();
+  });
+});
+
+describeInChromium('a file that a page of the same origin uses as a', () => {
+  const chromium = oneChromium();
+  const SCRIPT = 'globalThis.ran = true; globalThis.postMessage?.("ran");';
+  const STYLE = 'body { color: rgb(1, 2, 3) }';
+
+  const USES = {
+    script: async (file: string) => {
+      const script = Object.assign(document.createElement('script'), { src: file });
+      const over = new Promise((done) => Object.assign(script, { onload: done, onerror: done }));
+      document.head.append(script);
+      await over;
+      return 'ran' in globalThis;
+    },
+    import: (file: string) =>
+      new Promise<boolean>((done) => {
+        addEventListener('imported', () => done(true));
+        addEventListener('refused', () => done(false));
+        const tell = (event: string) => `() => dispatchEvent(new Event('${event}'))`;
+        const text = `import(${JSON.stringify(file)}).then(${tell('imported')}, ${tell('refused')})`;
+        document.head.append(Object.assign(document.createElement('script'), { text }));
+      }),
+    Worker: (file: string) =>
+      new Promise<boolean>((done) => {
+        const worker = new Worker(file);
+        worker.onmessage = () => done(true);
+        worker.onerror = () => done(false);
+      }),
+    serviceWorker: (file: string) =>
+      navigator.serviceWorker.register(file).then(
+        () => true,
+        () => false,
+      ),
+    stylesheet: async (file: string) => {
+      const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: file });
+      const over = new Promise((done) => Object.assign(link, { onload: done, onerror: done }));
+      document.head.append(link);
+      await over;
+      return getComputedStyle(document.body).color === 'rgb(1, 2, 3)';
+    },
+  };
+  type Use = keyof typeof USES;
+
+  test.each(Object.keys(USES) as Use[])('%s neither runs nor applies', async (use) => {
+    const [type, content] = use === 'stylesheet' ? ['text/css', STYLE] : ['text/javascript', SCRIPT];
+    await start(plainAnswer('200 OK', [`Content-Type: ${type}`], content));
+    let tellsUse = true;
+    const front = await startFakeLoadBalancer({
+      answer(req, res) {
+        req.headers.cookie = pair.cookie;
+        // A browser without these headers is held by the type alone.
+        if (!tellsUse) delete req.headers['sec-fetch-dest'];
+        const isPage = req.url === '/page';
+        const isPlain = req.url === '/plain';
+        if (isPage) res.writeHead(200, { 'Content-Type': 'text/html' }).end('<p>ok');
+        if (isPlain) res.writeHead(200, { 'Content-Type': type, 'Service-Worker-Allowed': '/' }).end(content);
+        return isPage || isPlain;
+      },
+    });
+    front.forwardTo(pair.relay.port);
+    const ran = async (file: string) => {
+      const { page } = await chromium.open(`${front.url}/page`);
+      return page.evaluate(USES[use], file);
+    };
+    expect(await ran('/plain')).toBe(true);
+    expect(await ran(target('a.js'))).toBe(false);
+    tellsUse = false;
+    expect(await ran(target('a.js'))).toBe(false);
     await front.close();
   });
 });

@@ -2,11 +2,12 @@ import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { expect, test } from '@jest/globals';
+import { Problem } from '../../../src/errors.ts';
 import { operationSender } from '../../../src/relay/operations/send-operation.ts';
 import { secret } from '../../../src/secret.ts';
-import { call } from '../../support/call.ts';
-import { until } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+import { call } from '../../harness/clients/call.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/relay/relay-and-upstream.ts';
 
 /** More than the buffers between two sockets hold. */
 const MUCH = 18_000_000;
@@ -28,7 +29,7 @@ test('a connection is closed on which the service has answered before it has rea
   const sending = { operation: {}, upload, request, key: secret('k'), mask: String, signal, ...noted };
   const server = createServer(async (req, res) => {
     const verdict = await send(req, res, sending);
-    res.end(verdict === 'key_refused' ? verdict : verdict.body);
+    res.end(verdict instanceof Problem ? verdict.code : verdict.body);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { body } = await call((server.address() as AddressInfo).port, '/here', { method: 'POST' });

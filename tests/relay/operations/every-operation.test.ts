@@ -2,22 +2,29 @@ import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { PATH_SHAPES } from '../../../src/bots/bot-path.ts';
 import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
-import { call, expectProblem } from '../../support/call.ts';
-import { freePort } from '../../support/free-port.ts';
-import { SANDBOX_REQUEST, startWithSandboxes } from '../../support/launched-sandboxes.ts';
-import { ask, CARRIED, channelIn, goodAnswer, operationRequest } from '../../support/operation-requests.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
+import { errorEventIn, expectErrorEvent } from '../../harness/clients/error-event.ts';
+import {
+  ask,
+  CARRIED,
+  channelIn,
+  goodAnswer,
+  operationRequest,
+} from '../../harness/clients/operation-requests.ts';
 import {
   ALLOWED_ORIGIN,
   ORIGIN_TABLE,
   originHeaders,
   passesOriginCheck,
-} from '../../support/origin-table.ts';
-import { freshFolder, stopProcesses } from '../../support/process.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import type { RawRequest } from '../../support/raw-upstream.ts';
-import { CANARY, OTHER_USER, startRelay, type TestRelay } from '../../support/relay.ts';
-import { type RelayAndUpstream, until } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+} from '../../harness/clients/origin-table.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { freePort } from '../../harness/relay/free-port.ts';
+import { freshFolder, stopProcesses } from '../../harness/relay/process.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay } from '../../harness/relay/relay.ts';
+import { type RelayAndUpstream, until } from '../../harness/relay/relay-and-upstream.ts';
+import { SANDBOX_REQUEST, startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
+import type { RawRequest } from '../../harness/service/raw-upstream.ts';
 
 const MAX_BODY_BYTES = 2000;
 const UPSTREAM_ID = /^[0-9a-f]{64}$/;
@@ -115,7 +122,7 @@ describe.each(CASES)('$line', ({ operation, shape, number }) => {
   });
 
   test('needs a session', async () => {
-    for (const Cookie of ['', `${pair.cookie}x`, 'bot_relay_session=s%3Aevil']) {
+    for (const Cookie of ['', `${pair.cookie}x`, 'bot_relay_session=evil']) {
       const answer = await refusedWithoutSending({ headers: { Cookie } });
       expectProblem(answer, 401, 'unauthenticated');
     }
@@ -152,14 +159,13 @@ describe.each(CASES)('$line', ({ operation, shape, number }) => {
     expectProblem(answer, 501, 'operation_not_enabled');
   });
 
-  test('is answered 404 if the service says so in JSON', async () => {
+  test('is answered with the 404 of the service if that is JSON', async () => {
     serve = (socket, request) =>
       void socket.write(jsonAnswer('404 Not Found', { error: { id: channelIn(request) } }));
     const answer = await sends(1, () => ask(pair, operation, { shape, channel: 'mine' }));
-    expect(answer.status).toBe(404);
     const error = { id: hasChannel ? 'mine' : 'none' };
-    if (carriedBy === 'message') expectProblem(answer, 404, 'upstream_refused', { upstream: { error } });
-    else expect(answer.body).toBe(JSON.stringify({ error }));
+    if (carriedBy === 'message') expectErrorEvent(answer, 404, 'upstream_refused', { upstream: { error } });
+    else expect([answer.status, answer.body]).toEqual([404, JSON.stringify({ error })]);
   });
 
   test('is answered 502, or as a refused message, if the 404 of the service is no JSON', async () => {
@@ -169,11 +175,12 @@ describe.each(CASES)('$line', ({ operation, shape, number }) => {
         `HTTP/1.1 404 No\r\nContent-Type: text/html\r\nContent-Length: ${html.length}\r\n\r\n${html}`,
       );
     const answer = await sends(1, () => ask(pair, operation, { shape }));
-    expect(answer.status).toBe(carriedBy === 'message' ? 404 : 502);
+    if (carriedBy === 'message') expectErrorEvent(answer, 404, 'upstream_refused', { retryable: false });
+    else expect(answer.status).toBe(502);
     expect(answer.body).not.toContain('not here');
   });
 
-  test('is answered 502 when the service is down, or breaks off', async () => {
+  test('is answered with an error of status 502 when the service is down, or breaks off', async () => {
     const { headers, path: target, body } = operationRequest(operation, { shape });
     const cookie = await alone.signIn();
     const down = await call(alone.port, target, {
@@ -183,7 +190,10 @@ describe.each(CASES)('$line', ({ operation, shape, number }) => {
     });
     expectProblem(down, 502, 'upstream_unreachable', { retryable: 'new message' });
     serve = (socket) => socket.destroy();
-    expect((await sends(1, () => ask(pair, operation, { shape }))).status).toBe(502);
+    const broken = await sends(1, () => ask(pair, operation, { shape }));
+    expect(broken.status).toBe(carriedBy === 'message' ? 200 : 502);
+    const failure = carriedBy === 'message' ? errorEventIn(broken.body) : JSON.parse(broken.body);
+    expect(failure).toMatchObject({ status: 502 });
   });
 
   test('ends at the service when its client leaves', async () => {

@@ -9,8 +9,8 @@ import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import { freeSent } from '../../../src/relay/operations/free-sent.ts';
 import { operationProxy } from '../../../src/relay/operations/operation-proxy.ts';
 import { secret } from '../../../src/secret.ts';
-import { call } from '../../support/call.ts';
-import { type Identity, selfSigned } from '../../support/fake-load-balancer.ts';
+import { call } from '../../harness/clients/call.ts';
+import { type Identity, selfSigned } from '../../harness/faults/fake-load-balancer.ts';
 
 let identity: Identity;
 beforeAll(() => {

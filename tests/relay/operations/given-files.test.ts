@@ -1,11 +1,11 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { call, expectProblem } from '../../support/call.ts';
-import { ask, operationAt } from '../../support/operation-requests.ts';
-import { wholeStream } from '../../support/raw-upstream.ts';
-import { describeWithRedis, startRedis, stopRedis } from '../../support/redis.ts';
-import { OTHER_USER } from '../../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
+import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { describeWithRedis, startRedis, stopRedis } from '../../harness/redis/redis.ts';
+import { OTHER_USER } from '../../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../../harness/service/raw-upstream.ts';
 
 const BLOB = operationAt('POST blob');
 let pair: RelayAndUpstream;

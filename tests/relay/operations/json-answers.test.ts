@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { expectProblem } from '../../support/call.ts';
-import { startWithSandboxes } from '../../support/launched-sandboxes.ts';
-import { ask, channelIn, operationAt } from '../../support/operation-requests.ts';
-import type { RawRequest } from '../../support/raw-upstream.ts';
-import { CANARY } from '../../support/relay.ts';
-import { plainAnswer, type RelayAndUpstream } from '../../support/relay-and-upstream.ts';
+import { expectProblem } from '../../harness/clients/call.ts';
+import { ask, channelIn, operationAt } from '../../harness/clients/operation-requests.ts';
+import { CANARY } from '../../harness/relay/relay.ts';
+import { plainAnswer, type RelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
+import type { RawRequest } from '../../harness/service/raw-upstream.ts';
 
 const METADATA = operationAt('GET channel/metadata');
 const REMOVAL = operationAt('DELETE channel');

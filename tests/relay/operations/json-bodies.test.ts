@@ -1,13 +1,13 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { expectProblem } from '../../support/call.ts';
-import { ask, channelIn, operationAt, operationRequest } from '../../support/operation-requests.ts';
-import { rawClient } from '../../support/raw-client.ts';
+import { expectProblem } from '../../harness/clients/call.ts';
+import { ask, channelIn, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
-} from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+} from '../../harness/relay/relay-and-upstream.ts';
 
 const FEEDBACK = operationAt('POST message/feedback');
 const LARGEST = FEEDBACK.maxBodyBytes ?? 0;
@@ -30,7 +30,10 @@ const bodyOf = (bytes: number) => {
 describe('the JSON body of an operation', () => {
   test('goes upstream with another id, and every other byte stays', async () => {
     await start(jsonAnswer('200 OK', {}));
-    const [before, after] = ['{ "n":1e400,\t"customChannelId" : ', ' , "x":"\\u0061/\\/","é":[{}],"x":0 }\n'];
+    const [before, after] = [
+      '{ "n":1e400,\t"customChannelId" : ',
+      ' , "x":"\\u0061/\\/","e":[{"é":"é"}],"x":0 }\n',
+    ];
     expect((await feedback(`${before}"\\u0063\\u0031"${after}`)).status).toBe(200);
     const [request] = pair.upstream.requests;
     const id = String(request?.body).slice(before.length, -after.length);

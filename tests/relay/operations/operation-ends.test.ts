@@ -1,12 +1,16 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { call, expectProblem } from '../../support/call.ts';
-import { startWithSandboxes } from '../../support/launched-sandboxes.ts';
-import { ask, operationAt, operationRequest } from '../../support/operation-requests.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
+import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import {
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../../harness/relay/relay-and-upstream.ts';
+import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
 
 const METADATA = operationAt('GET channel/metadata');
 const FEEDBACK = operationAt('POST message/feedback');
@@ -129,7 +133,9 @@ describe('the client of an operation leaves', () => {
 });
 
 test('each path has a budget of its own, which both shapes share', async () => {
-  await startSilent({ RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' });
+  // The second message has the same bytes as the first one.
+  const alone = { JOIN: 'off' };
+  await startSilent({ ...alone, RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' });
   // Others wait for their slot, however long that takes.
   const refused = OPERATIONS.filter(({ carriedBy }) => ['message', 'proxy'].includes(carriedBy));
   // The relay's own question, for the first sandbox, takes the slot of the metadata.

@@ -1,9 +1,9 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { loadConfig } from '../../../src/config/config.ts';
-import { call, expectProblem } from '../../support/call.ts';
-import { freshFolder, stopProcesses } from '../../support/process.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer, suspend } from '../../support/suspend.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
+import { jsonAnswer, suspend } from '../../harness/clients/suspend.ts';
+import { freshFolder, stopProcesses } from '../../harness/relay/process.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 
 let pair: RelayAndUpstream;
 afterEach(async () => {

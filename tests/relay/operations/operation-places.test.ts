@@ -1,9 +1,13 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { expectProblem } from '../../support/call.ts';
-import { ask, operationAt } from '../../support/operation-requests.ts';
-import { OTHER_USER } from '../../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+import { expectProblem } from '../../harness/clients/call.ts';
+import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { OTHER_USER } from '../../harness/relay/relay.ts';
+import {
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../../harness/relay/relay-and-upstream.ts';
 
 const METADATA = operationAt('GET channel/metadata');
 const SUSPEND = operationAt('POST message/suspend');

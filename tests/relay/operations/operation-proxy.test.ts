@@ -3,9 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { expect, test } from '@jest/globals';
 import { operationProxy } from '../../../src/relay/operations/operation-proxy.ts';
 import { secret } from '../../../src/secret.ts';
-import { call } from '../../support/call.ts';
-import { startRawUpstream } from '../../support/raw-upstream.ts';
-import { plainAnswer } from '../../support/relay-and-upstream.ts';
+import { call } from '../../harness/clients/call.ts';
+import { plainAnswer } from '../../harness/relay/relay-and-upstream.ts';
+import { startRawUpstream } from '../../harness/service/raw-upstream.ts';
 
 const NOTED = { onLeaving: () => {}, onSent: () => {} };
 

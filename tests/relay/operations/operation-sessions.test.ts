@@ -1,16 +1,20 @@
 import { afterAll, expect, jest, test } from '@jest/globals';
 import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { expectProblem, parseAnswer } from '../../support/call.ts';
-import { type InstancesOptions, startInstances } from '../../support/instances.ts';
-import { ask, operationAt } from '../../support/operation-requests.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import { wholeStream } from '../../support/raw-upstream.ts';
-import { describeWithRedis, startRedis } from '../../support/redis.ts';
-import { startRedisProxy } from '../../support/redis-proxy.ts';
-import type { TestRelay } from '../../support/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../../support/relay-and-upstream.ts';
-import { jsonAnswer, rawSuspend } from '../../support/suspend.ts';
+import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
+import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer, rawSuspend } from '../../harness/clients/suspend.ts';
+import { faultProxy } from '../../harness/faults/fault-proxy.ts';
+import { describeWithRedis, startRedis } from '../../harness/redis/redis.ts';
+import { type InstancesOptions, startInstances } from '../../harness/relay/instances.ts';
+import type { TestRelay } from '../../harness/relay/relay.ts';
+import {
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+  until,
+} from '../../harness/relay/relay-and-upstream.ts';
+import { wholeStream } from '../../harness/service/raw-upstream.ts';
 
 // Those of sandboxes first ask whose a sandbox is, which this service does not answer.
 const PROXIED = OPERATIONS.filter(({ carriedBy, group }) => carriedBy === 'proxy' && group !== 'sandbox');
@@ -90,7 +94,7 @@ async function startAlone(environment: Record<string, string> = {}) {
 describeWithRedis('a file that the service has taken', () => {
   test('is not to be sent again if Redis is lost before the answer', async () => {
     const redis = await startRedis();
-    const wire = await startRedisProxy(redis.url);
+    const wire = await faultProxy(redis.url);
     const pair = await startRelayAndUpstream(
       (socket) => {
         wire.cut();

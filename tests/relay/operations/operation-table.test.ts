@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { endpointOf, METHODS, OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { call, expectProblem } from '../../support/call.ts';
-import { sectionOf, tablesOf } from '../../support/markdown.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../../support/relay-and-upstream.ts';
-import { ROOT } from '../../support/sources.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
+import { sectionOf, tablesOf } from '../../harness/documents/markdown.ts';
+import { ROOT } from '../../harness/documents/sources.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 
 const BASES = ['/ns/acme/bot-provider/helper', '/generic/ns/acme/bot-provider/helper'];
 const EVERY_METHOD = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];

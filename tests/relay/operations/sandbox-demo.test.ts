@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../../src/demo/bot-service.ts';
-import { CANARY, OTHER_USER, startRelay, type TestRelay } from '../../support/relay.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay } from '../../harness/relay/relay.ts';
 
 const BASE = '/ns/demo/bot-provider/echo';
 

@@ -1,19 +1,20 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { call, expectProblem } from '../../support/call.ts';
-import { FORM_TYPE, type FormPart, filePart, formOf, partsOf, textPart } from '../../support/forms.ts';
-import { isQuestion, launched, startWithSandboxes } from '../../support/launched-sandboxes.ts';
-import { ask, operationAt, operationRequest } from '../../support/operation-requests.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import { wholeStream } from '../../support/raw-upstream.ts';
-import { CANARY } from '../../support/relay.ts';
+import { call, expectProblem } from '../../harness/clients/call.ts';
 import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../support/relay-and-upstream.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+  FORM_TYPE,
+  type FormPart,
+  filePart,
+  formOf,
+  partsOf,
+  textPart,
+} from '../../harness/clients/forms.ts';
+import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { CANARY } from '../../harness/relay/relay.ts';
+import { plainAnswer, type RelayAndUpstream, until } from '../../harness/relay/relay-and-upstream.ts';
+import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
+import { wholeStream } from '../../harness/service/raw-upstream.ts';
 
 const READ = operationAt('GET sandbox/:sandbox/fs/file');
 const WRITE = operationAt('PUT sandbox/:sandbox/fs/file');
@@ -248,59 +249,6 @@ describe('a file that is written', () => {
     expectProblem(await write([filePart('x')]), 502, 'upstream_bad_response', {
       ...{ maybeStarted: true, retryable: false },
     });
-  });
-
-  test('goes with its length, and with the next key if one is refused, with UPLOADS=spool', async () => {
-    pair = await startWithSandboxes(
-      (socket, { all }) =>
-        void socket.write(
-          all('x-api-key')[0] === CANARY.key ? plainAnswer('401 No', []) : jsonAnswer('200 OK', {}),
-        ),
-      {
-        ...{ OPERATIONS: 'message,sandbox', UPLOADS: 'spool' },
-        UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,
-      },
-    );
-    const file = Buffer.alloc(200_000, 'x');
-    expect((await write([filePart(file)])).status).toBe(200);
-    const [refused, taken] = pair.upstream.requests;
-    expect(taken?.requestLine).toBe(refused?.requestLine);
-    expect(taken?.requestLine).toMatch(/^PUT \S+\/sandbox\/one\/fs\/file\?/);
-    expect(taken?.all('content-length')).toEqual([String(taken?.body.length)]);
-    // The file is all that the form has.
-    expect(partsOf(taken?.body ?? Buffer.alloc(0), taken?.all('content-type')[0])).toEqual([
-      expect.objectContaining({ body: file.toString('latin1') }),
-    ]);
-    expectProblem(await write([]), 400, 'invalid_form');
-    expect(pair.upstream.requests).toHaveLength(2);
-  });
-
-  test('that took long to come is refused if its sandbox is not of its conversation any more', async () => {
-    let names = ['one'];
-    pair = await startRelayAndUpstream(
-      (socket, request) =>
-        void socket.end(isQuestion(request) ? launched(...names) : jsonAnswer('200 OK', {})),
-      { OPERATIONS: 'message,sandbox,chat', UPLOADS: 'spool' },
-    );
-    const form = formOf([filePart('x'.repeat(100_000))]);
-    const { path, headers } = operationRequest(WRITE);
-    const lines = Object.entries({
-      ...headers,
-      Host: 'a',
-      Cookie: pair.cookie,
-      'Content-Length': form.length,
-    });
-    const head = [`PUT ${path} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`), '', ''];
-    const client = rawClient(pair.relay.port, head.join('\r\n'));
-    client.socket.write(form.subarray(0, 50_000));
-    await until(() => pair.upstream.requests.some(isQuestion));
-    names = [];
-    // Clearing a conversation makes the relay ask anew.
-    expect((await ask(pair, operationAt('POST channel/clear'))).status).toBe(200);
-    client.socket.write(form.subarray(50_000));
-    await client.waitFor('"code":"not_your_conversation"');
-    expect(pair.upstream.requests.filter(({ requestLine }) => requestLine.startsWith('PUT'))).toEqual([]);
-    client.socket.destroy();
   });
 
   test('is no file that a message may name', async () => {

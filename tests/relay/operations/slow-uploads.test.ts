@@ -4,10 +4,10 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type UploadBody, uploadBody, uploadBoundary } from '../../../src/relay/operations/upload-body.ts';
-import { FORM_TYPE, filePart, formOf, textPart } from '../../support/forms.ts';
-import { operationAt, operationRequest } from '../../support/operation-requests.ts';
-import { startRelay } from '../../support/relay.ts';
-import { sleep } from '../../support/sleep.ts';
+import { FORM_TYPE, filePart, formOf, textPart } from '../../harness/clients/forms.ts';
+import { operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
+import { sleep } from '../../harness/clock/sleep.ts';
+import { startRelay } from '../../harness/relay/relay.ts';
 
 const MAX_BYTES = 20_971_520;
 const open: (Server | Socket)[] = [];

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { type BotService, startBotService } from '../../../src/demo/bot-service.ts';
-import { call } from '../../support/call.ts';
-import { CANARY, startRelay, type TestRelay } from '../../support/relay.ts';
+import { call } from '../../harness/clients/call.ts';
+import { CANARY, startRelay, type TestRelay } from '../../harness/relay/relay.ts';
 
 let service: BotService;
 let relay: TestRelay;

@@ -1,15 +1,15 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { expectProblem, parseAnswer } from '../../support/call.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import { startRawUpstream } from '../../support/raw-upstream.ts';
-import { CANARY } from '../../support/relay.ts';
+import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer, rawSuspend, SUSPEND_PATH, suspend } from '../../harness/clients/suspend.ts';
+import { CANARY } from '../../harness/relay/relay.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../../support/relay-and-upstream.ts';
-import { jsonAnswer, rawSuspend, SUSPEND_PATH, suspend } from '../../support/suspend.ts';
+} from '../../harness/relay/relay-and-upstream.ts';
+import { startRawUpstream } from '../../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 afterEach(() => pair.close());

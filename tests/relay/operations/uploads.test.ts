@@ -2,19 +2,26 @@ import { randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { scopedChannelId } from '../../../src/guard/scoped-channels.ts';
 import { secret } from '../../../src/secret.ts';
-import { expectProblem, parseAnswer } from '../../support/call.ts';
-import { FORM_TYPE, type FormPart, filePart, formOf, partsOf, textPart } from '../../support/forms.ts';
-import { ask, operationAt } from '../../support/operation-requests.ts';
-import { rawClient } from '../../support/raw-client.ts';
-import { CANARY } from '../../support/relay.ts';
+import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
+import {
+  FORM_TYPE,
+  type FormPart,
+  filePart,
+  formOf,
+  partsOf,
+  textPart,
+} from '../../harness/clients/forms.ts';
+import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { sleep } from '../../harness/clock/sleep.ts';
+import { CANARY } from '../../harness/relay/relay.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
-} from '../../support/relay-and-upstream.ts';
-import { sleep } from '../../support/sleep.ts';
-import { jsonAnswer } from '../../support/suspend.ts';
+} from '../../harness/relay/relay-and-upstream.ts';
 
 const BLOB = operationAt('POST blob');
 const PATH = '/ns/acme/bot-provider/helper/blob';

@@ -1,0 +1,236 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { setImmediate } from 'node:timers/promises';
+import { type Bot, botName } from '../bots/bot.ts';
+import type { PathShape } from '../bots/bot-path.ts';
+import { asProblem, isFault, Problem } from '../errors.ts';
+import type { Conversation } from '../guard/conversations.ts';
+import { levelOf } from '../http/ending.ts';
+import type { RequestLocals } from '../http/locals.ts';
+import type { Holders } from '../pace/holders.ts';
+import type { Pacing } from '../pace/pacing.ts';
+import { streamHead } from '../relay/message/begin-stream.ts';
+import { carryTo } from '../relay/message/carry-stream.ts';
+import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
+import { sendAndJudge } from '../relay/message/send-and-judge.ts';
+import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
+import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
+import type { MessageKeys } from '../relay/upstream/message-keys.ts';
+import { observedSend } from '../relay/upstream/observed-send.ts';
+import type { UpstreamRequest } from '../relay/upstream/send.ts';
+import { withKey } from '../relay/upstream/upstream-request.ts';
+import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import type { Run } from '../runs/run.ts';
+import type { RunName } from '../runs/run-name.ts';
+import type { Dependencies } from './dependencies.ts';
+import type { KeptMessage } from './message-healing.ts';
+import { lastEventIdOf } from './read-run.ts';
+import { requestKeys } from './request-keys.ts';
+
+/** Whose message it is, and to which bot. */
+export interface MessageOwner {
+  readonly userId: string;
+  readonly bot: Bot;
+  readonly shape: PathShape;
+  readonly holders: Holders;
+}
+
+/** A message that was read. */
+export interface ReadMessage {
+  /** With the upstream id of the conversation. */
+  readonly body: Buffer;
+  readonly conversation: Conversation | undefined;
+  /** Undefined if it can't be joined. */
+  readonly name: RunName | undefined;
+  /** Whether it begins its conversation anew. */
+  readonly resets: boolean;
+  readonly lastEventId: string | undefined;
+}
+
+/** A run that outlives the request that has begun it, and what of that it needs. */
+export interface NewRun {
+  readonly run: Run;
+  readonly about: MessageOwner & {
+    /** The target and the headers of the request. */
+    readonly url: string;
+    readonly headers: IncomingHttpHeaders;
+    readonly locals: RequestLocals;
+  };
+  /** Called when its body is not needed any more. */
+  readonly freeBody: () => void;
+}
+
+/** A new run on its way; `releases` are called when it is over. */
+interface RunWork extends NewRun {
+  readonly releases: (() => void)[];
+}
+
+/** An answer that is a stream. */
+interface MessageAnswer {
+  readonly answer: UpstreamAnswer;
+  readonly head: ReadonlyMap<string, string>;
+  readonly conversation: Conversation | undefined;
+  /** What is kept to resume the stream if it breaks. */
+  readonly kept: KeptMessage | undefined;
+}
+
+/** Sends the message of a new run, and sees the run to its end, whoever reads it. */
+export function beginRun(route: Dependencies, begun: NewRun, message: ReadMessage): void {
+  const work = { ...begun, releases: [] };
+  void conduct(route, work, send(route, work, message));
+}
+
+/** A function of its own, so that the body is freed while the stream goes on. */
+async function conduct(route: Dependencies, work: RunWork, sent: Promise<MessageAnswer>): Promise<void> {
+  const { run, releases } = work;
+  let failure: unknown;
+  try {
+    const answered = await sent.finally(work.freeBody);
+    run.begin(answered.head);
+    // Its readers come first: what the log has no memory for is given to them alone.
+    await setImmediate();
+    await carry(route, work, answered);
+  } catch (error) {
+    failure = error;
+  }
+  for (const release of releases.reverse()) release();
+  // Another instance has its name, and it was not sent.
+  if (run.isElsewhere) return;
+  if (run.isInGrace) logFailure(route, work, failure);
+  run.end(failure);
+}
+
+/** Takes a place for its stream, waits for a slot, and sends until the service takes the message. */
+async function send(route: Dependencies, work: RunWork, message: ReadMessage): Promise<MessageAnswer> {
+  const { run, about, releases } = work;
+  const { userId, bot, shape, holders, url, headers, locals } = about;
+  const { body, conversation } = message;
+  const { requestId } = locals;
+  const endpoint = botName(bot);
+  const { signal } = run.stop;
+  const limits = deadlines(run.stop, route.times);
+  releases.push(limits.clear);
+  releases.push(await route.takePlace(holders));
+  signal.throwIfAborted();
+  const pacing = route.paceMessage({ endpoint, holders, signal, log: locals });
+  for (const [name, value] of Object.entries(await pacing.start())) run.headers.set(name, value);
+  const { keys, mask } = requestKeys(route, { bot: endpoint, requestId, conversation: () => conversation });
+  const outgoing = { bot, shape, path: MESSAGE_PATH, url, headers, requestId, userId, body };
+  const request = route.upstreamRequest(outgoing);
+  const answer = await sendUntilTaken(route, { ...work, request, keys, pacing, mask, limits });
+  if (message.resets) await route.forgetRuns(bot, conversation);
+  const kept = route.keepMessage({ request, bot: endpoint, holders, locals });
+  return { answer, head: streamHead(answer, mask), kept, conversation };
+}
+
+interface MessageSending extends RunWork {
+  readonly request: UpstreamRequest;
+  readonly keys: MessageKeys;
+  readonly pacing: Pacing;
+  readonly mask: (text: string) => string;
+  readonly limits: Deadlines;
+}
+
+/** Sends the message with the next key until the service takes it or refuses it finally. */
+async function sendUntilTaken(route: Dependencies, sending: MessageSending): Promise<UpstreamAnswer> {
+  const { run, about, request, keys, pacing, mask, limits } = sending;
+  const { signal } = run.stop;
+  const onStatus = (status: number | undefined) => {
+    about.locals.upstreamStatus = status;
+    run.upstreamStatus = status;
+  };
+  const onSent = () => {
+    run.sent();
+    pacing.sent();
+  };
+  try {
+    for (;;) {
+      await mayLeave(route, sending);
+      const key = keys.next();
+      const send = observedSend(route.send, key.fingerprint, route.observer);
+      limits.start();
+      const attempt = { send, request: withKey(request, key), mask, signal, onStatus, onSent };
+      const verdict = await sendAndJudge({ ...attempt, onDelayed: () => mayLeave(route, sending) });
+      if (verdict.kind === 'stream') {
+        limits.answered();
+        keys.accepted();
+        return verdict.answer;
+      }
+      limits.clear();
+      run.refused();
+      await waitToSendAgain(verdict, sending);
+    }
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'upstream_refused') run.refused();
+    throw run.mayHaveRun ? asAnswerLost(error) : error;
+  }
+}
+
+/** A message that has waited for longer than this since it was confirmed is confirmed again, in ms. */
+const CONFIRMED_MS = 1_000;
+
+/** The last thing before a message leaves: confirms it. The slot may have become old during the round trip. */
+async function mayLeave({ runs }: Dependencies, { run, pacing }: MessageSending): Promise<void> {
+  let askedAt: number;
+  do {
+    askedAt = performance.now();
+    await runs.confirm(run);
+    await pacing.renewSlot();
+  } while (performance.now() - askedAt > CONFIRMED_MS);
+}
+
+/** The service has certainly not begun to run it. @throws the problem, or another one, if it is not sent again */
+async function waitToSendAgain(
+  { kind, problem }: { readonly kind: 'key_refused' | 'asked_to_wait'; readonly problem: Problem },
+  { keys, pacing }: MessageSending,
+): Promise<void> {
+  if (kind === 'asked_to_wait') return pacing.waitAfterRefusal(problem);
+  const failure = keys.refused(problem);
+  if (failure) throw failure;
+  await pacing.takeExtraSlot();
+}
+
+/** Carries the stream into the run until it ends. */
+async function carry(
+  route: Dependencies,
+  { run, about, releases }: RunWork,
+  answered: MessageAnswer,
+): Promise<void> {
+  const { userId, bot, shape, holders, locals, headers } = about;
+  const { answer, kept, conversation } = answered;
+  const { requestId } = locals;
+  if (kept) releases.push(kept.release);
+  releases.push(route.observer.streamStarted());
+  const { openRun } = await carryTo(run.stream, {
+    answer,
+    signal: run.stop.signal,
+    log: locals,
+    holding: route.holding,
+    endEvents: route.endEvents,
+    lastEventId: lastEventIdOf(headers),
+    channel: conversation,
+    healer: kept?.healer,
+    onIncompleteEnd: route.observer.incompleteEnd,
+    onFault: (err) => route.logger.error({ requestId, err }, 'fault'),
+  });
+  if (openRun === undefined || !conversation) return;
+  const ids = { channel: conversation.upstream, runId: openRun, userId };
+  route.suspendLeftRun({ shape, bot, holders, requestId, ...ids });
+}
+
+/** Tells the log what a run without a reader has failed with: no request is there whose line could say it. */
+function logFailure({ logger }: Dependencies, { run, about }: RunWork, failure: unknown): void {
+  const { ended } = run.stream;
+  if (failure === undefined && !ended?.problem) return;
+  const problem = ended?.problem ?? asProblem(failure);
+  const { requestId, upstreamStatus, resumptions } = about.locals;
+  if (failure !== undefined && isFault(problem)) logger.error({ requestId, err: problem.cause }, 'fault');
+  const { notResumed } = problem.options;
+  const outcome = problem.code;
+  const cause = typeof problem.cause === 'string' ? problem.cause : undefined;
+  const level = problem.options.level ?? levelOf({ status: problem.status, outcome });
+  const { userId, bot } = about;
+  logger[level](
+    { requestId, outcome, cause, upstreamStatus, resumptions, notResumed, userId, bot: botName(bot) },
+    'run ended without a client',
+  );
+}

@@ -1,0 +1,158 @@
+import { heldBytes } from '../relay/message/held-bytes.ts';
+import type { Redis } from '../storage/redis.ts';
+import type { CarriedRun, Run } from './run.ts';
+import { type RunCodec, type RunSealers, runCodec } from './run-codec.ts';
+import { RunFollower } from './run-follower.ts';
+import { knownMs, RUN_LEASES, type RunLeases } from './run-leases.ts';
+import { APPEND, CLAIM, CONFIRM, FIND, FORGET, NEWEST, NEWS, namesKey, READ, STOP } from './run-lua.ts';
+import type { RunName } from './run-name.ts';
+import { RunNews } from './run-news.ts';
+import type { Confirmation, Confirmed, KnownRun, NewestRun, RunStore, RunTimes } from './run-store.ts';
+import { RunWriter } from './run-writer.ts';
+
+export interface RedisRunStoreOptions {
+  readonly times: RunTimes;
+  /** How many bytes of a run are stored. */
+  readonly maxBytes: number;
+  /** Replaces some of the store's own times. */
+  readonly leases?: Partial<RunLeases>;
+}
+
+/** How much longer than a message can wait a stop is known, in ms. */
+const STOP_MARGIN_MS = 65_000;
+/** What may wait to be stored of runs that have ended, in bytes. */
+const WAITING_BYTES = 64 << 20;
+/** Above this part of Redis's memory, no log is stored. */
+const FULL = 0.8;
+const MEMORY_EVERY_MS = 1_000;
+
+/** Names, logs and stops in Redis, for all instances. Its clock alone counts. */
+export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisRunStoreOptions): RunStore {
+  const { times, maxBytes } = options;
+  const leases = { ...RUN_LEASES, ...options.leases };
+  const codec = runCodec(sealers);
+  const news = new RunNews();
+  const writers = new Set<RunWriter>();
+  const followers = new Map<Run, RunFollower>();
+  const following = { read: redis.script(READ), codec, leases, news };
+  const writing = {
+    ...{ append: redis.script(APPEND), codec, times, leases, news, maxBytes },
+    ...{ waiting: heldBytes(WAITING_BYTES), isFull: memoryWatch(redis) },
+  };
+  const stop = redis.script(STOP);
+  const forget = redis.script(FORGET);
+  const stopMs = String(times.maxWaitMs + STOP_MARGIN_MS);
+
+  function carry(run: Run): CarriedRun {
+    if (!run.name) throw new Error('a run without a name is not carried');
+    const writer = new RunWriter(run, run.name, writing);
+    writers.add(writer);
+    void writer.write().then(() => writers.delete(writer));
+    return writer;
+  }
+
+  function follow(run: Run): Promise<void> {
+    if (!run.name) throw new Error('a run without a name is not followed');
+    const follower = followers.get(run) ?? new RunFollower(run, run.name, following);
+    const caughtUp = follower.caughtUp();
+    if (!followers.has(run)) {
+      followers.set(run, follower);
+      void follower.follow().then(() => followers.delete(run));
+    }
+    return caughtUp;
+  }
+
+  return {
+    ...nameCalls(redis, codec, { times, leases }),
+    ...{ carry, follow },
+    stop: async (conversation) => Number(await stop([namesKey(conversation)], [stopMs, '', '', ''])),
+    async forget(conversation) {
+      await forget([namesKey(conversation)], ['', '', '', '']);
+    },
+    listen(stopped) {
+      const onNews = (text: string) =>
+        text.startsWith('stop ') ? stopped(text.slice('stop '.length)) : news.ring(text);
+      // After each reconnect, news may be lost, and Redis may have lost names.
+      void redis.subscribe(NEWS, onNews, () => news.ringAll());
+    },
+    isShared: true,
+    async close() {
+      await Promise.all([...writers].map((writer) => writer.ask()));
+    },
+  };
+}
+
+type NameReply = [state: string, id?: string, request?: string, key?: string];
+
+/** The calls that concern names alone. */
+function nameCalls(
+  redis: Redis,
+  codec: RunCodec,
+  { times, leases }: { readonly times: RunTimes; readonly leases: RunLeases },
+): Pick<RunStore, 'claim' | 'find' | 'newest' | 'confirm'> {
+  const claim = redis.script(CLAIM);
+  const find = redis.script(FIND);
+  const newest = redis.script(NEWEST);
+  const confirm = redis.script(CONFIRM);
+  const lease = String(leases.leaseMs);
+  const textsOf = ({ key, message = '' }: RunName) => [key, message];
+  function opened(id = '', request = '') {
+    const requestId = codec.openRequest(request, id) ?? '';
+    // Who reads the run makes its keys again; others don't need them.
+    codec.forget(id);
+    return { id, requestId };
+  }
+  function known(reply: unknown): KnownRun {
+    const [state, id, request] = reply as NameReply;
+    if (state === 'live' || state === 'kept') return { state, ...opened(id, request) };
+    return { state: state as 'free' | 'claimed' | 'over' };
+  }
+  return {
+    async claim(name, { id, requestId }) {
+      const own = [id, codec.sealRequest(requestId, id), String(knownMs(times, false)), lease];
+      const found = known(await claim([namesKey(name.conversation)], [...textsOf(name), ...own]));
+      if (found.state !== 'claimed') codec.forget(id);
+      return found;
+    },
+    async find(name) {
+      return known(await find([namesKey(name.conversation)], [...textsOf(name), '', '']));
+    },
+    async newest({ conversation, message }): Promise<NewestRun> {
+      const reply = (await newest([namesKey(conversation)], ['', message, '', ''])) as NameReply;
+      const found = known(reply);
+      const [, , , key = ''] = reply;
+      return found.state === 'live' || found.state === 'kept' ? { ...found, key } : { state: 'over' };
+    },
+    async confirm({ id, name, conversation, waitsSince }: Confirmation): Promise<Confirmed> {
+      const of = conversation ?? name?.conversation;
+      if (of === undefined) return 'confirmed';
+      const waited = conversation === undefined ? '' : String(Math.ceil(performance.now() - waitsSince));
+      const own = name ? [...textsOf(name), id, ''] : ['', '', id, ''];
+      const ms = String(knownMs(times, name?.isKept === true));
+      const [state, other, request] = (await confirm(
+        [namesKey(of)],
+        [...own, ms, lease, waited],
+      )) as NameReply;
+      if (state !== 'other') return state as 'confirmed' | 'stopped';
+      return { other: opened(other, request) };
+    },
+  };
+}
+
+/** Tells whether Redis has little memory left. It is asked now and then. */
+function memoryWatch(redis: Redis): () => Promise<boolean> {
+  let askedAt = Number.NEGATIVE_INFINITY;
+  let isFull = false;
+  return async () => {
+    if (performance.now() - askedAt < MEMORY_EVERY_MS) return isFull;
+    askedAt = performance.now();
+    // Without an answer, nothing can be stored.
+    const all = await redis.onEach((server) => server.info('memory')).catch(() => []);
+    isFull = all.some((info) => {
+      const bytesOf = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
+      const most = bytesOf('maxmemory');
+      return most > 0 && bytesOf('used_memory') > FULL * most;
+    });
+    return isFull;
+  };
+}

@@ -1,0 +1,37 @@
+import { Problem, type ProblemCode } from '../errors.ts';
+import { CLIENT_LEFT } from '../http/client-left.ts';
+import type { Run } from './run.ts';
+import type { StoredEnd } from './run-codec.ts';
+
+/** These ends are those of a run's own readers, or of its instance. */
+const OF_ITS_OWN: readonly ProblemCode[] = ['session_ended', 'draining', 'session_store_unavailable'];
+
+/** How a run that was carried here has ended, for those who read it elsewhere. */
+export function storedEnd(run: Run): StoredEnd {
+  const { failure, stream, hasLeft, mayHaveRun, upstreamStatus, headers } = run;
+  const { ended } = stream;
+  return {
+    problem: ended?.problem,
+    isCut: ended?.problem !== undefined && ended.isCut,
+    at: stream.log.end,
+    // Readers at other instances may send the message.
+    isFree: !mayHaveRun && (failure === CLIENT_LEFT || isOneOf(failure, OF_ITS_OWN)),
+    ...{ hasLeft, mayHaveRun, upstreamStatus, headers: [...headers] },
+  };
+}
+
+/** What becomes of the name of a run that has ended: free, remembered as one that has run, or kept with its answer. */
+export function nameAfter({ name, mayHaveRun, failure, stream, stop }: Run): 'free' | 'over' | 'kept' {
+  if (!name?.isKept || !mayHaveRun) return 'free';
+  const { ended, log } = stream;
+  // Who came back would get the same cut again.
+  const isCut = ended?.problem !== undefined && ended.isCut && log.end > 0;
+  // An end that is a client's own is not one for others.
+  const causes: readonly unknown[] = [failure, ended?.problem, stop.signal.reason];
+  const isGone = causes.some((cause) => cause === CLIENT_LEFT || isOneOf(cause, ['session_ended']));
+  return isCut || isGone ? 'over' : 'kept';
+}
+
+function isOneOf(cause: unknown, codes: readonly ProblemCode[]): boolean {
+  return cause instanceof Problem && codes.includes(cause.code);
+}

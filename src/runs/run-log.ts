@@ -1,0 +1,104 @@
+import type { HeldBytes } from '../relay/message/held-bytes.ts';
+
+/** Counts the bytes that logs hold. */
+export type LogBytes = Pick<HeldBytes, 'take' | 'release'>;
+
+/** Some bytes of a log. */
+export interface LogPart {
+  readonly bytes: Buffer;
+  /** Whether an event goes on after these bytes. */
+  readonly isInside: boolean;
+}
+
+interface Page {
+  readonly buffer: Buffer;
+  readonly from: number;
+  length: number;
+  isInside: boolean;
+}
+
+/** What a run takes besides its log, about. */
+const RUN_BYTES = 5_120;
+const FIRST_PAGE_BYTES = 1024;
+const LARGEST_PAGE_BYTES = 32_768;
+
+/**
+ * The last bytes of one run's stream, without a gap. Offsets count from the stream's first byte. Bytes are copied into
+ * pages, so that small events cost no more memory than they have, and keep no buffer of the network alive.
+ */
+export class RunLog {
+  /** How many bytes of memory it takes, with its run. */
+  bytes = 0;
+  /** The offset after the last byte of the stream, kept or not. */
+  end = 0;
+  private readonly budget: LogBytes;
+  /** The oldest first; the last one is written. */
+  private pages: Page[] = [];
+  private isClosed = false;
+
+  constructor(budget: LogBytes) {
+    this.budget = budget;
+  }
+
+  /** The offset of the first byte that is kept; that of the end if there is none. */
+  get start(): number {
+    return this.pages[0]?.from ?? this.end;
+  }
+
+  /** Takes the stream's next bytes. False if there is no room for them: `drop` must follow. */
+  push(bytes: Buffer, isInside: boolean): boolean {
+    const last = this.pages.at(-1);
+    const hasRoom = last && last.length + bytes.length <= last.buffer.length;
+    const page = hasRoom ? last : this.newPage(bytes.length, last);
+    this.end += bytes.length;
+    if (!page) return false;
+    page.buffer.set(bytes, page.length);
+    page.length += bytes.length;
+    page.isInside = isInside;
+    return true;
+  }
+
+  /** The kept bytes from `at` to the end of their page; undefined if there are none. */
+  read(at: number): LogPart | undefined {
+    const page = this.pages.findLast(({ from }) => at >= from);
+    if (!page || at >= page.from + page.length) return undefined;
+    return { bytes: page.buffer.subarray(at - page.from, page.length), isInside: page.isInside };
+  }
+
+  /** Forgets the oldest pages that end at `to` or before, until `maxBytes` are left. */
+  trim(maxBytes: number, to: number): void {
+    let count = 0;
+    for (const { buffer, from, length } of this.pages) {
+      if (this.bytes <= maxBytes || from + length > to) break;
+      this.bytes -= buffer.length;
+      this.budget.release(buffer.length);
+      count += 1;
+    }
+    if (count > 0) this.pages.splice(0, count);
+  }
+
+  /** Forgets all, and keeps nothing from then on. May be called again. */
+  drop(): void {
+    this.isClosed = true;
+    this.pages = [];
+    this.budget.release(this.bytes);
+    this.bytes = 0;
+  }
+
+  /** Begins a log whose stream before the offset `from` is not there. */
+  startAt(from: number): void {
+    this.end = from;
+  }
+
+  private newPage(length: number, last: Page | undefined): Page | undefined {
+    const doubled = last ? Math.min(last.buffer.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
+    const capacity = Math.max(doubled, length);
+    const taken = this.bytes === 0 ? capacity + RUN_BYTES : capacity;
+    if (this.isClosed || !this.budget.take(taken)) return undefined;
+    this.bytes += taken;
+    // A smaller buffer would come from a shared pool, and keep all of the pool in memory.
+    const page = { buffer: Buffer.allocUnsafeSlow(capacity), from: this.end, length: 0, isInside: false };
+    this.pages.push(page);
+    return page;
+  }
+}

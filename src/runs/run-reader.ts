@@ -1,0 +1,90 @@
+import { Problem } from '../errors.ts';
+import type { StreamSink } from '../relay/message/stream-sink.ts';
+import { endingOf, failureOf } from './run-problems.ts';
+import type { RunStream, StreamReader } from './run-stream.ts';
+import { TOO_MANY_OF_USER } from './user-readers.ts';
+
+/** The headers with which the stream of a run begins. */
+export type RunHead = ReadonlyMap<string, string>;
+
+/** One request that waits for the stream of a run, or reads it. */
+export interface ReaderClient {
+  /** Aborted with a Problem, it ends the stream of this client with that; with any other reason, the client has left. */
+  readonly stop: AbortController;
+  /** Lets the end of this client's session, or a shutdown, abort `stop`. Returns what undoes it. */
+  readonly bindToSession: (stop: AbortController) => () => void;
+}
+
+/** What a reader needs of its run. */
+interface ReadRun {
+  readonly stream: RunStream;
+  readonly begun: { readonly promise: Promise<RunHead> };
+  readonly readers: Set<Reader>;
+  readonly mayHaveRun: boolean;
+  left(reader: Reader, endedBy?: Problem): void;
+}
+
+/** A run has no more readers at once. */
+const MAX_READERS = 64;
+const TOO_MANY = new Problem('too_many_streams', `This answer has ${MAX_READERS} newer readers.`, {
+  retryable: false,
+});
+
+/** One client of a run. */
+export class Reader {
+  readonly client: ReaderClient;
+  private readonly run: ReadRun;
+  private reading: StreamReader | undefined;
+  private readonly aborted = Promise.withResolvers<never>();
+
+  constructor(run: ReadRun, client: ReaderClient) {
+    this.run = run;
+    this.client = client;
+    // There may be nobody who waits for it.
+    this.aborted.promise.catch(() => {});
+    client.stop.signal.addEventListener('abort', this.onAbort, { once: true });
+  }
+
+  /** The headers with which the stream begins. Rejects with what the message has failed with, or what ended this client. */
+  head(): Promise<RunHead> {
+    return Promise.race([this.run.begun.promise, this.aborted.promise]);
+  }
+
+  /** Gives the stream from the offset `at` on to `sink`. Resolves when that has closed. */
+  read(sink: StreamSink, at: number): Promise<void> {
+    const { signal } = this.client.stop;
+    return new Promise((resolve) => {
+      if (signal.aborted && !(signal.reason instanceof Problem)) return resolve();
+      this.reading = this.run.stream.read(sink, at, resolve);
+      if (signal.aborted && !this.reading.hasEnd) this.reading.end(endingOf(signal.reason, this.run));
+    });
+  }
+
+  /** The client is gone. May be called again. */
+  leave(): void {
+    this.client.stop.signal.removeEventListener('abort', this.onAbort);
+    this.run.left(this);
+  }
+
+  private readonly onAbort = () => {
+    const { run, client, reading } = this;
+    const { reason } = client.stop.signal;
+    this.aborted.reject(failureOf(reason, run));
+    const problem = reason instanceof Problem ? endingOf(reason, run) : undefined;
+    const hadEnd = reading?.hasEnd;
+    // One with too many newer readers has left; any other problem of the last reader ends the run.
+    run.left(this, reason === TOO_MANY_OF_USER ? undefined : problem);
+    // It may take slowly what it has got of an ended stream, and nobody counts the bytes that wait for it any more.
+    if (problem && hadEnd) reading?.cut(problem);
+    else if (problem && !reading?.hasEnd) reading?.end(problem);
+  };
+}
+
+/** Gives a client a place at a run; its oldest reader ends if there are too many. */
+export function attach(run: ReadRun, client: ReaderClient): Reader {
+  const [oldest] = run.readers;
+  if (oldest && run.readers.size >= MAX_READERS) oldest.client.stop.abort(TOO_MANY);
+  const reader = new Reader(run, client);
+  run.readers.add(reader);
+  return reader;
+}

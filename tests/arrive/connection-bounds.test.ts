@@ -1,0 +1,148 @@
+import { connect } from 'node:net';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { total } from '../harness/relay/metric-samples.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
+
+jest.setTimeout(30_000);
+
+const PROBE = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n';
+const READINESS = 'GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n';
+const OK = '{"status":"ok"}';
+
+let pair: RelayAndUpstream;
+const clients: RawClient[] = [];
+afterEach(async () => {
+  for (const { socket } of clients.splice(0)) socket.destroy();
+  await pair.close();
+});
+
+/** A relay in front of a service whose streams begin and stay open. The connection of its sign-in is idle. */
+async function start(environment: Record<string, string>) {
+  pair = await startRelayAndUpstream(
+    (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])),
+    { METRICS_PORT: '9090', ...environment },
+  );
+}
+
+function open(bytes: string): RawClient {
+  const client = rawClient(pair.relay.port, bytes);
+  clients.push(client);
+  return client;
+}
+
+async function openIdle(): Promise<RawClient> {
+  const client = open(PROBE);
+  await client.waitFor(OK);
+  return client;
+}
+
+/** Each with a message of its own. */
+async function openStream(): Promise<RawClient> {
+  const body = JSON.stringify({ text: `message ${clients.length}` });
+  const client = open(rawMessage({ cookie: pair.cookie, body }));
+  await client.waitFor('data: 1\n\n');
+  return client;
+}
+
+/** Asks once more on a connection that is open; resolves with what has come since. */
+async function askAgain(client: RawClient): Promise<string> {
+  const before = client.text().length;
+  client.socket.write(PROBE);
+  await until(() => client.text().slice(before).includes(OK));
+  return client.text().slice(before);
+}
+
+const refusedConnections = async (reason: string) =>
+  total(await pair.relay.metricsText(), 'bot_relay_connections_refused_total', { reason });
+
+describe('with as many connections as MAX_CONNECTIONS', () => {
+  const BEHIND_PROXY = { TRUST_PROXY: '1' };
+
+  test('the one that has been idle for longest is closed for a new one', async () => {
+    await start({ ...BEHIND_PROXY, MAX_CONNECTIONS: '3' });
+    const [first, second, third] = [await openIdle(), await openIdle(), await openIdle()];
+    await askAgain(first);
+    await openIdle();
+    await second.closed;
+    expect(await askAgain(third)).toContain(' 200 OK');
+    expect(await askAgain(first)).toContain(' 200 OK');
+  });
+
+  test('one that has sent no request yet is idle, too', async () => {
+    await start({ ...BEHIND_PROXY, MAX_CONNECTIONS: '2' });
+    const [silent, half] = [open(''), open('GET /healthz HTTP/1.1\r\nHost:')];
+    await openIdle();
+    await openIdle();
+    await Promise.all([silent.closed, half.closed]);
+  });
+
+  test('of which all are in use, probes are answered, everything else is refused, and streams go on', async () => {
+    await start({ ...BEHIND_PROXY, MAX_CONNECTIONS: '2' });
+    const streams = [await openStream(), await openStream()];
+    for (const probe of [PROBE, READINESS]) {
+      const client = open(probe);
+      await client.closed;
+      expect(parseAnswer(client.text())).toMatchObject({ status: 200, headers: { connection: 'close' } });
+    }
+    const refused = open(rawMessage({ cookie: pair.cookie }));
+    await refused.closed;
+    const answer = parseAnswer(refused.text());
+    expectProblem(answer, 503, 'busy', { retryable: 'new message' });
+    expect(answer.headers).toMatchObject({ connection: 'close', 'retry-after': '1' });
+    expect(pair.upstream.requests).toHaveLength(2);
+    expect(await pair.relay.logLine(({ outcome }) => outcome === 'busy')).toMatchObject({ status: 503 });
+    for (const socket of pair.upstream.sockets) socket.write(chunk('data: 2\n\n'));
+    for (const stream of streams) await stream.waitFor('data: 2\n\n');
+    streams[0]?.socket.destroy();
+    await until(async () => {
+      const client = open(rawMessage({ cookie: pair.cookie }));
+      return client.waitFor('data: 1\n\n').then(
+        () => true,
+        () => false,
+      );
+    });
+  });
+
+  test('a flood of silent ones closes its own before a probe', async () => {
+    await start({ ...BEHIND_PROXY, MAX_CONNECTIONS: '1' });
+    await openStream();
+    const silent = Array.from({ length: 40 }, () => open(''));
+    await Promise.race(silent.map(({ closed }) => closed));
+    const client = open(PROBE);
+    await client.closed;
+    expect(client.text()).toContain(OK);
+  });
+});
+
+describe('without a trusted proxy', () => {
+  test('one address gets a quarter of the connections, and others are served', async () => {
+    await start({ MAX_CONNECTIONS: '8' });
+    await openStream();
+    const idle = await openIdle();
+    await openStream();
+    await idle.closed;
+    const refused = open(PROBE);
+    await refused.closed;
+    expect(refused.text()).toBe('');
+    const line = await pair.relay.logLine(({ msg }) => msg === 'connections refused');
+    expect(line).toMatchObject({ level: 'warn', cause: 'address', refused: 1 });
+    expect(await refusedConnections('address')).toBe(1);
+    const other = connect({ port: pair.relay.port, host: '127.0.0.1', localAddress: '127.0.0.2' });
+    other.write(PROBE);
+    let answer = '';
+    for await (const part of other) {
+      answer += String(part);
+      if (answer.includes(OK)) break;
+    }
+    expect(answer).toContain(' 200 OK');
+  });
+});
+
+test('an idle connection is closed after KEEP_ALIVE_MS', async () => {
+  await start({ KEEP_ALIVE_MS: '1' });
+  const client = await openIdle();
+  expect(await client.closed).toEqual({ error: undefined });
+});

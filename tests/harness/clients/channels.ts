@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, expect } from '@jest/globals';
+import { type BotClient, type BotClientOptions, createBotClient } from '../../../src/client/bot-client.ts';
+import type { Channel, ChannelMessage, ChannelOptions } from '../../../src/client/channel-types.ts';
+import { createChannel } from '../../../src/client/create-channel.ts';
+import { textOf } from '../../../src/client/text-of.ts';
+import { startBotService } from '../../../src/demo/bot-service.ts';
+import { sleep } from '../clock/sleep.ts';
+import { until } from '../clock/until.ts';
+import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../relay/relay.ts';
+import { type BotRuns, startBotRuns } from '../service/bot-runs.ts';
+
+const unhandled: unknown[] = [];
+const note = (reason: unknown) => void unhandled.push(reason);
+
+/** Has each test of the file fail that leaves an unhandled rejection. */
+export function refuseUnhandledRejections(): void {
+  beforeEach(() => void process.on('unhandledRejection', note));
+  afterEach(async () => {
+    await sleep(0);
+    process.off('unhandledRejection', note);
+    expect(unhandled.splice(0)).toEqual([]);
+  });
+}
+
+/**
+ * Resolves when a channel has been dropped that nobody has held from now on: by then, one with the same `gcMs` that was
+ * left before has been dropped, too.
+ */
+export async function aChannelWasDropped(client: BotClient, gcMs: number): Promise<void> {
+  const options = { id: 'to be dropped', gcMs };
+  const channel = createChannel(client, options);
+  channel.subscribe(() => {})();
+  await until(() => createChannel(client, options) !== channel);
+}
+
+/** What a message shows: who says what, and its state unless it is `done`. */
+export function shown({ role, state, ...message }: ChannelMessage): string {
+  return `${role === 'user' ? 'user' : 'bot'}: ${textOf(message)}${state === 'done' ? '' : ` (${state})`}`;
+}
+
+export const allOf = (channel: Channel) => channel.getSnapshot().messages.map(shown);
+
+/** What a message says, with who says it and its state. */
+const lineOf = (message: ChannelMessage) =>
+  `${message.role === 'user' ? 'user' : 'bot'} ${message.state}: ${textOf(message)}`;
+
+/** A channel that `USER` sees, and its messages as lines. */
+export async function openTalk(client: BotClient, options: ChannelOptions) {
+  const channel = createChannel(client, options);
+  const leave = channel.subscribe(() => {});
+  await client.signIn(USER.name, USER.password);
+  await until(() => channel.getSnapshot().session?.user.name === USER.name);
+  const { signIn, signOut } = client;
+  const { getSnapshot: snapshot } = channel;
+  const shown = () => snapshot().messages.map(lineOf);
+  return { ...channel, snapshot, shown, leave, signIn, signOut };
+}
+
+/** A relay in front of a bot service, and clients of its users. */
+export interface ChannelStage {
+  readonly relay: TestRelay;
+  /** A client of this user, who is signed in. */
+  signedIn(options?: Partial<BotClientOptions>, user?: typeof USER): Promise<BotClient>;
+  /** A channel that is subscribed to and shows who is signed in. */
+  channel(options?: ChannelOptions, client?: Partial<BotClientOptions>): Promise<Channel>;
+  close(): Promise<void>;
+}
+
+/** Starts a relay in front of a bot service whose runs the test answers. */
+export async function startRunsStage(
+  environment: Record<string, string> = {},
+): Promise<ChannelStage & { readonly bot: BotRuns }> {
+  const bot = await startBotRuns();
+  const stage = await stageAt(
+    bot.upstream.url,
+    { namespace: 'acme', botProviderName: 'helper' },
+    environment,
+  );
+  const close = async () => {
+    await stage.close();
+    await bot.upstream.close();
+  };
+  return { ...stage, bot, close };
+}
+
+/** Starts a relay in front of the demo's bot service, for this bot of it. */
+export async function startDemoStage(
+  botProviderName: string,
+  environment: Record<string, string> = {},
+): Promise<ChannelStage> {
+  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 20 } });
+  const bot = { namespace: 'demo', botProviderName };
+  const stage = await stageAt(service.url, bot, { BOTS: `demo/${botProviderName}`, ...environment });
+  const close = async () => {
+    await stage.close();
+    await service.close();
+  };
+  return { ...stage, close };
+}
+
+async function stageAt(
+  url: string | URL,
+  bot: { readonly namespace: string; readonly botProviderName: string },
+  environment: Record<string, string>,
+): Promise<ChannelStage> {
+  const relay = await startRelay(url, environment);
+  const leaves: (() => void)[] = [];
+  const signedIn: ChannelStage['signedIn'] = async (options, user = USER) => {
+    const client = createBotClient({ cookies: 'keep', baseUrl: relay.url, ...bot, ...options });
+    await client.signIn(user.name, user.password);
+    return client;
+  };
+  return {
+    relay,
+    signedIn,
+    async channel(options, clientOptions) {
+      const channel = createChannel(await signedIn(clientOptions), options);
+      leaves.push(channel.subscribe(() => {}));
+      await until(() => channel.getSnapshot().session?.user.name === USER.name);
+      return channel;
+    },
+    async close() {
+      for (const leave of leaves.splice(0)) leave();
+      await relay.close();
+    },
+  };
+}
+
+export { OTHER_USER, USER };

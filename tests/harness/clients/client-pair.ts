@@ -1,0 +1,75 @@
+import type { Socket } from 'node:net';
+import {
+  type BotClient,
+  type BotClientOptions,
+  type BotEvent,
+  createBotClient,
+} from '../../../src/client/bot-client.ts';
+import { startRelay, type TestRelay, USER } from '../relay/relay.ts';
+import { type RawRequest, type RawUpstream, startRawUpstream } from '../service/raw-upstream.ts';
+
+export interface ClientPair {
+  readonly upstream: RawUpstream;
+  readonly relay: TestRelay;
+  /** Signed in with a password, if that is how the relay signs users in. */
+  readonly client: BotClient;
+  /** Another client of the same bot, without a session. */
+  newClient(options?: Partial<BotClientOptions>): BotClient;
+  close(): Promise<void>;
+}
+
+/** Starts a raw upstream that answers with `onRequest`, a relay in front of it and a client that is signed in. */
+export async function startClientPair(
+  onRequest: (socket: Socket, request: RawRequest) => void,
+  environment: Record<string, string> = {},
+  options: Partial<BotClientOptions> = {},
+): Promise<ClientPair> {
+  const upstream = await startRawUpstream(onRequest);
+  // So that the upstream sees at once that a client has left.
+  const relay = await startRelay(upstream.url, { JOIN_GRACE_MS: '0', ...environment });
+  const settings = { namespace: 'acme', botProviderName: 'helper', ...options };
+  const newClient = (others: Partial<BotClientOptions> = {}) =>
+    createBotClient({ cookies: 'keep', baseUrl: relay.url, ...settings, ...others });
+  const client = newClient();
+  await client.signIn(USER.name, USER.password);
+  return {
+    upstream,
+    relay,
+    client,
+    newClient,
+    async close() {
+      await relay.close();
+      await upstream.close();
+    },
+  };
+}
+
+/** What was read of an answer: its events, and the error that ended it, if any. */
+export interface Reading {
+  readonly events: BotEvent[];
+  readonly error: unknown;
+}
+
+/** Reads an answer to its end, and waits for `onEvent` after each event. */
+export async function readAll(
+  stream: AsyncIterable<BotEvent>,
+  onEvent: (event: BotEvent) => unknown = () => {},
+): Promise<Reading> {
+  const events: BotEvent[] = [];
+  try {
+    for await (const event of stream) {
+      events.push(event);
+      await onEvent(event);
+    }
+  } catch (error) {
+    return { events, error };
+  }
+  return { events, error: undefined };
+}
+
+/** Counts the `signed-out` events of a client. */
+export function countSignOuts(client: BotClient): () => number {
+  let count = 0;
+  client.addEventListener('signed-out', () => count++);
+  return () => count;
+}

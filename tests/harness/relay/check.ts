@@ -1,0 +1,81 @@
+import { PassThrough, Writable } from 'node:stream';
+import { checkCommand } from '../../../src/check/check-command.ts';
+import { cheapHash } from './cheap-hash.ts';
+import { freshFolder } from './process.ts';
+import { CANARY, expectNoCanary, USER } from './relay.ts';
+
+/** A row of the check's JSON. */
+export interface Row {
+  readonly state: 'ok' | 'problem' | 'note';
+  readonly check: string;
+  readonly about: string | null;
+  readonly says: string;
+  readonly advice: string | null;
+  readonly measured: Record<string, number> | null;
+}
+
+export interface Checked {
+  readonly code: number;
+  readonly rows: readonly Row[];
+  readonly messages: number;
+  readonly ok: boolean;
+  /** What was printed as progress. */
+  readonly progress: string;
+  /** The rows of one kind as `state says`. */
+  of(check: string): string[];
+}
+
+/** The environment of a relay in front of `upstream`, with one user. */
+export function checkEnvironment(upstream: string | URL, more: Record<string, string> = {}) {
+  const users = [{ name: USER.name, hash: cheapHash(USER.password) }];
+  const folder = freshFolder({ 'users.json': JSON.stringify({ users }) });
+  return {
+    HOST: '127.0.0.1',
+    PUBLIC_URL: 'http://127.0.0.1:3000',
+    UPSTREAM_BASE_URL: String(upstream),
+    UPSTREAM_API_KEYS: CANARY.key,
+    BOTS: 'acme/helper',
+    SESSION_SECRETS: CANARY.sessionSecret,
+    CHANNEL_SECRET: CANARY.channelSecret,
+    RATE_WINDOW_MS: '100',
+    USERS_FILE: `${folder}/users.json`,
+    ...more,
+  };
+}
+
+function output() {
+  const printed: string[] = [];
+  const stream = new Writable({
+    write(text, _encoding, done) {
+      printed.push(String(text));
+      done();
+    },
+  });
+  return { stream, text: () => printed.join('') };
+}
+
+/** Runs the check without a terminal; throws if it prints a canary. */
+export async function printCheck(args: readonly string[], environment: Record<string, string>) {
+  const [result, progress] = [output(), output()];
+  const terminal = { input: new PassThrough().end(), output: result.stream, progress: progress.stream };
+  const code = await checkCommand(args, { environment }, terminal);
+  expectNoCanary(result.text() + progress.text());
+  return { code, text: result.text(), progress: progress.text() };
+}
+
+/** Runs the check with `--json`. */
+export async function runCheck(
+  args: readonly string[],
+  environment: Record<string, string>,
+): Promise<Checked> {
+  const { code, text, progress } = await printCheck(['--json', ...args], environment);
+  const { findings, messages, ok } = JSON.parse(text) as { findings: Row[]; messages: number; ok: boolean };
+  return {
+    code,
+    rows: findings,
+    messages,
+    ok,
+    progress,
+    of: (check) => findings.filter((row) => row.check === check).map(({ state, says }) => `${state} ${says}`),
+  };
+}

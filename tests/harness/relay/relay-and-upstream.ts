@@ -1,0 +1,50 @@
+import type { Socket } from 'node:net';
+import { type RawClient, rawClient, rawMessage } from '../clients/raw-client.ts';
+import { type RawRequest, type RawUpstream, startRawUpstream } from '../service/raw-upstream.ts';
+import { startRelay, type TestLimits, type TestRelay } from './relay.ts';
+
+export interface RelayAndUpstream {
+  readonly upstream: RawUpstream;
+  readonly relay: TestRelay;
+  /** The `Cookie` header of a signed-in user. */
+  readonly cookie: string;
+  /** Sends a message over a new connection, with that cookie; `message` can set its parts. */
+  ask(message?: Parameters<typeof rawMessage>[0]): RawClient;
+  /** Closes the clients, the relay and the upstream, in this order. */
+  close(): Promise<void>;
+}
+
+/** Starts a raw upstream that answers with `onRequest` and a relay in front of it, and signs a user in. */
+export async function startRelayAndUpstream(
+  onRequest: (socket: Socket, request: RawRequest) => void,
+  environment: Record<string, string> = {},
+  limits: TestLimits = {},
+): Promise<RelayAndUpstream> {
+  const upstream = await startRawUpstream(onRequest);
+  const relay = await startRelay(upstream.url, environment, limits);
+  const cookie = await relay.signIn();
+  const clients: RawClient[] = [];
+  return {
+    upstream,
+    relay,
+    cookie,
+    ask(message = {}) {
+      const client = rawClient(relay.port, rawMessage({ cookie, ...message }));
+      clients.push(client);
+      return client;
+    },
+    async close() {
+      for (const client of clients) client.socket.destroy();
+      await relay.close();
+      await upstream.close();
+    },
+  };
+}
+
+/** A whole response with `Content-Length`, as a raw upstream writes it. */
+export function plainAnswer(statusLine: string, headers: readonly string[], body = ''): string {
+  const head = [`HTTP/1.1 ${statusLine}`, ...headers, `Content-Length: ${Buffer.byteLength(body)}`];
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
+}
+
+export { until } from '../clock/until.ts';
