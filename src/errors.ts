@@ -1,8 +1,9 @@
 /**
  * Whether a client may send again what failed. `new message`: nothing of it has run, and another try can help. false: it
- * may have run, is over, or would fail again.
+ * may have run, is over, or would fail again. `same message`: an earlier try may have run, and the same message, sent
+ * again, gets that run.
  */
-export type Retryable = false | 'new message';
+export type Retryable = false | 'new message' | 'same message';
 
 /**
  * Every code of an answer, an error event or a log line, with its HTTP status and title. `upstream_refused` keeps the
@@ -138,6 +139,16 @@ export function causeOf(error: unknown): string {
 /** The same problem of a message that may have started. */
 export function asMaybeStarted({ code, message, status, options }: Problem): Problem {
   return new Problem(code, message, { ...options, status, maybeStarted: true });
+}
+
+/**
+ * The same refusal of a message that can be joined. Redis knows whether an earlier try has run: without it, only the same
+ * message is safe to send.
+ */
+export function asSameMessage(problem: Problem): Problem {
+  const { code, message, status, options } = problem;
+  if (code !== 'session_store_unavailable') return problem;
+  return new Problem(code, message, { ...options, status, retryable: 'same message' });
 }
 
 /** What a request fails with: `error` if it is a Problem, else `internal_error`, whose `cause` it is. */

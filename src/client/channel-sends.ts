@@ -76,7 +76,7 @@ function consenting({ pending, state }: ShownChannel, runs: ChannelRuns): Channe
     if (decided.length < calls.length) return undefined;
     for (const [id] of calls) pending.delete(id);
     const reply = await runs.run((talk, to) => talk.consent(decided, to));
-    if (reply.error?.retryable === 'new message')
+    if (reply.error?.retryable)
       for (const [id] of calls) {
         pending.set(id, { answer });
         answer.decide(id, undefined);

@@ -16,7 +16,8 @@ export type ClientErrorCode =
 
 /**
  * What the relay says of another try. `false`: do not, since the bot may have run, or the answer would be the same.
- * `new message`: the bot has not run. `same message`: the same message, sent again, gets the same run.
+ * `new message`: the bot has not run. `same message`: this request has not made it run, and the same message, sent again,
+ * gets the run of an earlier one.
  */
 export type Retryable = false | 'new message' | 'same message';
 

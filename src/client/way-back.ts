@@ -78,7 +78,8 @@ export function wayBack({ open, join, isLive }: Ways): WayBack {
       if (isOpen || !isJoining) broken = error;
       isOpen = false;
       if (isRefused) return broken === undefined ? undefined : resume(broken);
-      if (!isBreak(error) && !(isJoining && isTemporary(error))) return resume(error);
+      // Status 0: the stream broke between the relay and this client.
+      if (error.status !== 0 && !(isJoining && isTemporary(error))) return resume(error);
       isJoining = true;
       const pauseMs = read.pauseAfter(error);
       if (pauseMs === undefined) throw broken ?? error;
@@ -87,15 +88,10 @@ export function wayBack({ open, join, isLive }: Ways): WayBack {
   };
 }
 
-/** Whether the stream broke between the relay and this client, or the relay says that its run can be joined. */
-function isBreak({ status, retryable }: RelayError): boolean {
-  return status === 0 || retryable === 'same message';
-}
-
 /** Whether the relay, or a proxy, could not answer now. What the message itself has failed with is not meant. */
 function isTemporary({ status, retryable }: RelayError): boolean {
   // A problem of the relay has `retryable`, and a page of a proxy has not.
-  return retryable === 'new message' || (retryable === undefined && (status === 429 || status > 501));
+  return Boolean(retryable) || (retryable === undefined && (status === 429 || status > 501));
 }
 
 /** Whether the relay has no such run, or there is nothing that could be asked for one. */

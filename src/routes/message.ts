@@ -1,5 +1,6 @@
 import { botName } from '../bots/bot.ts';
 import type { PathShape } from '../bots/bot-path.ts';
+import { asSameMessage, Problem } from '../errors.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import type { CarriedStream } from '../http/locals.ts';
@@ -36,6 +37,8 @@ export function messageRoute(route: Dependencies): (shape: PathShape) => Steps {
         const client = { req, res, bot, session, stop, stream, releases };
         const joined = await joinOrBegin(route, { ...client, userId, shape, holders });
         await readRun(route, joined, client);
+      } catch (error) {
+        throw route.canJoin && error instanceof Problem ? asSameMessage(error) : error;
       } finally {
         for (let release = releases.pop(); release; release = releases.pop()) release();
       }

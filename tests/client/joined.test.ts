@@ -185,27 +185,6 @@ const problemOf = (fields: object) =>
 describe('a message whose stream can be joined', () => {
   testSideBySide([
     [
-      'is joined when the relay says so with an error event',
-      async () => {
-        const again = `event: error\ndata: ${problemOf({ status: 503, retryable: 'same message' })}\n\n`;
-        const { said, error, messages } = await withServer(
-          whole(event(1) + again),
-          whole(event(1) + event(2)),
-        );
-        expect({ said, error, messages }).toEqual({ said: [1, 2], error: undefined, messages: 1 });
-      },
-    ],
-    [
-      'is joined when the relay says so instead of a stream',
-      async () => {
-        const { said, messages } = await withServer(
-          problem(503, { retryable: 'same message' }),
-          whole(event(1)),
-        );
-        expect({ said, messages }).toEqual({ said: [1], messages: 1 });
-      },
-    ],
-    [
       'is asked for by its conversation and its id',
       async () => {
         const { server } = await withServer(cutAfter(event(1)), whole(event(1)));

@@ -151,15 +151,6 @@ ${numbered(1)}${endedWith({ code, status, ...fields })}`),
     });
     expect(lastEventIds(pair)).toEqual([undefined]);
   });
-
-  test('is resumed if the same message can be sent again', async () => {
-    const again = endedWith({ retryable: 'same message' });
-    const pair = await start([whole(`retry: 1\n${numbered(1)}${again}`), whole(numbered(2))]);
-    const { events, error } = await readAll(pair.client.send('hi'));
-    expect(error).toBeUndefined();
-    expect(dataOf(events)).toEqual([1, 2]);
-    expect(lastEventIds(pair)).toEqual([undefined, '1']);
-  });
 });
 
 test('an error event says in how many seconds to try again', async () => {

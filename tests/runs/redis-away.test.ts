@@ -20,8 +20,12 @@ describeWithRedis.each([
     await own.waitFor('message.delta');
     await all.redis[goAway]();
     const another = { customMessageId: 'another-message-01' };
-    for (const refused of [all.say(1), all.byName(1), all.say(1, another)]) {
-      expect(await problemOf(refused)).toMatchObject({ code: 'session_store_unavailable' });
+    for (const [refused, retryable] of [
+      [all.say(1), 'same message'],
+      [all.byName(1), 'new message'],
+      [all.say(1, another), 'same message'],
+    ] as const) {
+      expect(await problemOf(refused)).toMatchObject({ code: 'session_store_unavailable', retryable });
       expect(statusOf(refused)).toBe(503);
     }
     all.emit(DELTA, DONE);

@@ -63,7 +63,7 @@ function sending({ talk, visit, stop, suspending }: Parts): Pick<BotChat, 'send'
       const reading = readAnswer(talk.send({ ...members, ...blobs }, { signal: abort.signal }), abort);
       unsent = undefined;
       reading.first.catch((thrown) => {
-        if (thrown instanceof RelayError && thrown.retryable === 'new message') unsent = messageId;
+        if (thrown instanceof RelayError && thrown.retryable) unsent = messageId;
       });
       signal?.addEventListener('abort', () => stop(reading), { once: true });
       return chunkStream(reading, { visit: own, continues, signal });

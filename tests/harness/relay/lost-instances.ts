@@ -10,7 +10,7 @@ import { until } from './relay-and-upstream.ts';
 
 /** What a relay answers that has no time for Redis, or Redis none for it, or that stops: nothing of the message has run. */
 const REFUSED =
-  /^HTTP\/1.1 503 [\s\S]*"code":"(session_store_unavailable|draining)".*"retryable":"new message"/;
+  /^HTTP\/1.1 503 [\s\S]*"code":"(session_store_unavailable|draining)".*"retryable":"(new|same) message"/;
 /** A client says the message again after so long, in ms, as its `Retry-After` says, and so often. */
 const AGAIN_MS = 1_000;
 const MAX_TIMES = 60;
