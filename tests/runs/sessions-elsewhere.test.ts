@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { INIT, KEPT, problemOf, statusOf } from '../harness/clients/joining.ts';
-import { until } from '../harness/clock/until.ts';
+import { eventually, until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { endOf, type JoinInstances, startJoinInstances } from '../harness/relay/join-instances.ts';
 import type { TestRelay } from '../harness/relay/relay.ts';
@@ -87,9 +87,15 @@ describeWithRedis('a run', () => {
     await until(() => at(0).open.count() === 0);
     await signOut(1);
     await until(isEnded);
-    const again = all.sayAs(await at(1).signIn(), 1);
+    const cookie = await at(1).signIn();
+    // Until its end is stored, who asks is given the run.
+    const again = await eventually(async () => {
+      const client = all.sayAs(cookie, 1);
+      await client.closed;
+      expect(statusOf(client)).toBe(410);
+      return client;
+    });
     expect(await problemOf(again)).toMatchObject({ code: 'run_over' });
-    expect(statusOf(again)).toBe(410);
     expect(all.upstream.requests).toHaveLength(1);
   });
 
