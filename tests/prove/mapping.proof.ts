@@ -48,7 +48,7 @@ async function startBoth(): Promise<void> {
     startRelay(port, { ...ENDLESS, CHANNELS: 'shared' }),
   ]);
   relays = { scoped, shared };
-  for (let n = 0; n < 2 * STREAMS; n += 1) openStream(n < STREAMS ? 'scoped' : 'shared');
+  for (let n = 0; n < 2 * STREAMS; n += 1) openStream(n < STREAMS ? 'scoped' : 'shared', n);
   while (streams.size < 2 * STREAMS) await sleep(10);
 }
 
@@ -58,8 +58,8 @@ async function stopBoth(): Promise<void> {
   while (streams.size > 0) await sleep(10);
 }
 
-/** Opens a stream through a relay; what comes down must have the client's id, and is counted. */
-function openStream(name: keyof typeof received): void {
+/** Opens the stream of message `n` through a relay; what comes must have the client's id, and is counted. */
+function openStream(name: keyof typeof received, n: number): void {
   const { port, cookie } = relays[name];
   const headers = { Cookie: cookie, 'Content-Type': 'application/json' };
   const outgoing = request({ port, host: '127.0.0.1', path: PATH, method: 'POST', headers, agent: false });
@@ -71,7 +71,7 @@ function openStream(name: keyof typeof received): void {
       onReceived();
     });
   });
-  outgoing.end(JSON.stringify({ customChannelId: CLIENT_ID, text: 'Hi', action: 'NONE' }));
+  outgoing.end(JSON.stringify({ customChannelId: CLIENT_ID, text: `Hi ${n}`, action: 'NONE' }));
 }
 
 /** An event as in the field, with `extra` bytes of text. */
