@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { expect, jest, test } from '@jest/globals';
-import { oneConnection } from '../clients/one-connection.ts';
 import { until } from '../clock/until.ts';
 import { ROOT } from '../documents/sources.ts';
 import { describeWithRedis } from '../redis/redis.ts';
@@ -16,6 +17,17 @@ function printedBy(file: string): Promise<string> {
   return new Promise((resolve) => {
     execFile(process.execPath, words, { cwd: ROOT }, (_error, out, err) => resolve(out + err));
   });
+}
+
+/** Whether nothing listens at the port. */
+async function refuses(port: number): Promise<boolean> {
+  const socket = connect({ port, host: '127.0.0.1' });
+  const error = await once(socket, 'connect').then(
+    () => undefined,
+    (thrown) => thrown,
+  );
+  socket.destroy();
+  return error?.code === 'ECONNREFUSED';
 }
 
 /** A process that has ended has no command line, even before its exit code was read. */
@@ -33,7 +45,7 @@ describeWithRedis('a test file that fails', () => {
     expect(printed).toContain('on purpose');
     const { port, pid } = JSON.parse(/^left: (.*)$/m.exec(printed)?.[1] ?? '') as Record<string, number>;
     // The system ends them a moment after they are told.
-    await until(async () => (await oneConnection(port as number)) === 'refused', 20);
+    await until(() => refuses(port as number), 20);
     await until(() => !lives(pid as number), 20);
   });
 });
