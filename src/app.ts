@@ -1,14 +1,10 @@
 import express, { type Express } from 'express';
-import { accessLog } from './arrive/access-log.ts';
-import { inOrder } from './arrive/in-order.ts';
-import { loggedAddress } from './arrive/logged-address.ts';
+import { accessLog, loggedAddress } from './arrive/access-log.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
-import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
-import { refuseWhileFull } from './arrive/refuse-while-full.ts';
-import { requestId } from './arrive/request-id.ts';
-import { requestTarget } from './arrive/request-target.ts';
+import { refuseWhileDraining, refuseWhileFull } from './arrive/refuse-requests.ts';
+import { requestId, requestTarget } from './arrive/request-head.ts';
 import { securityHeaders } from './arrive/security-headers.ts';
-import { spreadRequests } from './arrive/spread-requests.ts';
+import { inOrder, spreadRequests } from './arrive/stages.ts';
 import { cors } from './guard/cors.ts';
 import { knownHost } from './guard/known-host.ts';
 import { METHODS } from './routes/bot-operations.ts';

@@ -83,7 +83,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
 
 /** The files that open a secret, and which secret it is. */
 const SECRETS_OPENED = {
-  'arrive/logged-address.ts': 'SESSION_SECRETS, for the hashes of addresses in the log',
+  'arrive/access-log.ts': 'SESSION_SECRETS, for the hashes of addresses in the log',
   'authenticate/oidc/provider-metadata.ts': 'OIDC_CLIENT_SECRET, for the identity provider',
   'authenticate/oidc/sign-in-flows.ts': 'SESSION_SECRETS, for sign-ins that are under way',
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',

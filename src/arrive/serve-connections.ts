@@ -1,12 +1,13 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { randomUUID } from 'node:crypto';
+import { IncomingMessage, type Server, type ServerOptions, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Express } from 'express';
-import { Problem } from '../errors.ts';
+import type { Express, Request, Response } from 'express';
+import { Problem, problemDocument } from '../errors.ts';
 import { breakOff } from '../http/break-off.ts';
+import { newLocals } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 import type { ConnectionBounds } from './connection-bounds.ts';
 import { feedParser } from './feed-parser.ts';
-import { refuseConnection } from './refuse-connection.ts';
 
 /** The default of `stalledMs`. */
 const STALLED_MS = 60_000;
@@ -31,7 +32,7 @@ export interface ConnectionsOptions {
   readonly onConnectionCut?: (() => void) | undefined;
 }
 
-export interface Connections {
+interface Connections {
   /** From now on, closes every connection as soon as it is idle. */
   closeWhenIdle(): void;
   /** Closes the connections on which no answer is under way, even if a part of a request has arrived. */
@@ -170,4 +171,49 @@ function problemOf({ code }: NodeJS.ErrnoException): Problem {
     return new Problem('headers_too_large', 'The request headers are too large.');
   }
   return new Problem('bad_request', 'The request is not valid HTTP.');
+}
+
+/**
+ * Makes the classes of the requests and answers of a server that serves `app` alone. They have the application's methods
+ * from the start: Express would change the prototype of each request and each answer, and keep its locals in an object
+ * without a shape, which slows down all that is done with them.
+ */
+export function messageClasses(app: Express): Pick<ServerOptions, 'IncomingMessage' | 'ServerResponse'> {
+  class AppRequest extends IncomingMessage {}
+  class AppResponse<One extends IncomingMessage> extends ServerResponse<One> {
+    readonly locals = newLocals();
+  }
+  Object.setPrototypeOf(AppRequest.prototype, app.request);
+  Object.setPrototypeOf(AppResponse.prototype, app.response);
+  app.request = AppRequest.prototype as Request;
+  app.response = AppResponse.prototype as Response;
+  return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
+}
+
+/** How long a refused connection stays open, so that the client can read the answer, in ms. */
+const LINGER_MS = 1_000;
+
+/** Answers with `problem` where no request could be read, and closes the connection. */
+function refuseConnection(socket: Socket, problem: Problem, logger: Logger): void {
+  const requestId = randomUUID();
+  logger.info({ requestId, status: problem.status, outcome: problem.code }, 'not a request');
+  socket.end(rawProblem(problem, requestId));
+  // Closing at once could reset the connection before the client has read this.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.resume();
+}
+
+/** A whole response with a problem, for a socket without a request. */
+function rawProblem(problem: Problem, requestId: string): string {
+  const body = JSON.stringify(problemDocument(problem, requestId));
+  const head = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    'Content-Type: application/problem+json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: no-store',
+    'X-Content-Type-Options: nosniff',
+    `X-Request-Id: ${requestId}`,
+    'Connection: close',
+  ].join('\r\n');
+  return `${head}\r\n\r\n${body}`;
 }
