@@ -35,7 +35,6 @@ const ROOMS: Readonly<Record<string, string>> = {
   'authenticate/sessions': SHARED,
   'authenticate/password': `authenticate/sessions ${SHARED}`,
   'authenticate/oidc': `authenticate/sessions ${SHARED}`,
-  'authenticate/guest': `authenticate/sessions ${SHARED}`,
   guard: SHARED,
   runs: `relay/message relay/upstream ${SHARED}`,
   pace: `relay/message:types ${SHARED}`,

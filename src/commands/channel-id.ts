@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { realmOf } from '../authenticate/sessions/realm.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
 import { catchConfigError } from '../config/catch-config-error.ts';
 import { loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';

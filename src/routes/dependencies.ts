@@ -1,4 +1,4 @@
-import { realmOf } from '../authenticate/sessions/realm.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
 import { watchSessions } from '../authenticate/sessions/session-watch.ts';
 import { allowList } from '../bots/allow-list.ts';
 import { type Bot, botName } from '../bots/bot.ts';

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { readCredentials } from '../authenticate/password/credentials.ts';
-import type { Users } from '../authenticate/password/users.ts';
+import { readCredentials, type Users } from '../authenticate/password/users.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
 import { clientAddress } from '../http/client-address.ts';

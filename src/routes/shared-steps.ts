@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { realmOf } from '../authenticate/sessions/realm.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
 import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';

@@ -3,7 +3,7 @@ import { LOGOUT_TOKEN_LIFE_MS } from '../authenticate/oidc/logout-token.ts';
 import { previousSession } from '../authenticate/oidc/previous-session.ts';
 import { returnToOf, signInPage } from '../authenticate/oidc/sign-in-page.ts';
 import type { Users } from '../authenticate/password/users.ts';
-import { realmOf } from '../authenticate/sessions/realm.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
 import { guestLimit } from '../pace/client-limits.ts';
 import { loginAttempts } from '../pace/login-attempts.ts';
 import { createRunOnce } from '../pace/run-once.ts';

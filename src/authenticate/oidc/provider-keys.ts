@@ -1,6 +1,5 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey } from 'jose';
-import type { Fetch } from './bounded-fetch.ts';
-import { throttled } from './throttled.ts';
+import { type Fetch, throttled } from './provider-fetch.ts';
 
 /** How long the keys are used, in ms. After that, tokens of a key that the provider has withdrawn are refused. */
 const MAX_AGE_MS = 600_000;

@@ -9,9 +9,9 @@ import {
   REMOVED,
   SESSION_PREFIX,
   SESSION_SCRIPT,
+  setsOf,
   USER_PREFIX,
 } from './session-script.ts';
-import { setsOf } from './session-sets.ts';
 import type { SessionState, SessionStore } from './session-store.ts';
 
 export interface RedisSessionStoreOptions {

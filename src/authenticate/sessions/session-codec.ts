@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Sealer } from './seal.ts';
 import type { Session } from './session.ts';
-import { setsOf } from './session-sets.ts';
+import { setsOf } from './session-script.ts';
 
 /** The encrypted part. */
 const sealedPart = z.object({

@@ -1,3 +1,5 @@
+import type { SessionOwner } from './session-store.ts';
+
 /** With a session's key: the session's text, or `REMOVED`, until its idle limit. */
 export const SESSION_PREFIX = 'bot-relay:session:';
 /** With a user's id: a sorted set of the keys of the user's sessions, by their last idle limits, and of `ENDED`. */
@@ -111,3 +113,10 @@ end
 for i = 3, #ARGV do redis.call('ZREM', set, ARGV[i]) end
 return 0
 `;
+
+/** The names of the sets in Redis in which a session of this owner is. */
+export function setsOf({ userId, providerSession }: SessionOwner): string[] {
+  const sets = [USER_PREFIX + userId];
+  if (providerSession !== undefined) sets.push(PROVIDER_PREFIX + providerSession);
+  return sets;
+}

@@ -24,7 +24,7 @@ export interface RemovalListener {
 }
 
 /**
- * A store of sessions, by session key (`session-key.ts`). Neither `set` nor `extend` restores a removed session. All
+ * A store of sessions, by session key (`sessionKey`). Neither `set` nor `extend` restores a removed session. All
  * methods reject with Problem `session_store_unavailable` if the store is out of reach.
  */
 export interface SessionStore {

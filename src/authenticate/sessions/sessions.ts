@@ -7,11 +7,11 @@ import {
   type ProviderSession,
   type Session,
   type SessionLimits,
+  sessionKey,
   startSession,
   type User,
 } from './session.ts';
 import type { SessionCookie } from './session-cookie.ts';
-import { sessionKey } from './session-key.ts';
 import type { SessionStore } from './session-store.ts';
 
 /** 192 random bits; the OWASP session management cheat sheet asks for at least 64. */

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
 /** The longest answer, in bytes. Metadata, keys and tokens have a few thousand. */
 const MAX_BYTES = 1_048_576;
 
@@ -25,4 +27,29 @@ function byteLimit(): TransformStream<Uint8Array, Uint8Array> {
         controller.error(Object.assign(new Error('the answer is too large'), { code: 'ANSWER_TOO_LARGE' }));
     },
   });
+}
+
+/**
+ * Wraps `work` so that it starts at most once in `everyMs`. Calls that come while it runs, or waits to start, share its
+ * result. Rejects as the work does.
+ */
+export function throttled<T>(work: () => Promise<T>, everyMs: number): () => Promise<T> {
+  let nextAt = Number.NEGATIVE_INFINITY;
+  let running: Promise<T> | undefined;
+
+  async function run(): Promise<T> {
+    try {
+      const waitMs = nextAt - performance.now();
+      if (waitMs > 0) await sleep(waitMs);
+      nextAt = performance.now() + everyMs;
+      return await work();
+    } finally {
+      running = undefined;
+    }
+  }
+
+  return () => {
+    running ??= run();
+    return running;
+  };
 }
