@@ -1,5 +1,5 @@
 import { readBotsFile } from '../bots/bots-file.ts';
-import { readSecretFile } from '../bots/secret-file.ts';
+import { readSecretFile } from '../bots/secret-files.ts';
 import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { OPERATION_GROUPS } from '../bots/operation-groups.ts';
+import { OPERATION_GROUPS } from '../bots/bot.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
 import { isHost } from '../http/hosts.ts';
 import { isLoopback } from '../http/loopback.ts';

@@ -1,5 +1,5 @@
 import type { Express } from 'express';
-import { botRoute, PATH_SHAPES, type PathShape } from '../bots/bot-path.ts';
+import { botRoute, PATH_SHAPES, type PathShape } from '../bots/bot.ts';
 import { OPERATIONS, type Operation } from '../relay/operations/operation-table.ts';
 import { type Methods, route, type Steps } from './route.ts';
 

@@ -1,6 +1,5 @@
 import type { Request, Response } from 'express';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { OperationGroup } from '../bots/operation-groups.ts';
+import { type Bot, botName, type OperationGroup } from '../bots/bot.ts';
 import type { RequireGroup } from './operation-group.ts';
 
 /** What finds the bot of a request. */

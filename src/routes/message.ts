@@ -1,5 +1,4 @@
-import { botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { botName, type PathShape } from '../bots/bot.ts';
 import { asSameMessage, Problem } from '../errors.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';

@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { setImmediate } from 'node:timers/promises';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { asProblem, isFault, Problem } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import { levelOf } from '../http/ending.ts';

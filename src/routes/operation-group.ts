@@ -1,5 +1,4 @@
-import { type Bot, botName } from '../bots/bot.ts';
-import type { OperationGroup } from '../bots/operation-groups.ts';
+import { type Bot, botName, type OperationGroup } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 
 /** Refuses an operation whose group is not enabled for the bot. @throws Problem `operation_not_enabled` */

@@ -1,6 +1,5 @@
 import type { Request, Response } from 'express';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { Pacing } from '../pace/pacing.ts';
 import type { OperationAnswer } from '../relay/operations/judge-operation.ts';

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import { isJsonType, isUnencoded } from '../http/media-type.ts';
 import { isJson } from '../http/parse-json.ts';

@@ -4,7 +4,7 @@ import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts
 import type { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
-import type { OperationGroup } from '../bots/operation-groups.ts';
+import type { OperationGroup } from '../bots/bot.ts';
 import type { Config } from '../config/config.ts';
 import type { GivenBlobs } from '../guard/given-blobs.ts';
 import type { Logger } from '../logger.ts';

@@ -1,5 +1,4 @@
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { causeOf, Problem, type ProblemCode } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { Holders } from '../pace/holders.ts';

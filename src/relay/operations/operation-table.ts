@@ -1,4 +1,4 @@
-import type { OperationGroup } from '../../bots/operation-groups.ts';
+import type { OperationGroup } from '../../bots/bot.ts';
 import { isPlainPath, isPlainRelativePath } from '../../http/plain-path.ts';
 import type { QueryParameter } from '../../http/read-query.ts';
 import { MESSAGE_PATH } from '../upstream/upstream-target.ts';

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Bot } from '../../bots/bot.ts';
-import type { PathShape } from '../../bots/bot-path.ts';
+import type { Bot, PathShape } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
 import type { UpstreamRequest } from './send.ts';
 import { MESSAGE_PATH, targetPrefix, type UpstreamTarget, upstreamTarget } from './upstream-target.ts';

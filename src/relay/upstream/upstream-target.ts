@@ -1,5 +1,4 @@
-import type { Bot } from '../../bots/bot.ts';
-import { botPath, type PathShape } from '../../bots/bot-path.ts';
+import { type Bot, botPath, type PathShape } from '../../bots/bot.ts';
 
 /** Where a request goes at the bot service; all parts have been checked. */
 export interface UpstreamTarget {
