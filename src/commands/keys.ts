@@ -1,6 +1,5 @@
 import type { Writable } from 'node:stream';
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { type Config, loadConfig } from '../config/config.ts';
+import { type Config, catchConfigError, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';

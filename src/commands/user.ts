@@ -1,8 +1,7 @@
 import { text } from 'node:stream/consumers';
 import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { checkNames, loadConfig } from '../config/config.ts';
+import { catchConfigError, checkNames, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { VARIABLES } from '../config/variables.ts';
 import { Problem } from '../errors.ts';

@@ -1,9 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { readBotsFile } from '../bots/bots-file.ts';
 import { readSecretFile } from '../bots/secret-files.ts';
 import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
-import { openFilesLimit } from './open-files.ts';
 import { contradictions, missingVariables } from './rules.ts';
 import { settingsOf } from './settings.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
@@ -100,4 +100,32 @@ function deepFreeze<T>(value: T): T {
     for (const inner of Object.values(value)) deepFreeze(inner);
   }
   return value;
+}
+
+/** Exit code of sysexits.h: the configuration is wrong, and another start would not help. */
+const EX_CONFIG = 78;
+
+/**
+ * Runs `run` and returns its result. If it throws a ConfigError, writes the error to standard error and returns the
+ * exit code.
+ * @throws every other error of `run`
+ */
+export async function catchConfigError<T>(run: () => Promise<T>): Promise<T | number> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    return EX_CONFIG;
+  }
+}
+
+/** How many files this process may open, which Node.js raises to the hard limit at its start; undefined if not on Linux. */
+export function openFilesLimit(): number | undefined {
+  try {
+    const [, limit] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    return limit === undefined ? undefined : Number(limit);
+  } catch {
+    return undefined;
+  }
 }
