@@ -5,7 +5,7 @@ import { type Bot, botName } from '../bots/bot.ts';
 import { causeOf } from '../errors.ts';
 import { type ConversationBlobs, conversationBlobs } from '../guard/conversation-blobs.ts';
 import { type Conversation, conversations } from '../guard/conversations.ts';
-import { knownSandboxes } from '../guard/known-sandboxes.ts';
+import { knownSandboxes } from '../guard/sandboxes.ts';
 import { bodyBytes } from '../pace/body-bytes.ts';
 import { nameHolders } from '../pace/holders.ts';
 import { LIVE_YIELD_MS, liveTurns } from '../pace/live-turns.ts';

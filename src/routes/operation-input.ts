@@ -1,6 +1,6 @@
 import type { Request } from 'express';
 import type { Conversation, Conversations } from '../guard/conversations.ts';
-import { sandboxName } from '../guard/sandbox-names.ts';
+import { sandboxName } from '../guard/sandboxes.ts';
 import type { BodyOptions } from '../http/read-body.ts';
 import { readJson } from '../http/read-json.ts';
 import { readQuery } from '../http/read-query.ts';

@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import type { Conversation } from '../guard/conversations.ts';
-import { checkFileUse } from '../guard/file-use.ts';
+import { checkFileUse } from '../guard/fetch-metadata.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-left.ts';
 import type { CarriedStream } from '../http/locals.ts';

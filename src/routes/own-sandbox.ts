@@ -1,8 +1,7 @@
 import { type Bot, botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
-import type { KnownSandboxes } from '../guard/known-sandboxes.ts';
-import { launchedSandboxes } from '../guard/sandbox-names.ts';
+import { type KnownSandboxes, launchedSandboxes } from '../guard/sandboxes.ts';
 import { parseJson } from '../http/parse-json.ts';
 import type { AboutChannel, AskMetadata } from './channel-metadata.ts';
 

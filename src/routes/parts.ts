@@ -6,7 +6,7 @@ import type { Users } from '../authenticate/password/users.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import type { OperationGroup } from '../bots/bot.ts';
 import type { Config } from '../config/config.ts';
-import type { GivenBlobs } from '../guard/given-blobs.ts';
+import type { GivenBlobs } from '../guard/conversation-blobs.ts';
 import type { Logger } from '../logger.ts';
 import type { AttemptCounts } from '../pace/attempts.ts';
 import type { EndpointBudgets } from '../pace/budgets.ts';

@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import { KNOWN_MS } from '../guard/known-sandboxes.ts';
+import { KNOWN_MS } from '../guard/sandboxes.ts';
 
 /**
  * Checks a sandbox again and again while a stream shows it, as often as a new request for it would. Aborts `stop` with

@@ -3,7 +3,7 @@ import { realmOf } from '../authenticate/sessions/session.ts';
 import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';
-import { sameOrigin } from '../guard/same-origin.ts';
+import { sameOrigin } from '../guard/fetch-metadata.ts';
 import { addressLimit, type LimitByAddress, sessionLimit } from '../pace/client-limits.ts';
 import { type LimitByKey, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
 import type { Parts } from './parts.ts';
