@@ -2,8 +2,7 @@ import { createHmac, hkdfSync } from 'node:crypto';
 import type { Request, RequestHandler } from 'express';
 import type { Config } from '../config/config.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { endingOf, levelOf } from '../http/ending.ts';
-import { waitedMs } from '../http/locals.ts';
+import { endingOf, levelOf, waitedMs } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 import type { Secret } from '../secret.ts';
 

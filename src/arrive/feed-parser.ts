@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
-import { freeBytes } from '../http/free-bytes.ts';
+import { freeBytes } from '../http/body.ts';
 
 /** How many bytes are parsed at a time: they hold at most 57 requests, where one read can hold 3640. */
 const PIECE_BYTES = 1024;

@@ -1,6 +1,6 @@
 import type { ErrorRequestHandler, Response } from 'express';
 import { asProblem, isFault, Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
-import { breakOff } from '../http/break-off.ts';
+import { breakOff } from '../http/client-connection.ts';
 import type { Logger } from '../logger.ts';
 
 /** How long the rest of a refused request's body is read and dropped, in ms. */

@@ -3,7 +3,7 @@ import { IncomingMessage, type Server, type ServerOptions, ServerResponse, STATU
 import type { Socket } from 'node:net';
 import type { Express, Request, Response } from 'express';
 import { Problem, problemDocument } from '../errors.ts';
-import { breakOff } from '../http/break-off.ts';
+import { breakOff } from '../http/client-connection.ts';
 import { newLocals } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 import type { ConnectionBounds } from './connection-bounds.ts';

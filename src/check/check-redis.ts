@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import { isLoopback } from '../http/loopback.ts';
+import { isLoopback } from '../http/hosts.ts';
 import { createLogger } from '../logger.ts';
 import { whenConnected } from '../storage/connected-redis.ts';
 import { openRedis, type Redis } from '../storage/redis.ts';

@@ -1,4 +1,4 @@
-import { isLoopback } from '../http/loopback.ts';
+import { isLoopback } from '../http/hosts.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { Config } from './config.ts';
 import { FILES_OF_STREAM, OTHER_FILES } from './settings.ts';

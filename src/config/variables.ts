@@ -2,8 +2,7 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 import { OPERATION_GROUPS } from '../bots/bot.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
-import { isHost } from '../http/hosts.ts';
-import { isLoopback } from '../http/loopback.ts';
+import { isHost, isLoopback } from '../http/hosts.ts';
 import type { Secret } from '../secret.ts';
 import {
   certificates,

@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import { type JsonMember, jsonMembers } from '../http/json-members.ts';
+import { type JsonMember, jsonMembers } from '../http/json.ts';
 
 /** The longest id of a conversation, in UTF-16 units. */
 const MAX_ID_LENGTH = 256;

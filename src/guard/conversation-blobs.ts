@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import { jsonMembers } from '../http/json-members.ts';
+import { jsonMembers } from '../http/json.ts';
 import { similarTo } from './channel-places.ts';
 import type { Conversation } from './conversations.ts';
 

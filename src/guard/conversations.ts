@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import { isJsonObject, type JsonMember } from '../http/json-members.ts';
+import { isJsonObject, type JsonMember } from '../http/json.ts';
 import type { Secret } from '../secret.ts';
 import { channelInForm, channelInJson, channelInQuery, namedMembers, withChannel } from './channel-places.ts';
 import { scopedChannelId } from './scoped-channels.ts';

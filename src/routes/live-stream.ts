@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import { holdersApart } from '../pace/holders.ts';
 import { beginStream, streamHead } from '../relay/message/begin-stream.ts';
 import { carryLive } from '../relay/message/carry-live.ts';

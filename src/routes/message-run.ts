@@ -1,9 +1,9 @@
 import { botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
+import { refuseBody } from '../http/body.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import { readQuery } from '../http/read-query.ts';
-import { refuseBody } from '../http/refuse-body.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import { messageName } from '../runs/run-name.ts';
 import type { Dependencies } from './dependencies.ts';

@@ -1,7 +1,7 @@
 import { botName, type PathShape } from '../bots/bot.ts';
 import { asSameMessage, Problem } from '../errors.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import type { CarriedStream } from '../http/locals.ts';
 import { readJson } from '../http/read-json.ts';
 import type { JoinedRun } from '../runs/join-run.ts';

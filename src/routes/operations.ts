@@ -1,11 +1,11 @@
+import type { ServerResponse } from 'node:http';
 import type { Request, Response } from 'express';
 import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import { checkFileUse } from '../guard/fetch-metadata.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import type { CarriedStream } from '../http/locals.ts';
-import { setHeaders } from '../http/set-headers.ts';
 import { holdersApart } from '../pace/holders.ts';
 import type { OperationAnswer } from '../relay/operations/judge-operation.ts';
 import { asOperationLost } from '../relay/operations/operation-lost.ts';
@@ -139,4 +139,9 @@ async function answerWith(
     return pipeFile(file, options).finally(() => route.observer.transferred('down', stream.bytes));
   }
   await sendBody(body, { res, signal, log: res.locals, times: ANSWER_TIMES });
+}
+
+/** Sets all `headers` of an answer. */
+function setHeaders(res: ServerResponse, headers: Readonly<Record<string, string>>): void {
+  for (const name in headers) res.setHeader(name, headers[name] as string);
 }

@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
+import { readAtMost } from '../http/body.ts';
+import { isJson } from '../http/json.ts';
 import { isJsonType, isUnencoded } from '../http/media-type.ts';
-import { isJson } from '../http/parse-json.ts';
-import { readAtMost } from '../http/read-at-most.ts';
 import type { Logger } from '../logger.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';

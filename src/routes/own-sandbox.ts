@@ -2,7 +2,7 @@ import { type Bot, botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import { type KnownSandboxes, launchedSandboxes } from '../guard/sandboxes.ts';
-import { parseJson } from '../http/parse-json.ts';
+import { parseJson } from '../http/json.ts';
 import type { AboutChannel, AskMetadata } from './channel-metadata.ts';
 
 /**

@@ -3,7 +3,7 @@ import type { Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { type Bot, botName } from '../bots/bot.ts';
 import { asProblem, isFault, Problem } from '../errors.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { CarriedStream } from '../http/locals.ts';
 import { beginStream } from '../relay/message/begin-stream.ts';
 import { responseSink } from '../relay/message/response-sink.ts';

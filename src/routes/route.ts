@@ -1,6 +1,6 @@
 import type { Express, Request, RequestHandler, Response } from 'express';
 import { methodNotAllowed } from '../arrive/problem-response.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
 
 /** All steps of a route, as one function. It refuses a request by a thrown Problem. */
 export type Steps = (req: Request, res: Response) => Promise<void>;

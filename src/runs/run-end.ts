@@ -1,5 +1,5 @@
 import { Problem, type ProblemCode } from '../errors.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { Run } from './run.ts';
 import type { StoredEnd } from './run-codec.ts';
 

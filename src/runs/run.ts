@@ -1,5 +1,5 @@
 import { asProblem, type Problem } from '../errors.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { RunName } from './run-name.ts';
 import { endingOf, isShutdown, STOPPED } from './run-problems.ts';
 import { attach, type Reader, type ReaderClient, type RunHead } from './run-reader.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { CLIENT_LEFT } from '../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
 import type { Run } from '../../src/runs/run.ts';
 import { NAME_IS_FREE } from '../../src/runs/run-problems.ts';
 import type { RunStore } from '../../src/runs/run-store.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { CLIENT_LEFT } from '../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
 import type { Run } from '../../src/runs/run.ts';
 import type { RunStore } from '../../src/runs/run-store.ts';
 import { until } from '../harness/clock/until.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as oidc from 'openid-client';
-import { isLoopback } from '../../http/loopback.ts';
+import { isLoopback } from '../../http/hosts.ts';
 import type { Logger } from '../../logger.ts';
 import type { Secret } from '../../secret.ts';
 import { providerProblem, providerUnavailable } from './provider-errors.ts';

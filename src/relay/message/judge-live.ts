@@ -1,7 +1,6 @@
 import { Problem } from '../../errors.ts';
-import { replaceStrings } from '../../http/json-strings.ts';
+import { isJson, replaceStrings } from '../../http/json.ts';
 import { isJsonType, isUnencoded } from '../../http/media-type.ts';
-import { isJson } from '../../http/parse-json.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { judgeResponse, type MessageVerdict, readShort } from './judge-response.ts';
 

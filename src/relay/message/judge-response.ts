@@ -1,6 +1,6 @@
 import { Problem } from '../../errors.ts';
+import { readAtMost } from '../../http/body.ts';
 import { essenceOf, isUnencoded } from '../../http/media-type.ts';
-import { readAtMost } from '../../http/read-at-most.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { bodyOf } from '../upstream/answer-body.ts';
 import { maskStrings } from '../upstream/mask-json.ts';

@@ -7,7 +7,7 @@ import {
   problemDocument,
   recordOutcome,
 } from '../../errors.ts';
-import { breakOff, breakOffAfterData } from '../../http/break-off.ts';
+import { breakOff, breakOffAfterData } from '../../http/client-connection.ts';
 import { STREAM_HEADERS } from './begin-stream.ts';
 
 /** How long the client may take to read the last bytes, in ms. */

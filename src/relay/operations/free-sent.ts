@@ -1,6 +1,6 @@
 import type { ClientRequest } from 'node:http';
 import type { Readable } from 'node:stream';
-import { freeBytes } from '../../http/free-bytes.ts';
+import { freeBytes } from '../../http/body.ts';
 
 /**
  * Frees the chunks of `body` as soon as the operating system has taken them. `body` may be piped into `request` before

@@ -1,9 +1,8 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Problem } from '../../errors.ts';
-import { replaceStrings } from '../../http/json-strings.ts';
+import { readAtMost } from '../../http/body.ts';
+import { isJson, replaceStrings } from '../../http/json.ts';
 import { essenceOf, isJsonType, isUnencoded } from '../../http/media-type.ts';
-import { isJson } from '../../http/parse-json.ts';
-import { readAtMost } from '../../http/read-at-most.ts';
 import { keysRefused } from '../upstream/message-keys.ts';
 import { retryAfterSeconds } from '../upstream/retry-after.ts';
 import { fileHeaders } from './file-headers.ts';

@@ -1,8 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type FailureNotes, Problem } from '../../errors.ts';
-import { breakOff } from '../../http/break-off.ts';
-import { CLIENT_LEFT } from '../../http/client-left.ts';
-import { freeBytes } from '../../http/free-bytes.ts';
+import { freeBytes } from '../../http/body.ts';
+import { breakOff, CLIENT_LEFT } from '../../http/client-connection.ts';
 import type { CarriedStream } from '../../http/locals.ts';
 import { type TransferTimes, transferTimers } from './transfer-timers.ts';
 

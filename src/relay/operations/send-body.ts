@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { FailureNotes } from '../../errors.ts';
-import { breakOff } from '../../http/break-off.ts';
-import { CLIENT_LEFT } from '../../http/client-left.ts';
+import { breakOff, CLIENT_LEFT } from '../../http/client-connection.ts';
 import { type TransferTimes, transferTimers } from './transfer-timers.ts';
 
 export interface SendBodyOptions {

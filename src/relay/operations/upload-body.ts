@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { Problem } from '../../errors.ts';
-import { CLIENT_LEFT } from '../../http/client-left.ts';
+import { CLIENT_LEFT } from '../../http/client-connection.ts';
 import { requireMediaType } from '../../http/media-type.ts';
 import { type FormWriterOptions, formWriter, tooLarge } from './form-writer.ts';
 import { invalidForm } from './part-head.ts';

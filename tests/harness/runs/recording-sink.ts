@@ -1,5 +1,5 @@
 import type { Problem } from '../../../src/errors.ts';
-import { CLIENT_LEFT } from '../../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
 import type { StreamSink, StreamSource } from '../../../src/relay/message/stream-sink.ts';
 import type { Run } from '../../../src/runs/run.ts';
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { asProblem } from '../../../src/errors.ts';
-import { CLIENT_LEFT } from '../../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
 import { heldBytes } from '../../../src/relay/message/held-bytes.ts';
 import { redisRunStore } from '../../../src/runs/redis-run-store.ts';
 import type { Run } from '../../../src/runs/run.ts';

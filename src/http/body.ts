@@ -1,6 +1,7 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Problem } from '../errors.ts';
-import { CLIENT_LEFT } from './client-left.ts';
+import { CLIENT_LEFT } from './client-connection.ts';
+import { requireMediaType } from './media-type.ts';
 
 export interface BodyOptions {
   readonly maxBytes: number;
@@ -69,4 +70,51 @@ const CLOSE = { headers: { Connection: 'close' } };
 
 function tooLarge(maxBytes: number): Problem {
   return new Problem('body_too_large', `The body is over ${maxBytes} bytes.`);
+}
+
+/**
+ * Reads the whole body of a form (`application/x-www-form-urlencoded`).
+ * @throws Problem `unsupported_media_type`, `body_too_large`, `request_timeout`; `CLIENT_LEFT`
+ */
+export async function readForm(req: IncomingMessage, options: BodyOptions): Promise<URLSearchParams> {
+  requireMediaType(req.headers, 'application/x-www-form-urlencoded');
+  const body = await readBody(req, options);
+  return new URLSearchParams(body.toString('latin1'));
+}
+
+/**
+ * Lets only requests without a body pass (RFC 9112 §6).
+ * @throws Problem `body_too_large`
+ */
+export function refuseBody(headers: IncomingHttpHeaders): void {
+  const { 'content-length': length = '0', 'transfer-encoding': encoding } = headers;
+  if (encoding !== undefined || Number(length) !== 0) {
+    throw new Problem('body_too_large', 'This path takes no body.');
+  }
+}
+
+/**
+ * All bytes of `body`; `undefined` if they are more than `maxBytes`: then the rest is not read, and `body` is closed.
+ * Rejects with the error of `body`.
+ */
+export async function readAtMost(body: AsyncIterable<Buffer>, maxBytes: number): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    length += chunk.length;
+    // Leaving the loop closes the body.
+    if (length > maxBytes) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, length);
+}
+
+/**
+ * Frees the memory of bytes that nobody reads any more; they then have no length. Otherwise V8 finds out by going
+ * through its whole heap for every few dozen MB. Does nothing if they are a part of something larger, such as the pool
+ * of `Buffer`.
+ */
+export function freeBytes(bytes: Buffer): void {
+  const { buffer, length } = bytes;
+  if (length > 0 && length === buffer.byteLength && 'transfer' in buffer) buffer.transfer(0);
 }

@@ -1,3 +1,21 @@
+import { isUtf8 } from 'node:buffer';
+
+/** The value of JSON in UTF-8 (RFC 8259 §8.1). @throws SyntaxError if the bytes are something else */
+export function parseJson(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) throw new SyntaxError('no UTF-8');
+  return JSON.parse(bytes.toString('utf8'));
+}
+
+/** Whether the bytes are JSON in UTF-8. */
+export function isJson(bytes: Buffer): boolean {
+  try {
+    parseJson(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A member of a JSON object, and where the bytes of its value begin and end. */
 export interface JsonMember {
   /** Without escape sequences. */
@@ -53,7 +71,7 @@ function afterSpace(json: Buffer, from: number): number {
 }
 
 /** Where the JSON string that begins at `from` ends: behind the first quote that no backslash escapes. */
-export function endOfString(json: Buffer, from: number): number {
+function endOfString(json: Buffer, from: number): number {
   for (let at = from + 1; ; ) {
     const quote = json.indexOf(QUOTE, at);
     let backslashes = 0;
@@ -87,4 +105,23 @@ function endOfContainer(json: Buffer, from: number): number {
     at += 1;
     if (depth === 0) return at;
   }
+}
+
+/**
+ * Replaces strings in `json`, also the names of members: `replace` gets each one without escape sequences. Every other
+ * byte stays; the same buffer is returned if nothing changes. `json` must have been parsed before: no syntax is checked
+ * here.
+ */
+export function replaceStrings(json: Buffer, replace: (text: string) => string): Buffer {
+  const pieces: Buffer[] = [];
+  let from = 0;
+  for (let at = json.indexOf(QUOTE), end = 0; at >= 0; at = json.indexOf(QUOTE, end)) {
+    end = endOfString(json, at);
+    const text = JSON.parse(json.toString('utf8', at, end)) as string;
+    const replaced = replace(text);
+    if (replaced === text) continue;
+    pieces.push(json.subarray(from, at), Buffer.from(JSON.stringify(replaced)));
+    from = end;
+  }
+  return pieces.length > 0 ? Buffer.concat([...pieces, json.subarray(from)]) : json;
 }
