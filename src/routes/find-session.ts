@@ -4,8 +4,7 @@ import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { loggedBot } from '../bots/allow-list.ts';
 import { Problem } from '../errors.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { LimitByKey } from '../pace/request-limits.ts';
+import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
 
 /** What the first steps of every route of a bot need. */

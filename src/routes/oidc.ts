@@ -9,8 +9,8 @@ import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import { type Sessions, SIGNED_OUT_MEANWHILE } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
 import { type BodyOptions, readForm } from '../http/body.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { RunOnce } from '../pace/run-once.ts';
+import type { RunOnce } from '../pace/arrivals.ts';
+import type { LimitByAddress } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface OidcRoutes {

@@ -6,8 +6,8 @@ import type { BodyOptions } from '../http/body.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-connection.ts';
 import { readJson } from '../http/read-json.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
 import type { LoginAttempts } from '../pace/login-attempts.ts';
+import type { LimitByAddress } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface PasswordRoute {

@@ -2,8 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { ProviderSession } from '../authenticate/sessions/session.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { LimitByKey } from '../pace/request-limits.ts';
+import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface SessionRoutes {

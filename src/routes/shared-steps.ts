@@ -4,8 +4,14 @@ import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';
 import { sameOrigin } from '../guard/fetch-metadata.ts';
-import { addressLimit, type LimitByAddress, sessionLimit } from '../pace/client-limits.ts';
-import { type LimitByKey, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
+import {
+  addressLimit,
+  type LimitByAddress,
+  type LimitByKey,
+  type RequestLimitOptions,
+  requestLimits,
+  sessionLimit,
+} from '../pace/request-limits.ts';
 import type { Parts } from './parts.ts';
 
 /** How long a request's body may take to arrive, in ms. */
