@@ -93,8 +93,8 @@ const SECRETS_OPENED = {
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
-  'storage/redis-settings.ts': 'REDIS_URL, for Redis',
-  'storage/redis-tls.ts': 'REDIS_TLS_KEY, for Redis, and to see that its certificate is of this key',
+  'storage/redis-settings.ts':
+    'REDIS_URL and REDIS_TLS_KEY, for Redis, and to see that its certificate is of this key',
   'watch/probe-tokens.ts': 'SESSION_SECRETS, for the probes of a check',
 };
 

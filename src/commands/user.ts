@@ -8,8 +8,7 @@ import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';
 import { ACCOUNT_ATTEMPTS } from '../pace/attempts.ts';
 import { forgetFailures } from '../pace/redis-attempts.ts';
-import { whenConnected } from '../storage/connected-redis.ts';
-import { openRedis } from '../storage/redis.ts';
+import { openRedis, whenConnected } from '../storage/redis.ts';
 import type { RedisSettings } from '../storage/redis-settings.ts';
 
 export const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password

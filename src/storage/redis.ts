@@ -60,7 +60,7 @@ export interface Redis {
   close(): void;
 }
 
-export interface RedisOptions extends RedisSettings {
+interface RedisOptions extends RedisSettings {
   readonly logger: Logger;
   /** Called after every run with its time in ms, and whether it succeeded. */
   readonly observe?: (ms: number, ok: boolean) => void;
@@ -176,4 +176,25 @@ function sharedPing(onEach: Redis['onEach']): () => Promise<boolean> {
       });
     return asked;
   };
+}
+
+/** How long Redis may take to answer, in ms. */
+const CONNECT_MS = 3_000;
+const PING_EVERY_MS = 50;
+
+/**
+ * Resolves when Redis answers; for programs that use Redis as soon as they start.
+ * @throws Problem `session_store_unavailable` if it does not answer within 3 seconds
+ */
+export async function whenConnected(redis: Redis): Promise<void> {
+  const deadline = performance.now() + CONNECT_MS;
+  for (;;) {
+    try {
+      await redis.onEach((server) => server.ping());
+      return;
+    } catch (error) {
+      if (performance.now() > deadline) throw error;
+      await sleep(PING_EVERY_MS);
+    }
+  }
 }
