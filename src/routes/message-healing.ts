@@ -9,8 +9,11 @@ import { type HeldBytes, partOf } from '../relay/message/held-bytes.ts';
 import { keepRequest } from '../relay/message/kept-request.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { messageKeys } from '../relay/upstream/message-keys.ts';
-import { observedSend } from '../relay/upstream/observed-send.ts';
-import type { RelayObserver, ResumptionOutcome } from '../relay/upstream/relay-observer.ts';
+import {
+  observedSend,
+  type RelayObserver,
+  type ResumptionOutcome,
+} from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
 
 export interface MessageHealingParts {

@@ -9,12 +9,10 @@ import type { Holders } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { AcceptedOperation, OperationRequest } from '../relay/operations/operation-request.ts';
 import { endpointOf, maxAnswerBytesOf, type Operation } from '../relay/operations/operation-table.ts';
-import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
-import { bodyOf } from '../relay/upstream/answer-body.ts';
+import { bodyOf, type UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { keyRefusal, messageKeys } from '../relay/upstream/message-keys.ts';
-import { observedSend } from '../relay/upstream/observed-send.ts';
-import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
+import { observedSend, type RelayObserver } from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 

@@ -1,5 +1,5 @@
 import { asMaybeStarted, Problem } from '../errors.ts';
-import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
+import { asAnswerLost } from '../relay/upstream/upstream-problems.ts';
 
 /** The run of a name is not there any more. */
 export const RUN_OVER = new Problem(

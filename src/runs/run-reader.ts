@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import type { StreamSink } from '../relay/message/stream-sink.ts';
+import type { StreamSink } from '../relay/message/response-sink.ts';
 import { endingOf, failureOf } from './run-problems.ts';
 import type { RunStream, StreamReader } from './run-stream.ts';
 import { TOO_MANY_OF_USER } from './user-readers.ts';

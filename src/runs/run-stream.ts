@@ -1,5 +1,5 @@
 import type { Problem } from '../errors.ts';
-import type { StreamSink, StreamSource } from '../relay/message/stream-sink.ts';
+import type { StreamSink, StreamSource } from '../relay/message/response-sink.ts';
 import { type LogBytes, RunLog } from './run-log.ts';
 import { RUN_LOST, TOO_SLOW } from './run-problems.ts';
 

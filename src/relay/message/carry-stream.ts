@@ -1,10 +1,9 @@
 import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { BreakCause, NotResumed } from './break-causes.ts';
-import { responseSink } from './response-sink.ts';
+import { responseSink, type StreamSink } from './response-sink.ts';
 import { dropHead, endsInTail, isDecided, type ResumedHead, resumedHead, takeHead } from './resumed-head.ts';
 import { obstacleTo, type ResumePoint, resumePointOf, runIdOf, runState } from './stream-cursor.ts';
-import type { StreamSink } from './stream-sink.ts';
 import {
   type CarryOptions,
   type CarryToOptions,
@@ -30,7 +29,7 @@ import {
 } from './whole-events.ts';
 
 /** How a stream has ended. */
-export interface CarriedEnd {
+interface CarriedEnd {
   /** Whether all of the answer was there. */
   readonly isComplete: boolean;
   /** The `requestId` of the run that was not over when the client left; undefined if there is none. */
@@ -204,4 +203,18 @@ function resume(state: StreamState, point: ResumePoint, cause: BreakCause): void
     })
     // It rejects with the reason of its signal, which is aborted only when the stream is over.
     .catch((error) => fail(state, error));
+}
+
+/** A live stream belongs to no message: there is nothing to resume, and no run whose end it must have. */
+type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'endings'>;
+
+/**
+ * Carries a live stream in whole events, with heartbeats. If it ends early for any reason, the connection to the client
+ * is cut: asking again costs nothing, and clients do so after a cut. Resolves when the answer has ended in any way.
+ */
+export async function carryLive(options: LiveOptions): Promise<void> {
+  await carryStream({
+    ...options,
+    ...{ lastEventId: undefined, healer: undefined, endEvents: false, endings: 'cut' },
+  });
 }

@@ -1,5 +1,4 @@
-import { type Blocks, blocksOf, nextBlock } from './event-blocks.ts';
-import { HASH_BYTES, hashOf } from './event-hash.ts';
+import { type Blocks, blocksOf, HASH_BYTES, hashOf, nextBlock } from './event-blocks.ts';
 import { COLON, CR } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './held-bytes.ts';
 import { RUN_BEGINS, type RunEvent, readRunEvent, readRunStart, START_BYTES } from './run-events.ts';

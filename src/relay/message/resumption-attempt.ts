@@ -2,11 +2,11 @@ import { causeOf } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { keyRefusal, type MessageKeys } from '../upstream/message-keys.ts';
 import type { ResumptionOutcome } from '../upstream/relay-observer.ts';
-import { retryAfterSeconds } from '../upstream/retry-after.ts';
 import type { Upstream, UpstreamRequest } from '../upstream/send.ts';
+import { retryAfterSeconds } from '../upstream/upstream-problems.ts';
 import { withKey } from '../upstream/upstream-request.ts';
 import { NO_ANSWER } from './deadlines.ts';
-import { judgeResumption } from './judge-resumption.ts';
+import { judgeResumption } from './judge-response.ts';
 
 /** After a 429, the next attempt waits for the service's `Retry-After`, but at most this long, in ms. */
 const MAX_ASKED_MS = 60_000;

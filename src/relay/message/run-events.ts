@@ -1,5 +1,4 @@
-import type { Blocks } from './event-blocks.ts';
-import type { Block } from './event-hash.ts';
+import type { Block, Blocks } from './event-blocks.ts';
 
 /** What an event says of its run, in the form that the field's bot services send. */
 export interface RunEvent {

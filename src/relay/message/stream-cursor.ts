@@ -1,7 +1,6 @@
 import type { NotResumed } from './break-causes.ts';
-import { type Blocks, blocksOf, nextBlock } from './event-blocks.ts';
-import { MAX_ID_BYTES } from './event-fields.ts';
-import { type Block, HASH_BYTES, hashOf } from './event-hash.ts';
+import { type Block, type Blocks, blocksOf, HASH_BYTES, hashOf, nextBlock } from './event-blocks.ts';
+import { MAX_ID_BYTES } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, roomFor } from './held-bytes.ts';
 import {
   endsRun,

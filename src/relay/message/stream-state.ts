@@ -10,10 +10,9 @@ import {
 import type { BreakCause, NotResumed } from './break-causes.ts';
 import { blocksOf, nextBlock } from './event-blocks.ts';
 import type { Healer } from './healing.ts';
-import type { ResponseSinkOptions } from './response-sink.ts';
+import type { ResponseSinkOptions, StreamSink } from './response-sink.ts';
 import { dropHead, type ResumedHead } from './resumed-head.ts';
 import { forgetTail, noteSent, runState, type StreamCursor, streamCursor } from './stream-cursor.ts';
-import type { StreamSink } from './stream-sink.ts';
 import {
   dropRest,
   type HoldingLimits,

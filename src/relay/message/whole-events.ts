@@ -1,7 +1,5 @@
-import { endOfHeld, type LineState, takeLines } from './event-cut.ts';
-import type { BlockFields } from './event-fields.ts';
-import { CR, LF } from './event-lines.ts';
-import { type EventPart, eventPart, takePart } from './event-part.ts';
+import { type EventPart, endOfHeld, eventPart, type LineState, takeLines, takePart } from './event-cut.ts';
+import { type BlockFields, CR, LF } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './held-bytes.ts';
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);

@@ -4,7 +4,7 @@ import { readAtMost } from '../../http/body.ts';
 import { isJson, replaceStrings } from '../../http/json.ts';
 import { essenceOf, isJsonType, isUnencoded } from '../../http/media-type.ts';
 import { keysRefused } from '../upstream/message-keys.ts';
-import { retryAfterSeconds } from '../upstream/retry-after.ts';
+import { retryAfterSeconds } from '../upstream/upstream-problems.ts';
 import { fileHeaders } from './file-headers.ts';
 
 /** The answer for the client. */

@@ -13,8 +13,8 @@ import {
   newArrival,
   type UpstreamAnswer,
 } from './answer-arrival.ts';
-import { noAnswer } from './no-answer.ts';
 import type { UpstreamConnection } from './upstream-connections.ts';
+import { noAnswer } from './upstream-problems.ts';
 
 /** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
 type NotSentReason = 'delayed' | 'stale';

@@ -2,8 +2,13 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Bot, PathShape } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
 import type { UpstreamRequest } from './send.ts';
-import { MESSAGE_PATH, targetPrefix, type UpstreamTarget, upstreamTarget } from './upstream-target.ts';
-import { userHintHeader } from './user-hint.ts';
+import {
+  MESSAGE_PATH,
+  targetPrefix,
+  type UpstreamTarget,
+  upstreamTarget,
+  userHintHeader,
+} from './upstream-target.ts';
 
 export interface UpstreamRequestOptions {
   readonly baseUrl: Readonly<URL>;

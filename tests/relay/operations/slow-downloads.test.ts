@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import type { FailureNotes } from '../../../src/errors.ts';
 import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
 import type { CarriedStream } from '../../../src/http/locals.ts';
-import { pipeFile } from '../../../src/relay/operations/pipe-file.ts';
+import { pipeFile } from '../../../src/relay/operations/send-answer.ts';
 
 const LONG = 60_000;
 const servers: Server[] = [];

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
-import { sendBody } from '../../../src/relay/operations/send-body.ts';
+import { sendBody } from '../../../src/relay/operations/send-answer.ts';
 import { call } from '../../harness/clients/call.ts';
 import { operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
