@@ -22,7 +22,7 @@ import { UNOBSERVED } from '../relay/upstream/relay-observer.ts';
 import { createUpstream } from '../relay/upstream/send.ts';
 import { selectedQuery, upstreamRequestBuilder } from '../relay/upstream/upstream-request.ts';
 import { conversationKey } from '../runs/run-name.ts';
-import { userReaders } from '../runs/user-readers.ts';
+import { userReaders } from '../runs/run-reader.ts';
 import { relayMetrics } from '../watch/relay-metrics.ts';
 import { channelMetadata } from './channel-metadata.ts';
 import { messageHealing } from './message-healing.ts';

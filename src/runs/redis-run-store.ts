@@ -3,11 +3,20 @@ import type { Redis } from '../storage/redis.ts';
 import type { CarriedRun, Run } from './run.ts';
 import { type RunCodec, type RunSealers, runCodec } from './run-codec.ts';
 import { RunFollower } from './run-follower.ts';
-import { knownMs, RUN_LEASES, type RunLeases } from './run-leases.ts';
 import { APPEND, CLAIM, CONFIRM, FIND, FORGET, NEWEST, NEWS, namesKey, READ, STOP } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
 import { RunNews } from './run-news.ts';
-import type { Confirmation, Confirmed, KnownRun, NewestRun, RunStore, RunTimes } from './run-store.ts';
+import {
+  type Confirmation,
+  type Confirmed,
+  type KnownRun,
+  knownMs,
+  type NewestRun,
+  RUN_LEASES,
+  type RunLeases,
+  type RunStore,
+  type RunTimes,
+} from './run-store.ts';
 import { RunWriter } from './run-writer.ts';
 
 export interface RedisRunStoreOptions {

@@ -3,11 +3,11 @@ import { asProblem, type Problem } from '../errors.ts';
 import type { RedisScript } from '../storage/redis.ts';
 import type { Run } from './run.ts';
 import type { RunCodec, StoredEnd } from './run-codec.ts';
-import type { RunLeases } from './run-leases.ts';
 import { namesKey } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
 import { Bell, type RunNews } from './run-news.ts';
 import { failureOf, NAME_IS_FREE, NOT_KEPT, RUN_LOST, RUN_OVER, TOO_SLOW } from './run-problems.ts';
+import type { RunLeases } from './run-store.ts';
 
 export interface FollowerOptions {
   readonly read: RedisScript;

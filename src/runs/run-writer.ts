@@ -3,12 +3,11 @@ import type { RedisScript } from '../storage/redis.ts';
 import type { CarriedRun, Run } from './run.ts';
 import type { RunCodec } from './run-codec.ts';
 import { nameAfter, storedEnd } from './run-end.ts';
-import { knownMs, type RunLeases } from './run-leases.ts';
 import type { LogBytes } from './run-log.ts';
 import { namesKey } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
 import { Bell, type RunNews } from './run-news.ts';
-import type { RunTimes } from './run-store.ts';
+import { knownMs, type RunLeases, type RunTimes } from './run-store.ts';
 
 export interface WriterOptions {
   readonly append: RedisScript;
