@@ -1,6 +1,6 @@
 import type { Express } from 'express';
 import type { Config } from '../config/config.ts';
-import { readiness } from '../watch/health.ts';
+import type { Check } from '../watch/metrics.ts';
 import type { Parts } from './parts.ts';
 import { route } from './route.ts';
 
@@ -17,10 +17,7 @@ export function probeRoutes(app: Express, parts: Parts): void {
   const { config, lifecycle, redis, bots, metrics, open, runs } = parts;
   const [healthz, readyz] = probePaths(config);
   const checks = { accepting: async () => lifecycle.isReady(), ...(redis && { redis: redis.answers }) };
-  metrics?.readAtScrape({
-    ...{ checks, openMessages: open.count },
-    runBytes: () => runs.bytes(),
-  });
+  metrics?.readAtScrape({ checks, openMessages: open.count, runBytes: () => runs.bytes() });
   route(app, healthz, {
     async get(_req, res) {
       res.locals.isProbe = true;
@@ -39,4 +36,18 @@ export function probeRoutes(app: Express, parts: Parts): void {
       });
     },
   });
+}
+
+/** The results of all checks; ready only if all of them are ok. */
+interface Readiness {
+  readonly ready: boolean;
+  readonly results: Readonly<Record<string, 'ok' | 'failed'>>;
+}
+
+/** Runs all checks at the same time. */
+export async function readiness(checks: Readonly<Record<string, Check>>): Promise<Readiness> {
+  const results = await Promise.all(
+    Object.entries(checks).map(async ([name, check]) => [name, (await check()) ? 'ok' : 'failed'] as const),
+  );
+  return { ready: results.every(([, result]) => result === 'ok'), results: Object.fromEntries(results) };
 }

@@ -89,7 +89,7 @@ export function attach(run: ReadRun, client: ReaderClient): Reader {
 }
 
 /** Bounds how many runs a user reads at this instance that other requests have begun. */
-interface UserReaders {
+export interface UserReaders {
   /** Takes a reader, and ends the user's oldest one if there are too many. Returns what gives it back. */
   add(userId: string, stop: AbortController): () => void;
 }
