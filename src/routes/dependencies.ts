@@ -24,12 +24,11 @@ import { selectedQuery, upstreamRequestBuilder } from '../relay/upstream/upstrea
 import { conversationKey } from '../runs/run-name.ts';
 import { userReaders } from '../runs/run-reader.ts';
 import { relayMetrics } from '../watch/relay-metrics.ts';
-import { channelMetadata } from './channel-metadata.ts';
+import { requireGroup } from './bot-steps.ts';
 import { messageHealing } from './message-healing.ts';
-import { requireGroup } from './operation-group.ts';
 import { operationReader } from './operation-input.ts';
 import { ownRequests } from './own-request.ts';
-import { ownSandboxes } from './own-sandbox.ts';
+import { channelMetadata, ownSandboxes } from './own-sandbox.ts';
 import type { Parts } from './parts.ts';
 import { BODY_TIMEOUT_MS, type SharedSteps } from './shared-steps.ts';
 import { suspendOnLeave } from './suspend-on-leave.ts';

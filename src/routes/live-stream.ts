@@ -17,11 +17,10 @@ import { observedSend } from '../relay/upstream/relay-observer.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
+import { findBot, findSession } from './bot-steps.ts';
 import type { Dependencies } from './dependencies.ts';
-import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
 import type { OperationInput } from './operation-input.ts';
-import { recheckSandbox } from './recheck-sandbox.ts';
+import { recheckSandbox } from './own-sandbox.ts';
 import { requestKeys } from './request-keys.ts';
 import type { Steps } from './route.ts';
 

@@ -6,9 +6,8 @@ import { abortWhenLeft } from '../http/client-connection.ts';
 import { readQuery } from '../http/read-query.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import { messageName } from '../runs/run-name.ts';
+import { findBot, findSession } from './bot-steps.ts';
 import type { Dependencies } from './dependencies.ts';
-import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
 import { clientOf, lastEventIdOf, noteJoin, readRun } from './read-run.ts';
 import type { Steps } from './route.ts';
 

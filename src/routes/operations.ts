@@ -12,9 +12,8 @@ import { endpointOf, type Operation, SUSPEND } from '../relay/operations/operati
 import { pipeFile, sendBody } from '../relay/operations/send-answer.ts';
 import { asOperationLost } from '../relay/operations/send-operation.ts';
 import { conversationKey } from '../runs/run-name.ts';
+import { findBot, findSession } from './bot-steps.ts';
 import type { Dependencies } from './dependencies.ts';
-import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
 import type { OperationInput } from './operation-input.ts';
 import { type OperationSending, type SentOperation, sendOperationUntilTaken } from './operation-sending.ts';
 import type { Steps } from './route.ts';

@@ -1,29 +1,31 @@
 import { type Bot, botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
-import { type KnownSandboxes, launchedSandboxes } from '../guard/sandboxes.ts';
+import { KNOWN_MS, type KnownSandboxes, launchedSandboxes } from '../guard/sandboxes.ts';
 import { parseJson } from '../http/json.ts';
-import type { AboutChannel, AskMetadata } from './channel-metadata.ts';
+import { badResponse, rateLimited } from '../relay/operations/judge-operation.ts';
+import { CHANNEL_METADATA } from '../relay/operations/operation-table.ts';
+import type { AskService, OwnAnswer, OwnRequest } from './own-request.ts';
 
 /**
  * Lets a request for a sandbox pass if its conversation, which is the user's, has launched that sandbox, by the
  * conversation's metadata; and every request that names no sandbox.
  * @throws Problem `not_your_conversation`, and those of `AskMetadata`
  */
-export type CheckSandbox = (
+type CheckSandbox = (
   named: { readonly sandbox: string | undefined; readonly conversation: () => Conversation | undefined },
   about: AboutChannel,
 ) => Promise<void>;
 
 /** What a conversation has launched is known no more: the next request for one of its sandboxes asks for it. */
-export type ForgetSandboxes = (bot: Bot, conversation: Conversation | undefined) => void;
+type ForgetSandboxes = (bot: Bot, conversation: Conversation | undefined) => void;
 
-export interface OwnSandboxes {
+interface OwnSandboxes {
   readonly checkSandbox: CheckSandbox;
   readonly forgetSandboxes: ForgetSandboxes;
 }
 
-export interface OwnSandboxParts {
+interface OwnSandboxParts {
   readonly askMetadata: AskMetadata;
   readonly known: KnownSandboxes;
 }
@@ -105,4 +107,45 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
 
 function notLaunched(): Problem {
   return new Problem('not_your_conversation', 'This conversation has no such sandbox at the moment.');
+}
+
+/** Who asks for the metadata of a conversation, and in which request. */
+type AboutChannel = Omit<OwnRequest, 'operation' | 'query'>;
+
+/**
+ * Asks the bot service for the metadata of the conversation with its id `channel`. Resolves with its JSON, or with
+ * undefined if the bot has no such conversation.
+ * @throws Problem of `AskService`, `upstream_rate_limited`, or `upstream_bad_response` if the answer says neither
+ */
+type AskMetadata = (channel: string, about: AboutChannel) => Promise<Buffer | undefined>;
+
+/** Makes the question; `ask` sends it. */
+export function channelMetadata(ask: AskService): AskMetadata {
+  return async function askMetadata(channel, about) {
+    const query = new URLSearchParams({ custom_channel_id: channel });
+    const answer = await ask({ ...about, operation: CHANNEL_METADATA, query });
+    const { status, json } = answer;
+    // Only JSON is from the service itself: a 404 of a proxy on the way says nothing about the conversation.
+    if (json && status === 404) return undefined;
+    if (json && status >= 200 && status < 300) return json;
+    throw problemOf(answer);
+  };
+}
+
+function problemOf({ status, retryAfter, json }: OwnAnswer): Problem {
+  if (status === 429) return rateLimited(retryAfter);
+  return badResponse(`status ${status}${json ? '' : ', no JSON'}, of the conversation's metadata`);
+}
+
+/**
+ * Checks a sandbox again and again while a stream shows it, as often as a new request for it would. Aborts `stop` with
+ * the reason once it is refused; a check that finds no slot is left to the next one. Returns the function that ends it.
+ */
+export function recheckSandbox(check: () => Promise<void>, stop: AbortController): () => void {
+  const timer = setInterval(() => {
+    check().catch((reason) => {
+      if (!(reason instanceof Problem) || reason.status !== 429) stop.abort(reason);
+    });
+  }, KNOWN_MS);
+  return () => clearInterval(timer);
 }

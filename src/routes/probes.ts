@@ -1,8 +1,14 @@
 import type { Express } from 'express';
+import { notFound } from '../arrive/problem-response.ts';
 import type { Config } from '../config/config.ts';
+import { clientAddress } from '../http/client-address.ts';
+import { arrivalsIn } from '../pace/arrivals.ts';
+import { checkProbe, PROBE_PATH } from '../watch/check-probe.ts';
 import type { Check } from '../watch/metrics.ts';
+import { PROBE_WINDOW_MS, probeTokens } from '../watch/probe-tokens.ts';
 import type { Parts } from './parts.ts';
 import { route } from './route.ts';
+import type { SharedSteps } from './shared-steps.ts';
 
 /** The paths of the health probes. */
 export function probePaths({ basePath }: Pick<Config, 'basePath'>): [healthz: string, readyz: string] {
@@ -50,4 +56,24 @@ export async function readiness(checks: Readonly<Record<string, Check>>): Promis
     Object.entries(checks).map(async ([name, check]) => [name, (await check()) ? 'ok' : 'failed'] as const),
   );
   return { ready: results.every(([, result]) => result === 'ok'), results: Object.fromEntries(results) };
+}
+
+/** The route by which `check` tests the proxies before the relay. Without a valid token it answers as an unknown path. */
+export function checkProbeRoute(
+  app: Express,
+  { config, counts, redis }: Pick<Parts, 'config' | 'counts' | 'redis'>,
+  { limitByAddress }: Pick<SharedSteps, 'limitByAddress'>,
+): void {
+  const probe = checkProbe({
+    tokens: probeTokens(config.session.secrets),
+    arrivals: arrivalsIn(counts, 'check-probe', PROBE_WINDOW_MS),
+    shared: redis !== undefined,
+    addressOf: clientAddress,
+  });
+  app.post(config.basePath + PROBE_PATH, async (req, res) => {
+    await limitByAddress(req, res);
+    await probe(req, res, () => {
+      throw notFound();
+    });
+  });
 }

@@ -3,12 +3,13 @@ import type { Request, Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { noSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { loggedBot } from '../bots/allow-list.ts';
+import { type Bot, botName, type OperationGroup } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
 
 /** What the first steps of every route of a bot need. */
-export interface SessionFinding {
+interface SessionFinding {
   readonly limitByAddress: LimitByAddress;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Pick<Sessions, 'keyOf' | 'read'>;
@@ -17,7 +18,7 @@ export interface SessionFinding {
 }
 
 /** A request that has just come. */
-export interface RequestArrival {
+interface RequestArrival {
   readonly req: Request;
   readonly res: Response;
   /** Aborted when the client leaves, and from here on by a shutdown, and by the end of the session. */
@@ -31,7 +32,7 @@ export interface RequestArrival {
  * Finds the session of a request, within its limits. They are asked together in one round trip, and judged in this
  * order: the limit by address, the origin, the session, the limit by session. A page of another origin is not counted
  * for the session. The request is open before its session is read: it is told of every end that the answer does not show.
- * @throws Problem `too_many_attempts`, `cross_origin` or `unauthenticated`; what has aborted the request
+ * @throws Problem `too_many_attempts`, `cross_site_request` or `unauthenticated`; what has aborted the request
  */
 export async function findSession(route: SessionFinding, arrival: RequestArrival): Promise<LiveSession> {
   const { req, res, stop, releases, kind } = arrival;
@@ -58,10 +59,49 @@ export async function findSession(route: SessionFinding, arrival: RequestArrival
   return found;
 }
 
-/** @throws Problem `cross_origin` or `unauthenticated` if there is nothing to ask for */
+/** @throws Problem `cross_site_request` or `unauthenticated` if there is nothing to ask for */
 function keyOf(route: SessionFinding, req: Request): string {
   route.checkOrigin(req.headers);
   const key = route.sessions.keyOf(req);
   if (key === undefined) throw noSession();
   return key;
+}
+
+/** Refuses an operation whose group is not enabled for the bot. @throws Problem `operation_not_enabled` */
+type RequireGroup = (group: OperationGroup, bot: Bot) => void;
+
+/** Makes the step that requires a group; `groupsOf` returns those that are enabled for `namespace/bot`. */
+export function requireGroup(groupsOf: (bot: string) => readonly OperationGroup[]): RequireGroup {
+  return function requireGroup(group, bot) {
+    if (!groupsOf(botName(bot)).includes(group)) throw notEnabled();
+  };
+}
+
+/** Clients of the bot service read 404 as a fact about the conversation, so it is never the answer here. */
+function notEnabled(): Problem {
+  return new Problem('operation_not_enabled', 'This operation is not enabled for this bot.');
+}
+
+/** What finds the bot of a request. */
+interface BotFinding {
+  readonly allowedBot: (parameters: Request['params']) => Bot;
+  readonly requireGroup: RequireGroup;
+}
+
+/** A request whose session is found. */
+interface BotRequest {
+  readonly req: Request;
+  readonly res: Response;
+  readonly group: OperationGroup;
+}
+
+/**
+ * The bot that the path names.
+ * @throws Problem `unknown_bot`, or what says that the group of operations is off for this bot
+ */
+export function findBot(route: BotFinding, { req, res, group }: BotRequest): Bot {
+  const bot = route.allowedBot(req.params);
+  res.locals.bot = botName(bot);
+  route.requireGroup(group, bot);
+  return bot;
 }
