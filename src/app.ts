@@ -7,16 +7,16 @@ import { securityHeaders } from './arrive/security-headers.ts';
 import { inOrder, spreadRequests } from './arrive/stages.ts';
 import { cors } from './guard/cors.ts';
 import { knownHost } from './guard/known-host.ts';
+import type { Dependencies } from './routes/dependencies.ts';
 import { botRoutes, METHODS, pageRoutes, sessionRoutes } from './routes/mount.ts';
-import type { Parts } from './routes/parts.ts';
 import { checkProbeRoute, probePaths, probeRoutes } from './routes/probes.ts';
 import { isHttps, sharedSteps } from './routes/shared-steps.ts';
 import { signInRoutes } from './routes/sign-in.ts';
 import { requestMetrics } from './watch/request-metrics.ts';
 
 /** The routes in order, and the stages that stand before all of them. */
-export function createApp(parts: Parts): Express {
-  const { bounds, config, logger, lifecycle, metrics } = parts;
+export function createApp(dependencies: Dependencies): Express {
+  const { bounds, config, logger, lifecycle, metrics } = dependencies;
   const app = express();
   app.set('trust proxy', config.trustProxy);
   app.set('query parser', false);
@@ -39,14 +39,14 @@ export function createApp(parts: Parts): Express {
     ]),
   );
 
-  probeRoutes(app, parts);
-  const steps = sharedSteps(parts);
+  probeRoutes(app, dependencies);
+  const steps = sharedSteps(dependencies);
   // First, since messages are the most frequent: Express tries its routes in order.
-  botRoutes(app, parts, steps);
-  signInRoutes(app, parts, steps);
-  sessionRoutes(app, parts, steps);
-  pageRoutes(app, parts, steps);
-  checkProbeRoute(app, parts, steps);
+  botRoutes(app, dependencies, steps);
+  signInRoutes(app, dependencies, steps);
+  sessionRoutes(app, dependencies, steps);
+  pageRoutes(app, dependencies, steps);
+  checkProbeRoute(app, dependencies, steps);
   app.use(async (req, res) => {
     await steps.limitByAddress(req, res);
     throw notFound();

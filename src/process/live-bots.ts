@@ -10,7 +10,7 @@ import { fileChanges } from '../bots/file-changes.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
 import { type KeyRings, type KeyUse, keyRings } from '../relay/upstream/key-rings.ts';
-import type { KnownBots } from '../routes/parts.ts';
+import type { KnownBots } from '../routes/dependencies.ts';
 import type { Secret } from '../secret.ts';
 
 /** The current settings of the bots, and how to read them again. */

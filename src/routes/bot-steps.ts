@@ -7,6 +7,7 @@ import { type Bot, botName, type OperationGroup } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { OpenKind, OpenMessages } from '../relay/message/open-messages.ts';
+import type { Releases } from './route.ts';
 
 /** What the first steps of every route of a bot need. */
 interface SessionFinding {
@@ -24,31 +25,31 @@ interface RequestArrival {
   /** Aborted when the client leaves, and from here on by a shutdown, and by the end of the session. */
   readonly stop: AbortController;
   /** Called when the request is over. */
-  readonly releases: (() => void)[];
+  readonly releases: Releases;
   readonly kind: OpenKind;
 }
 
 /**
  * Finds the session of a request, within its limits. They are asked together in one round trip, and judged in this
  * order: the limit by address, the origin, the session, the limit by session. A page of another origin is not counted
- * for the session. The request is open before its session is read: it is told of every end that the answer does not show.
+ * for the session. The request is registered as open before its session is read, so that no end of the session is missed.
  * @throws Problem `too_many_attempts`, `cross_site_request` or `unauthenticated`; what has aborted the request
  */
-export async function findSession(route: SessionFinding, arrival: RequestArrival): Promise<LiveSession> {
+export async function findSession(services: SessionFinding, arrival: RequestArrival): Promise<LiveSession> {
   const { req, res, stop, releases, kind } = arrival;
   res.locals.bot = loggedBot(req.params);
-  const counted = route.limitByAddress(req, res);
+  const counted = services.limitByAddress(req, res);
   let key: string;
   try {
-    key = keyOf(route, req);
+    key = keyOf(services, req);
   } catch (refusal) {
     await counted;
     throw refusal;
   }
-  releases.push(route.open.add(stop, key, kind));
-  const asked = [counted, route.sessions.read(key), route.limitBySession(req, res, key)] as const;
+  releases.push(services.open.add(stop, key, kind));
+  const asked = [counted, services.sessions.read(key), services.limitBySession(req, res, key)] as const;
   const [, session] = await Promise.allSettled(asked);
-  // Every refusal names the user, too.
+  // The log line of a refusal names the user, too.
   if (session.status === 'fulfilled') res.locals.userId = session.value.user.id;
   await asked[0];
   const found = await asked[1];
@@ -60,9 +61,9 @@ export async function findSession(route: SessionFinding, arrival: RequestArrival
 }
 
 /** @throws Problem `cross_site_request` or `unauthenticated` if there is nothing to ask for */
-function keyOf(route: SessionFinding, req: Request): string {
-  route.checkOrigin(req.headers);
-  const key = route.sessions.keyOf(req);
+function keyOf(services: SessionFinding, req: Request): string {
+  services.checkOrigin(req.headers);
+  const key = services.sessions.keyOf(req);
   if (key === undefined) throw noSession();
   return key;
 }
@@ -99,9 +100,9 @@ interface BotRequest {
  * The bot that the path names.
  * @throws Problem `unknown_bot`, or what says that the group of operations is off for this bot
  */
-export function findBot(route: BotFinding, { req, res, group }: BotRequest): Bot {
-  const bot = route.allowedBot(req.params);
+export function findBot(services: BotFinding, { req, res, group }: BotRequest): Bot {
+  const bot = services.allowedBot(req.params);
   res.locals.bot = botName(bot);
-  route.requireGroup(group, bot);
+  services.requireGroup(group, bot);
   return bot;
 }

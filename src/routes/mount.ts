@@ -1,13 +1,13 @@
 import type { Express } from 'express';
 import { botRoute, PATH_SHAPES, type PathShape } from '../bots/bot.ts';
 import { OPERATIONS, type Operation } from '../relay/operations/operation-table.ts';
-import { dependenciesOf } from './dependencies.ts';
+import { botServices } from './bot-services.ts';
+import type { Dependencies } from './dependencies.ts';
 import { liveRoute } from './live-stream.ts';
 import { messageRoute } from './message.ts';
 import { runRoute } from './message-run.ts';
 import { logoutAnswer } from './oidc.ts';
 import { operationRoute } from './operations.ts';
-import type { Parts } from './parts.ts';
 import { type Methods, route, type Steps } from './route.ts';
 import { logout, logoutAll, showSession } from './session.ts';
 import type { SharedSteps } from './shared-steps.ts';
@@ -15,18 +15,18 @@ import type { SharedSteps } from './shared-steps.ts';
 export { METHODS } from '../relay/operations/operation-table.ts';
 
 /** The routes of messages and of other operations of the bot service. */
-export function botRoutes(app: Express, parts: Parts, shared: SharedSteps): void {
-  const dependencies = dependenciesOf(parts, shared);
-  operationRoutes(app, parts.config.basePath, {
-    message: messageRoute(dependencies),
-    run: runRoute(dependencies),
-    live: liveRoute(dependencies),
-    operation: operationRoute(dependencies),
+export function botRoutes(app: Express, dependencies: Dependencies, shared: SharedSteps): void {
+  const services = botServices(dependencies, shared);
+  operationRoutes(app, dependencies.config.basePath, {
+    message: messageRoute(services),
+    run: runRoute(services),
+    live: liveRoute(services),
+    operation: operationRoute(services),
   });
 }
 
 /** The routes of a session, for all ways to sign in. */
-export function sessionRoutes(app: Express, { config, signIn }: Parts, steps: SharedSteps): void {
+export function sessionRoutes(app: Express, { config, signIn }: Dependencies, steps: SharedSteps): void {
   const auth = `${config.basePath}/auth`;
   const own = { ...steps, logoutAnswer: signIn.mode === 'oidc' ? logoutAnswer(signIn.provider) : undefined };
   route(app, `${auth}/session`, { get: showSession(own) });
@@ -37,7 +37,7 @@ export function sessionRoutes(app: Express, { config, signIn }: Parts, steps: Sh
 /** The routes of additional pages, such as the chat page. */
 export function pageRoutes(
   app: Express,
-  { config, pages = [] }: Parts,
+  { config, pages = [] }: Dependencies,
   { limitByAddress }: SharedSteps,
 ): void {
   for (const { path, handler } of pages) {

@@ -63,7 +63,7 @@ export function finishSignIn(routes: OidcRoutes): Steps {
       await previous.end(req);
       const owner = { userId: user.id, providerSession: providerSession.providerSession };
       const confirm = async () => {
-        // A logout that came before the session was stored has not found it.
+        // A logout that came before the session was stored has not removed it.
         if (await store.removedSince(owner, startedAt)) throw SIGNED_OUT_MEANWHILE;
       };
       const session = await sessions.begin(req, res, { user, confirm, ...providerSession });

@@ -6,7 +6,7 @@ import type { OperationAnswer } from '../relay/operations/judge-operation.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import { asOperationLost } from '../relay/operations/send-operation.ts';
 import type { UploadBody } from '../relay/operations/upload-body.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { BotServices } from './bot-services.ts';
 import type { OperationInput } from './operation-input.ts';
 import { requestKeys } from './request-keys.ts';
 
@@ -35,7 +35,7 @@ export interface OperationSending {
  * @throws Problem of `SendOperation`, `upstream_key_rejected`, `upstream_refused`, and those of the slot
  */
 export async function sendOperationUntilTaken(
-  route: Dependencies,
+  services: BotServices,
   sending: OperationSending,
 ): Promise<OperationAnswer> {
   const { req, res, accepted, slots, signal, upload } = sending;
@@ -43,13 +43,13 @@ export async function sendOperationUntilTaken(
   const { input, ...target } = accepted;
   const { conversation } = input;
   const { headers } = req;
-  const { keys, mask } = requestKeys(route, { bot: botName(accepted.bot), requestId, conversation });
+  const { keys, mask } = requestKeys(services, { bot: botName(accepted.bot), requestId, conversation });
   const onStatus = (status: number) => {
     res.locals.upstreamStatus = status;
   };
   const { operation } = accepted;
   for (;;) {
-    const request = route.operationRequest({ ...target, ...input, upload, headers, requestId });
+    const request = services.operationRequest({ ...target, ...input, upload, headers, requestId });
     let hasLeft = false;
     // The service acts on a form only when it has all of it.
     const onLeaving = () => {
@@ -61,7 +61,7 @@ export async function sendOperationUntilTaken(
     };
     const events = { onLeaving, onSent, onStatus };
     const attempt = { operation, request, upload, key: keys.next(), mask, signal, ...events };
-    const verdict = await route.sendOperation(req, res, attempt).catch((error: unknown) => {
+    const verdict = await services.sendOperation(req, res, attempt).catch((error: unknown) => {
       throw hasLeft ? asOperationLost(operation, error) : error;
     });
     if (!(verdict instanceof Problem)) {

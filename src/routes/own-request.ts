@@ -48,7 +48,7 @@ export interface OwnAnswer {
  */
 export type AskService = (request: OwnRequest) => Promise<OwnAnswer>;
 
-export interface OwnRequestParts {
+export interface OwnRequestOptions {
   readonly paceMessage: (message: PacedMessage) => Pacing;
   readonly operationRequest: (accepted: AcceptedOperation) => OperationRequest;
   readonly keyRings: Pick<KeyRings, 'ringOf'>;
@@ -61,28 +61,28 @@ export interface OwnRequestParts {
 
 const NO_BODY = Buffer.alloc(0);
 
-/** It is sent by the sender of messages, since the proxy needs a client's request and response. */
-export function ownRequests(parts: OwnRequestParts): AskService {
+/** Requests are sent by the sender of messages, since the proxy needs a client's request and response. */
+export function ownRequests(options: OwnRequestOptions): AskService {
   return async function ask(request) {
     const { operation, bot, holders, requestId, signal, headers: clientHeaders = {} } = request;
     const endpoint = endpointOf(operation, botName(bot));
-    const slots = parts.paceMessage({ endpoint, holders, signal, log: {} });
+    const slots = options.paceMessage({ endpoint, holders, signal, log: {} });
     await slots.start();
-    const { path, headers } = parts.operationRequest({
+    const { path, headers } = options.operationRequest({
       ...request,
       ...{ headers: clientHeaders, body: undefined },
     });
     // `POST` is the sender's default.
     const method = operation.method === 'GET' ? operation.method : undefined;
     const unsigned: UpstreamRequest = { path, headers, method, body: NO_BODY };
-    const keys = messageKeys(parts.keyRings.ringOf(botName(bot)), parts.logger, requestId);
+    const keys = messageKeys(options.keyRings.ringOf(botName(bot)), options.logger, requestId);
     for (;;) {
       const key = keys.next();
-      const send = observedSend(parts.send, key.fingerprint, parts.observer);
+      const send = observedSend(options.send, key.fingerprint, options.observer);
       const maxBytes = maxAnswerBytesOf(operation);
-      const answer = await within(parts.responseTimeoutMs, signal, async (limited) => {
-        const options = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
-        return read(await send(withKey(unsigned, key), options), maxBytes, limited);
+      const answer = await within(options.responseTimeoutMs, signal, async (limited) => {
+        const events = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
+        return read(await send(withKey(unsigned, key), events), maxBytes, limited);
       });
       const { status, json } = answer;
       if (status !== 401 && status !== 403) {

@@ -17,7 +17,7 @@ type CheckSandbox = (
   about: AboutChannel,
 ) => Promise<void>;
 
-/** What a conversation has launched is known no more: the next request for one of its sandboxes asks for it. */
+/** Forgets what a conversation has launched: the next request for one of its sandboxes asks the service. */
 type ForgetSandboxes = (bot: Bot, conversation: Conversation | undefined) => void;
 
 interface OwnSandboxes {
@@ -25,13 +25,13 @@ interface OwnSandboxes {
   readonly forgetSandboxes: ForgetSandboxes;
 }
 
-interface OwnSandboxParts {
+interface OwnSandboxOptions {
   readonly askMetadata: AskMetadata;
   readonly known: KnownSandboxes;
 }
 
-/** How a question ended. `left`: its own client or session has, which says nothing to others. */
-type Told =
+/** How a request for the metadata ended. `left`: its client has left, or its session has ended; others must ask again. */
+type SandboxAnswer =
   | { readonly kind: 'launched'; readonly names: readonly string[] }
   | { readonly kind: 'failed'; readonly reason: unknown }
   | { readonly kind: 'left' };
@@ -40,20 +40,22 @@ type Told =
  * The service is asked, since it may take a sandbox from the path alone, whatever the conversation in the query. Requests
  * that come while it is asked for the same conversation wait for the answer.
  */
-export function ownSandboxes({ askMetadata, known }: OwnSandboxParts): OwnSandboxes {
+export function ownSandboxes({ askMetadata, known }: OwnSandboxOptions): OwnSandboxes {
   /** What is being asked, by conversation. */
-  const asked = new Map<string, Promise<Told>>();
+  const asked = new Map<string, Promise<SandboxAnswer>>();
 
-  function ask(conversationKey: string, channel: string, about: AboutChannel): Promise<Told> {
-    // An answer to a question that is forgotten meanwhile is for those who wait for it alone.
+  function ask(conversationKey: string, channel: string, about: AboutChannel): Promise<SandboxAnswer> {
+    // After `forgetSandboxes`, the answer is not remembered: only those who wait for it get it.
     const isCurrent = () => asked.get(conversationKey) === question;
     const question = askMetadata(channel, about)
-      .then((metadata): Told => {
+      .then((metadata): SandboxAnswer => {
         const names = metadata ? launchedSandboxes(parseJson(metadata)) : [];
         if (isCurrent()) known.remember(conversationKey, names);
         return { kind: 'launched', names };
       })
-      .catch((reason): Told => (about.signal.aborted ? { kind: 'left' } : { kind: 'failed', reason }))
+      .catch(
+        (reason): SandboxAnswer => (about.signal.aborted ? { kind: 'left' } : { kind: 'failed', reason }),
+      )
       .finally(() => isCurrent() && asked.delete(conversationKey));
     asked.set(conversationKey, question);
     return question;
@@ -65,17 +67,17 @@ export function ownSandboxes({ askMetadata, known }: OwnSandboxParts): OwnSandbo
       const channel = conversation()?.upstream;
       if (channel === undefined) throw notLaunched();
       const conversationKey = conversationKeyOf(about.bot, channel);
-      // The sandbox may have been launched since the other question was asked: its answer refuses nothing.
+      // A request that was sent before this one may be older than the sandbox: its answer can allow, but not refuse.
       let isOlder = asked.has(conversationKey);
       while (!known.has(conversationKey, sandbox)) {
         about.signal.throwIfAborted();
-        const told = await unlessAborted(
+        const answer = await unlessAborted(
           asked.get(conversationKey) ?? ask(conversationKey, channel, about),
           about.signal,
         );
-        if (told.kind === 'failed') throw told.reason;
-        if (told.kind === 'launched' && told.names.includes(sandbox)) return;
-        if (told.kind === 'launched' && !isOlder) throw notLaunched();
+        if (answer.kind === 'failed') throw answer.reason;
+        if (answer.kind === 'launched' && answer.names.includes(sandbox)) return;
+        if (answer.kind === 'launched' && !isOlder) throw notLaunched();
         isOlder = false;
       }
     },
@@ -139,7 +141,7 @@ function problemOf({ status, retryAfter, json }: OwnAnswer): Problem {
 
 /**
  * Checks a sandbox again and again while a stream shows it, as often as a new request for it would. Aborts `stop` with
- * the reason once it is refused; a check that finds no slot is left to the next one. Returns the function that ends it.
+ * the reason once it is refused; a check that gets no slot is skipped. Returns the function that ends the checks.
  */
 export function recheckSandbox(check: () => Promise<void>, stop: AbortController): () => void {
   const timer = setInterval(() => {

@@ -6,7 +6,7 @@ import { arrivalsIn } from '../pace/arrivals.ts';
 import { checkProbe, PROBE_PATH } from '../watch/check-probe.ts';
 import type { Check } from '../watch/metrics.ts';
 import { PROBE_WINDOW_MS, probeTokens } from '../watch/probe-tokens.ts';
-import type { Parts } from './parts.ts';
+import type { Dependencies } from './dependencies.ts';
 import { route } from './route.ts';
 import type { SharedSteps } from './shared-steps.ts';
 
@@ -19,8 +19,8 @@ export function probePaths({ basePath }: Pick<Config, 'basePath'>): [healthz: st
  * `GET /healthz`: 200 while the process runs. `GET /readyz`: 200 if everything that the relay needs is available, else
  * 503; the body names each check. A load balancer that probes it sends no new requests to an instance that shuts down.
  */
-export function probeRoutes(app: Express, parts: Parts): void {
-  const { config, lifecycle, redis, bots, metrics, open, runs } = parts;
+export function probeRoutes(app: Express, dependencies: Dependencies): void {
+  const { config, lifecycle, redis, bots, metrics, open, runs } = dependencies;
   const [healthz, readyz] = probePaths(config);
   const checks = { accepting: async () => lifecycle.isReady(), ...(redis && { redis: redis.answers }) };
   metrics?.readAtScrape({ checks, openMessages: open.count, runBytes: () => runs.bytes() });
@@ -61,7 +61,7 @@ export async function readiness(checks: Readonly<Record<string, Check>>): Promis
 /** The route by which `check` tests the proxies before the relay. Without a valid token it answers as an unknown path. */
 export function checkProbeRoute(
   app: Express,
-  { config, counts, redis }: Pick<Parts, 'config' | 'counts' | 'redis'>,
+  { config, counts, redis }: Pick<Dependencies, 'config' | 'counts' | 'redis'>,
   { limitByAddress }: Pick<SharedSteps, 'limitByAddress'>,
 ): void {
   const probe = checkProbe({

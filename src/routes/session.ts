@@ -53,7 +53,7 @@ export function logoutAll({ limitByAddress, checkOrigin, sessions }: SessionRout
     checkOrigin(req.headers);
     const session = await sessions.require(req);
     res.locals.userId = session.user.id;
-    // Even for a session that has ended so: its client finishes a removal that has failed.
+    // Also for a session that is removed already: this completes a removal that has failed in part.
     await sessions.endAll(session, res);
     res.status(204).end();
   };

@@ -12,7 +12,7 @@ import {
   requestLimits,
   sessionLimit,
 } from '../pace/request-limits.ts';
-import type { Parts } from './parts.ts';
+import type { Dependencies } from './dependencies.ts';
 
 /** How long a request's body may take to arrive, in ms. */
 export const BODY_TIMEOUT_MS = 30_000;
@@ -27,8 +27,8 @@ export interface SharedSteps {
   readonly sessions: Sessions;
 }
 
-/** Builds the steps from the parts of the instance. */
-export function sharedSteps({ config, counts, logger, sessions: store }: Parts): SharedSteps {
+/** Builds the steps. */
+export function sharedSteps({ config, counts, logger, sessions: store }: Dependencies): SharedSteps {
   const newLimit = requestLimits(counts, logger);
   const { secrets, sameSite } = config.session;
   const cookie = sessionCookie({ secrets, sameSite, realm: realmOf(config), https: isHttps(config) });
