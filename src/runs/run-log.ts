@@ -17,7 +17,7 @@ interface Page {
   isInside: boolean;
 }
 
-/** What a run takes besides its log, about. */
+/** About what a run takes besides its log. */
 const RUN_BYTES = 5_120;
 const FIRST_PAGE_BYTES = 1024;
 const LARGEST_PAGE_BYTES = 32_768;
@@ -45,7 +45,7 @@ export class RunLog {
     return this.pages[0]?.from ?? this.end;
   }
 
-  /** Takes the stream's next bytes. False if there is no room for them: `drop` must follow. */
+  /** Takes the stream's next bytes. Returns false if there is no room for them: call `drop` then. */
   push(bytes: Buffer, isInside: boolean): boolean {
     const last = this.pages.at(-1);
     const hasRoom = last && last.length + bytes.length <= last.buffer.length;
@@ -85,7 +85,7 @@ export class RunLog {
     this.bytes = 0;
   }
 
-  /** Begins a log whose stream before the offset `from` is not there. */
+  /** Lets an empty log begin at the offset `from`. */
   startAt(from: number): void {
     this.end = from;
   }

@@ -23,7 +23,7 @@ interface ReadRun {
   left(reader: Reader, endedBy?: Problem): void;
 }
 
-/** A run has no more readers at once. */
+/** How many readers one run has at most. */
 const MAX_READERS = 64;
 const TOO_MANY = new Problem('too_many_streams', `This answer has ${MAX_READERS} newer readers.`, {
   retryable: false,
@@ -39,7 +39,7 @@ export class Reader {
   constructor(run: ReadRun, client: ReaderClient) {
     this.run = run;
     this.client = client;
-    // There may be nobody who waits for it.
+    // Nobody may wait for it.
     this.aborted.promise.catch(() => {});
     client.stop.signal.addEventListener('abort', this.onAbort, { once: true });
   }
@@ -71,15 +71,15 @@ export class Reader {
     this.aborted.reject(failureOf(reason, run));
     const problem = reason instanceof Problem ? endingOf(reason, run) : undefined;
     const hadEnd = reading?.hasEnd;
-    // One with too many newer readers has left; any other problem of the last reader ends the run.
+    // One that was ended for too many newer readers has just left; any other problem of a last reader ends the run.
     run.left(this, reason === TOO_MANY_OF_USER ? undefined : problem);
-    // It may take slowly what it has got of an ended stream, and nobody counts the bytes that wait for it any more.
+    // It is cut if it has not taken all of an ended stream yet: those bytes are in memory, and in no bound.
     if (problem && hadEnd) reading?.cut(problem);
     else if (problem && !reading?.hasEnd) reading?.end(problem);
   };
 }
 
-/** Gives a client a place at a run; its oldest reader ends if there are too many. */
+/** Adds a reader to a run; the oldest one ends if there are too many. */
 export function attach(run: ReadRun, client: ReaderClient): Reader {
   const [oldest] = run.readers;
   if (oldest && run.readers.size >= MAX_READERS) oldest.client.stop.abort(TOO_MANY);
@@ -88,15 +88,15 @@ export function attach(run: ReadRun, client: ReaderClient): Reader {
   return reader;
 }
 
-/** Bounds how many runs a user reads at this instance that other requests have begun. */
+/** Bounds how many runs of other requests a user reads at this instance. */
 export interface UserReaders {
-  /** Takes a reader, and ends the user's oldest one if there are too many. Returns what gives it back. */
+  /** Counts a reader, and ends the user's oldest one if there are too many. Returns what no longer counts it. */
   add(userId: string, stop: AbortController): () => void;
 }
 
 /** As many as four runs can have: more than all pages of one person need. */
 export const MAX_READERS_PER_USER = 256;
-/** Ends a reader that may be the last of its run; that goes on as if its client had left. */
+/** Ends a reader. If it is the last of its run, the run goes on as if the client had left. */
 export const TOO_MANY_OF_USER = new Problem(
   'too_many_streams',
   `This user has ${MAX_READERS_PER_USER} newer readers of answers.`,

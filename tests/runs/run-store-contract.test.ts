@@ -80,7 +80,7 @@ function contract(start: () => Promise<RunStores>): void {
   });
 
   test('frees a name that is not kept after each end', async () => {
-    const name = nameOf('k', { isKept: false });
+    const name = nameOf('k', { outlivesRun: false });
     await ended(await confirmed(name));
     expect(await there.find(name)).toEqual({ state: 'free' });
   });

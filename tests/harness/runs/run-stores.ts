@@ -17,7 +17,7 @@ export const TIMES: RunTimes = {
   maxExecutionMs: 60_000,
 };
 export const LEASES: Partial<RunLeases> = {
-  ...{ leaseMs: 60_000, renewMs: 20, batchMs: 1, lookMs: 20, followedMs: 2_000, calmMs: 200 },
+  ...{ leaseMs: 60_000, renewMs: 20, batchMs: 1, pollMs: 20, followedMs: 2_000, calmMs: 200 },
 };
 
 /** The stores of several instances. */
@@ -88,7 +88,7 @@ export async function redisStores(...serverOptions: string[]): Promise<RedisStor
 
 /** A name; each part can be replaced. */
 export function nameOf(key: string, changes: Partial<RunName> = {}): RunName {
-  return { conversation: 'c', message: `message-of-${key}`, key, isKept: true, ...changes };
+  return { conversation: 'c', message: `message-of-${key}`, key, outlivesRun: true, ...changes };
 }
 
 /** A run with this name. */
