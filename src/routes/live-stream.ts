@@ -44,7 +44,7 @@ export function liveRoute(services: BotServices): (operation: Operation, shape: 
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
         releases.push(await services.takePlace(liveHolders));
         // What is carried does not extend the session: it ends for a user who only looks on.
-        releases.push(services.watch.follow({ session, missedRemovals, bytes: () => 0 }));
+        releases.push(services.watch.add({ session, missedRemovals, bytes: () => 0 }));
         const input = await services.readOperation(operation, req, { userId: user.id });
         const accepted = { operation, shape, bot, userId: user.id };
         const { signal } = stop;

@@ -25,7 +25,7 @@ export function runRoute(services: BotServices): (operation: Operation) => Steps
         const missedRemovals = services.watch.missedRemovals();
         const found = await findSession(services, { req, res, stop, releases, kind: 'message' });
         const session = await services.sessions.use(found);
-        releases.push(services.watch.follow({ session, missedRemovals, bytes: () => stream.bytes }));
+        releases.push(services.watch.add({ session, missedRemovals, bytes: () => stream.bytes }));
         const bot = findBot(services, { req, res, group });
         refuseBody(req.headers);
         if (!services.canJoin) throw new Problem('run_over', 'Runs can not be joined here.');

@@ -28,7 +28,7 @@ export function messageRoute(services: BotServices): (shape: PathShape) => Steps
         const missedRemovals = services.watch.missedRemovals();
         const found = await findSession(services, { req, res, stop, releases, kind: 'message' });
         const session = await services.sessions.use(found);
-        releases.push(services.watch.follow({ session, missedRemovals, bytes: () => stream.bytes }));
+        releases.push(services.watch.add({ session, missedRemovals, bytes: () => stream.bytes }));
         const bot = findBot(services, { req, res, group: 'message' });
         const userId = session.user.id;
         const holders = services.holdersOf(userId, () => clientAddress(req));

@@ -38,7 +38,7 @@ export function operationRoute(services: BotServices): (operation: Operation, sh
         // A suspend has places of its own: it must work while others hang.
         const kind = operation === SUSPEND ? 'suspend' : 'operation';
         releases.push(await services.takeOperationPlace(holdersApart(kind, holders)));
-        releases.push(services.watch.follow({ session, missedRemovals, bytes: () => 0 }));
+        releases.push(services.watch.add({ session, missedRemovals, bytes: () => 0 }));
         const { count, release } = services.countBody(holders);
         releases.push(release);
         const input = await services.readOperation(operation, req, { userId, count });

@@ -40,7 +40,7 @@ export function readerClient({ open, watch }: BotServices, { stop, session }: Ru
     bindToSession(runStop) {
       // A run without a client ends with its last session, and does not extend it.
       const close = open.add(runStop, session.key, 'left');
-      const unwatch = watch.follow({ session, bytes: () => 0 });
+      const unwatch = watch.add({ session, bytes: () => 0 });
       return () => {
         unwatch();
         close();

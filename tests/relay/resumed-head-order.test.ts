@@ -16,7 +16,7 @@ function wentDownOf(before: string, resumed: string): string {
   if (!resumption) throw new Error('The stream cannot be resumed.');
   const verdict = takeHead(resumedHead(resumption, held), wholePiece(Buffer.from(resumed)));
   if (typeof verdict === 'string') return verdict;
-  return verdict.down.map(({ bytes }) => bytes.toString()).join('');
+  return verdict.pieces.map(({ bytes }) => bytes.toString()).join('');
 }
 
 test('the event of the last id is dropped only before the events after it', () => {

@@ -24,7 +24,7 @@ export interface Blocks extends BlockFields, LineEnds {
   to: number;
 }
 
-/** The blocks of bytes that went down whole. */
+/** The blocks of a piece of a stream that is no part of an event. */
 export function blocksOf({ bytes, bomBytes: from }: StreamPiece): Blocks {
   return {
     bytes,

@@ -23,8 +23,8 @@ export interface LineState {
 }
 
 /**
- * Takes a chunk whose lines begin at `start`. Returns the offset up to which the chunk may go down: after its last blank
- * line and the comment lines that follow it. Returns `start` if none of it may; the bytes held before then stay held.
+ * Takes a chunk whose lines begin at `start`. Returns the offset up to which the chunk may be sent: after its last
+ * blank line and the comment lines that follow it. Returns `start` if none of it may: then held bytes stay held.
  */
 export function takeLines(state: LineState, chunk: Buffer, start: number): number {
   if (endsWithBlankLine(state, chunk, start)) {
@@ -70,7 +70,7 @@ interface Lines {
   readonly before: (from: number) => number;
 }
 
-/** Looks at the lines backwards from the one that ends at `lastEnd`, until one decides how much may go down. */
+/** Looks at the lines backwards from the one that ends at `lastEnd`, until one decides how much may be sent. */
 function cutBefore(state: LineState, { chunk, start, before }: Lines, lastEnd: number): number {
   for (let cut = lastEnd + 1, end = lastEnd; ; ) {
     const to = contentEnd(chunk, end);
@@ -110,9 +110,9 @@ export function endOfHeld(state: LineState, chunk: Buffer, start: number): numbe
   }
 }
 
-/** An event or a comment line that goes down as it comes. */
+/** An event or a comment line that is sent as it comes, since it can't be held. */
 export interface EventPart {
-  /** The beginning of the current line, as latin1; all that is needed of it. */
+  /** As much as is needed of the beginning of the current line, as latin1. */
   line: string;
   hasFields: boolean;
   readonly fields: BlockFields;

@@ -5,19 +5,19 @@ import type { Heartbeats, Silence } from './heartbeats.ts';
 import { cutWhenStalled, endEarly, type StreamIdentity } from './stream-ending.ts';
 import { streamWriter } from './stream-writer.ts';
 
-/** The side of a sink that writes to it. */
+/** What writes to a sink, for the sink's calls. */
 export interface StreamSource {
-  /** There is no more room: nothing should be read until `drained`. What is on its way is still taken. */
+  /** There is no more room: nothing should be read until `drained`. Bytes that come nevertheless are taken. */
   full(): void;
   /** There is room again. */
   drained(): void;
-  /** Whether a heartbeat may be written now: the stream stands between two lines, and outside of an event. */
+  /** Whether a heartbeat may be written now: only between two lines, and outside of an event. */
   mayBeat(): boolean;
-  /** Nobody takes the stream any more. Called once, whatever has ended it. */
+  /** The sink takes nothing more. Called once, whatever has ended the stream. */
   closed(): void;
 }
 
-/** Takes one stream, whose bytes are already what goes down. */
+/** Takes one stream, as its client gets it. */
 export interface StreamSink {
   /** Begins the stream. Call it once, before all others. */
   open(source: StreamSource): void;

@@ -18,7 +18,7 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const QUOTE = 0x22;
 
-/** How much of an event that goes down in parts is looked at, in bytes. */
+/** How much of an event that is sent in parts is read, in bytes. */
 export const START_BYTES = 1024;
 
 /** Whether the event is the end of a run, good or bad. */

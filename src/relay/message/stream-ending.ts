@@ -40,12 +40,12 @@ export interface StreamIdentity {
 export interface StreamFailure {
   readonly problem: Problem;
   readonly identity: StreamIdentity;
-  /** Gets what ended the stream. */
+  /** What ended the stream is noted in it. */
   readonly log: FailureNotes;
 }
 
 export interface StreamEnd extends StreamFailure {
-  /** Whether the connection is cut instead: a part of an event has gone down, or asking again costs nothing. */
+  /** Whether the connection is cut instead: a part of an event was sent, or asking again costs nothing. */
   readonly isCut: boolean;
 }
 

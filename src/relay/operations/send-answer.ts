@@ -64,10 +64,10 @@ function writePieces(body: Buffer, res: ServerResponse, read: () => void): void 
 interface PipeFileOptions {
   readonly res: ServerResponse;
   readonly signal: AbortSignal;
-  /** Counts what goes down. */
+  /** Counts what is sent to the client. */
   readonly stream: CarriedStream;
   readonly log: FailureNotes;
-  /** How long no byte may go down, and how long all may take. */
+  /** How long no byte may be sent, and how long all may take. */
   readonly times: TransferTimes;
 }
 
