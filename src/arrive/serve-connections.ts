@@ -19,7 +19,7 @@ interface ClientConnection {
   /** The answers that are not complete. There are several if the client pipelines its requests. */
   readonly answers: Set<ServerResponse>;
   latest?: ServerResponse;
-  /** True once the connection was closed for too many requests: what the parser still finds is dropped. */
+  /** True once the connection was closed for too many requests: requests that the parser still finds are dropped. */
   cut?: boolean;
 }
 
@@ -95,8 +95,8 @@ function accept(serving: Serving, socket: Socket): void {
   connections.set(socket, connection);
   socket.once('close', () => connections.delete(socket));
   socket.on('pause', () => {
-    // A waiting request has a body that is too large to be buffered, so the socket is no longer read. Then nothing
-    // would tell us that the client has left during the answer before it.
+    // The socket is no longer read, since a waiting request has a body that is too large to be buffered. Then it would
+    // not be noticed if the client leaves during the answer before it.
     const { answers, latest } = connection;
     if (answers.size > 1 && latest?.req.complete === false) cut(serving, socket, connection);
   });
@@ -122,7 +122,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   connection.answers.add(res);
   bounds.setIdle(req.socket, false);
   connection.latest = res;
-  // This answer must not inherit the timeout of the one before.
+  // Ends the timeout of the answer before, which is one of the socket.
   if (!isFirst) latest?.on('finish', () => req.socket.setTimeout(0));
   // The timer restarts whenever the client reads; after the last byte the server sets the timeout of an idle connection.
   res.on('prefinish', () => isWaitedFor(res) && res.setTimeout(stalledMs, () => breakOff(res)));
@@ -137,7 +137,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   else latest.once('close', () => req.socket.writable && app(req, res));
 }
 
-/** Whether the system has not taken all of the answer yet. It nearly always has: a timer for nothing costs more. */
+/** Whether the system has not taken all of the answer yet. It nearly always has, and then no timer is needed. */
 function isWaitedFor({ socket }: ServerResponse): boolean {
   return socket === null || socket.writableLength > 0;
 }

@@ -1,18 +1,18 @@
 import type { RequestHandler } from 'express';
 
 /**
- * Makes one stage of several, which run in this order; undefined stands for none. Express's router does more for each
- * stage that it knows than most of them do themselves. As in the router, a stage goes on by `next` without an error,
- * now or later. What it throws or rejects with, or gives to `next`, goes to Express, and no other stage runs.
+ * Makes one stage of several, which run in this order; undefined stands for none. It costs less than Express's router,
+ * which does more for a stage than most stages do themselves. As in the router, the next stage runs when a stage calls
+ * `next` without an error. What a stage throws, rejects with or gives to `next` goes to Express, and no other stage runs.
  */
 export function inOrder(those: readonly (RequestHandler | undefined)[]): RequestHandler {
   const stages = those.filter((stage) => stage !== undefined);
   return function inOrder(req, res, next) {
     let at = 0;
-    // Without an error, Express would go on behind the stages that have not run.
+    // Without an error, Express would go on with what follows these stages.
     const fail = (error: unknown) => next(error || new Error('a stage has failed without an error'));
     function go(error?: unknown): void {
-      // Of a stage that stands before all routes, `route` leaves out nothing.
+      // `next('route')` skips the other handlers of a route; here there is none.
       if (error && error !== 'route') return void next(error);
       const stage = stages[at++];
       if (!stage) return void next();

@@ -26,7 +26,7 @@ function listed(problems: readonly string[]): string {
   return `The configuration has ${problems.length} problem(s):\n${problems.map((one) => `  - ${one}`).join('\n')}`;
 }
 
-/** @throws ConfigError if the name of a variable is misspelt, or unknown in `.env`. */
+/** Checks the names of variables. @throws ConfigError if one is misspelt, or is unknown in `.env` */
 export function checkNames({ environment, inFile = [] }: Sources): void {
   const problems = nameProblems(environment, inFile);
   if (problems.length > 0) throw new ConfigError(problems);

@@ -26,7 +26,7 @@ export function channelInJson(json: Buffer, members = namedMembers(json)): Place
   return { id: usableId(JSON.parse(json.toString('utf8', from, to))), from, to };
 }
 
-/** The top-level members of `json`, as far as their names are judged. */
+/** The top-level members of `json`: one more than are allowed, at most. */
 export function namedMembers(json: Buffer): readonly JsonMember[] {
   return jsonMembers(json, MAX_NAMES + 1);
 }
@@ -61,7 +61,7 @@ export function channelInForm(name: string, value: string): string {
   return usableId(found.value);
 }
 
-/** The one with the exact name. Others that are similar are refused: services differ in which of several they take. */
+/** The one with the exact name. A second one, or a similar name, is refused: services differ in which one they take. */
 function onlyExact<One extends { readonly name: string }>(
   exact: ChannelName,
   named: readonly One[],
@@ -117,14 +117,14 @@ function invalid(detail: string): Problem {
 /** The name of a conversation's id: in JSON and forms, and in a query. */
 type ChannelName = 'customChannelId' | 'custom_channel_id';
 
-/** The longest name that is judged. */
+/** The longest name that is accepted. */
 const MAX_NAME_LENGTH = 128;
 
-/** What joins the words of a name, or stands around it. */
+/** What may stand between two letters of a name, or before it. */
 const BETWEEN = '[^a-z0-9]*';
 const ASCII = /^\p{ASCII}*$/u;
 
-/** Makes the test whether some service could take a name of ASCII characters for the one that has these letters. */
+/** Makes the test whether some service could take a name of ASCII characters for the one with these letters. */
 export function similarTo(letters: string): (name: string) => boolean {
   // Up to the end, or to a character at which some parsers end a name: `a[0]`, `a.b`, `a/b`.
   const pattern = new RegExp(`^${BETWEEN}${[...letters].join(BETWEEN)}[_-]*(?![a-z0-9_-])`, 'i');

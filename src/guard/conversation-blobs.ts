@@ -89,7 +89,7 @@ function idsIn(json: Buffer): string[] {
   return ids;
 }
 
-/** The files that a message names, whose members were judged before. @throws Problem `invalid_conversation` */
+/** The files that a message names. Its members' names were checked before. @throws Problem `invalid_conversation` */
 function blobIdsOf(json: Buffer): readonly string[] {
   const found = jsonMembers(json).filter(({ name }) => isSimilar(name));
   const [member, ...more] = found;

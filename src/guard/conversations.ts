@@ -26,7 +26,7 @@ export interface ConversationRequest {
 export interface Conversations {
   /**
    * The conversation of a message, and the message's JSON with the upstream id in its place; every other byte stays. A
-   * message without an id goes as it came.
+   * message without an id is not changed.
    */
   ofMessage(json: Buffer, request: ConversationRequest): ReadConversation;
   /** As `ofMessage`, for another operation, which must name a conversation. */

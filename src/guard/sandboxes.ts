@@ -1,6 +1,6 @@
 import { Problem } from '../errors.ts';
 
-/** One segment of a path that no service reads as another one: without dots, slashes, and what an encoder escapes. */
+/** One segment of a path that every service reads the same: no dots, no slashes, nothing that an encoder escapes. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$/;
 
 /**

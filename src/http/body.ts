@@ -63,7 +63,7 @@ export async function readBody(req: IncomingMessage, options: BodyOptions): Prom
 
 /** The room for a body whose length is not known, in bytes; it doubles. */
 const FIRST_BYTES = 4_096;
-/** A smaller chunk counts as so many bytes, since it costs as much as these. */
+/** The least that a chunk counts as, in bytes: a smaller one costs as much. */
 const LEAST_COUNTED = 128;
 
 const CLOSE = { headers: { Connection: 'close' } };
@@ -110,9 +110,9 @@ export async function readAtMost(body: AsyncIterable<Buffer>, maxBytes: number):
 }
 
 /**
- * Frees the memory of bytes that nobody reads any more; they then have no length. Otherwise V8 finds out by going
- * through its whole heap for every few dozen MB. Does nothing if they are a part of something larger, such as the pool
- * of `Buffer`.
+ * Frees the memory of bytes that nobody reads any more; they then have no length. Otherwise V8 frees it by a collection
+ * of its whole heap, for every few dozen MB. Does nothing if they are a part of a larger buffer, such as the pool of
+ * `Buffer`.
  */
 export function freeBytes(bytes: Buffer): void {
   const { buffer, length } = bytes;

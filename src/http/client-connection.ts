@@ -5,7 +5,7 @@ export const CLIENT_LEFT = Symbol('client left');
 
 /**
  * A controller that is aborted with `CLIENT_LEFT` when `res` closes before the client has all of it; at once if it has
- * closed already. An abort at the end of every answer would cost an event for nothing.
+ * closed already. It is not aborted after a complete answer, which would cost an event.
  */
 export function abortWhenLeft(res: ServerResponse): AbortController {
   const controller = new AbortController();

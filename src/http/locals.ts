@@ -1,7 +1,7 @@
 import type { Response } from 'express';
 import { PROBLEMS, type ProblemCode } from '../errors.ts';
 
-/** What is known of a request for its log line and the metrics. The relay makes no decision by it. */
+/** What is known of a request for its log line and the metrics. No decision of the relay depends on it. */
 export interface RequestLocals {
   requestId: string;
   /** The route's path pattern, never the path of the request. */
@@ -38,7 +38,7 @@ export interface RequestLocals {
   slotWait?: SlotWait | undefined;
 }
 
-/** Nothing is known yet. What most requests set is there from the start: to add properties to an object costs more. */
+/** Locals of a new request. They have what most requests set: to add properties to an object later costs more. */
 export function newLocals(): RequestLocals {
   return {
     requestId: '',

@@ -27,7 +27,7 @@ export function providerKeys(
   const keys = createRemoteJWKSet(url, {
     cacheMaxAge: MAX_AGE_MS,
     timeoutDuration: timeoutMs,
-    // During its own cooldown the library would refuse an unknown key. Here the token waits instead.
+    // During a cooldown the library would refuse an unknown key. Here the token waits for `reload`.
     cooldownDuration: Number.POSITIVE_INFINITY,
     [customFetch]: fetch,
   });

@@ -22,7 +22,7 @@ export interface RedisSessionStoreOptions {
   readonly absoluteMs: number;
 }
 
-/** How many sessions are removed at once: other commands come between. */
+/** How many sessions are removed at once, so that other commands come between. */
 const BATCH = 500;
 
 /** What the calls of the store have in common. */
@@ -132,7 +132,7 @@ async function extend(
   const [state, isKept] = await Promise.all([extended, lists.keep(session, idleExpiresAt - Date.now())]);
   if (typeof state !== 'number') await lists.forget([session]);
   if (isKept) return state as SessionState;
-  // It was extended all the same, and must not outlive the mark.
+  // Its text was extended in the same round trip, and must not outlive the mark.
   await run(session.key, 'remove', session.key);
   return 'removed';
 }

@@ -8,11 +8,11 @@ export const USER_PREFIX = 'bot-relay:user-sessions:';
 export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
 /** The channel where the keys of removed sessions are published, separated by spaces. */
 export const CHANNEL = 'bot-relay:removed-sessions';
-/** The value in place of a removed session: nothing can restore it, and an instance that missed the end can ask. */
+/** The value in place of a removed session: it can't be restored, and an instance that missed the removal can ask. */
 export const REMOVED = 'removed';
 /** The member of a set that is the mark of when all of its sessions were last ended; its score is `MARK_MS` more. */
 export const ENDED = 'ended';
-/** So much later than any idle limit, in ms, that the mark does not leave with expired sessions: two years. */
+/** Two years in ms: the mark's score is later than any idle limit, so that it is not dropped with expired sessions. */
 export const MARK_MS = 63_072_000_000;
 
 /**
