@@ -20,7 +20,7 @@ export function arrivalsIn(counts: Counts, name: string, windowMs: number): Arri
   };
 }
 
-/** Does `work` for a text that was not seen before; returns false if it was. If the work fails, the text is not seen. */
+/** Does `work` for a text that was not seen before; returns false if it was. If the work fails, the text counts as not seen. */
 export type RunOnce = (text: string, work: () => Promise<void>) => Promise<boolean>;
 
 /**

@@ -14,7 +14,7 @@ export interface StreamLeases {
    * @throws Problem `session_store_unavailable` if the streams cannot be counted
    */
   acquire(holder: string, max: number): Promise<StreamLease | undefined>;
-  /** Resolves when Redis has heard of all places that were given back. Acquire nothing after this call. */
+  /** Resolves when Redis knows of all places that were given back. Acquire nothing after this call. */
   close(): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps
   }
 
   async function takeBoth(user: string, address: string): Promise<() => void> {
-    // Asked together, in one round trip.
+    // At the same time, in one round trip.
     const taken = await Promise.allSettled([
       take(user, perUser, 'You already have'),
       take(address, perAddress, 'Guests from here already have'),

@@ -49,7 +49,7 @@ export function requestLimits(counts: Counts, logger: Logger): (options: Request
     if (limit === 0) return async () => {};
     /** The key of each request, for `keyGenerator`. */
     const keys = new WeakMap<Request, string>();
-    // Limits of one request may be asked together: each keeps its answer in a property of its own.
+    // Two limits may be asked at the same time: each stores its answer in a property of its own.
     const requestPropertyName = `rateLimit ${name}`;
     const middleware = rateLimit({
       windowMs,
@@ -97,7 +97,7 @@ const DETAIL = 'Too many requests from here; wait and try again.';
 
 type CreateLimit = (options: RequestLimitOptions) => LimitByKey;
 
-/** The limit of each address. It is judged before all else; a refused request may have been counted for its session. */
+/** The limit of each address. It is judged first; a request that it refuses may have been counted for its session. */
 export function addressLimit(limit: CreateLimit, { perAddress }: ClientLimits): LimitByAddress {
   const windowMs = CLIENT_WINDOW_MS;
   return byClient(limit({ name: 'address', limit: perAddress, windowMs, detail: DETAIL }));

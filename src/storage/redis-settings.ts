@@ -23,13 +23,13 @@ export interface RedisSettings {
 export interface SentinelSettings {
   /** The name under which Sentinel watches the master. */
   readonly master: string;
-  /** Whom the sentinels take the relay for, if they ask. */
+  /** User and password for the sentinels, if they ask for them. */
   readonly user: string | undefined;
   readonly password: Secret | undefined;
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
-/** How long a server may be silent while a connection begins, in ms. It is long: a pause of the machine is silence, too. */
+/** How long a server may be silent while a connection begins, in ms: longer than a machine may pause. */
 const SILENT_MS = 5_000;
 
 /** User and password of a URL, as the library takes them; both are left out if the URL has none. */

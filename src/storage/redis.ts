@@ -19,7 +19,7 @@ import type { RedisSettings } from './redis-settings.ts';
 /** How long a script waits while its keys move to another server, before it is tried again, in ms. */
 const TRY_AGAIN_MS = 10;
 
-/** A server is lost that does not answer for so many times as long as a command may take: a pause of the machine is shorter. */
+/** A server that is silent for so many times as long as a command may take counts as lost. A pause of the machine is shorter. */
 const SILENT_COMMANDS = 10;
 
 /** The keys and arguments of one run of a script, and what it returned. */
@@ -162,7 +162,6 @@ function readyWithin({ ready }: RedisConnection, ms: number): Promise<void> {
   });
 }
 
-/** Calls during a ping share its answer. */
 function sharedPing(onEach: Redis['onEach']): () => Promise<boolean> {
   let asked: Promise<boolean> | undefined;
   return function answers() {

@@ -6,7 +6,7 @@ export const PROBE_PATH = '/generic/probe/message/sse';
 /** The request header with a probe's token. */
 export const PROBE_HEADER = 'x-bot-relay-probe';
 
-/** How many probes are answered in one window. A check sends ten. */
+/** How many probes are answered in one window; a check sends ten. */
 const MAX_PROBES = 1_000;
 const ALL = 'all';
 /** How much of `X-Forwarded-For` an answer repeats: how many addresses, and how many characters of each. */

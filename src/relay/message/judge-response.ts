@@ -71,8 +71,8 @@ function isEventStream({ status, headers }: UpstreamAnswer): boolean {
 }
 
 /**
- * What the response was instead of a stream, for the log; without texts that the service can choose freely. A secret is
- * hidden before the type is cut, since a part of it would not be found.
+ * What the response was instead of a stream, for the log; without texts that the service can choose freely. Secrets are
+ * hidden before the type is shortened, since a part of one would not be found.
  */
 function describe({ status, headers }: UpstreamAnswer, mask: (text: string) => string): string {
   const type = /^[a-z]+\/[a-z0-9.+[\]-]{1,40}/i.exec(mask(headers['content-type'] ?? ''))?.[0] ?? 'no type';

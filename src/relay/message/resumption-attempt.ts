@@ -22,7 +22,7 @@ export interface ResumptionTurn {
   sent(): void;
   /** Waits until an attempt whose key was refused may be sent with the next key. */
   takeExtraSlot(): Promise<void>;
-  /** The service has asked all to wait so long, in ms: pauses the endpoint, at most a minute. The next attempt takes a new turn. */
+  /** The service has answered 429: pauses the endpoint for `askedMs`, at most a minute. The next attempt takes a new turn. */
   refused(askedMs: number): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export interface AttemptOptions {
   readonly request: UpstreamRequest;
   /** Waits for a slot; only the signal limits the wait. */
   readonly turn: (signal: AbortSignal) => Promise<ResumptionTurn>;
-  /** The keys of now: those of the message may have been replaced. */
+  /** The present keys: those of the message may have been replaced. */
   readonly keys: () => MessageKeys;
   /** The sender for the key of this fingerprint. */
   readonly send: (fingerprint: string) => Upstream['send'];

@@ -145,7 +145,7 @@ export function freeSent(body: Readable, request: ClientRequest): void {
   let kept: Buffer[] = [];
   let keptBytes = 0;
   const free = () => {
-    // With the framing of chunks, so that it is never too low.
+    // It counts the framing of chunks, too, so that it is never too low.
     const waiting = request.writableLength;
     let count = 0;
     for (const bytes of kept) {
@@ -178,7 +178,7 @@ export function readInPlace<T extends Agent>(agent: T): T {
   agent.createConnection = (options, done) => {
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
     const callback = (length: number) => {
-      // Nobody listens on an idle connection, and what comes there answers no request.
+      // An idle connection has no listener, and what comes there answers no request.
       if (!socket.emit('data', buffer.subarray(0, length))) socket.destroy();
       return true;
     };

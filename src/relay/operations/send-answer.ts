@@ -78,7 +78,7 @@ interface PipeFileOptions {
  */
 export async function pipeFile(answer: IncomingMessage, options: PipeFileOptions): Promise<void> {
   const { res, signal, stream, log, times } = options;
-  // The pipeline of Node.js would destroy `res` before anybody could say why.
+  // The pipeline of Node.js would destroy `res` before the reason is known.
   const piped = Promise.withResolvers<void>();
   const cut = () => {
     if (!res.writableNeedDrain) return piped.reject(brokenOff('ETIMEDOUT'));

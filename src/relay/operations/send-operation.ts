@@ -73,7 +73,7 @@ export function operationSender(options: SendOperationOptions): SendOperation {
     try {
       const answer = await observed(req, res, { ...sending, signal });
       const verdict = await judgeOperation(answer, judgingOf(operation, mask));
-      // A service may answer before it has the whole form: that says nothing of a form that is refused then.
+      // A service may answer before it has the whole form, which may be refused after that.
       if (!(verdict instanceof Problem)) await upload?.done;
       return verdict;
     } catch (error) {
@@ -103,15 +103,15 @@ function failureOf(error: unknown): Problem {
 const NOT_DONE: ReadonlySet<ProblemCode> = new Set(['upstream_refused', 'upstream_rate_limited']);
 
 /**
- * The error for an operation that has left for the bot service and then failed with `error`: the service may have done
- * it, so that nobody may send it again, unless it may be sent twice or was refused.
+ * The error for an operation that was sent to the bot service and then failed with `error`. The service may have done it,
+ * so that clients must not send it again, unless it was refused, or is safe to do twice.
  */
 export function asOperationLost(operation: Operation, error: unknown): unknown {
   if (isSafeTwice(operation) || (error instanceof Problem && NOT_DONE.has(error.code))) return error;
   return asAnswerLost(error);
 }
 
-/** Whether it may be sent twice. To clear or delete late may take what was said since. */
+/** Whether it may be done twice. A second clear or delete may remove what was said in between. */
 function isSafeTwice(operation: Operation): boolean {
   return operation.method === 'GET' || operation === SUSPEND;
 }

@@ -99,7 +99,7 @@ interface ReadFormOptions {
   readonly refused: (reason: unknown) => void;
 }
 
-/** Hands the bytes of the form over to `parts`, and no more of them than its file may have, and a little. */
+/** Hands the bytes of the form over to `parts`, as many as its file and the rest of the form may have. */
 function readForm(req: IncomingMessage, parts: UploadParts, options: ReadFormOptions) {
   const { maxBytes, received, refused } = options;
   let length = 0;
@@ -133,7 +133,7 @@ function handedOver(stream: Readable, signal: AbortSignal, onEnd: () => void): P
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });
     if (signal.aborted) reject(signal.reason);
   });
-  // Who looks only at the signal does not wait for it.
+  // Nobody may wait for it: the signal has the same reason.
   done.catch(() => {});
   return done;
 }

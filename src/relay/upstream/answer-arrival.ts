@@ -52,8 +52,8 @@ export interface AnswerArrival {
 type ReaderCall = (reader: AnswerReader) => void;
 
 /**
- * A body that is not read yet is paused after so many bytes. It is not paused at once: nearly always, its reader comes in
- * the same turn of the event loop, and a pause in the middle of a read lets undici put back and read again what is left.
+ * After how many bytes a body without a reader is paused. Not at once: its reader nearly always comes in the same turn of
+ * the event loop, and after a pause in the middle of a read, undici puts back what is left and reads it again.
  */
 const EARLY_BYTES = 4096;
 
@@ -119,7 +119,7 @@ export function dataArrives(
 
 /** All of the body has arrived. */
 export function answerEnds(arrival: AnswerArrival): void {
-  // Until it is read, the connection is not given back: whoever does not want the answer closes that.
+  // The connection is given back only when the body is read: an answer that nobody wants is closed with it.
   arrival.pausedAt ??= performance.now();
   callReader(arrival, (reader) => end(arrival, reader));
 }
@@ -184,7 +184,7 @@ function answerOf(
   };
 }
 
-/** Calls the reader now, or after what it has not read yet. */
+/** Calls the reader, if it has come; else when it comes, after the early bytes. */
 function callReader(arrival: AnswerArrival, call: ReaderCall): void {
   if (arrival.over) return;
   if (arrival.reader) call(arrival.reader);

@@ -24,8 +24,8 @@ const FORWARDED = ['accept', 'last-event-id', 'traceparent'] as const;
 const NO_BODY = Buffer.alloc(0);
 
 /**
- * The parts of a message, or of the request for a live stream, that go upstream. Without a query of its own, it gets
- * what `forwardQuery` names of `url`.
+ * The parts of a message, or of the request for a live stream, that go upstream. Without `query`, the parameters of `url`
+ * that `forwardQuery` names are passed on.
  */
 export interface OutgoingMessage extends UpstreamTarget {
   /** The target of the client's request, with its query. */
