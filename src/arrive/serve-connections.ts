@@ -32,7 +32,7 @@ export interface ConnectionsOptions {
   readonly onConnectionCut?: (() => void) | undefined;
 }
 
-interface Connections {
+interface ServedConnections {
   /** From now on, closes every connection as soon as it is idle. */
   closeWhenIdle(): void;
   /** Closes the connections on which no answer is under way, even if a part of a request has arrived. */
@@ -61,7 +61,7 @@ export function serveConnections(
   server: Server,
   app: Express,
   { logger, bounds, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
-): Connections {
+): ServedConnections {
   const connections = new Map<Socket, ClientConnection>();
   const options = { logger, bounds, stalledMs, onConnectionCut };
   const serving: Serving = { server, app, ...options, connections, draining: false };

@@ -38,7 +38,7 @@ export function checkNames({ environment, inFile = [] }: Sources): void {
  */
 export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): Config {
   const environment = withoutServiceLinks(given);
-  const reading: Reading = { values: {}, faulty: new Set(), problems: [] };
+  const reading: ReadVariables = { values: {}, faulty: new Set(), problems: [] };
   for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
@@ -59,14 +59,18 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   return deepFreeze(settingsOf(values, { own, chat, keyFiles, unused, openFiles: openFilesLimit() }));
 }
 
-interface Reading {
+interface ReadVariables {
   readonly values: Partial<Record<VariableName, unknown>>;
   /** Variables with an invalid value. */
   readonly faulty: Set<VariableName>;
   readonly problems: string[];
 }
 
-function readVariable(name: VariableName, environment: Environment, { values, faulty, problems }: Reading) {
+function readVariable(
+  name: VariableName,
+  environment: Environment,
+  { values, faulty, problems }: ReadVariables,
+) {
   const report = (problem: string) => {
     faulty.add(name);
     problems.push(problem);

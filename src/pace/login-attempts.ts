@@ -101,14 +101,14 @@ interface Limits {
 }
 
 /** A sign-in, and the signal that ends its wait. */
-interface SignIn extends SignInSource {
+interface WaitingSignIn extends SignInSource {
   readonly signal: AbortSignal;
 }
 
 /** Runs `check` as an attempt of both limits. Without a result, it counts as failed. */
 async function runCounted<T>(
   { byAddress, byAccount }: Limits,
-  { address, account, signal }: SignIn,
+  { address, account, signal }: WaitingSignIn,
   check: () => Promise<T | undefined>,
 ): Promise<T | undefined> {
   const attempts: CountedAttempt[] = [];

@@ -36,7 +36,7 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
       const maxWait = String(Math.round(maxWaitMs * US_PER_MS));
       // After an error, Redis may still grant the slot, which then passes unused.
       const reply = await call(endpoint, 'reserve', ticket, maxWait, String(maxFutureSlots));
-      const [state, wait, remaining, reset, fullTicket] = reply as Reply;
+      const [state, wait, remaining, reset, fullTicket] = reply as ReserveReply;
       const waitMs = wait / US_PER_MS;
       return { state, waitMs, ticket: fullTicket, remaining, resetMs: reset / US_PER_MS };
     },
@@ -55,7 +55,13 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
   };
 }
 
-type Reply = [state: Reservation['state'], wait: number, remaining: number, reset: number, ticket: string];
+type ReserveReply = [
+  state: Reservation['state'],
+  wait: number,
+  remaining: number,
+  reset: number,
+  ticket: string,
+];
 
 /**
  * Times are whole µs, which a Lua number and a score hold exactly. A ticket has three parts, with spaces between: the

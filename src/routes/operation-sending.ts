@@ -20,7 +20,7 @@ export interface SentOperation {
 }
 
 /** An operation that has its slot. */
-export interface OperationSending {
+export interface OperationWithSlot {
   readonly req: Request;
   readonly res: Response;
   readonly accepted: SentOperation;
@@ -36,7 +36,7 @@ export interface OperationSending {
  */
 export async function sendOperationUntilTaken(
   services: BotServices,
-  sending: OperationSending,
+  sending: OperationWithSlot,
 ): Promise<OperationAnswer> {
   const { req, res, accepted, slots, signal, upload } = sending;
   const { requestId } = res.locals;

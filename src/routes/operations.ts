@@ -15,7 +15,7 @@ import { conversationKey } from '../runs/run-name.ts';
 import type { BotServices } from './bot-services.ts';
 import { findBot, findSession } from './bot-steps.ts';
 import type { OperationInput } from './operation-input.ts';
-import { type OperationSending, type SentOperation, sendOperationUntilTaken } from './operation-sending.ts';
+import { type OperationWithSlot, type SentOperation, sendOperationUntilTaken } from './operation-sending.ts';
 import { type Releases, releaseAll, type Steps } from './route.ts';
 
 /** How long a client may take to read an answer other than a file, in ms: it is in memory, and keeps its place. */
@@ -89,7 +89,7 @@ async function stopWaiting(
 async function conclude(
   services: BotServices,
   answer: OperationAnswer,
-  sending: OperationSending,
+  sending: OperationWithSlot,
 ): Promise<void> {
   const { operation, bot, input } = sending.accepted;
   try {

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { asProblem, type Problem } from '../errors.ts';
 import type { RedisScript } from '../storage/redis.ts';
-import type { Run } from './run.ts';
+import type { Run, RunPhase } from './run.ts';
 import type { RunCodec, StoredEnd } from './run-codec.ts';
 import { namesKey } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
@@ -20,7 +20,7 @@ export interface FollowerOptions {
 type Entry = readonly [id: string, fields: readonly string[]];
 /** The state of a name, as the scripts have it; `gone` if it is not known, `other` if another run has it. */
 type NameState = 'c' | 's' | 'k' | 'o' | 'gone' | 'other';
-type Reply = readonly [
+type ReadReply = readonly [
   state: NameState,
   leaseMs: number,
   closed: string,
@@ -46,6 +46,8 @@ export class RunFollower {
   /** The offset up to which it was read. */
   private at = 0;
   private isInside = false;
+  /** How far the run had come when it ended at the other instance. */
+  private endedIn: RunPhase | undefined;
   /** Whether no reader here can take more. */
   private isPaused = false;
   private readonly waker = new Waker();
@@ -103,9 +105,9 @@ export class RunFollower {
     // With 0, it only tells the other instance that the run is still followed.
     const count = this.isPaused && !isWanted ? 0 : ENTRIES;
     const args = [name.key, '', run.id, '', String(at), String(count), String(followedMs)];
-    let reply: Reply;
+    let reply: ReadReply;
     try {
-      reply = (await options.read([namesKey(name.conversation)], args)) as Reply;
+      reply = (await options.read([namesKey(name.conversation)], args)) as ReadReply;
     } catch {
       this.failed();
       return false;
@@ -128,7 +130,7 @@ export class RunFollower {
     if (this.failedAt - this.failingSince > this.options.leases.failingMs) throw RUN_LOST;
   }
 
-  private take(reply: Reply, isWanted: boolean): boolean {
+  private take(reply: ReadReply, isWanted: boolean): boolean {
     const entries = reply[5];
     for (const entry of this.run.head ? entries : []) {
       // The rest is read again when a reader can take more.
@@ -181,7 +183,7 @@ export class RunFollower {
   }
 
   /** Ends the run if all that is stored has been read, and no more will come. @throws what ends it early */
-  private endIfOver([state, leaseMs, closed, end]: Reply): void {
+  private endIfOver([state, leaseMs, closed, end]: ReadReply): void {
     const { run, options } = this;
     if (end !== '') this.takeEnd(options.codec.openEnd(end, run.id));
     else if (closed !== '') throw this.unstored();
@@ -203,7 +205,7 @@ export class RunFollower {
   private takeEnd(end: StoredEnd | undefined): void {
     const { run, at } = this;
     if (!end) throw RUN_LOST;
-    run.phase = end.phase;
+    this.endedIn = end.phase;
     run.upstreamStatus = end.upstreamStatus;
     for (const [name, value] of end.headers) run.headers.set(name, value);
     if (end.isFree) throw NAME_IS_FREE;
@@ -211,7 +213,7 @@ export class RunFollower {
     if (end.problem) this.endWith(end.problem, end.isCut);
     else {
       run.stream.complete();
-      run.end();
+      run.end(undefined, end.phase);
     }
   }
 
@@ -223,6 +225,6 @@ export class RunFollower {
   private endWith(failure: unknown, isCut = this.isInside): void {
     const { run } = this;
     if (run.head) run.stream.endEarly(asProblem(failure), isCut);
-    run.end(failure);
+    run.end(failure, this.endedIn);
   }
 }

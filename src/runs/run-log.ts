@@ -10,7 +10,7 @@ export interface LogPart {
   readonly isInside: boolean;
 }
 
-interface Page {
+interface LogPage {
   readonly buffer: Buffer;
   readonly from: number;
   length: number;
@@ -33,7 +33,7 @@ export class RunLog {
   end = 0;
   private readonly budget: LogBytes;
   /** The oldest first; the last one is written. */
-  private pages: Page[] = [];
+  private pages: LogPage[] = [];
   private isClosed = false;
 
   constructor(budget: LogBytes) {
@@ -90,7 +90,7 @@ export class RunLog {
     this.end = from;
   }
 
-  private newPage(length: number, last: Page | undefined): Page | undefined {
+  private newPage(length: number, last: LogPage | undefined): LogPage | undefined {
     const doubled = last ? Math.min(last.buffer.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
     const capacity = Math.max(doubled, length);
     const taken = this.bytes === 0 ? capacity + RUN_BYTES : capacity;

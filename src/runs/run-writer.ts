@@ -31,7 +31,7 @@ interface Batch {
   readonly data: string;
 }
 
-interface Ending {
+interface PendingEnd {
   readonly sealed: string;
   readonly nameAfter: ReturnType<typeof nameAfter>;
   readonly since: number;
@@ -61,7 +61,7 @@ export class RunWriter implements CarriedRun {
   private isClosed = false;
   private isFollowed = false;
   private followedUntil = 0;
-  private ending: Ending | undefined;
+  private ending: PendingEnd | undefined;
   private isOver = false;
   private readonly waker = new Waker();
   /** The calls of `askForReaders` that are not answered. */
@@ -152,7 +152,7 @@ export class RunWriter implements CarriedRun {
     } while (!this.isOver && (this.ending || (!this.isClosed && this.storedTo < upTo)));
   }
 
-  private argumentsFor(batch: Batch | undefined, ending: Ending | undefined): string[] {
+  private argumentsFor(batch: Batch | undefined, ending: PendingEnd | undefined): string[] {
     const { name, id, request, options, isClosed, batchedTo } = this;
     const { times, leases, codec, maxBytes } = options;
     const { hasLeft, head, headers } = this.run;

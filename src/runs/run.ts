@@ -71,7 +71,6 @@ export class Run {
   carried: CarriedRun | undefined;
   /** Resolves when its end is stored, or that was tried. */
   stored: Promise<void> = Promise.resolve();
-  /** What it has failed with. */
   failure: unknown;
   head: RunHead | undefined;
   readonly readers = new Set<Reader>();
@@ -147,10 +146,11 @@ export class Run {
     this.begun.resolve(head);
   }
 
-  /** It is over; `failure` is what it has failed with before its stream began. Only the first call counts. */
-  end(failure?: unknown): void {
+  /** Ends it. `failure`: why its stream did not begin; `phase`: how far it had come elsewhere. The first call counts. */
+  end(failure?: unknown, phase = this.phase): void {
     if (this.hasEnded) return;
     this.hasEnded = true;
+    this.phase = phase;
     this.failure = failure;
     this.endGrace('ended');
     this.binding?.release();

@@ -51,10 +51,10 @@ end
 if op == 'remove' then
   if not text or text == REMOVED then return false end
   redis.call('SET', name, REMOVED, 'KEEPTTL')
-  local told = redis.pcall('PUBLISH', '${CHANNEL}', ARGV[3])
-  if type(told) == 'table' and told.err then
+  local published = redis.pcall('PUBLISH', '${CHANNEL}', ARGV[3])
+  if type(published) == 'table' and published.err then
     redis.call('SET', name, text, 'KEEPTTL')
-    return told
+    return published
   end
   return text
 end
@@ -99,10 +99,10 @@ if op == 'end' then
   local mark = tonumber(ARGV[3]) + ${MARK_MS}
   if before then mark = math.max(mark, tonumber(before) + 1) end
   redis.call('ZADD', set, score(mark), '${ENDED}')
-  local told = #keys > 0 and redis.pcall('PUBLISH', '${CHANNEL}', table.concat(keys, ' '))
-  if type(told) == 'table' and told.err then
+  local published = #keys > 0 and redis.pcall('PUBLISH', '${CHANNEL}', table.concat(keys, ' '))
+  if type(published) == 'table' and published.err then
     if before then redis.call('ZADD', set, before, '${ENDED}') else redis.call('ZREM', set, '${ENDED}') end
-    return told
+    return published
   end
   -- A session that is not in the set yet is stored later, or was lost by the set.
   live_for(longest)

@@ -44,7 +44,7 @@ export interface StreamFailure {
   readonly log: FailureNotes;
 }
 
-export interface StreamEnd extends StreamFailure {
+export interface EarlyEnd extends StreamFailure {
   /** Whether the connection is cut instead: a part of an event was sent, or asking again costs nothing. */
   readonly isCut: boolean;
 }
@@ -53,7 +53,7 @@ export interface StreamEnd extends StreamFailure {
  * Ends a stream that cannot continue, so that it does not look complete: with one error event and a clean end, after
  * which no client sends the message again. If `isCut`, it cuts the connection.
  */
-export function endEarly(res: ServerResponse, { problem, isCut, identity, log }: StreamEnd): void {
+export function endEarly(res: ServerResponse, { problem, isCut, identity, log }: EarlyEnd): void {
   recordOutcome(log, problem);
   if (!res.closed) {
     const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);
