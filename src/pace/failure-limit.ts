@@ -1,7 +1,8 @@
 import type { Store } from 'express-rate-limit';
 import { keyPart } from '../storage/redis-key.ts';
+import { abortableSleep } from './abortable-sleep.ts';
 import type { AttemptCounts, Attempts, AttemptsOptions, CountedAttempt } from './attempts.ts';
-import { abortableSleep, createQueues } from './queues.ts';
+import { createQueues } from './queues.ts';
 import { type LimitByKey, type RequestLimitOptions, tooManyAttempts } from './request-limits.ts';
 
 /** How often the first in the queue asks whether it may begin, in ms: the running attempts may be at other instances. */

@@ -1,5 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-
 /** Queues in which callers wait for their turn, one queue for each key. */
 interface Queues {
   /** How many are in the queue, including the one whose turn it is. */
@@ -50,18 +48,6 @@ function waitForTurn(queue: (() => void)[], signal: AbortSignal): Promise<void> 
     queue.push(proceed);
     signal.addEventListener('abort', giveUp, { once: true });
   });
-}
-
-/**
- * Waits at least `ms`. A timer counts in whole ms and may end up to 1 ms early, so that this waits a little longer.
- * Rejects with the signal's reason if that aborts first.
- */
-export async function abortableSleep(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(Math.ceil(ms) + 1, undefined, { signal });
-  } catch (error) {
-    throw signal.aborted ? signal.reason : error;
-  }
 }
 
 /** Runs `work` when there is a place for it. Rejects with the signal's reason if that aborts first. */

@@ -1,8 +1,8 @@
 import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
+import { abortableSleep } from './abortable-sleep.ts';
 import { type EndpointBudgets, limitFor, type Rate } from './budgets.ts';
 import { type EnterQueues, holderQueues } from './holder-queues.ts';
 import { type Holders, namesOf } from './holders.ts';
-import { abortableSleep } from './queues.ts';
 import { type EndpointSlot, type SlotWaits, slotWaits, waitForStart } from './slot-waits.ts';
 
 /** A stream that the relay wants to resume: whose it is, and at which endpoint. */

@@ -1,6 +1,6 @@
+import { abortableSleep } from './abortable-sleep.ts';
 import { type EndpointBudgets, limitFor, type Rate, type Reservation } from './budgets.ts';
 import { holderQueues, type QueueRequest } from './holder-queues.ts';
-import { abortableSleep } from './queues.ts';
 
 /**
  * The service's own rate, and how long messages may wait for it. Clients are told this rate; the budgets keep it with

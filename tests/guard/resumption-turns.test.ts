@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
+import { abortableSleep } from '../../src/pace/abortable-sleep.ts';
 import type { EndpointBudgets, Reservation, SlotRequest } from '../../src/pace/budgets.ts';
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
-import { abortableSleep } from '../../src/pace/queues.ts';
 import { resumptionTurns } from '../../src/pace/resumption-turns.ts';
 import { pass, stopClock } from '../harness/clock/stop-clock.ts';
 import { until } from '../harness/clock/until.ts';

@@ -3,7 +3,7 @@ import { withJitterMargin } from '../../src/pace/budgets.ts';
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
 
 // Waits take virtual time: who has a turn when does not depend on how busy the machine is.
-jest.unstable_mockModule('../../src/pace/queues.ts', () => ({
+jest.unstable_mockModule('../../src/pace/abortable-sleep.ts', () => ({
   abortableSleep: (ms: number, signal: AbortSignal) =>
     new Promise<void>((resolve, reject) => {
       const timer = setTimeout(resolve, Math.ceil(ms) + 1);

@@ -1,5 +1,5 @@
+import { abortableSleep } from '../../../src/pace/abortable-sleep.ts';
 import type { EndpointBudgets } from '../../../src/pace/budgets.ts';
-import { abortableSleep } from '../../../src/pace/queues.ts';
 import { resumptionTurns, type TakeResumptionTurn } from '../../../src/pace/resumption-turns.ts';
 import { type PacedRate, type SlotWaits, slotWaits } from '../../../src/pace/slot-waits.ts';
 import { range } from './numbered-messages.ts';
