@@ -7,7 +7,7 @@ const RESERVED = 16;
 /** How often refused connections are reported at most, in ms: there may be very many. */
 const REPORT_EVERY_MS = 1_000;
 
-/** Why a connection was refused: its address, or the instance, has as many as it may have. */
+/** Why a connection was refused: its address, or the instance, has too many. */
 export type RefusedBy = 'address' | 'instance';
 
 interface BoundsOptions {
@@ -101,7 +101,7 @@ function newGroup(most: number): Group {
   return { most, count: 0, idle: new Set() };
 }
 
-/** Returns a function that counts a refused connection, by who had too many, and reports it in the log soon. */
+/** Makes the function that counts a refused connection, by its reason, and reports it in the log within a second. */
 export function reportRefused(logger: Logger, count?: (by: RefusedBy) => void): (by: RefusedBy) => void {
   const unreported = new Map<RefusedBy, number>();
   return (by) => {

@@ -4,7 +4,7 @@ import type { ConnectionBounds } from './connection-bounds.ts';
 
 /**
  * While the relay drains, refuses requests on connections that are still open, and closes the connection, so that the
- * load balancer sends the next request to another instance. `exceptPaths` are served all the same: its probes.
+ * load balancer sends the next request to another instance. `exceptPaths`, its probes, are still served.
  * @throws Problem `draining`
  */
 export function refuseWhileDraining(

@@ -132,7 +132,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
     if (serving.draining) server.closeIdleConnections();
   });
   // One after the other, since an answer that waits for its turn has no socket yet. No request is served after an answer
-  // that ends the connection, such as a stream in HTTP/1.0: its message would run, and nobody would get the answer.
+  // that ends the connection, such as a stream in HTTP/1.0: its message would run, and its answer would be lost.
   if (isFirst || latest === undefined) app(req, res);
   else latest.once('close', () => req.socket.writable && app(req, res));
 }

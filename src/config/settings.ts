@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000;
 
 /** Open files that are no connections of clients and none to the bot service: Redis, files, logs, metrics. */
 export const OTHER_FILES = 256;
-/** A client and the bot service: a stream takes so many open files. */
+/** The open files of one stream: the connections of its client and to the bot service. */
 export const FILES_OF_STREAM = 2;
 /** The default of MAX_CONNECTIONS where the limit of open files is higher, or not known: each takes memory, too. */
 const CONNECTIONS_AT_MOST = 32_000;

@@ -73,7 +73,7 @@ function isPlainHttpUrl(url: URL): boolean {
   return http && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
 }
 
-/** Whether nobody on the way can read or change what is sent there. */
+/** Whether what is sent there is encrypted, or stays on this machine. */
 const isSafe = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
 
 const flag = oneOf('true', 'false').transform((text) => text === 'true');

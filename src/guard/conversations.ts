@@ -50,7 +50,7 @@ export interface ReadConversation {
 }
 
 export interface ConversationsOptions {
-  /** `scoped`: each user has conversations of their own. `shared`: who knows an id reaches its conversation. */
+  /** `scoped`: each user has conversations of their own. `shared`: any user who knows an id reaches its conversation. */
   readonly mode: 'scoped' | 'shared';
   /** Makes the upstream ids. */
   readonly secret: Secret;

@@ -43,7 +43,7 @@ export function liveRoute(services: BotServices): (operation: Operation, shape: 
         const holders = services.holdersOf(user.id, () => clientAddress(req));
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
         releases.push(await services.takePlace(liveHolders));
-        // What is carried does not extend the session: it ends for a user who only looks on.
+        // Bytes of a live stream do not extend the session, so that it ends if its user does nothing else.
         releases.push(services.watch.add({ session, missedRemovals, bytes: () => 0 }));
         const input = await services.readOperation(operation, req, { userId: user.id });
         const accepted = { operation, shape, bot, userId: user.id };

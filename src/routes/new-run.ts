@@ -72,7 +72,7 @@ interface MessageAnswer {
   readonly kept: KeptMessage | undefined;
 }
 
-/** Sends the message of a new run, and sees the run to its end, whoever reads it. */
+/** Sends the message of a new run, and carries its answer until the end, whether it is read or not. */
 export function beginRun(services: BotServices, begun: NewRun, message: ReadMessage): void {
   const work = { ...begun, releases: [] };
   void conduct(services, work, send(services, work, message));

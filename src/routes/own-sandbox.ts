@@ -111,7 +111,7 @@ function notLaunched(): Problem {
   return new Problem('not_your_conversation', 'This conversation has no such sandbox at the moment.');
 }
 
-/** Who asks for the metadata of a conversation, and in which request. */
+/** The request of a client that needs the metadata of a conversation. */
 type AboutChannel = Omit<OwnRequest, 'operation' | 'query'>;
 
 /**

@@ -31,7 +31,7 @@ export function passwordLogin(route: PasswordRoute): Steps {
     const { value } = await readJson(req, route.body);
     const given = readCredentials(value);
     const by = { address: clientAddress(req), account: given?.username ?? '' };
-    // Any other text is nobody's name, and may be a password in the wrong field.
+    // Any other text may be a password in the wrong field.
     res.locals.account = users.has(by.account) ? by.account : '?';
     await attempts.refuse(req, res, by);
     const { signal } = abortWhenLeft(res);

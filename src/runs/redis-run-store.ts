@@ -109,7 +109,7 @@ function nameCalls(
   const textsOf = ({ key, message = '' }: RunName) => [key, message];
   function opened(id = '', request = '') {
     const requestId = codec.openRequest(request, id) ?? '';
-    // Only who reads the run needs its keys, and makes them again.
+    // They are made again if the run is read.
     codec.forget(id);
     return { id, requestId };
   }

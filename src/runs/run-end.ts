@@ -6,7 +6,7 @@ import type { StoredEnd } from './run-codec.ts';
 /** What ends a run for a reason of its own instance, or of its readers there. */
 const OF_INSTANCE: readonly ProblemCode[] = ['session_ended', 'draining', 'session_store_unavailable'];
 
-/** How a run that was carried here has ended, for those who read it elsewhere. */
+/** How a run that was carried here has ended, for its readers at other instances. */
 export function storedEnd(run: Run): StoredEnd {
   const { failure, stream, phase, mayHaveRun, upstreamStatus, headers } = run;
   const { ended } = stream;

@@ -32,7 +32,7 @@ type ReadReply = readonly [
 /** How many entries are read at once. */
 const ENTRIES = 64;
 
-/** What a run that nobody stores any more ends with if its stream has not begun, by the state of its name. */
+/** The end of a run of which no more is stored, before its stream has begun, by the state of its name. */
 const LOST_AS: Readonly<Record<NameState, Problem>> = {
   ...{ c: RUN_LOST, s: RUN_LOST, k: RUN_OVER, o: RUN_OVER },
   ...{ gone: NAME_IS_FREE, other: NAME_IS_FREE },
@@ -86,7 +86,7 @@ export class RunFollower {
       else for (const answer of asking) answer();
       if (!hasMore && !this.isOver()) await waker.wait(options.leases.pollMs);
     }
-    // If nobody reads it here any more. A reader that was ended while it waited learns that the message was sent.
+    // For a run whose last reader here is gone. One that was ended while it waited learns that the message was sent.
     run.end(failureOf(signal.reason, run));
     for (const answer of this.asking) answer();
     signal.removeEventListener('abort', wake);

@@ -39,7 +39,7 @@ export class Reader {
   constructor(run: ReadRun, client: ReaderClient) {
     this.run = run;
     this.client = client;
-    // Nobody may wait for it.
+    // No unhandled rejection if nothing waits for it.
     this.aborted.promise.catch(() => {});
     client.stop.signal.addEventListener('abort', this.onAbort, { once: true });
   }

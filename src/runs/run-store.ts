@@ -23,7 +23,7 @@ export type NewestRun =
 /** A run that is about to be sent. */
 export interface Confirmation {
   readonly id: string;
-  /** Undefined if nobody can join it. */
+  /** Undefined if no other request can join it. */
   readonly name: RunName | undefined;
   /** The key of the conversation whose stop drops it; undefined if no stop does. */
   readonly conversation: string | undefined;

@@ -150,7 +150,7 @@ export class RunStream implements StreamSink {
   }
 }
 
-/** One who reads a run's stream. */
+/** A reader of a run's stream, for the run. */
 export interface StreamReader {
   /** Whether it has got all that it will get. */
   readonly hasEnd: boolean;

@@ -216,7 +216,7 @@ export class RunWriter implements CarriedRun {
     if (run.state !== 'ended') run.readElsewhere(this.isFollowed, this.storedTo);
   }
 
-  /** Redis has failed. Nobody follows the run for longer than was told last, since followers need Redis, too. */
+  /** Redis has failed. The run counts as followed for no longer than Redis said last: followers need Redis, too. */
   private failed(): void {
     const now = performance.now();
     if (this.isFollowed && now > this.followedUntil) this.noteReaders(0);

@@ -92,7 +92,7 @@ export class Run {
     this.conversation = options.conversation;
     this.waitsSince = options.waitsSince;
     this.stream = new RunStream(options);
-    // Nobody may wait for it.
+    // No unhandled rejection if nothing waits for it.
     this.begun.promise.catch(() => {});
   }
 
@@ -194,7 +194,7 @@ export class Run {
     this.unread();
   }
 
-  /** Call it when the last one here who reads it, or looks for an event in it, is gone. */
+  /** Call it when a reader, or a client that looks for an event in it, is gone: it may have been the last one here. */
   unread(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();

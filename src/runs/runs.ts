@@ -27,7 +27,7 @@ export interface RunsOptions {
 
 /** The reason with which the work for a run ends when another run has its name. */
 const RUN_ELSEWHERE = Symbol('run elsewhere');
-/** What the log of a run keeps that nobody can join, in bytes. */
+/** How many bytes the log of a run without a name keeps. */
 const UNNAMED_BYTES = 65_536;
 
 /** The runs of this instance: those that it carries, those of others that its clients read, and kept answers. */

@@ -9,7 +9,7 @@ const MAX_DELAY_MS = 500;
 const SHORT_MS = 1_000;
 const PING_MS = 1_000;
 
-/** A channel, and who listens to it. */
+/** A channel, and its listener. */
 export interface Subscription {
   readonly channel: string;
   readonly listener: (message: string) => void;

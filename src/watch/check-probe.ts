@@ -23,8 +23,8 @@ export interface CheckProbeOptions {
 
 /**
  * Answers a probe of `check`, once: with the client address that the relay sees, with the number of arrivals of another
- * probe, or with the failure that the probe asks for. Every other request goes to the next stage, so that nobody can
- * find out that this path exists. This handler uses no sessions, bots or keys, and reads no body.
+ * probe, or with the failure that the probe asks for. Every other request goes to the next stage, so that it does not
+ * show that this path exists. This handler uses no sessions, bots or keys, and reads no body.
  */
 export function checkProbe({ tokens, arrivals, shared, addressOf }: CheckProbeOptions): RequestHandler {
   async function accepted(req: Request): Promise<Probe | undefined> {

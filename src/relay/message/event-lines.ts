@@ -57,7 +57,7 @@ export function lineEndsBackwards(bytes: Buffer, start: number): (from: number) 
 
 /** What matters of a block's fields (WHATWG HTML §9.2.6). */
 export interface BlockFields {
-  /** Whether the block is an event: for any other, a parser calls nobody. */
+  /** Whether the block has data: only then is it an event for a parser. */
   hasData: boolean;
   /** The last `id` without NUL, as latin1 of its bytes, cut after `MAX_ID_BYTES` + 1; '' forgets the last one. */
   id: string | undefined;

@@ -37,7 +37,7 @@ export interface CursorOptions {
 
 /** More events than this after an id are not remembered. */
 const MAX_TAIL = 1024 * HASH_BYTES;
-/** So many first events are read, for the run's `requestId`. */
+/** How many first events are read, for the run's `requestId`. */
 const FIRST_EVENTS = 16;
 const NO_TAIL = Buffer.alloc(0);
 

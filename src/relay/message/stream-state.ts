@@ -83,7 +83,7 @@ export function newStreamState(options: CarryToOptions, sink: StreamSink): Strea
   const { answer, log, signal, holding, channel, lastEventId, healer, endEvents } = options;
   const { endings, onIncompleteEnd, onFault } = options;
   const keepsTail = typeof healer === 'function';
-  // Written out: a spread takes several times as long for so many members.
+  // Written out: with this many members, a spread takes several times as long.
   return {
     answer,
     log,

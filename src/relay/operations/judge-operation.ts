@@ -13,7 +13,7 @@ export interface OperationAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** JSON; empty if the service sent no body. */
   readonly body: Buffer;
-  /** A file instead of `body`, which is not read yet. Who gets it reads or closes it. */
+  /** A file instead of `body`, which is not read yet. The caller must read or close it. */
   readonly file?: IncomingMessage;
 }
 

@@ -15,7 +15,7 @@ export interface UploadOptions extends FormWriterOptions {
   readonly times: TransferTimes;
 }
 
-/** A form on its way from a client to the bot service. It can be sent once. */
+/** A form that is passed from a client to the bot service. It can be sent once. */
 export interface UploadBody {
   readonly contentType: string;
   readonly stream: Readable;
@@ -133,7 +133,7 @@ function handedOver(stream: Readable, signal: AbortSignal, onEnd: () => void): P
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });
     if (signal.aborted) reject(signal.reason);
   });
-  // Nobody may wait for it: the signal has the same reason.
+  // No unhandled rejection for callers that use only the signal, which has the same reason.
   done.catch(() => {});
   return done;
 }

@@ -18,7 +18,7 @@ export interface UpstreamAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** Gives the body to `reader` from now on. Call it once. */
   read(reader: AnswerReader): void;
-  /** Stops reading the body until `resume`; data that is already on its way still arrives. */
+  /** Stops reading the body until `resume`; data that was read already still arrives. */
   pause(): void;
   resume(): void;
   /** Closes the connection; the reader's `broken` is called with `closed`. Does nothing after the reader's `end`. */
