@@ -3,7 +3,7 @@
  * carry the same messages to the same upstream, in turns, so that other load of the machine affects all of them.
  * README.md says how each figure is measured.
  */
-import { openFilesLimit } from '../src/config/open-files.ts';
+import { openFilesLimit } from '../src/config/config.ts';
 import { aborts } from './figures/aborts.ts';
 import { type EventFigures, eventFigures } from './figures/events.ts';
 import { memoryPerStream, stalledPeak } from './figures/memory.ts';

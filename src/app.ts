@@ -1,28 +1,22 @@
 import express, { type Express } from 'express';
-import { accessLog } from './arrive/access-log.ts';
-import { inOrder } from './arrive/in-order.ts';
-import { loggedAddress } from './arrive/logged-address.ts';
+import { accessLog, loggedAddress } from './arrive/access-log.ts';
 import { notFound, problemResponse } from './arrive/problem-response.ts';
-import { refuseWhileDraining } from './arrive/refuse-while-draining.ts';
-import { refuseWhileFull } from './arrive/refuse-while-full.ts';
-import { requestId } from './arrive/request-id.ts';
-import { requestTarget } from './arrive/request-target.ts';
+import { refuseWhileDraining, refuseWhileFull } from './arrive/refuse-requests.ts';
+import { requestId, requestTarget } from './arrive/request-head.ts';
 import { securityHeaders } from './arrive/security-headers.ts';
-import { spreadRequests } from './arrive/spread-requests.ts';
+import { inOrder, spreadRequests } from './arrive/stages.ts';
 import { cors } from './guard/cors.ts';
 import { knownHost } from './guard/known-host.ts';
-import { METHODS } from './routes/bot-operations.ts';
-import { checkProbeRoute } from './routes/check-probe.ts';
-import { botRoutes, pageRoutes, sessionRoutes } from './routes/mount.ts';
-import type { Parts } from './routes/parts.ts';
-import { probePaths, probeRoutes } from './routes/probes.ts';
+import type { Dependencies } from './routes/dependencies.ts';
+import { botRoutes, METHODS, pageRoutes, sessionRoutes } from './routes/mount.ts';
+import { checkProbeRoute, probePaths, probeRoutes } from './routes/probes.ts';
 import { isHttps, sharedSteps } from './routes/shared-steps.ts';
 import { signInRoutes } from './routes/sign-in.ts';
 import { requestMetrics } from './watch/request-metrics.ts';
 
 /** The routes in order, and the stages that stand before all of them. */
-export function createApp(parts: Parts): Express {
-  const { bounds, config, logger, lifecycle, metrics } = parts;
+export function createApp(dependencies: Dependencies): Express {
+  const { bounds, config, logger, lifecycle, metrics } = dependencies;
   const app = express();
   app.set('trust proxy', config.trustProxy);
   app.set('query parser', false);
@@ -45,14 +39,14 @@ export function createApp(parts: Parts): Express {
     ]),
   );
 
-  probeRoutes(app, parts);
-  const steps = sharedSteps(parts);
+  probeRoutes(app, dependencies);
+  const steps = sharedSteps(dependencies);
   // First, since messages are the most frequent: Express tries its routes in order.
-  botRoutes(app, parts, steps);
-  signInRoutes(app, parts, steps);
-  sessionRoutes(app, parts, steps);
-  pageRoutes(app, parts, steps);
-  checkProbeRoute(app, parts, steps);
+  botRoutes(app, dependencies, steps);
+  signInRoutes(app, dependencies, steps);
+  sessionRoutes(app, dependencies, steps);
+  pageRoutes(app, dependencies, steps);
+  checkProbeRoute(app, dependencies, steps);
   app.use(async (req, res) => {
     await steps.limitByAddress(req, res);
     throw notFound();

@@ -35,7 +35,6 @@ const ROOMS: Readonly<Record<string, string>> = {
   'authenticate/sessions': SHARED,
   'authenticate/password': `authenticate/sessions ${SHARED}`,
   'authenticate/oidc': `authenticate/sessions ${SHARED}`,
-  'authenticate/guest': `authenticate/sessions ${SHARED}`,
   guard: SHARED,
   runs: `relay/message relay/upstream ${SHARED}`,
   pace: `relay/message:types ${SHARED}`,
@@ -83,7 +82,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
 
 /** The files that open a secret, and which secret it is. */
 const SECRETS_OPENED = {
-  'arrive/logged-address.ts': 'SESSION_SECRETS, for the hashes of addresses in the log',
+  'arrive/access-log.ts': 'SESSION_SECRETS, for the hashes of addresses in the log',
   'authenticate/oidc/provider-metadata.ts': 'OIDC_CLIENT_SECRET, for the identity provider',
   'authenticate/oidc/sign-in-flows.ts': 'SESSION_SECRETS, for sign-ins that are under way',
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
@@ -94,8 +93,8 @@ const SECRETS_OPENED = {
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
-  'storage/redis-settings.ts': 'REDIS_URL, for Redis',
-  'storage/redis-tls.ts': 'REDIS_TLS_KEY, for Redis, and to see that its certificate is of this key',
+  'storage/redis-settings.ts':
+    'REDIS_URL and REDIS_TLS_KEY, for Redis, and to see that its certificate is of this key',
   'watch/probe-tokens.ts': 'SESSION_SECRETS, for the probes of a check',
 };
 

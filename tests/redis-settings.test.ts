@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, ConfigError, loadConfig } from '../src/config/config.ts';
 import { risksOf } from '../src/config/risks.ts';
-import { isLoopback } from '../src/http/loopback.ts';
+import { isLoopback } from '../src/http/hosts.ts';
 import { redisAddress } from '../src/storage/redis-address.ts';
 import { CANARY } from './harness/relay/relay.ts';
 import { makeAuthority, removeAuthorities } from './harness/service/authority.ts';

@@ -1,7 +1,10 @@
+import { createHmac, hkdfSync } from 'node:crypto';
 import type { Request, RequestHandler } from 'express';
-import { endingOf, levelOf } from '../http/ending.ts';
-import { waitedMs } from '../http/locals.ts';
+import type { Config } from '../config/config.ts';
+import { clientAddress } from '../http/client-address.ts';
+import { endingOf, levelOf, waitedMs } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
+import type { Secret } from '../secret.ts';
 
 /**
  * Writes one line per request when the request is over; a probe that succeeded is logged at `debug` only.
@@ -12,7 +15,7 @@ export function accessLog(logger: Logger, addressOf: (req: Request) => string | 
   const lines = logger.child({}, { redact: [] });
   return function accessLog(req, res, next) {
     const startedAt = performance.now();
-    // A connection that is closed has no address any more.
+    // Now: a closed connection has no address.
     const clientAddress = addressOf(req);
     res.on('close', () => {
       const { locals } = res;
@@ -51,4 +54,26 @@ export function accessLog(logger: Logger, addressOf: (req: Request) => string | 
 
 function sinceMs(from: number, to: number): number {
   return Math.round((to - from) * 10) / 10;
+}
+
+/** 96 bits, in base64url. */
+const HASH_LENGTH = 16;
+
+/**
+ * Makes the function that names the client of a request in the log, as LOG_ADDRESSES says: by the address that limits
+ * count, by a hash of it, or not at all. The hash has a key, since a plain one could be found by trying all addresses.
+ */
+export function loggedAddress({
+  logAddresses,
+  session,
+}: Pick<Config, 'logAddresses' | 'session'>): (req: Request) => string | undefined {
+  if (logAddresses === 'on') return clientAddress;
+  if (logAddresses === 'off') return () => undefined;
+  const [key] = session.secrets.map(keyOf) as [Uint8Array];
+  return (req) =>
+    createHmac('sha256', key).update(clientAddress(req)).digest('base64url').slice(0, HASH_LENGTH);
+}
+
+function keyOf(secret: Secret): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret.open(), '', 'bot-relay logged address', 32));
 }

@@ -2,12 +2,12 @@ import type { Socket } from 'node:net';
 import { countedAddress } from '../http/client-address.ts';
 import type { Logger } from '../logger.ts';
 
-/** So many connections more are taken where all others are in use: those of probes, which must be answered. */
+/** How many more connections are taken while all others are in use, for probes, which must be answered. */
 const RESERVED = 16;
-/** How often refused connections are reported at most, in ms: whoever opens too many opens very many. */
+/** How often refused connections are reported at most, in ms: there may be very many. */
 const REPORT_EVERY_MS = 1_000;
 
-/** Why a connection was refused: its address, or the instance, has as many as it may have. */
+/** Why a connection was refused: its address, or the instance, has too many. */
 export type RefusedBy = 'address' | 'instance';
 
 interface BoundsOptions {
@@ -22,7 +22,7 @@ export interface ConnectionBounds {
   /** Takes a new connection, which is idle. Closes it and returns false if there is no room. */
   take(socket: Socket): boolean;
   setIdle(socket: Socket, isIdle: boolean): void;
-  /** Whether all others were in use when the connection was taken, so that only a probe is answered. */
+  /** Whether it was taken while all others were in use, so that only a probe is answered on it. */
   isReserved(socket: Socket): boolean;
 }
 
@@ -44,7 +44,7 @@ export function connectionBounds({ most, mostOfAddress, onRefused }: BoundsOptio
   const byAddress = new Map<string, Group>();
   const taken = new Map<Socket, { readonly address: string; readonly groups: readonly Group[] }>();
 
-  /** Whether one more has room, for which the oldest idle one may be closed. */
+  /** Whether there is room for one more; the connection that has been idle for longest is closed for it. */
   function hasRoom({ most, count, idle }: Group): boolean {
     if (count < most) return true;
     const [oldest] = idle;
@@ -101,7 +101,7 @@ function newGroup(most: number): Group {
   return { most, count: 0, idle: new Set() };
 }
 
-/** Returns a function that counts a refused connection, by who had too many, and reports it in the log soon. */
+/** Makes the function that counts a refused connection, by its reason, and reports it in the log within a second. */
 export function reportRefused(logger: Logger, count?: (by: RefusedBy) => void): (by: RefusedBy) => void {
   const unreported = new Map<RefusedBy, number>();
   return (by) => {

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
-import { freeBytes } from '../http/free-bytes.ts';
+import { freeBytes } from '../http/body.ts';
 
-/** How many bytes are parsed at a time: they hold at most 57 requests, where one read can hold 3640. */
+/** How many bytes are parsed at a time: they hold at most 57 requests, and one read can hold 3640. */
 const PIECE_BYTES = 1024;
 const METHODS =
   'GET|POST|OPTIONS|DESCRIBE|ANNOUNCE|SETUP|PLAY|PAUSE|TEARDOWN|GET_PARAMETER|SET_PARAMETER|REDIRECT|RECORD|FLUSH|SOURCE';
@@ -83,13 +83,13 @@ function mayBeForeign(text: string): boolean {
   return ENDS_IN_BEGINNING.test(text.slice(lastLine));
 }
 
-/** Counts how much of a body with a length is certainly still to come. */
+/** Counts how many bytes of a body with a `Content-Length` are still to come. */
 function bodyProgress(inBodyOf: FeedOptions['inBodyOf']) {
   let request: ReturnType<typeof inBodyOf>;
   let left = 0;
   return {
     left: () => (inBodyOf() === request ? left : 0),
-    /** Call it after the parser has got so many bytes; those with which the head ended count as bytes of the body. */
+    /** Call it after the parser has got so many bytes. The last bytes of the head count as bytes of the body. */
     given(bytes: number) {
       const current = inBodyOf();
       if (current !== request) left = Number(current?.headers['content-length'] ?? 0);

@@ -1,6 +1,6 @@
 import type { ErrorRequestHandler, Response } from 'express';
 import { asProblem, isFault, Problem, problemDocument, problemHeaders, recordOutcome } from '../errors.ts';
-import { breakOff } from '../http/break-off.ts';
+import { breakOff } from '../http/client-connection.ts';
 import type { Logger } from '../logger.ts';
 
 /** How long the rest of a refused request's body is read and dropped, in ms. */
@@ -9,7 +9,7 @@ const READ_REST_MS = 2_000;
 /**
  * The last stage of every request that failed: answers with a problem details document (RFC 9457). An error that is not
  * a Problem is a fault of the relay. It is logged with its stack and the request id, and answered as `internal_error`,
- * which tells nothing of it. If the headers were sent already, the connection is cut.
+ * without any detail. If the headers were sent already, the connection is cut.
  */
 export function problemResponse(logger: Logger): ErrorRequestHandler {
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.

@@ -30,7 +30,7 @@ export function securityHeaders({ https }: { https: boolean }): RequestHandler {
   };
 }
 
-/** The headers that `protect` sets, which are the same for every answer: found out once, they cost less. */
+/** The headers that `protect` sets. They are the same for every answer, and taken once, which costs less. */
 function headersOf(protect: ReturnType<typeof helmet>): readonly [name: string, value: string][] {
   const headers: [name: string, value: string][] = [['Cache-Control', 'no-store']];
   class Noting extends ServerResponse {

@@ -1,12 +1,13 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { randomUUID } from 'node:crypto';
+import { IncomingMessage, type Server, type ServerOptions, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Express } from 'express';
-import { Problem } from '../errors.ts';
-import { breakOff } from '../http/break-off.ts';
+import type { Express, Request, Response } from 'express';
+import { Problem, problemDocument } from '../errors.ts';
+import { breakOff } from '../http/client-connection.ts';
+import { newLocals } from '../http/locals.ts';
 import type { Logger } from '../logger.ts';
 import type { ConnectionBounds } from './connection-bounds.ts';
 import { feedParser } from './feed-parser.ts';
-import { refuseConnection } from './refuse-connection.ts';
 
 /** The default of `stalledMs`. */
 const STALLED_MS = 60_000;
@@ -18,7 +19,7 @@ interface ClientConnection {
   /** The answers that are not complete. There are several if the client pipelines its requests. */
   readonly answers: Set<ServerResponse>;
   latest?: ServerResponse;
-  /** True once the connection was closed for too many requests: what the parser still finds is dropped. */
+  /** True once the connection was closed for too many requests: requests that the parser still finds are dropped. */
   cut?: boolean;
 }
 
@@ -31,7 +32,7 @@ export interface ConnectionsOptions {
   readonly onConnectionCut?: (() => void) | undefined;
 }
 
-export interface Connections {
+interface ServedConnections {
   /** From now on, closes every connection as soon as it is idle. */
   closeWhenIdle(): void;
   /** Closes the connections on which no answer is under way, even if a part of a request has arrived. */
@@ -60,7 +61,7 @@ export function serveConnections(
   server: Server,
   app: Express,
   { logger, bounds, stalledMs = STALLED_MS, onConnectionCut = () => {} }: ConnectionsOptions,
-): Connections {
+): ServedConnections {
   const connections = new Map<Socket, ClientConnection>();
   const options = { logger, bounds, stalledMs, onConnectionCut };
   const serving: Serving = { server, app, ...options, connections, draining: false };
@@ -94,8 +95,8 @@ function accept(serving: Serving, socket: Socket): void {
   connections.set(socket, connection);
   socket.once('close', () => connections.delete(socket));
   socket.on('pause', () => {
-    // A waiting request has a body that is too large to be buffered, so the socket is no longer read. Then nothing
-    // would tell us that the client has left during the answer before it.
+    // The socket is no longer read, since a waiting request has a body that is too large to be buffered. Then it would
+    // not be noticed if the client leaves during the answer before it.
     const { answers, latest } = connection;
     if (answers.size > 1 && latest?.req.complete === false) cut(serving, socket, connection);
   });
@@ -121,7 +122,7 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
   connection.answers.add(res);
   bounds.setIdle(req.socket, false);
   connection.latest = res;
-  // This answer must not inherit the timeout of the one before.
+  // Ends the timeout of the answer before, which is one of the socket.
   if (!isFirst) latest?.on('finish', () => req.socket.setTimeout(0));
   // The timer restarts whenever the client reads; after the last byte the server sets the timeout of an idle connection.
   res.on('prefinish', () => isWaitedFor(res) && res.setTimeout(stalledMs, () => breakOff(res)));
@@ -131,12 +132,12 @@ function serve(serving: Serving, req: IncomingMessage, res: ServerResponse): voi
     if (serving.draining) server.closeIdleConnections();
   });
   // One after the other, since an answer that waits for its turn has no socket yet. No request is served after an answer
-  // that ends the connection, such as a stream in HTTP/1.0: its message would run, and nobody would get the answer.
+  // that ends the connection, such as a stream in HTTP/1.0: its message would run, and its answer would be lost.
   if (isFirst || latest === undefined) app(req, res);
   else latest.once('close', () => req.socket.writable && app(req, res));
 }
 
-/** Whether the system has not taken all of the answer yet. It nearly always has: a timer for nothing costs more. */
+/** Whether the system has not taken all of the answer yet. It nearly always has, and then no timer is needed. */
 function isWaitedFor({ socket }: ServerResponse): boolean {
   return socket === null || socket.writableLength > 0;
 }
@@ -170,4 +171,49 @@ function problemOf({ code }: NodeJS.ErrnoException): Problem {
     return new Problem('headers_too_large', 'The request headers are too large.');
   }
   return new Problem('bad_request', 'The request is not valid HTTP.');
+}
+
+/**
+ * Makes the classes of the requests and answers of a server that serves `app` alone. They have the application's methods
+ * from the start: Express would change the prototype of each request and each answer, and keep its locals in an object
+ * without a shape, which slows down all that is done with them.
+ */
+export function messageClasses(app: Express): Pick<ServerOptions, 'IncomingMessage' | 'ServerResponse'> {
+  class AppRequest extends IncomingMessage {}
+  class AppResponse<One extends IncomingMessage> extends ServerResponse<One> {
+    readonly locals = newLocals();
+  }
+  Object.setPrototypeOf(AppRequest.prototype, app.request);
+  Object.setPrototypeOf(AppResponse.prototype, app.response);
+  app.request = AppRequest.prototype as Request;
+  app.response = AppResponse.prototype as Response;
+  return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
+}
+
+/** How long a refused connection stays open, so that the client can read the answer, in ms. */
+const LINGER_MS = 1_000;
+
+/** Answers with `problem` where no request could be read, and closes the connection. */
+function refuseConnection(socket: Socket, problem: Problem, logger: Logger): void {
+  const requestId = randomUUID();
+  logger.info({ requestId, status: problem.status, outcome: problem.code }, 'not a request');
+  socket.end(rawProblem(problem, requestId));
+  // Closing at once could reset the connection before the client has read this.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.resume();
+}
+
+/** A whole response with a problem, for a socket without a request. */
+function rawProblem(problem: Problem, requestId: string): string {
+  const body = JSON.stringify(problemDocument(problem, requestId));
+  const head = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    'Content-Type: application/problem+json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: no-store',
+    'X-Content-Type-Options: nosniff',
+    `X-Request-Id: ${requestId}`,
+    'Connection: close',
+  ].join('\r\n');
+  return `${head}\r\n\r\n${body}`;
 }

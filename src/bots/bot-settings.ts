@@ -1,5 +1,5 @@
 import type { Secret } from '../secret.ts';
-import type { OperationGroup } from './operation-groups.ts';
+import type { OperationGroup } from './bot.ts';
 
 /** What can be set for one bot, or for all bots of a pattern. */
 export interface OwnSettings {

@@ -1,14 +1,13 @@
 import { dirname, resolve } from 'node:path';
 import { z } from 'zod';
 import { type Secret, secret } from '../secret.ts';
-import { type OwnSettings, overlap } from './bot-settings.ts';
-import { readKeysFile } from './keys-file.ts';
-import { OPERATION_GROUPS } from './operation-groups.ts';
+import { OPERATION_GROUPS } from './bot.ts';
+import { type BotSettings, type OwnSettings, overlap } from './bot-settings.ts';
 import { botPattern, headerText, MAX_RATE_LIMIT } from './schemas.ts';
-import { readSecretFile } from './secret-file.ts';
+import { readKeysFile, readSecretFile } from './secret-files.ts';
 
 /** The content of `BOTS_FILE`, and its problems, which contain no configured value. */
-export interface BotsFile {
+interface BotsFile {
   readonly own: Readonly<Record<string, OwnSettings>>;
   readonly problems: readonly string[];
   /** The key files that it names. */
@@ -118,4 +117,38 @@ function parseObject(text: string): object | undefined {
 
 function failed(problem: string): BotsFile {
   return { own: {}, problems: [`BOTS_FILE ${problem}`], keyFiles: [] };
+}
+
+/** The part of the configuration that is about bots. */
+interface ConfiguredBots {
+  /** The allow-list. */
+  readonly bots: readonly string[];
+  readonly upstream: {
+    readonly apiKeys: BotSettings['apiKeys'];
+    /** The files that may change while the relay runs. */
+    readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
+  };
+}
+
+interface ReadBotSettings {
+  readonly settings: BotSettings;
+  /** What is wrong, without configured values; if there are problems, the settings must not be used. */
+  readonly problems: readonly string[];
+  /** Every file that was read or should exist. */
+  readonly files: readonly string[];
+}
+
+/** Reads the files of the configuration again; settings that are not from a file stay the same. */
+export function readBotSettings({ upstream, bots }: ConfiguredBots): ReadBotSettings {
+  const { apiKeys: keysPath, bots: botsPath } = upstream.keyFiles;
+  const keysFile = keysPath ? readKeysFile(keysPath) : { keys: upstream.apiKeys, problems: [] };
+  const botsFile = botsPath ? readBotsFile(botsPath, bots) : { own: {}, problems: [], keyFiles: [] };
+  return {
+    settings: { apiKeys: keysFile.keys, own: botsFile.own },
+    problems: [
+      ...keysFile.problems.map((problem) => `UPSTREAM_API_KEYS_FILE ${problem}`),
+      ...botsFile.problems,
+    ],
+    files: [keysPath, botsPath, ...botsFile.keyFiles].filter((path) => path !== undefined),
+  };
 }

@@ -35,7 +35,7 @@ export function fileChanges(options: FileChangesOptions): FileChanges {
     changedStamp = undefined;
     const before = stampOf(files());
     onChange();
-    // Take the stamp from before, so that files that changed or were added during `onChange` are read again.
+    // The stamp from before `onChange`: files that changed or were added during it are read again.
     readStamp = before;
   }
   function poll(): void {

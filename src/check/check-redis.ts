@@ -1,8 +1,7 @@
 import type { Config } from '../config/config.ts';
-import { isLoopback } from '../http/loopback.ts';
+import { isLoopback } from '../http/hosts.ts';
 import { createLogger } from '../logger.ts';
-import { whenConnected } from '../storage/connected-redis.ts';
-import { openRedis, type Redis } from '../storage/redis.ts';
+import { openRedis, type Redis, whenConnected } from '../storage/redis.ts';
 import { type RedisAddress, redisAddress } from '../storage/redis-address.ts';
 import type { RedisSettings } from '../storage/redis-settings.ts';
 import { checkRedisKeeping } from './check-redis-keeping.ts';

@@ -1,6 +1,6 @@
 import { cookieFlags } from '../authenticate/sessions/session-cookie.ts';
 import type { Config } from '../config/config.ts';
-import { isLoopback } from '../http/loopback.ts';
+import { isLoopback } from '../http/hosts.ts';
 import { checkAddress } from './check-address.ts';
 import { adviceFor } from './failure-advice.ts';
 import type { Report } from './findings.ts';

@@ -1,5 +1,5 @@
+import type { OperationGroup } from '../bots/bot.ts';
 import { groupsOf } from '../bots/bot-settings.ts';
-import type { OperationGroup } from '../bots/operation-groups.ts';
 import type { Config } from '../config/config.ts';
 
 /** The groups of operations that this configuration enables for `namespace/bot`. */

@@ -1,7 +1,6 @@
 import { parseArgs } from 'node:util';
-import { realmOf } from '../authenticate/sessions/realm.ts';
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { loadConfig } from '../config/config.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
+import { catchConfigError, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { isUsableId } from '../guard/channel-places.ts';
 import { type ChannelOwner, scopedChannelId } from '../guard/scoped-channels.ts';

@@ -1,12 +1,10 @@
 import type { Writable } from 'node:stream';
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { type Config, loadConfig } from '../config/config.ts';
+import { type Config, catchConfigError, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';
 import { type KeyRings, keyRings } from '../relay/upstream/key-rings.ts';
-import { whenConnected } from '../storage/connected-redis.ts';
-import { openRedis } from '../storage/redis.ts';
+import { openRedis, whenConnected } from '../storage/redis.ts';
 import { type KeyReport, readKeyReports } from '../watch/key-reports.ts';
 
 export const USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint

@@ -1,16 +1,14 @@
 import { text } from 'node:stream/consumers';
 import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { checkNames, loadConfig } from '../config/config.ts';
+import { catchConfigError, checkNames, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { VARIABLES } from '../config/variables.ts';
 import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';
 import { ACCOUNT_ATTEMPTS } from '../pace/attempts.ts';
 import { forgetFailures } from '../pace/redis-attempts.ts';
-import { whenConnected } from '../storage/connected-redis.ts';
-import { openRedis } from '../storage/redis.ts';
+import { openRedis, whenConnected } from '../storage/redis.ts';
 import type { RedisSettings } from '../storage/redis-settings.ts';
 
 export const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password

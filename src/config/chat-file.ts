@@ -1,7 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { CHAT_WORDS } from './chat-words.ts';
-import { contrast, LEAST_CONTRAST } from './contrast.ts';
+
+/** The names of the words that `CHAT_FILE` can replace, as the chat has them. */
+export const CHAT_WORDS: ReadonlySet<string> = new Set(
+  (
+    'attach attached allowAlways allowOnce answering askAgain askAgainIn askAgainHint bad bot ' +
+    'chats chatsNote code connectionLost conversation copied copy copyAnswer copyId crossSite demoUser denied ' +
+    'deny empty errorAway errorBusy errorForbidden errorLarge errorLost errorMissing errorPassword ' +
+    'errorSignedOut errorSlow failedAnswer file files forgetChat forgetChatAsk good guest incomplete keys ' +
+    'loading message newChat newChatAsk noName notCopied notUploaded nothing password provider ' +
+    'queued remove requestId saidBot saidYou send signIn signInAsk signOut ' +
+    'signedInAs signedOut stop stopped suggestions table tool toolDone toolWants ' +
+    'tryAgain tryAgainIn uploading uploadsFirst user waiting'
+  ).split(' '),
+);
 
 /** The colours of the chat, as its style sheet has them. */
 export const CHAT_COLORS = {
@@ -94,4 +106,21 @@ function faintTexts(scheme: Scheme, { colors }: ChatSettings): string[] {
     const shown = Math.floor(found * 100) / 100;
     return [`colors.${scheme}: ${text} on ${behind} has a contrast of ${shown}, and needs ${LEAST_CONTRAST}`];
   });
+}
+
+/** The least contrast of a text (WCAG 2.2 §1.4.3). */
+const LEAST_CONTRAST = 4.5;
+
+/** The contrast of two colours `#rrggbb`, from 1 to 21 (WCAG 2.2, "contrast ratio"). */
+export function contrast(one: string, other: string): number {
+  const [light = 0, dark = 0] = [luminance(one), luminance(other)].sort((a, b) => b - a);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+function luminance(color: string): number {
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
+    const share = Number.parseInt(color.slice(at, at + 2), 16) / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }

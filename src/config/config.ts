@@ -1,9 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { readBotsFile } from '../bots/bots-file.ts';
-import { readSecretFile } from '../bots/secret-file.ts';
+import { readSecretFile } from '../bots/secret-files.ts';
 import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
-import { openFilesLimit } from './open-files.ts';
 import { contradictions, missingVariables } from './rules.ts';
 import { settingsOf } from './settings.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
@@ -26,7 +26,7 @@ function listed(problems: readonly string[]): string {
   return `The configuration has ${problems.length} problem(s):\n${problems.map((one) => `  - ${one}`).join('\n')}`;
 }
 
-/** @throws ConfigError if the name of a variable is misspelt, or unknown in `.env`. */
+/** Checks the names of variables. @throws ConfigError if one is misspelt, or is unknown in `.env` */
 export function checkNames({ environment, inFile = [] }: Sources): void {
   const problems = nameProblems(environment, inFile);
   if (problems.length > 0) throw new ConfigError(problems);
@@ -38,7 +38,7 @@ export function checkNames({ environment, inFile = [] }: Sources): void {
  */
 export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): Config {
   const environment = withoutServiceLinks(given);
-  const reading: Reading = { values: {}, faulty: new Set(), problems: [] };
+  const reading: ReadVariables = { values: {}, faulty: new Set(), problems: [] };
   for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
@@ -59,14 +59,18 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   return deepFreeze(settingsOf(values, { own, chat, keyFiles, unused, openFiles: openFilesLimit() }));
 }
 
-interface Reading {
+interface ReadVariables {
   readonly values: Partial<Record<VariableName, unknown>>;
   /** Variables with an invalid value. */
   readonly faulty: Set<VariableName>;
   readonly problems: string[];
 }
 
-function readVariable(name: VariableName, environment: Environment, { values, faulty, problems }: Reading) {
+function readVariable(
+  name: VariableName,
+  environment: Environment,
+  { values, faulty, problems }: ReadVariables,
+) {
   const report = (problem: string) => {
     faulty.add(name);
     problems.push(problem);
@@ -100,4 +104,32 @@ function deepFreeze<T>(value: T): T {
     for (const inner of Object.values(value)) deepFreeze(inner);
   }
   return value;
+}
+
+/** Exit code of sysexits.h: the configuration is wrong, and another start would not help. */
+const EX_CONFIG = 78;
+
+/**
+ * Runs `run` and returns its result. If it throws a ConfigError, writes the error to standard error and returns the
+ * exit code.
+ * @throws every other error of `run`
+ */
+export async function catchConfigError<T>(run: () => Promise<T>): Promise<T | number> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    return EX_CONFIG;
+  }
+}
+
+/** How many files this process may open, which Node.js raises to the hard limit at its start; undefined if not on Linux. */
+export function openFilesLimit(): number | undefined {
+  try {
+    const [, limit] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    return limit === undefined ? undefined : Number(limit);
+  } catch {
+    return undefined;
+  }
 }

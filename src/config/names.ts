@@ -1,7 +1,7 @@
 import type { Environment } from './environment.ts';
 import { isVariable, VARIABLES } from './variables.ts';
 
-/** A shorter name is too close to names that mean something else, such as PATH, HOME or POST. */
+/** A shorter name differs too little from names with another meaning, such as PATH, HOME or POST. */
 const MIN_LENGTH = 6;
 const MAX_CHANGES = 2;
 

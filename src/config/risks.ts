@@ -1,4 +1,4 @@
-import { isLoopback } from '../http/loopback.ts';
+import { isLoopback } from '../http/hosts.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { Config } from './config.ts';
 import { FILES_OF_STREAM, OTHER_FILES } from './settings.ts';
@@ -31,7 +31,7 @@ function redisRisks({ production, redis }: Config): string[] {
   const { nodes, tls, hasPassword } = redisAddress(redis.url);
   const risks: string[] = [];
   if (nodes.every(({ hostname }) => isLoopback(hostname))) return risks;
-  // With a client certificate, not everybody gets so far.
+  // With a client certificate, Redis lets only its holder in.
   if (!hasPassword && !redis.tls?.cert) {
     risks.push(
       'REDIS_URL has no password: everybody who reaches Redis can change sessions and lift limits; set one in Redis and in REDIS_URL',

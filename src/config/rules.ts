@@ -1,5 +1,5 @@
 import { redisAddress } from '../storage/redis-address.ts';
-import { isKeyOf } from '../storage/redis-tls.ts';
+import { isKeyOf } from '../storage/redis-settings.ts';
 import type { Values, VariableName } from './variables.ts';
 
 const REQUIRED_IN_PRODUCTION = [

@@ -13,17 +13,17 @@ const MINUTE_MS = 60_000;
 
 /** Open files that are no connections of clients and none to the bot service: Redis, files, logs, metrics. */
 export const OTHER_FILES = 256;
-/** A client and the bot service: a stream takes so many open files. */
+/** The open files of one stream: the connections of its client and to the bot service. */
 export const FILES_OF_STREAM = 2;
 /** The default of MAX_CONNECTIONS where the limit of open files is higher, or not known: each takes memory, too. */
 const CONNECTIONS_AT_MOST = 32_000;
 const CONNECTIONS_IF_NOT_KNOWN = 4_000;
-/** Enough to try the relay where the limit is low, which is a risk at the start. */
+/** The least: enough to try the relay where the limit is low, which is reported as a risk at the start. */
 const CONNECTIONS_AT_LEAST = 64;
 /** Without a proxy, the share of one address in all connections: enough for an office, and three others have room. */
 const SHARE_OF_ADDRESS = 1 / 4;
 
-/** What the settings need others the values of the variables. */
+/** What the settings need besides the values of the variables. */
 export interface OtherSources extends Pick<BotSettings, 'own'> {
   /** The files that may change while the relay runs. */
   readonly keyFiles: { readonly apiKeys: string | undefined; readonly bots: string | undefined };
@@ -145,7 +145,6 @@ function upstreamOf(values: Values, { own, keyFiles }: OtherSources) {
     resume: values.RESUME_UPSTREAM,
     /** Whether a run that ends without its end event has broken. */
     endEvents: values.END_EVENTS,
-    /** Whether an upload goes on as it arrives, or is read to disk first. */
     forwardQuery: values.FORWARD_QUERY ?? [],
     userHeader: values.USER_HEADER,
   };

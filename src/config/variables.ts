@@ -1,9 +1,8 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { OPERATION_GROUPS } from '../bots/operation-groups.ts';
+import { OPERATION_GROUPS } from '../bots/bot.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
-import { isHost } from '../http/hosts.ts';
-import { isLoopback } from '../http/loopback.ts';
+import { isHost, isLoopback } from '../http/hosts.ts';
 import type { Secret } from '../secret.ts';
 import {
   certificates,
@@ -74,7 +73,7 @@ function isPlainHttpUrl(url: URL): boolean {
   return http && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
 }
 
-/** Whether nobody on the way can read or change what is sent there. */
+/** Whether what is sent there is encrypted, or stays on this machine. */
 const isSafe = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
 
 const flag = oneOf('true', 'false').transform((text) => text === 'true');

@@ -1,6 +1,5 @@
 import { Problem } from '../errors.ts';
-import { type JsonMember, jsonMembers } from '../http/json-members.ts';
-import { type ChannelName, judgeChannelName, MAX_NAME_LENGTH } from './channel-name.ts';
+import { type JsonMember, jsonMembers } from '../http/json.ts';
 
 /** The longest id of a conversation, in UTF-16 units. */
 const MAX_ID_LENGTH = 256;
@@ -8,7 +7,7 @@ const MAX_ID_LENGTH = 256;
 const MAX_NAMES = 1_000;
 
 /** The id of a conversation in a body of JSON, and where its value stands. */
-export interface PlacedChannel {
+interface PlacedChannel {
   readonly id: string;
   readonly from: number;
   readonly to: number;
@@ -27,7 +26,7 @@ export function channelInJson(json: Buffer, members = namedMembers(json)): Place
   return { id: usableId(JSON.parse(json.toString('utf8', from, to))), from, to };
 }
 
-/** The top-level members of `json`, as far as their names are judged. */
+/** The top-level members of `json`: one more than are allowed, at most. */
 export function namedMembers(json: Buffer): readonly JsonMember[] {
   return jsonMembers(json, MAX_NAMES + 1);
 }
@@ -62,7 +61,7 @@ export function channelInForm(name: string, value: string): string {
   return usableId(found.value);
 }
 
-/** The one with the exact name. Others that are similar are refused: services differ in which of several they take. */
+/** The one with the exact name. A second one, or a similar name, is refused: services differ in which one they take. */
 function onlyExact<One extends { readonly name: string }>(
   exact: ChannelName,
   named: readonly One[],
@@ -113,4 +112,36 @@ function usableId(value: unknown): string {
 
 function invalid(detail: string): Problem {
   return new Problem('invalid_conversation', detail);
+}
+
+/** The name of a conversation's id: in JSON and forms, and in a query. */
+type ChannelName = 'customChannelId' | 'custom_channel_id';
+
+/** The longest name that is accepted. */
+const MAX_NAME_LENGTH = 128;
+
+/** What may stand between two letters of a name, or before it. */
+const BETWEEN = '[^a-z0-9]*';
+const ASCII = /^\p{ASCII}*$/u;
+
+/** Makes the test whether some service could take a name of ASCII characters for the one with these letters. */
+export function similarTo(letters: string): (name: string) => boolean {
+  // Up to the end, or to a character at which some parsers end a name: `a[0]`, `a.b`, `a/b`.
+  const pattern = new RegExp(`^${BETWEEN}${[...letters].join(BETWEEN)}[_-]*(?![a-z0-9_-])`, 'i');
+  return (name) => pattern.test(name);
+}
+
+const isSimilar = similarTo('customchannelid');
+
+type NameVerdict = 'exact' | 'similar' | 'unusable' | 'other';
+
+/**
+ * Whether `name` is exactly that of a conversation's id, or `similar`: one that some service could take for it, since
+ * it differs in case, or in characters that are neither letter nor digit, or goes on behind such a character. One that
+ * is too long, or not ASCII, is `unusable`.
+ */
+function judgeChannelName(name: string, exact: ChannelName): NameVerdict {
+  if (name === exact) return 'exact';
+  if (name.length > MAX_NAME_LENGTH || !ASCII.test(name)) return 'unusable';
+  return isSimilar(name) ? 'similar' : 'other';
 }

@@ -1,11 +1,23 @@
 import { Problem } from '../errors.ts';
-import { jsonMembers } from '../http/json-members.ts';
-import { similarTo } from './channel-name.ts';
+import { jsonMembers } from '../http/json.ts';
+import { similarTo } from './channel-places.ts';
 import type { Conversation } from './conversations.ts';
-import type { GivenBlobs } from './given-blobs.ts';
+
+/** Remembers which files a user was given in a conversation, for a day after the last of them. */
+export interface GivenBlobs {
+  /** `place` names the user and the conversation. The oldest ids are forgotten if there are too many. */
+  remember(place: string, ids: readonly string[]): Promise<void>;
+  /** Whether all of `ids` were given there. */
+  areGiven(place: string, ids: readonly string[]): Promise<boolean>;
+}
+
+/** How long after the last file of a conversation its ids are kept, in ms. */
+export const KEPT_MS = 24 * 60 * 60 * 1000;
+/** How many ids of one conversation are kept. */
+export const MAX_KEPT = 256;
 
 /** Whose file it is, and in which conversation of which bot. */
-export interface BlobOwner {
+interface BlobOwner {
   /** `namespace/bot`. */
   readonly bot: string;
   readonly userId: string;
@@ -23,7 +35,7 @@ export interface ConversationBlobs {
   check(json: Buffer, owner: BlobOwner): Promise<void>;
 }
 
-export interface ConversationBlobsOptions {
+interface ConversationBlobsOptions {
   readonly given: GivenBlobs;
   /** Where the user ids come from. */
   readonly realm: string;
@@ -77,7 +89,7 @@ function idsIn(json: Buffer): string[] {
   return ids;
 }
 
-/** The files that a message names, whose members were judged before. @throws Problem `invalid_conversation` */
+/** The files that a message names. Its members' names were checked before. @throws Problem `invalid_conversation` */
 function blobIdsOf(json: Buffer): readonly string[] {
   const found = jsonMembers(json).filter(({ name }) => isSimilar(name));
   const [member, ...more] = found;

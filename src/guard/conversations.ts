@@ -1,5 +1,5 @@
 import { Problem } from '../errors.ts';
-import { isJsonObject, type JsonMember } from '../http/json-members.ts';
+import { isJsonObject, type JsonMember } from '../http/json.ts';
 import type { Secret } from '../secret.ts';
 import { channelInForm, channelInJson, channelInQuery, namedMembers, withChannel } from './channel-places.ts';
 import { scopedChannelId } from './scoped-channels.ts';
@@ -26,7 +26,7 @@ export interface ConversationRequest {
 export interface Conversations {
   /**
    * The conversation of a message, and the message's JSON with the upstream id in its place; every other byte stays. A
-   * message without an id goes as it came.
+   * message without an id is not changed.
    */
   ofMessage(json: Buffer, request: ConversationRequest): ReadConversation;
   /** As `ofMessage`, for another operation, which must name a conversation. */
@@ -50,7 +50,7 @@ export interface ReadConversation {
 }
 
 export interface ConversationsOptions {
-  /** `scoped`: each user has conversations of their own. `shared`: who knows an id reaches its conversation. */
+  /** `scoped`: each user has conversations of their own. `shared`: any user who knows an id reaches its conversation. */
   readonly mode: 'scoped' | 'shared';
   /** Makes the upstream ids. */
   readonly secret: Secret;

@@ -1,4 +1,4 @@
-import { type GivenBlobs, KEPT_MS, MAX_KEPT } from './given-blobs.ts';
+import { type GivenBlobs, KEPT_MS, MAX_KEPT } from './conversation-blobs.ts';
 
 /** How many conversations are kept; the one with the oldest file goes first. */
 const MAX_PLACES = 10_000;

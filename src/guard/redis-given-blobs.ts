@@ -1,6 +1,6 @@
 import type { Redis } from '../storage/redis.ts';
 import { keyPart } from '../storage/redis-key.ts';
-import { type GivenBlobs, KEPT_MS, MAX_KEPT } from './given-blobs.ts';
+import { type GivenBlobs, KEPT_MS, MAX_KEPT } from './conversation-blobs.ts';
 
 /** Adds ids to a set that is sorted by when they came, on Redis's own clock, and drops the oldest. */
 const REMEMBER = `

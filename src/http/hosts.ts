@@ -1,5 +1,4 @@
 import { isIP } from 'node:net';
-import { isLoopback } from './loopback.ts';
 
 /** A host and maybe a port (RFC 9110 §7.2); no characters that two parsers of URLs could read in different ways. */
 const HOST = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d{0,5})?$/i;
@@ -36,4 +35,12 @@ export function isAddress(text: string): boolean {
   if (bits === 0 || rest.length > 0) return false;
   // A prefix of 0 would trust everyone.
   return prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= bits);
+}
+
+/** `localhost` and the loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3), in the form of a URL's `hostname`, or of a socket. */
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]|::1)$/;
+
+/** Whether this host is the machine itself. */
+export function isLoopback(hostname: string): boolean {
+  return LOOPBACK.test(hostname);
 }

@@ -2,7 +2,7 @@ import { keyPart } from '../storage/redis-key.ts';
 import type { Counts } from './request-limits.ts';
 
 /** Counts how often each text has arrived, at all instances that share the counts. Throws what the counts throw. */
-export interface Arrivals {
+interface Arrivals {
   /** Counts one more arrival of a text; returns how many there are now. No two callers get the same number. */
   add(text: string): Promise<number>;
   /** How often a text has arrived. */
@@ -17,5 +17,23 @@ export function arrivalsIn(counts: Counts, name: string, windowMs: number): Arri
     add: async (text) => (await store.increment(keyPart(text))).totalHits,
     // The store of Redis returns NaN for a text that has never arrived.
     countOf: async (text) => (await store.get?.(keyPart(text)))?.totalHits || 0,
+  };
+}
+
+/** Does `work` for a text that was not seen before; returns false if it was. If the work fails, the text counts as not seen. */
+export type RunOnce = (text: string, work: () => Promise<void>) => Promise<boolean>;
+
+/**
+ * Makes the function that does work once for each text, over all instances: a text counts as seen for `windowMs` after
+ * its work was done. If a text arrives twice at the same time, its work may run twice, which must be harmless.
+ * The function throws what `counts` throws, and what the work throws.
+ */
+export function createRunOnce(counts: Counts, name: string, windowMs: number): RunOnce {
+  const done = arrivalsIn(counts, name, windowMs);
+  return async function runOnce(text, work) {
+    if ((await done.countOf(text)) > 0) return false;
+    await work();
+    await done.add(text);
+    return true;
   };
 }

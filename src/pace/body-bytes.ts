@@ -15,12 +15,12 @@ export type CountBody = (holders: Holders) => BodyCount;
 /** How many bytes of bodies a user may send in a second, and how many at once. */
 const LEAST_PER_SECOND = 262_144;
 const SECONDS_AT_ONCE = 4;
-/** So many users and addresses are remembered. */
+/** How many users and addresses are remembered. */
 const MAX_BUCKETS = 10_000;
 
 /** How many bytes of bodies may be under way. */
 const LEAST_ROOM = 2 ** 26;
-/** Larger bodies leave a quarter of the room to others, so that not even many users with such ones keep them out. */
+/** Larger bodies may take three quarters of the room: however many come, there is room for small ones. */
 const SMALL_BYTES = 16_384;
 const SHARE_OF_LARGE = 0.75;
 
@@ -60,7 +60,7 @@ interface Bucket {
 
 /** Takes bytes from the buckets of all these names, or from none. @throws Problem `too_many_attempts` */
 function buckets(perSecond: number, atOnce: number): (names: readonly string[], bytes: number) => void {
-  // In the order of their last use: the first one is forgotten first, as if it were full again.
+  // In the order of their last use. The first one is forgotten first, which makes it full again.
   const known = new Map<string, Bucket>();
   const leftIn = (name: string, now: number) => {
     const { bytes, at } = known.get(name) ?? { bytes: atOnce, at: now };

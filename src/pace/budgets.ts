@@ -16,14 +16,14 @@ export interface SlotRequest {
   /** `namespace/bot`; for an operation other than a message, with the operation's path behind it. */
   readonly endpoint: string;
   /**
-   * For whom: slots are shared out fairly between holders. The first is the user, the second, for guests only, is the
-   * client's IP address. The future slots of an endpoint are limited for each. A name contains no white
-   * space, because tickets and the keys of queues join names with a space.
+   * For whom: slots are shared out fairly between holders. The first is the user; the second, for guests only, is the
+   * client's IP address. For each, the future slots of an endpoint are limited. A name contains no white space, since
+   * tickets and the keys of queues join names with a space.
    */
   readonly holders: readonly string[];
   /** If the first free slot comes later than this, in ms, the state is `refused`. */
   readonly maxWaitMs: number;
-  /** How many future slots each of the holders may have; by default `MAX_FUTURE_SLOTS`. */
+  /** How many future slots each holder may have; by default `MAX_FUTURE_SLOTS`. */
   readonly maxFutureSlots?: number;
 }
 
@@ -56,7 +56,7 @@ export interface EndpointBudgets {
   reserve(request: SlotRequest): Promise<Reservation>;
   /**
    * Asks whether a message may start. If so, it counts from now, and the answer is 0. If not (the service has asked for
-   * a pause, or others were late), its slot is moved: ask again after the answer, in ms. There are three cases:
+   * a pause, or other messages were delayed), its slot is moved: ask again after the answer, in ms. There are three cases:
    * - The time of the message's slot has come.
    * - The message started before, but was delayed: its old start is replaced.
    * - The ticket is unknown (an extra request): it gets the first free slot, ahead of the messages that wait.

@@ -37,7 +37,7 @@ export function holderQueues(maxLength: (endpoint: string) => number): EnterQueu
     } catch (error) {
       leave();
       if (signal.aborted) throw error;
-      // Only the timeout of the address's queue is left: the deadline has passed.
+      // The only other reason is the timeout of the address's queue: the deadline has passed.
       return undefined;
     }
   };

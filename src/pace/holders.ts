@@ -16,7 +16,7 @@ export function namesOf({ user, address }: Holders): string[] {
   return address === undefined ? [user] : [user, address];
 }
 
-/** The same holders for what is limited apart from messages; `kind` contains no space. */
+/** The same holders under other names, for what is limited apart from messages. `kind` contains no space. */
 export function holdersApart(kind: string, { user, address }: Holders): Holders {
   return { user: `${kind}:${user}`, ...(address !== undefined && { address: `${kind}:${address}` }) };
 }

@@ -4,7 +4,7 @@ import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
 import type { PacedMessage } from './pacing.ts';
 import type { TakeResumptionTurn } from './resumption-turns.ts';
 
-/** How much later than new messages a live stream asks for a slot that has become free, in ms: later than resumptions. */
+/** How much later than messages a live stream asks for a slot that is free again, in ms: also later than resumptions. */
 export const LIVE_YIELD_MS = 100;
 /** The longest wait for a slot, in ms. */
 const MAX_WAIT_MS = 30_000;

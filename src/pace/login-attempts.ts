@@ -1,11 +1,10 @@
 import { availableParallelism } from 'node:os';
 import type { Request, Response } from 'express';
+import { Problem } from '../errors.ts';
 import { ACCOUNT_ATTEMPTS, type AttemptCounts, type CountedAttempt } from './attempts.ts';
 import { type FailureLimit, failureLimit } from './failure-limit.ts';
-import { limitConcurrency } from './limit-concurrency.ts';
-import type { LimitByKey, RequestLimitOptions } from './request-limits.ts';
-import { busy, signInPlaces } from './sign-in-places.ts';
-import { SIGN_IN_WINDOW_MS } from './windows.ts';
+import { limitConcurrency } from './queues.ts';
+import { type LimitByKey, type RequestLimitOptions, SIGN_IN_WINDOW_MS } from './request-limits.ts';
 
 /**
  * How many passwords are checked at once. Each check keeps a core busy for 0.2 s, and one core is left for the
@@ -15,7 +14,7 @@ const MAX_CONCURRENT_CHECKS = Math.max(1, Math.min(2, availableParallelism() - 1
 /** How long a sign-in waits at most, in ms. Load balancers wait longer than this for an answer. */
 const MAX_WAIT_MS = 30_000;
 
-export interface LoginAttemptsOptions {
+interface LoginAttemptsOptions {
   /** How many sign-ins of one account may fail within `windowMs`. */
   readonly maxFailures: number;
   /** How many sign-ins from one address may fail within `windowMs`. */
@@ -27,7 +26,7 @@ export interface LoginAttemptsOptions {
 }
 
 /** For which address and which account a sign-in counts. */
-export interface SignInSource {
+interface SignInSource {
   readonly address: string;
   readonly account: string;
 }
@@ -102,14 +101,14 @@ interface Limits {
 }
 
 /** A sign-in, and the signal that ends its wait. */
-interface SignIn extends SignInSource {
+interface WaitingSignIn extends SignInSource {
   readonly signal: AbortSignal;
 }
 
 /** Runs `check` as an attempt of both limits. Without a result, it counts as failed. */
 async function runCounted<T>(
   { byAddress, byAccount }: Limits,
-  { address, account, signal }: SignIn,
+  { address, account, signal }: WaitingSignIn,
   check: () => Promise<T | undefined>,
 ): Promise<T | undefined> {
   const attempts: CountedAttempt[] = [];
@@ -122,4 +121,45 @@ async function runCounted<T>(
   } finally {
     for (const attempt of attempts) attempt.end();
   }
+}
+
+/** Places for sign-ins that wait or whose password is being checked. */
+interface SignInPlaces {
+  /** @throws Problem `busy` if there is no place for one more from `address` */
+  refuseIfFull(address: string): void;
+  /** Takes a place; returns the function that gives it back; call it once. @throws Problem `busy` if there is none */
+  take(address: string): () => void;
+}
+
+/** How many sign-ins may wait or be checked at once. */
+const MAX_SIGN_INS = 100;
+/** How many of them may come from one address, so that others find a place. */
+const MAX_FROM_ONE_ADDRESS = 75;
+/** About half of the sign-ins are done after this time. */
+const RETRY_AFTER_SECONDS = 10;
+
+/** The places of this process. */
+function signInPlaces(): SignInPlaces {
+  /** The address of each sign-in. */
+  const signIns: string[] = [];
+
+  function refuseIfFull(address: string): void {
+    const fromAddress = signIns.filter((other) => other === address).length;
+    if (signIns.length >= MAX_SIGN_INS || fromAddress >= MAX_FROM_ONE_ADDRESS) throw busy();
+  }
+
+  return {
+    refuseIfFull,
+    take(address) {
+      refuseIfFull(address);
+      signIns.push(address);
+      return () => void signIns.splice(signIns.indexOf(address), 1);
+    },
+  };
+}
+
+/** The problem for a sign-in that finds no place, or waits too long. */
+function busy(): Problem {
+  const detail = 'Too many people are signing in right now; wait and try again.';
+  return new Problem('busy', detail, { retryAfter: RETRY_AFTER_SECONDS });
 }

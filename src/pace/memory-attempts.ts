@@ -1,6 +1,6 @@
 import type { AttemptCounts } from './attempts.ts';
 
-interface KeyState {
+interface AttemptState {
   failures: number;
   /** When the failures are forgotten, in ms since the epoch. */
   resetAt: number;
@@ -9,10 +9,10 @@ interface KeyState {
 
 /** Counts the attempts of this process only. */
 export const memoryAttempts: AttemptCounts = ({ maxFailures, windowMs }) => {
-  const states = new Map<string, KeyState>();
+  const states = new Map<string, AttemptState>();
 
   /** The state of `key` now; its failures are 0 when their window is over. */
-  function stateOf(key: string): KeyState {
+  function stateOf(key: string): AttemptState {
     const state = states.get(key) ?? { failures: 0, resetAt: 0, running: 0 };
     if (state.resetAt <= Date.now()) state.failures = 0;
     return state;
@@ -23,7 +23,7 @@ export const memoryAttempts: AttemptCounts = ({ maxFailures, windowMs }) => {
     if (failures + running === 0) states.delete(key);
   }
 
-  function addFailure(key: string, state: KeyState): void {
+  function addFailure(key: string, state: AttemptState): void {
     if (state.failures === 0) {
       state.resetAt = Date.now() + windowMs;
       setTimeout(() => forgetIfEmpty(key), windowMs + 1).unref();

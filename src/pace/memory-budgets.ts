@@ -152,7 +152,7 @@ function slotBehindAll(slots: readonly Slot[], from: number, { limit, window }: 
 
 /** The first time from `from` on at which one more start leaves every window with at most `limit`. */
 function firstSlot(slots: readonly Slot[], from: number, { limit, window }: SlotLimit): number {
-  // How many slots are at the time of the last call of `fits`, or before.
+  // How many slots are at or before the time of the last call of `fits`.
   let place = slots.findLastIndex((slot) => slot.at <= from) + 1;
   // With one more slot at `at`, any `limit + 1` in a row must span a window. Call it in order of time.
   const fits = (at: number) => {

@@ -1,4 +1,4 @@
-import type { StreamLeases } from './stream-leases.ts';
+import type { StreamLeases } from './places.ts';
 
 /** The open streams of one instance. */
 export function memoryStreamLeases(): StreamLeases {

@@ -1,6 +1,5 @@
-// The relay passes messages from browsers to bots of the bot service ("the service"). Each bot, `namespace/bot`, has an
-// endpoint there, and the service takes only so many messages in a window at each endpoint: that is its budget.
-// Here each message waits for a slot of its endpoint's budget.
+// Each bot, `namespace/bot`, has an endpoint at the bot service, which takes only so many messages of one endpoint in a
+// window: that is the endpoint's budget. Here each message waits for a slot of that budget.
 import { Problem } from '../errors.ts';
 import { type RequestLocals, type SlotWait, waitedMs } from '../http/locals.ts';
 import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';

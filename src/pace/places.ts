@@ -1,9 +1,25 @@
 import { Problem } from '../errors.ts';
 import type { Holders } from './holders.ts';
-import type { StreamLeases } from './stream-leases.ts';
+
+/** A place among the open streams of a holder. */
+export interface StreamLease {
+  /** Gives the place back. Never fails, and may be called again. */
+  release(): void;
+}
+
+/** Counts the open streams of each holder, in this process's memory, or in Redis for all instances. */
+export interface StreamLeases {
+  /**
+   * Takes a place for one more stream of the holder; undefined if it already holds `max`.
+   * @throws Problem `session_store_unavailable` if the streams cannot be counted
+   */
+  acquire(holder: string, max: number): Promise<StreamLease | undefined>;
+  /** Resolves when Redis knows of all places that were given back. Acquire nothing after this call. */
+  close(): Promise<void>;
+}
 
 /** How many messages may be open or waiting at once. */
-export interface StreamCaps {
+interface StreamCaps {
   readonly perUser: number;
   /** For all guests from one address together. */
   readonly perAddress: number;
@@ -13,7 +29,7 @@ export interface StreamCaps {
  * Takes a place for one more open message; returns the function that gives it back.
  * @throws Problem `too_many_streams`; `session_store_unavailable` if the places cannot be counted
  */
-export type TakePlace = (holders: Holders) => Promise<() => void>;
+type TakePlace = (holders: Holders) => Promise<() => void>;
 
 /**
  * Limits the messages that are open or waiting at once: at most `perUser` of one user, and at most `perAddress` of all
@@ -28,7 +44,7 @@ export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps
   }
 
   async function takeBoth(user: string, address: string): Promise<() => void> {
-    // Asked together, in one round trip.
+    // At the same time, in one round trip.
     const taken = await Promise.allSettled([
       take(user, perUser, 'You already have'),
       take(address, perAddress, 'Guests from here already have'),

@@ -1,5 +1,5 @@
 /** Queues in which callers wait for their turn, one queue for each key. */
-export interface Queues {
+interface Queues {
   /** How many are in the queue, including the one whose turn it is. */
   length(key: string): number;
   /**
@@ -33,7 +33,7 @@ export function createQueues(): Queues {
 }
 
 /** Waits at the end of `queue` until its entry there is called. Rejects with the signal's reason if that aborts first. */
-export function waitForTurn(queue: (() => void)[], signal: AbortSignal): Promise<void> {
+function waitForTurn(queue: (() => void)[], signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     // A signal that is already aborted sends no event.
     if (signal.aborted) return reject(signal.reason);
@@ -48,4 +48,29 @@ export function waitForTurn(queue: (() => void)[], signal: AbortSignal): Promise
     queue.push(proceed);
     signal.addEventListener('abort', giveUp, { once: true });
   });
+}
+
+/** Runs `work` when there is a place for it. Rejects with the signal's reason if that aborts first. */
+type RunLimited = <T>(work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
+
+/**
+ * Makes the function that runs at most `max` pieces of work at a time; the others wait in the order of the calls. It
+ * resolves or rejects as the work does.
+ */
+export function limitConcurrency(max: number): RunLimited {
+  const waiting: (() => void)[] = [];
+  let freePlaces = max;
+  return async function run(work, signal) {
+    if (freePlaces > 0) freePlaces -= 1;
+    else await waitForTurn(waiting, signal);
+    try {
+      signal.throwIfAborted();
+      return await work();
+    } finally {
+      // The next in the queue gets this place directly, so that a new call cannot overtake it.
+      const next = waiting.shift();
+      if (next) next();
+      else freePlaces += 1;
+    }
+  };
 }

@@ -12,7 +12,7 @@ const keysOf = (endpoint: string) => [
 ];
 
 const US_PER_MS = 1000;
-/** How long nothing starts after Redis was lost, at most, in ms. For longer windows, Redis should persist its data. */
+/** How long nothing starts after Redis was lost, at most, in ms. For longer windows, Redis must persist its data. */
 const MAX_HOLD_MS = 5_000;
 
 /**
@@ -34,9 +34,9 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
     async reserve({ endpoint, holders, maxWaitMs, maxFutureSlots = MAX_FUTURE_SLOTS }) {
       const ticket = [...holders, randomUUID()].join(' ');
       const maxWait = String(Math.round(maxWaitMs * US_PER_MS));
-      // After an error, Redis may still grant the slot: it passes unused.
+      // After an error, Redis may still grant the slot, which then passes unused.
       const reply = await call(endpoint, 'reserve', ticket, maxWait, String(maxFutureSlots));
-      const [state, wait, remaining, reset, fullTicket] = reply as Reply;
+      const [state, wait, remaining, reset, fullTicket] = reply as ReserveReply;
       const waitMs = wait / US_PER_MS;
       return { state, waitMs, ticket: fullTicket, remaining, resetMs: reset / US_PER_MS };
     },
@@ -55,7 +55,13 @@ export function redisBudgets(redis: Redis, rate: Rate): EndpointBudgets {
   };
 }
 
-type Reply = [state: Reservation['state'], wait: number, remaining: number, reset: number, ticket: string];
+type ReserveReply = [
+  state: Reservation['state'],
+  wait: number,
+  remaining: number,
+  reset: number,
+  ticket: string,
+];
 
 /**
  * Times are whole µs, which a Lua number and a score hold exactly. A ticket has three parts, with spaces between: the
@@ -95,7 +101,7 @@ local earliest = math.max(now + hold, paused_until)
 if op == 'reserve' then
   local max_wait, share = tonumber(ARGV[6]), tonumber(ARGV[7])
   local holders = {}
-  for holder in string.gmatch(ticket, '%S+ ') do holders[#holders + 1] = { name = ' ' .. holder, ahead = 0 } end
+  for holder in string.gmatch(ticket, '%S+ ') do holders[#holders + 1] = { name = ' ' .. holder, future = 0 } end
   ticket = string.format('%016.0f ', now) .. ticket
   local times = {}
   local stored = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
@@ -105,7 +111,7 @@ if op == 'reserve' then
     if at > now then
       for _, holder in ipairs(holders) do
         if string.find(stored[i], holder.name, 17, true) then
-          holder.ahead, holder.next = holder.ahead + 1, holder.next or at
+          holder.future, holder.next = holder.future + 1, holder.next or at
         end
       end
     end
@@ -140,7 +146,7 @@ if op == 'reserve' then
   if slot - now > max_wait then return answer('refused', slot - now) end
   local next_own = 0
   for _, holder in ipairs(holders) do
-    if holder.ahead >= share then next_own = math.max(next_own, holder.next) end
+    if holder.future >= share then next_own = math.max(next_own, holder.next) end
   end
   if slot > now and next_own > 0 then return answer('share_taken', next_own - now) end
   redis.call('ZADD', KEYS[1], slot, ticket)
@@ -177,9 +183,9 @@ end
 
 if op == 'pause' then
   paused_until = math.max(paused_until, now + tonumber(ARGV[6]))
-  local ahead = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES')
+  local future = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES')
   if ticket ~= '' then place_behind(ticket, paused_until) end
-  for i = 1, #ahead, 2 do place_behind(ahead[i], math.max(paused_until, tonumber(ahead[i + 1]))) end
+  for i = 1, #future, 2 do place_behind(future[i], math.max(paused_until, tonumber(future[i + 1]))) end
   keep()
   return 0
 end

@@ -11,7 +11,7 @@ export function redisCounts(redis: Redis): Counts {
   return (name) => new RedisStore({ prefix: `bot-relay:limit:${name}:`, sendCommand });
 }
 
-type Reply = Awaited<ReturnType<SendCommandFn>>;
+type CommandReply = Awaited<ReturnType<SendCommandFn>>;
 
 /**
  * Runs the commands of the library's store through `redis`, with its deadline and its handling of scripts. The store
@@ -28,7 +28,8 @@ function commandsOver(redis: Redis): SendCommandFn {
       return second;
     }
     const script = command === 'EVALSHA' && scripts.get(first);
-    if (script) return (await script(rest.slice(0, Number(second)), rest.slice(Number(second)))) as Reply;
+    if (script)
+      return (await script(rest.slice(0, Number(second)), rest.slice(Number(second)))) as CommandReply;
     return redis.run((client) => (command === 'DECR' ? client.decr(first) : client.del(first)));
   };
 }

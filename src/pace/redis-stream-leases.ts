@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Redis } from '../storage/redis.ts';
 import { keyPart } from '../storage/redis-key.ts';
-import type { StreamLeases } from './stream-leases.ts';
+import type { StreamLeases } from './places.ts';
 
 /** Times in ms. */
 export interface LeaseTimes {

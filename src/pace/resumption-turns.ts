@@ -18,9 +18,9 @@ export interface ResumptionRequest {
  */
 export type TakeResumptionTurn = (request: ResumptionRequest, signal: AbortSignal) => Promise<ResumptionTurn>;
 
-/** The one holder of the slots of all resumptions; users and addresses are hashes, which are longer. */
+/** The one holder of the slots of all resumptions. No user or address has this name, since those are hashes. */
 const HOLDER = 'resumption';
-/** With one future slot, new messages that wait have at least every second slot. */
+/** With one future slot, resumptions leave at least every second slot to messages that wait. */
 const MAX_FUTURE_SLOTS = 1;
 /** The default of `yieldMs`. */
 const YIELD_MS = 50;

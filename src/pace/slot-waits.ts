@@ -61,9 +61,9 @@ export interface SlotWaits {
   takeExtra(slot: EndpointSlot, signal: AbortSignal): Promise<EndpointSlot | number>;
 }
 
-/** The longest pause, in ms: a service that asks for a day is usually back long before. */
+/** The longest pause, in ms: a service that asks for more usually takes messages again much earlier. */
 const MAX_PAUSE_MS = 60_000;
-/** A message that is sent later than this after its start is delayed, in ms: by a new connection or a busy process. */
+/** A message that is sent later than this after its start counts as delayed, in ms: by a new connection or a busy process. */
 const MAX_START_AGE_MS = 5;
 /** How much later than its deadline a wait may end, because of timers and round trips, in ms. */
 const LATE_MS = 100;

@@ -1,5 +1,4 @@
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { loadConfig } from '../config/config.ts';
+import { catchConfigError, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { risksOf } from '../config/risks.ts';
 import { openLog } from './log-output.ts';

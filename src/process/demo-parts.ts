@@ -2,10 +2,10 @@ import type { Config } from '../config/config.ts';
 import { demoBots } from '../demo/demo-bots.ts';
 import { DEMO_USER, startDemo } from '../demo/start-demo.ts';
 import type { DemoChat } from '../page/bot-chat.ts';
-import type { Parts } from '../routes/parts.ts';
+import type { Dependencies } from '../routes/dependencies.ts';
 
 /** The parts that only the demo has. The caller closes them. */
-export interface DemoParts extends Pick<Parts, 'upstreamUrl'> {
+export interface DemoParts extends Pick<Dependencies, 'upstreamUrl'> {
   readonly chat: DemoChat;
   close(): Promise<void>;
 }

@@ -5,12 +5,12 @@ import {
   type OwnSettings,
   rateLimitOf,
 } from '../bots/bot-settings.ts';
+import { readBotSettings } from '../bots/bots-file.ts';
 import { fileChanges } from '../bots/file-changes.ts';
-import { readBotSettings } from '../bots/read-bot-settings.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
 import { type KeyRings, type KeyUse, keyRings } from '../relay/upstream/key-rings.ts';
-import type { KnownBots } from '../routes/parts.ts';
+import type { KnownBots } from '../routes/dependencies.ts';
 import type { Secret } from '../secret.ts';
 
 /** The current settings of the bots, and how to read them again. */

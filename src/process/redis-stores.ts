@@ -9,7 +9,7 @@ import { redisBudgets } from '../pace/redis-budgets.ts';
 import { redisCounts } from '../pace/redis-counts.ts';
 import { redisStreamLeases } from '../pace/redis-stream-leases.ts';
 import type { PacedRate } from '../pace/slot-waits.ts';
-import type { Stores } from '../routes/parts.ts';
+import type { Stores } from '../routes/dependencies.ts';
 import { redisRunStore } from '../runs/redis-run-store.ts';
 import type { RunTimes } from '../runs/run-store.ts';
 import type { Secret } from '../secret.ts';

@@ -1,5 +1,4 @@
-import { catchConfigError } from '../config/catch-config-error.ts';
-import { type Config, loadConfig } from '../config/config.ts';
+import { type Config, catchConfigError, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { risksOf } from '../config/risks.ts';
 import type { Logger } from '../logger.ts';

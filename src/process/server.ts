@@ -1,8 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Express } from 'express';
-import { messageClasses } from '../arrive/message-classes.ts';
-import { type ConnectionsOptions, serveConnections } from '../arrive/serve-connections.ts';
+import { type ConnectionsOptions, messageClasses, serveConnections } from '../arrive/serve-connections.ts';
 import { Problem } from '../errors.ts';
 import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { Runs } from '../runs/runs.ts';

@@ -2,7 +2,7 @@ import { hashPassword, QUICK } from '../authenticate/password/password-hash.ts';
 import { type Users, usersFromFile, usersOf as usersIn } from '../authenticate/password/users.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
-import type { SignIn } from '../routes/parts.ts';
+import type { SignIn } from '../routes/dependencies.ts';
 
 /**
  * Builds what the sign-in mode of `config` needs, and loads its libraries. `users`, if given, replace those of the users

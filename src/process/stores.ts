@@ -5,7 +5,7 @@ import { memoryAttempts } from '../pace/memory-attempts.ts';
 import { memoryBudgets } from '../pace/memory-budgets.ts';
 import { memoryStreamLeases } from '../pace/memory-stream-leases.ts';
 import { memoryCounts } from '../pace/request-limits.ts';
-import type { Stores } from '../routes/parts.ts';
+import type { Stores } from '../routes/dependencies.ts';
 import { MemoryRunStore } from '../runs/memory-run-store.ts';
 import type { Redis } from '../storage/redis.ts';
 import type { RedisStoresOptions } from './redis-stores.ts';

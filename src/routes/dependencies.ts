@@ -1,125 +1,84 @@
-import { realmOf } from '../authenticate/sessions/realm.ts';
-import { watchSessions } from '../authenticate/sessions/session-watch.ts';
-import { allowList } from '../bots/allow-list.ts';
-import { type Bot, botName } from '../bots/bot.ts';
-import { causeOf } from '../errors.ts';
-import { type ConversationBlobs, conversationBlobs } from '../guard/conversation-blobs.ts';
-import { type Conversation, conversations } from '../guard/conversations.ts';
-import { knownSandboxes } from '../guard/known-sandboxes.ts';
-import { bodyBytes } from '../pace/body-bytes.ts';
-import { nameHolders } from '../pace/holders.ts';
-import { LIVE_YIELD_MS, liveTurns } from '../pace/live-turns.ts';
-import { memoryStreamLeases } from '../pace/memory-stream-leases.ts';
-import { pacing } from '../pace/pacing.ts';
-import { places } from '../pace/places.ts';
-import { resumptionTurns } from '../pace/resumption-turns.ts';
-import { slotWaits } from '../pace/slot-waits.ts';
-import { createHeartbeats } from '../relay/message/heartbeats.ts';
-import { MAX_HELD_EVENT_BYTES } from '../relay/message/whole-events.ts';
-import { operationRequestBuilder } from '../relay/operations/operation-request.ts';
-import { operationSender } from '../relay/operations/send-operation.ts';
-import { UNOBSERVED } from '../relay/upstream/relay-observer.ts';
-import { createUpstream } from '../relay/upstream/send.ts';
-import { selectedQuery, upstreamRequestBuilder } from '../relay/upstream/upstream-request.ts';
-import { conversationKey } from '../runs/run-name.ts';
-import { userReaders } from '../runs/user-readers.ts';
-import { relayMetrics } from '../watch/relay-metrics.ts';
-import { channelMetadata } from './channel-metadata.ts';
-import { messageHealing } from './message-healing.ts';
-import { requireGroup } from './operation-group.ts';
-import { operationReader } from './operation-input.ts';
-import { ownRequests } from './own-request.ts';
-import { ownSandboxes } from './own-sandbox.ts';
-import type { Parts } from './parts.ts';
-import { BODY_TIMEOUT_MS, type SharedSteps } from './shared-steps.ts';
-import { suspendOnLeave } from './suspend-on-leave.ts';
+import type { Request, Response } from 'express';
+import type { ConnectionBounds } from '../arrive/connection-bounds.ts';
+import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
+import type { signInFlows } from '../authenticate/oidc/sign-in-flows.ts';
+import type { Users } from '../authenticate/password/users.ts';
+import type { SessionStore } from '../authenticate/sessions/session-store.ts';
+import type { OperationGroup } from '../bots/bot.ts';
+import type { Config } from '../config/config.ts';
+import type { GivenBlobs } from '../guard/conversation-blobs.ts';
+import type { Logger } from '../logger.ts';
+import type { AttemptCounts } from '../pace/attempts.ts';
+import type { EndpointBudgets } from '../pace/budgets.ts';
+import type { StreamLeases } from '../pace/places.ts';
+import type { Counts } from '../pace/request-limits.ts';
+import type { HeldBytes } from '../relay/message/held-bytes.ts';
+import type { OpenMessages } from '../relay/message/open-messages.ts';
+import type { KeyRings } from '../relay/upstream/key-rings.ts';
+import type { RunStore } from '../runs/run-store.ts';
+import type { Runs } from '../runs/runs.ts';
+import type { Metrics } from '../watch/metrics.ts';
 
-/** How long no byte of an upload may come or go, and how long all of it may take, in ms. */
-const UPLOAD_TIMES = { stallMs: 30_000, wholeMs: 600_000 };
-/** How long no byte of a download may go down, and how long all of it may take, in ms. */
-const FILE_TIMES = { stallMs: 60_000, wholeMs: 600_000 };
-/** How many operations may be under way at once at this instance; for suspend, as many again. */
-const MAX_OPERATIONS = { perUser: 32, perAddress: 256 };
+/** The way in which users sign in, and what it needs. */
+export type SignIn =
+  | { readonly mode: 'password'; readonly users: Users }
+  | {
+      readonly mode: 'oidc';
+      readonly provider: IdentityProvider;
+      /** A value of the caller's, so that other ways to sign in do not load its libraries. */
+      readonly signInFlows: typeof signInFlows;
+    }
+  | { readonly mode: 'guest' };
 
-/** What the routes of a bot use. Each part is built once, and refuses by a thrown Problem. */
-export type Dependencies = ReturnType<typeof dependenciesOf>;
-
-/** Builds them. */
-export function dependenciesOf(parts: Parts, shared: SharedSteps) {
-  const { config, budgets, bots, upstreamUrl, open, held, logger, metrics, runs } = parts;
-  const upstream = { ...config.upstream, baseUrl: upstreamUrl };
-  const { responseTimeoutMs } = upstream;
-  const rate = { ...config.rate, limitOf: bots.limitOf };
-  const observer = { ...UNOBSERVED, ...(metrics && relayMetrics(metrics)) };
-  const { send } = createUpstream(upstreamUrl);
-  const { keyRings } = bots;
-  const paceMessage = pacing(slotWaits(budgets, rate), rate);
-  const operationRequest = operationRequestBuilder(upstream);
-  const sending = { keyRings, send, responseTimeoutMs, observer, logger };
-  const askService = ownRequests({ ...sending, paceMessage, operationRequest });
-  const scopes = conversations({ ...config.channels, realm: channelRealm(config) });
-  const uploads = { maxBytes: config.maxUploadBytes, times: UPLOAD_TIMES };
-  return {
-    ...shared,
-    ...{ logger, observer, open, keyRings, send, runs, paceMessage, operationRequest },
-    watch: watchSessions({ sessions: parts.sessions, limits: config.session, endMessages: open.endSession }),
-    allowedBot: allowList(config.bots),
-    requireGroup: requireGroup(bots.groupsOf),
-    holdersOf: nameHolders({ realm: realmOf(config), guests: config.authMode === 'guest' }),
-    conversations: scopes,
-    blobs: blobsOf(parts),
-    countBody: bodyBytes(config.maxBodyBytes),
-    body: { maxBytes: config.maxBodyBytes, timeoutMs: BODY_TIMEOUT_MS },
-    takePlace: places(parts.streams, config.maxStreams),
-    takeOperationPlace: places(memoryStreamLeases(), MAX_OPERATIONS),
-    takeLiveTurn: liveTurns(resumptionTurns(budgets, rate, LIVE_YIELD_MS)),
-    /** Whether a message can join the run of another request. */
-    canJoin: config.join.isOn,
-    userReaders: userReaders(),
-    observeJoin: (outcome: string) => metrics?.runsJoined.inc({ outcome }),
-    upstreamRequest: upstreamRequestBuilder(upstream),
-    /** The part of a URL's query that is passed on. */
-    forwardedQuery: (url: string) => selectedQuery(url, upstream.forwardQuery)?.toString() ?? '',
-    times: upstream,
-    endEvents: upstream.endEvents,
-    holding: { maxBytes: MAX_HELD_EVENT_BYTES, held, onUnheld: observer.unheldEvent },
-    heartbeats: createHeartbeats(upstream.heartbeatMs),
-    keepMessage: messageHealing({
-      ...{ ...sending, held, resume: upstream.resume },
-      takeResumptionTurn: resumptionTurns(budgets, rate),
-    }),
-    forgetRuns: runsForgetter(parts),
-    suspendLeftRun: suspendOnLeave({
-      ...{ askService, logger, observer, isOn: config.suspendOnLeave },
-      timeoutMs: rate.maxWaitMs + responseTimeoutMs,
-    }),
-    ...ownSandboxes({ askMetadata: channelMetadata(askService), known: knownSandboxes() }),
-    readOperation: operationReader({ conversations: scopes, bodyTimeoutMs: BODY_TIMEOUT_MS, uploads }),
-    sendOperation: operationSender({ ...upstream, observer }),
-    fileTimes: FILE_TIMES,
-  };
+/** The state that all instances share. */
+export interface Stores {
+  readonly sessions: SessionStore;
+  readonly budgets: EndpointBudgets;
+  readonly streams: StreamLeases;
+  /** Counts requests. */
+  readonly counts: Counts;
+  /** The files that users were given in their conversations. */
+  readonly blobs: GivenBlobs;
+  /** Counts sign-ins with a password. */
+  readonly attempts: AttemptCounts;
+  /** Keeps the names of runs, and what others can read of them. */
+  readonly runStore: RunStore;
 }
 
-/**
- * Makes the function that forgets the names of ended runs of a conversation. It never rejects: what was asked for is done
- * already.
- */
-function runsForgetter({ runs, logger }: Parts) {
-  return async (bot: Bot, conversation: Conversation | undefined): Promise<void> => {
-    if (!conversation) return;
-    const endpoint = botName(bot);
-    await runs.forget(conversationKey({ bot: endpoint, channel: conversation.upstream })).catch((error) => {
-      logger.warn({ bot: endpoint, cause: causeOf(error) }, 'runs not forgotten');
-    });
-  };
+/** The current settings of the bots. They change when their files change. */
+export interface KnownBots {
+  readonly keyRings: KeyRings;
+  /** The rate limit of the bot `namespace/bot`, if it has one of its own. */
+  limitOf(bot: string): number | undefined;
+  /** The groups of operations that are enabled for the bot `namespace/bot`. */
+  groupsOf(bot: string): readonly OperationGroup[];
+  /** Why the files could not be used when they were last read; `undefined` if they were used. */
+  lastFailure(): object | undefined;
 }
 
-/** Where the user ids come from to whom conversations belong. */
-function channelRealm(config: Parts['config']): string {
-  return config.channels.realm ?? realmOf(config);
-}
-
-function blobsOf({ config, blobs: given, bots }: Parts): ConversationBlobs {
-  const takesFiles = (bot: string) => bots.groupsOf(bot).includes('files');
-  return conversationBlobs({ given, realm: channelRealm(config), takesFiles });
+/** What the application is built from. The caller who builds it closes it. */
+export interface Dependencies extends Stores {
+  readonly config: Config;
+  readonly logger: Logger;
+  /** The bot service. */
+  readonly upstreamUrl: Readonly<URL>;
+  readonly signIn: SignIn;
+  readonly bots: KnownBots;
+  readonly open: OpenMessages;
+  /** Counts what all streams together hold: parts of events, and what is kept to resume streams. */
+  readonly held: HeldBytes;
+  /** The runs of this instance. */
+  readonly runs: Runs;
+  /** Tells whether Redis answers. Undefined if all state is in the memory of this process. */
+  readonly redis?: { answers(): Promise<boolean> } | undefined;
+  /** The bounds of the connections of clients. */
+  readonly bounds: ConnectionBounds;
+  /** The state of the process. */
+  readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
+  /** Undefined if metrics are not served. */
+  readonly metrics?: Metrics | undefined;
+  /** Additional pages, by their paths below the base path. */
+  readonly pages?:
+    | readonly { readonly path: string; readonly handler: (req: Request, res: Response) => void }[]
+    | undefined;
 }

@@ -1,12 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { newGuest } from '../authenticate/guest/guest.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { LimitByKey } from '../pace/request-limits.ts';
+import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
-export interface GuestRoute {
+interface GuestRoute {
   readonly limitByAddress: LimitByAddress;
   readonly checkOrigin: (headers: IncomingHttpHeaders) => void;
   readonly sessions: Sessions;
@@ -34,7 +33,7 @@ export function guestSession(route: GuestRoute): Steps {
       return;
     }
     await route.limitNewGuests(req, res);
-    const session = await sessions.begin(req, res, { user: newGuest() });
+    const session = await sessions.begin(req, res, { user: { id: `guest:${randomUUID()}`, name: 'Guest' } });
     res.locals.userId = session.user.id;
     res.json(describeSession(session));
   };

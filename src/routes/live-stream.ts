@@ -1,72 +1,69 @@
 import type { Request, Response } from 'express';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import type { Conversation } from '../guard/conversations.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import { holdersApart } from '../pace/holders.ts';
 import { beginStream, streamHead } from '../relay/message/begin-stream.ts';
-import { carryLive } from '../relay/message/carry-live.ts';
+import { carryLive } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
-import { judgeLive, type LiveVerdict } from '../relay/message/judge-live.ts';
-import type { Refusal } from '../relay/message/judge-response.ts';
+import { judgeLive, type LiveVerdict, type Refusal } from '../relay/message/judge-response.ts';
 import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
 import { sendAndJudgeBy } from '../relay/message/send-and-judge.ts';
 import { endpointOf, type Operation } from '../relay/operations/operation-table.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
-import { observedSend } from '../relay/upstream/observed-send.ts';
+import { observedSend } from '../relay/upstream/relay-observer.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
-import type { Dependencies } from './dependencies.ts';
-import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
+import type { BotServices } from './bot-services.ts';
+import { findBot, findSession } from './bot-steps.ts';
 import type { OperationInput } from './operation-input.ts';
-import { recheckSandbox } from './recheck-sandbox.ts';
+import { recheckSandbox } from './own-sandbox.ts';
 import { requestKeys } from './request-keys.ts';
-import type { Steps } from './route.ts';
+import { type Releases, releaseAll, type Steps } from './route.ts';
 
 /**
  * A live stream of the bot service: what was said in a conversation so far and then what is said, or the changes of a
  * sandbox's files. It runs no bot and has no end. Its steps from top to bottom.
  */
-export function liveRoute(route: Dependencies): (operation: Operation, shape: PathShape) => Steps {
+export function liveRoute(services: BotServices): (operation: Operation, shape: PathShape) => Steps {
   return (operation, shape) =>
     async function live(req, res) {
       res.locals.isLive = true;
       const stop = abortWhenLeft(res);
-      const releases: (() => void)[] = [];
+      const releases: Releases = [];
       try {
-        const missedRemovals = route.watch.missedRemovals();
-        const session = await findSession(route, { req, res, stop, releases, kind: 'live' });
+        const missedRemovals = services.watch.missedRemovals();
+        const session = await findSession(services, { req, res, stop, releases, kind: 'live' });
         const { user } = session;
-        await route.sessions.confirm(session);
-        const bot = findBot(route, { req, res, group: operation.group });
-        const holders = route.holdersOf(user.id, () => clientAddress(req));
+        await services.sessions.confirm(session);
+        const bot = findBot(services, { req, res, group: operation.group });
+        const holders = services.holdersOf(user.id, () => clientAddress(req));
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
-        releases.push(await route.takePlace(liveHolders));
-        // What is carried does not extend the session: it ends for a user who only looks on.
-        releases.push(route.watch.follow({ session, missedRemovals, bytes: () => 0 }));
-        const input = await route.readOperation(operation, req, { userId: user.id });
+        releases.push(await services.takePlace(liveHolders));
+        // Bytes of a live stream do not extend the session, so that it ends if its user does nothing else.
+        releases.push(services.watch.add({ session, missedRemovals, bytes: () => 0 }));
+        const input = await services.readOperation(operation, req, { userId: user.id });
         const accepted = { operation, shape, bot, userId: user.id };
         const { signal } = stop;
         const { headers } = req;
         const { requestId } = res.locals;
         const about = { ...accepted, holders, headers, requestId, signal };
-        await route.checkSandbox(input, about);
-        releases.push(recheckSandbox(() => route.checkSandbox(input, about), stop));
-        const limits = deadlines(stop, route.times);
+        await services.checkSandbox(input, about);
+        releases.push(recheckSandbox(() => services.checkSandbox(input, about), stop));
+        const limits = deadlines(stop, services.times);
         releases.push(limits.clear);
         const endpoint = endpointOf(operation, botName(bot));
-        const request = requestOf(route, { req, res, ...accepted, input });
-        const turn = await route.takeLiveTurn({ endpoint, holders: liveHolders, signal, log: res.locals });
+        const request = requestOf(services, { req, res, ...accepted, input });
+        const turn = await services.takeLiveTurn({ endpoint, holders: liveHolders, signal, log: res.locals });
         const asked = { res, bot, conversation: input.conversation(), request, turn, limits, signal };
-        const answered = await askUntilTaken(route, asked);
+        const answered = await askUntilTaken(services, asked);
         if (answered.kind === 'not_found') answerNotFound(res, answered);
-        else await carry(route, { ...asked, ...answered, releases });
+        else await carry(services, { ...asked, ...answered, releases });
       } finally {
-        for (const release of releases.reverse()) release();
+        releaseAll(releases);
       }
     };
 }
@@ -84,14 +81,14 @@ interface LiveRequest {
 
 /** The request upstream. */
 function requestOf(
-  route: Dependencies,
+  services: BotServices,
   { req, res, operation, input, ...accepted }: LiveRequest,
 ): UpstreamRequest {
   const { requestId } = res.locals;
   const { url, headers } = req;
   const { query, sandbox } = input;
   const target = { ...accepted, path: operation.path, sandbox, query };
-  return route.upstreamRequest({ ...target, url, headers, requestId, body: undefined });
+  return services.upstreamRequest({ ...target, url, headers, requestId, body: undefined });
 }
 
 /** A request that has its slot. */
@@ -113,12 +110,12 @@ type LiveAnswer = Exclude<LiveVerdict, Refusal> & {
 };
 
 /** Sends the request with the next key until the service answers other than by refusing the key. */
-async function askUntilTaken(route: Dependencies, asked: Asked): Promise<LiveAnswer> {
+async function askUntilTaken(services: BotServices, asked: Asked): Promise<LiveAnswer> {
   const { res, bot, conversation, turn, limits } = asked;
   const named = { bot: botName(bot), requestId: res.locals.requestId, conversation: () => conversation };
-  const { keys, mask } = requestKeys(route, named);
+  const { keys, mask } = requestKeys(services, named);
   for (;;) {
-    const verdict = await ask(route, asked, { key: keys.next(), mask });
+    const verdict = await ask(services, asked, { key: keys.next(), mask });
     limits.clear();
     if (verdict.kind === 'stream' || verdict.kind === 'not_found') {
       keys.accepted();
@@ -136,7 +133,7 @@ async function askUntilTaken(route: Dependencies, asked: Asked): Promise<LiveAns
 
 /** Sends the request once. */
 function ask(
-  route: Dependencies,
+  services: BotServices,
   { res, request, turn, limits, signal }: Asked,
   { key, mask }: { readonly key: ReturnType<MessageKeys['next']>; readonly mask: (text: string) => string },
 ) {
@@ -144,7 +141,10 @@ function ask(
   const start = () => limits.start(Number.POSITIVE_INFINITY);
   start();
   return sendAndJudgeBy(judgeLive, {
-    ...{ send: observedSend(route.send, key.fingerprint, route.observer), request: withKey(request, key) },
+    ...{
+      send: observedSend(services.send, key.fingerprint, services.observer),
+      request: withKey(request, key),
+    },
     ...{ mask, signal, onSent: turn.sent },
     async onDelayed() {
       limits.clear();
@@ -169,11 +169,11 @@ function answerNotFound(res: Response, { answer, json, mask }: Extract<LiveAnswe
 
 /** Carries the stream to the client until it ends. */
 async function carry(
-  route: Dependencies,
-  carried: Asked & Pick<LiveAnswer, 'answer' | 'mask'> & { readonly releases: (() => void)[] },
+  services: BotServices,
+  carried: Asked & Pick<LiveAnswer, 'answer' | 'mask'> & { readonly releases: Releases },
 ): Promise<void> {
   const { res, bot, signal, answer, mask, conversation, releases } = carried;
-  const { heartbeats, holding, observer, logger } = route;
+  const { heartbeats, holding, observer, logger } = services;
   const { requestId } = res.locals;
   const stream = { bytes: 0 };
   res.locals.stream = stream;

@@ -9,11 +9,14 @@ import { type HeldBytes, partOf } from '../relay/message/held-bytes.ts';
 import { keepRequest } from '../relay/message/kept-request.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { messageKeys } from '../relay/upstream/message-keys.ts';
-import { observedSend } from '../relay/upstream/observed-send.ts';
-import type { RelayObserver, ResumptionOutcome } from '../relay/upstream/relay-observer.ts';
+import {
+  observedSend,
+  type RelayObserver,
+  type ResumptionOutcome,
+} from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
 
-export interface MessageHealingParts {
+export interface MessageHealingOptions {
   /** Whether streams are resumed at all. */
   readonly resume: boolean;
   /** At most half of it is for kept messages, so that streams can always hold their events. */
@@ -48,10 +51,10 @@ export interface KeptMessage {
 export type KeepMessage = (message: HealableMessage) => KeptMessage | undefined;
 
 /** Makes the function that keeps a message for healing; it returns undefined if streams are not resumed. */
-export function messageHealing(parts: MessageHealingParts): KeepMessage {
+export function messageHealing(options: MessageHealingOptions): KeepMessage {
   const gate = healingGate();
-  const held = partOf(parts.held, parts.held.maxBytes / 2);
-  const { resume, takeResumptionTurn, keyRings, send, responseTimeoutMs, observer, logger } = parts;
+  const held = partOf(options.held, options.held.maxBytes / 2);
+  const { resume, takeResumptionTurn, keyRings, send, responseTimeoutMs, observer, logger } = options;
   return function keepMessage({ request, bot, holders, locals }) {
     if (!resume) return undefined;
     const kept = gate.mayHeal(bot) ? keepRequest(request, held) : 'new_run';
@@ -81,7 +84,7 @@ export function messageHealing(parts: MessageHealingParts): KeepMessage {
   }
 }
 
-/** A new run instead of the resumed one is paid, and the operator must know. */
+/** The operator must learn of a new run in the place of the resumed one, since it is paid again. */
 const LEVELS: Readonly<Partial<Record<ResumptionOutcome, 'error' | 'warn'>>> = {
   new_run: 'error',
   key_rejected: 'warn',

@@ -1,29 +1,32 @@
 import type { Express } from 'express';
-import { operationRoutes } from './bot-operations.ts';
-import { dependenciesOf } from './dependencies.ts';
+import { botRoute, PATH_SHAPES, type PathShape } from '../bots/bot.ts';
+import { OPERATIONS, type Operation } from '../relay/operations/operation-table.ts';
+import { botServices } from './bot-services.ts';
+import type { Dependencies } from './dependencies.ts';
 import { liveRoute } from './live-stream.ts';
 import { messageRoute } from './message.ts';
 import { runRoute } from './message-run.ts';
 import { logoutAnswer } from './oidc.ts';
 import { operationRoute } from './operations.ts';
-import type { Parts } from './parts.ts';
-import { route } from './route.ts';
+import { type Methods, route, type Steps } from './route.ts';
 import { logout, logoutAll, showSession } from './session.ts';
 import type { SharedSteps } from './shared-steps.ts';
 
+export { METHODS } from '../relay/operations/operation-table.ts';
+
 /** The routes of messages and of other operations of the bot service. */
-export function botRoutes(app: Express, parts: Parts, shared: SharedSteps): void {
-  const dependencies = dependenciesOf(parts, shared);
-  operationRoutes(app, parts.config.basePath, {
-    message: messageRoute(dependencies),
-    run: runRoute(dependencies),
-    live: liveRoute(dependencies),
-    operation: operationRoute(dependencies),
+export function botRoutes(app: Express, dependencies: Dependencies, shared: SharedSteps): void {
+  const services = botServices(dependencies, shared);
+  operationRoutes(app, dependencies.config.basePath, {
+    message: messageRoute(services),
+    run: runRoute(services),
+    live: liveRoute(services),
+    operation: operationRoute(services),
   });
 }
 
 /** The routes of a session, for all ways to sign in. */
-export function sessionRoutes(app: Express, { config, signIn }: Parts, steps: SharedSteps): void {
+export function sessionRoutes(app: Express, { config, signIn }: Dependencies, steps: SharedSteps): void {
   const auth = `${config.basePath}/auth`;
   const own = { ...steps, logoutAnswer: signIn.mode === 'oidc' ? logoutAnswer(signIn.provider) : undefined };
   route(app, `${auth}/session`, { get: showSession(own) });
@@ -34,7 +37,7 @@ export function sessionRoutes(app: Express, { config, signIn }: Parts, steps: Sh
 /** The routes of additional pages, such as the chat page. */
 export function pageRoutes(
   app: Express,
-  { config, pages = [] }: Parts,
+  { config, pages = [] }: Dependencies,
   { limitByAddress }: SharedSteps,
 ): void {
   for (const { path, handler } of pages) {
@@ -45,4 +48,31 @@ export function pageRoutes(
       },
     });
   }
+}
+
+/** The steps of each operation, for each shape of its path. */
+interface OperationSteps {
+  readonly message: (shape: PathShape) => Steps;
+  readonly run: (operation: Operation) => Steps;
+  readonly live: (operation: Operation, shape: PathShape) => Steps;
+  readonly operation: (operation: Operation, shape: PathShape) => Steps;
+}
+
+/** Serves every operation of the table, in both shapes of its path, below `basePath`. */
+function operationRoutes(app: Express, basePath: string, steps: OperationSteps): void {
+  for (const path of new Set(OPERATIONS.map((operation) => operation.path))) {
+    const operations = OPERATIONS.filter((operation) => operation.path === path);
+    for (const shape of PATH_SHAPES) {
+      const methods: Methods = Object.fromEntries(
+        operations.map((operation) => [operation.method.toLowerCase(), stepsOf(operation, shape, steps)]),
+      );
+      route(app, `${basePath}${botRoute(shape)}/${path}`, { ...methods, withoutHead: true });
+    }
+  }
+}
+
+function stepsOf(operation: Operation, shape: PathShape, steps: OperationSteps): Steps {
+  if (operation.carriedBy === 'message') return steps.message(shape);
+  if (operation.carriedBy === 'run') return steps.run(operation);
+  return operation.carriedBy === 'live' ? steps.live(operation, shape) : steps.operation(operation, shape);
 }

@@ -1,11 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { setImmediate } from 'node:timers/promises';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { asProblem, isFault, Problem } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
-import { levelOf } from '../http/ending.ts';
-import type { RequestLocals } from '../http/locals.ts';
+import { levelOf, type RequestLocals } from '../http/locals.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { Pacing } from '../pace/pacing.ts';
 import { streamHead } from '../relay/message/begin-stream.ts';
@@ -13,18 +11,19 @@ import { carryTo } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
 import { sendAndJudge } from '../relay/message/send-and-judge.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
-import { asAnswerLost } from '../relay/upstream/answer-lost.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
-import { observedSend } from '../relay/upstream/observed-send.ts';
+import { observedSend } from '../relay/upstream/relay-observer.ts';
 import type { UpstreamRequest } from '../relay/upstream/send.ts';
+import { asAnswerLost } from '../relay/upstream/upstream-problems.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 import { MESSAGE_PATH } from '../relay/upstream/upstream-target.ts';
 import type { Run } from '../runs/run.ts';
 import type { RunName } from '../runs/run-name.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { BotServices } from './bot-services.ts';
 import type { KeptMessage } from './message-healing.ts';
 import { lastEventIdOf } from './read-run.ts';
 import { requestKeys } from './request-keys.ts';
+import { type Releases, releaseAll } from './route.ts';
 
 /** Whose message it is, and to which bot. */
 export interface MessageOwner {
@@ -59,9 +58,9 @@ export interface NewRun {
   readonly freeBody: () => void;
 }
 
-/** A new run on its way; `releases` are called when it is over. */
+/** A new run, and what it gives back when it is over. */
 interface RunWork extends NewRun {
-  readonly releases: (() => void)[];
+  readonly releases: Releases;
 }
 
 /** An answer that is a stream. */
@@ -73,52 +72,56 @@ interface MessageAnswer {
   readonly kept: KeptMessage | undefined;
 }
 
-/** Sends the message of a new run, and sees the run to its end, whoever reads it. */
-export function beginRun(route: Dependencies, begun: NewRun, message: ReadMessage): void {
+/** Sends the message of a new run, and carries its answer until the end, whether it is read or not. */
+export function beginRun(services: BotServices, begun: NewRun, message: ReadMessage): void {
   const work = { ...begun, releases: [] };
-  void conduct(route, work, send(route, work, message));
+  void conduct(services, work, send(services, work, message));
 }
 
 /** A function of its own, so that the body is freed while the stream goes on. */
-async function conduct(route: Dependencies, work: RunWork, sent: Promise<MessageAnswer>): Promise<void> {
+async function conduct(services: BotServices, work: RunWork, sent: Promise<MessageAnswer>): Promise<void> {
   const { run, releases } = work;
   let failure: unknown;
   try {
     const answered = await sent.finally(work.freeBody);
     run.begin(answered.head);
-    // Its readers come first: what the log has no memory for is given to them alone.
+    // The readers that wait attach first: they alone get bytes for which the log has no memory.
     await setImmediate();
-    await carry(route, work, answered);
+    await carry(services, work, answered);
   } catch (error) {
     failure = error;
   }
-  for (const release of releases.reverse()) release();
-  // Another instance has its name, and it was not sent.
+  releaseAll(releases);
+  // Another instance has the name, and this run was not sent.
   if (run.isElsewhere) return;
-  if (run.isInGrace) logFailure(route, work, failure);
+  if (run.isInGrace) logFailure(services, work, failure);
   run.end(failure);
 }
 
 /** Takes a place for its stream, waits for a slot, and sends until the service takes the message. */
-async function send(route: Dependencies, work: RunWork, message: ReadMessage): Promise<MessageAnswer> {
+async function send(services: BotServices, work: RunWork, message: ReadMessage): Promise<MessageAnswer> {
   const { run, about, releases } = work;
   const { userId, bot, shape, holders, url, headers, locals } = about;
   const { body, conversation } = message;
   const { requestId } = locals;
   const endpoint = botName(bot);
   const { signal } = run.stop;
-  const limits = deadlines(run.stop, route.times);
+  const limits = deadlines(run.stop, services.times);
   releases.push(limits.clear);
-  releases.push(await route.takePlace(holders));
+  releases.push(await services.takePlace(holders));
   signal.throwIfAborted();
-  const pacing = route.paceMessage({ endpoint, holders, signal, log: locals });
+  const pacing = services.paceMessage({ endpoint, holders, signal, log: locals });
   for (const [name, value] of Object.entries(await pacing.start())) run.headers.set(name, value);
-  const { keys, mask } = requestKeys(route, { bot: endpoint, requestId, conversation: () => conversation });
+  const { keys, mask } = requestKeys(services, {
+    bot: endpoint,
+    requestId,
+    conversation: () => conversation,
+  });
   const outgoing = { bot, shape, path: MESSAGE_PATH, url, headers, requestId, userId, body };
-  const request = route.upstreamRequest(outgoing);
-  const answer = await sendUntilTaken(route, { ...work, request, keys, pacing, mask, limits });
-  if (message.resets) await route.forgetRuns(bot, conversation);
-  const kept = route.keepMessage({ request, bot: endpoint, holders, locals });
+  const request = services.upstreamRequest(outgoing);
+  const answer = await sendUntilTaken(services, { ...work, request, keys, pacing, mask, limits });
+  if (message.resets) await services.forgetRuns(bot, conversation);
+  const kept = services.keepMessage({ request, bot: endpoint, holders, locals });
   return { answer, head: streamHead(answer, mask), kept, conversation };
 }
 
@@ -131,7 +134,7 @@ interface MessageSending extends RunWork {
 }
 
 /** Sends the message with the next key until the service takes it or refuses it finally. */
-async function sendUntilTaken(route: Dependencies, sending: MessageSending): Promise<UpstreamAnswer> {
+async function sendUntilTaken(services: BotServices, sending: MessageSending): Promise<UpstreamAnswer> {
   const { run, about, request, keys, pacing, mask, limits } = sending;
   const { signal } = run.stop;
   const onStatus = (status: number | undefined) => {
@@ -144,12 +147,12 @@ async function sendUntilTaken(route: Dependencies, sending: MessageSending): Pro
   };
   try {
     for (;;) {
-      await mayLeave(route, sending);
+      await confirmAndRenew(services, sending);
       const key = keys.next();
-      const send = observedSend(route.send, key.fingerprint, route.observer);
+      const send = observedSend(services.send, key.fingerprint, services.observer);
       limits.start();
       const attempt = { send, request: withKey(request, key), mask, signal, onStatus, onSent };
-      const verdict = await sendAndJudge({ ...attempt, onDelayed: () => mayLeave(route, sending) });
+      const verdict = await sendAndJudge({ ...attempt, onDelayed: () => confirmAndRenew(services, sending) });
       if (verdict.kind === 'stream') {
         limits.answered();
         keys.accepted();
@@ -168,8 +171,8 @@ async function sendUntilTaken(route: Dependencies, sending: MessageSending): Pro
 /** A message that has waited for longer than this since it was confirmed is confirmed again, in ms. */
 const CONFIRMED_MS = 1_000;
 
-/** The last thing before a message leaves: confirms it. The slot may have become old during the round trip. */
-async function mayLeave({ runs }: Dependencies, { run, pacing }: MessageSending): Promise<void> {
+/** The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. */
+async function confirmAndRenew({ runs }: BotServices, { run, pacing }: MessageSending): Promise<void> {
   let askedAt: number;
   do {
     askedAt = performance.now();
@@ -178,7 +181,7 @@ async function mayLeave({ runs }: Dependencies, { run, pacing }: MessageSending)
   } while (performance.now() - askedAt > CONFIRMED_MS);
 }
 
-/** The service has certainly not begun to run it. @throws the problem, or another one, if it is not sent again */
+/** Waits until a message that the service has refused may be sent again. @throws Problem if it is not sent again */
 async function waitToSendAgain(
   { kind, problem }: { readonly kind: 'key_refused' | 'asked_to_wait'; readonly problem: Problem },
   { keys, pacing }: MessageSending,
@@ -191,7 +194,7 @@ async function waitToSendAgain(
 
 /** Carries the stream into the run until it ends. */
 async function carry(
-  route: Dependencies,
+  services: BotServices,
   { run, about, releases }: RunWork,
   answered: MessageAnswer,
 ): Promise<void> {
@@ -199,26 +202,26 @@ async function carry(
   const { answer, kept, conversation } = answered;
   const { requestId } = locals;
   if (kept) releases.push(kept.release);
-  releases.push(route.observer.streamStarted());
+  releases.push(services.observer.streamStarted());
   const { openRun } = await carryTo(run.stream, {
     answer,
     signal: run.stop.signal,
     log: locals,
-    holding: route.holding,
-    endEvents: route.endEvents,
+    holding: services.holding,
+    endEvents: services.endEvents,
     lastEventId: lastEventIdOf(headers),
     channel: conversation,
     healer: kept?.healer,
-    onIncompleteEnd: route.observer.incompleteEnd,
-    onFault: (err) => route.logger.error({ requestId, err }, 'fault'),
+    onIncompleteEnd: services.observer.incompleteEnd,
+    onFault: (err) => services.logger.error({ requestId, err }, 'fault'),
   });
   if (openRun === undefined || !conversation) return;
   const ids = { channel: conversation.upstream, runId: openRun, userId };
-  route.suspendLeftRun({ shape, bot, holders, requestId, ...ids });
+  services.suspendLeftRun({ shape, bot, holders, requestId, ...ids });
 }
 
-/** Tells the log what a run without a reader has failed with: no request is there whose line could say it. */
-function logFailure({ logger }: Dependencies, { run, about }: RunWork, failure: unknown): void {
+/** Logs the failure of a run without a reader: no request is left whose log line could show it. */
+function logFailure({ logger }: BotServices, { run, about }: RunWork, failure: unknown): void {
   const { ended } = run.stream;
   if (failure === undefined && !ended?.problem) return;
   const problem = ended?.problem ?? asProblem(failure);

@@ -2,17 +2,15 @@ import type { Response } from 'express';
 import type { IdentityProvider } from '../authenticate/oidc/identity-provider.ts';
 import { invalidLogoutToken, readLogoutToken } from '../authenticate/oidc/logout-token.ts';
 import type { PreviousSession } from '../authenticate/oidc/previous-session.ts';
-import { queryOf } from '../authenticate/oidc/query-of.ts';
-import { localPath } from '../authenticate/oidc/return-to.ts';
+import { localPath, queryOf } from '../authenticate/oidc/return-to.ts';
 import type { SignInFlows } from '../authenticate/oidc/sign-in-flows.ts';
 import type { SignInPage } from '../authenticate/oidc/sign-in-page.ts';
 import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import { type Sessions, SIGNED_OUT_MEANWHILE } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { BodyOptions } from '../http/read-body.ts';
-import { readForm } from '../http/read-form.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { RunOnce } from '../pace/run-once.ts';
+import { type BodyOptions, readForm } from '../http/body.ts';
+import type { RunOnce } from '../pace/arrivals.ts';
+import type { LimitByAddress } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface OidcRoutes {
@@ -65,7 +63,7 @@ export function finishSignIn(routes: OidcRoutes): Steps {
       await previous.end(req);
       const owner = { userId: user.id, providerSession: providerSession.providerSession };
       const confirm = async () => {
-        // A logout that came before the session was stored has not found it.
+        // A logout that came before the session was stored has not removed it.
         if (await store.removedSince(owner, startedAt)) throw SIGNED_OUT_MEANWHILE;
       };
       const session = await sessions.begin(req, res, { user, confirm, ...providerSession });

@@ -1,10 +1,9 @@
 import type { Request } from 'express';
 import type { Conversation, Conversations } from '../guard/conversations.ts';
-import { sandboxName } from '../guard/sandbox-names.ts';
-import type { BodyOptions } from '../http/read-body.ts';
+import { sandboxName } from '../guard/sandboxes.ts';
+import { type BodyOptions, refuseBody } from '../http/body.ts';
 import { readJson } from '../http/read-json.ts';
 import { readQuery } from '../http/read-query.ts';
-import { refuseBody } from '../http/refuse-body.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import {
   type UploadBody,

@@ -1,13 +1,12 @@
 import type { Request, Response } from 'express';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { Pacing } from '../pace/pacing.ts';
 import type { OperationAnswer } from '../relay/operations/judge-operation.ts';
-import { asOperationLost } from '../relay/operations/operation-lost.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
+import { asOperationLost } from '../relay/operations/send-operation.ts';
 import type { UploadBody } from '../relay/operations/upload-body.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { BotServices } from './bot-services.ts';
 import type { OperationInput } from './operation-input.ts';
 import { requestKeys } from './request-keys.ts';
 
@@ -21,7 +20,7 @@ export interface SentOperation {
 }
 
 /** An operation that has its slot. */
-export interface OperationSending {
+export interface OperationWithSlot {
   readonly req: Request;
   readonly res: Response;
   readonly accepted: SentOperation;
@@ -36,21 +35,21 @@ export interface OperationSending {
  * @throws Problem of `SendOperation`, `upstream_key_rejected`, `upstream_refused`, and those of the slot
  */
 export async function sendOperationUntilTaken(
-  route: Dependencies,
-  sending: OperationSending,
+  services: BotServices,
+  sending: OperationWithSlot,
 ): Promise<OperationAnswer> {
   const { req, res, accepted, slots, signal, upload } = sending;
   const { requestId } = res.locals;
   const { input, ...target } = accepted;
   const { conversation } = input;
   const { headers } = req;
-  const { keys, mask } = requestKeys(route, { bot: botName(accepted.bot), requestId, conversation });
+  const { keys, mask } = requestKeys(services, { bot: botName(accepted.bot), requestId, conversation });
   const onStatus = (status: number) => {
     res.locals.upstreamStatus = status;
   };
   const { operation } = accepted;
   for (;;) {
-    const request = route.operationRequest({ ...target, ...input, upload, headers, requestId });
+    const request = services.operationRequest({ ...target, ...input, upload, headers, requestId });
     let hasLeft = false;
     // The service acts on a form only when it has all of it.
     const onLeaving = () => {
@@ -62,7 +61,7 @@ export async function sendOperationUntilTaken(
     };
     const events = { onLeaving, onSent, onStatus };
     const attempt = { operation, request, upload, key: keys.next(), mask, signal, ...events };
-    const verdict = await route.sendOperation(req, res, attempt).catch((error: unknown) => {
+    const verdict = await services.sendOperation(req, res, attempt).catch((error: unknown) => {
       throw hasLeft ? asOperationLost(operation, error) : error;
     });
     if (!(verdict instanceof Problem)) {

@@ -1,68 +1,66 @@
+import type { ServerResponse } from 'node:http';
 import type { Request, Response } from 'express';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import type { Conversation } from '../guard/conversations.ts';
-import { checkFileUse } from '../guard/file-use.ts';
+import { checkFileUse } from '../guard/fetch-metadata.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import type { CarriedStream } from '../http/locals.ts';
-import { setHeaders } from '../http/set-headers.ts';
 import { holdersApart } from '../pace/holders.ts';
 import type { OperationAnswer } from '../relay/operations/judge-operation.ts';
-import { asOperationLost } from '../relay/operations/operation-lost.ts';
 import { endpointOf, type Operation, SUSPEND } from '../relay/operations/operation-table.ts';
-import { pipeFile } from '../relay/operations/pipe-file.ts';
-import { sendBody } from '../relay/operations/send-body.ts';
+import { pipeFile, sendBody } from '../relay/operations/send-answer.ts';
+import { asOperationLost } from '../relay/operations/send-operation.ts';
 import { conversationKey } from '../runs/run-name.ts';
-import type { Dependencies } from './dependencies.ts';
-import { findBot } from './find-bot.ts';
-import { findSession } from './find-session.ts';
+import type { BotServices } from './bot-services.ts';
+import { findBot, findSession } from './bot-steps.ts';
 import type { OperationInput } from './operation-input.ts';
-import { type OperationSending, type SentOperation, sendOperationUntilTaken } from './operation-sending.ts';
-import type { Steps } from './route.ts';
+import { type OperationWithSlot, type SentOperation, sendOperationUntilTaken } from './operation-sending.ts';
+import { type Releases, releaseAll, type Steps } from './route.ts';
 
 /** How long a client may take to read an answer other than a file, in ms: it is in memory, and keeps its place. */
 const ANSWER_TIMES = { stallMs: 30_000, wholeMs: 120_000 };
 
 /** An ordinary operation of the bot service, one request and one short answer: its steps from top to bottom. */
-export function operationRoute(route: Dependencies): (operation: Operation, shape: PathShape) => Steps {
+export function operationRoute(services: BotServices): (operation: Operation, shape: PathShape) => Steps {
   return (operation, shape) =>
     async function operate(req: Request, res: Response): Promise<void> {
       const stop = abortWhenLeft(res);
-      const releases: (() => void)[] = [];
+      const releases: Releases = [];
       try {
-        const missedRemovals = route.watch.missedRemovals();
-        const session = await findSession(route, { req, res, stop, releases, kind: 'operation' });
+        const missedRemovals = services.watch.missedRemovals();
+        const session = await findSession(services, { req, res, stop, releases, kind: 'operation' });
         const userId = session.user.id;
-        await route.sessions.confirm(session);
-        const bot = findBot(route, { req, res, group: operation.group });
+        await services.sessions.confirm(session);
+        const bot = findBot(services, { req, res, group: operation.group });
         if (operation.givesFile) checkFileUse(req.headers);
-        const holders = route.holdersOf(userId, () => clientAddress(req));
+        const holders = services.holdersOf(userId, () => clientAddress(req));
         // A suspend has places of its own: it must work while others hang.
         const kind = operation === SUSPEND ? 'suspend' : 'operation';
-        releases.push(await route.takeOperationPlace(holdersApart(kind, holders)));
-        releases.push(route.watch.follow({ session, missedRemovals, bytes: () => 0 }));
-        const { count, release } = route.countBody(holders);
+        releases.push(await services.takeOperationPlace(holdersApart(kind, holders)));
+        releases.push(services.watch.add({ session, missedRemovals, bytes: () => 0 }));
+        const { count, release } = services.countBody(holders);
         releases.push(release);
-        const input = await route.readOperation(operation, req, { userId, count });
+        const input = await services.readOperation(operation, req, { userId, count });
         const { requestId } = res.locals;
         const { signal } = stop;
         const about = { shape, bot, userId, holders, headers: req.headers, requestId, signal };
-        await route.checkSandbox(input, about);
-        // A client that has gone or signed out must not drop messages. The waits below check the signal themselves.
+        await services.checkSandbox(input, about);
+        // A suspend whose client has left or signed out must not stop messages. All waits below check the signal.
         signal.throwIfAborted();
-        const hasStopped = operation === SUSPEND && (await stopWaiting(route, res, { bot, ...input }));
+        const hasStopped = operation === SUSPEND && (await stopWaiting(services, res, { bot, ...input }));
         const endpoint = endpointOf(operation, botName(bot));
-        const slots = route.paceMessage({ endpoint, holders, signal, log: res.locals });
+        const slots = services.paceMessage({ endpoint, holders, signal, log: res.locals });
         setHeaders(res, await slots.start());
         const accepted = { operation, shape, bot, userId, input };
         const upload = input.openUpload?.();
-        if (upload) releases.push(() => route.observer.transferred('up', upload.fileBytes()), upload.close);
+        if (upload)
+          releases.push(() => services.observer.transferred('up', upload.fileBytes()), upload.close);
         const sending = { req, res, accepted, slots, upload, signal };
-        const answer = await sendOperationUntilTaken(route, sending);
-        await conclude(route, hasStopped && answer.status === 404 ? STOPPED : answer, sending);
+        const answer = await sendOperationUntilTaken(services, sending);
+        await conclude(services, hasStopped && answer.status === 404 ? STOPPED : answer, sending);
       } finally {
-        for (const release of releases.reverse()) release();
+        releaseAll(releases);
       }
     };
 }
@@ -76,7 +74,7 @@ const STOPPED: OperationAnswer = {
 
 /** Stops the messages of the conversation that have not left yet. Resolves with whether there was one. */
 async function stopWaiting(
-  { runs }: Dependencies,
+  { runs }: BotServices,
   { locals }: Response,
   { bot, conversation }: Pick<SentOperation, 'bot'> & Pick<OperationInput, 'conversation'>,
 ): Promise<boolean> {
@@ -89,15 +87,16 @@ async function stopWaiting(
 
 /** Keeps what the service's answer says, and passes the answer on. */
 async function conclude(
-  route: Dependencies,
+  services: BotServices,
   answer: OperationAnswer,
-  sending: OperationSending,
+  sending: OperationWithSlot,
 ): Promise<void> {
   const { operation, bot, input } = sending.accepted;
   try {
-    if (operation.channel === 'form') await rememberFiles(route, sending.accepted, answer);
-    if (operation.forgets && answer.status < 300) await forgetConversation(route, bot, input.conversation());
-    await answerWith(route, answer, sending);
+    if (operation.channel === 'form') await rememberFiles(services, sending.accepted, answer);
+    if (operation.forgets && answer.status < 300)
+      await forgetConversation(services, bot, input.conversation());
+    await answerWith(services, answer, sending);
   } catch (error) {
     throw asOperationLost(operation, error);
   }
@@ -105,28 +104,28 @@ async function conclude(
 
 /** Lets messages of this conversation name the files that the service has taken. */
 async function rememberFiles(
-  route: Dependencies,
+  services: BotServices,
   accepted: SentOperation,
   answer: OperationAnswer,
 ): Promise<void> {
   const { bot, userId, input } = accepted;
   const { body } = answer;
-  await route.blobs.remember(body, { bot: botName(bot), userId, conversation: input.conversation() });
+  await services.blobs.remember(body, { bot: botName(bot), userId, conversation: input.conversation() });
 }
 
 /** What was said in the conversation, and what it had launched, is gone. */
 async function forgetConversation(
-  route: Dependencies,
+  services: BotServices,
   bot: Bot,
   conversation: Conversation | undefined,
 ): Promise<void> {
-  route.forgetSandboxes(bot, conversation);
-  await route.forgetRuns(bot, conversation);
+  services.forgetSandboxes(bot, conversation);
+  await services.forgetRuns(bot, conversation);
 }
 
 /** Answers with nothing of the service's answer except what the verdict holds. */
 async function answerWith(
-  route: Dependencies,
+  services: BotServices,
   answer: OperationAnswer,
   { res, signal }: { readonly res: Response; readonly signal: AbortSignal },
 ): Promise<void> {
@@ -136,8 +135,13 @@ async function answerWith(
   if (file) {
     const stream: CarriedStream = { bytes: 0 };
     res.locals.stream = stream;
-    const options = { res, signal, stream, log: res.locals, times: route.fileTimes };
-    return pipeFile(file, options).finally(() => route.observer.transferred('down', stream.bytes));
+    const options = { res, signal, stream, log: res.locals, times: services.fileTimes };
+    return pipeFile(file, options).finally(() => services.observer.transferred('down', stream.bytes));
   }
   await sendBody(body, { res, signal, log: res.locals, times: ANSWER_TIMES });
+}
+
+/** Sets all `headers` of an answer. */
+function setHeaders(res: ServerResponse, headers: Readonly<Record<string, string>>): void {
+  for (const name in headers) res.setHeader(name, headers[name] as string);
 }

@@ -1,21 +1,18 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
+import { readAtMost } from '../http/body.ts';
+import { isJson } from '../http/json.ts';
 import { isJsonType, isUnencoded } from '../http/media-type.ts';
-import { isJson } from '../http/parse-json.ts';
-import { readAtMost } from '../http/read-at-most.ts';
 import type { Logger } from '../logger.ts';
 import type { Holders } from '../pace/holders.ts';
 import type { PacedMessage, Pacing } from '../pace/pacing.ts';
 import type { AcceptedOperation, OperationRequest } from '../relay/operations/operation-request.ts';
 import { endpointOf, maxAnswerBytesOf, type Operation } from '../relay/operations/operation-table.ts';
-import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
-import { bodyOf } from '../relay/upstream/answer-body.ts';
+import { bodyOf, type UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { keyRefusal, messageKeys } from '../relay/upstream/message-keys.ts';
-import { observedSend } from '../relay/upstream/observed-send.ts';
-import type { RelayObserver } from '../relay/upstream/relay-observer.ts';
+import { observedSend, type RelayObserver } from '../relay/upstream/relay-observer.ts';
 import type { Upstream, UpstreamRequest } from '../relay/upstream/send.ts';
 import { withKey } from '../relay/upstream/upstream-request.ts';
 
@@ -51,7 +48,7 @@ export interface OwnAnswer {
  */
 export type AskService = (request: OwnRequest) => Promise<OwnAnswer>;
 
-export interface OwnRequestParts {
+export interface OwnRequestOptions {
   readonly paceMessage: (message: PacedMessage) => Pacing;
   readonly operationRequest: (accepted: AcceptedOperation) => OperationRequest;
   readonly keyRings: Pick<KeyRings, 'ringOf'>;
@@ -64,28 +61,28 @@ export interface OwnRequestParts {
 
 const NO_BODY = Buffer.alloc(0);
 
-/** It is sent by the sender of messages, since the proxy needs a client's request and response. */
-export function ownRequests(parts: OwnRequestParts): AskService {
+/** Requests are sent by the sender of messages, since the proxy needs a client's request and response. */
+export function ownRequests(options: OwnRequestOptions): AskService {
   return async function ask(request) {
     const { operation, bot, holders, requestId, signal, headers: clientHeaders = {} } = request;
     const endpoint = endpointOf(operation, botName(bot));
-    const slots = parts.paceMessage({ endpoint, holders, signal, log: {} });
+    const slots = options.paceMessage({ endpoint, holders, signal, log: {} });
     await slots.start();
-    const { path, headers } = parts.operationRequest({
+    const { path, headers } = options.operationRequest({
       ...request,
       ...{ headers: clientHeaders, body: undefined },
     });
     // `POST` is the sender's default.
     const method = operation.method === 'GET' ? operation.method : undefined;
     const unsigned: UpstreamRequest = { path, headers, method, body: NO_BODY };
-    const keys = messageKeys(parts.keyRings.ringOf(botName(bot)), parts.logger, requestId);
+    const keys = messageKeys(options.keyRings.ringOf(botName(bot)), options.logger, requestId);
     for (;;) {
       const key = keys.next();
-      const send = observedSend(parts.send, key.fingerprint, parts.observer);
+      const send = observedSend(options.send, key.fingerprint, options.observer);
       const maxBytes = maxAnswerBytesOf(operation);
-      const answer = await within(parts.responseTimeoutMs, signal, async (limited) => {
-        const options = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
-        return read(await send(withKey(unsigned, key), options), maxBytes, limited);
+      const answer = await within(options.responseTimeoutMs, signal, async (limited) => {
+        const events = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
+        return read(await send(withKey(unsigned, key), events), maxBytes, limited);
       });
       const { status, json } = answer;
       if (status !== 401 && status !== 403) {

@@ -1,36 +1,37 @@
 import { type Bot, botName } from '../bots/bot.ts';
 import { Problem } from '../errors.ts';
 import type { Conversation } from '../guard/conversations.ts';
-import type { KnownSandboxes } from '../guard/known-sandboxes.ts';
-import { launchedSandboxes } from '../guard/sandbox-names.ts';
-import { parseJson } from '../http/parse-json.ts';
-import type { AboutChannel, AskMetadata } from './channel-metadata.ts';
+import { KNOWN_MS, type KnownSandboxes, launchedSandboxes } from '../guard/sandboxes.ts';
+import { parseJson } from '../http/json.ts';
+import { badResponse, rateLimited } from '../relay/operations/judge-operation.ts';
+import { CHANNEL_METADATA } from '../relay/operations/operation-table.ts';
+import type { AskService, OwnAnswer, OwnRequest } from './own-request.ts';
 
 /**
  * Lets a request for a sandbox pass if its conversation, which is the user's, has launched that sandbox, by the
  * conversation's metadata; and every request that names no sandbox.
  * @throws Problem `not_your_conversation`, and those of `AskMetadata`
  */
-export type CheckSandbox = (
+type CheckSandbox = (
   named: { readonly sandbox: string | undefined; readonly conversation: () => Conversation | undefined },
   about: AboutChannel,
 ) => Promise<void>;
 
-/** What a conversation has launched is known no more: the next request for one of its sandboxes asks for it. */
-export type ForgetSandboxes = (bot: Bot, conversation: Conversation | undefined) => void;
+/** Forgets what a conversation has launched: the next request for one of its sandboxes asks the service. */
+type ForgetSandboxes = (bot: Bot, conversation: Conversation | undefined) => void;
 
-export interface OwnSandboxes {
+interface OwnSandboxes {
   readonly checkSandbox: CheckSandbox;
   readonly forgetSandboxes: ForgetSandboxes;
 }
 
-export interface OwnSandboxParts {
+interface OwnSandboxOptions {
   readonly askMetadata: AskMetadata;
   readonly known: KnownSandboxes;
 }
 
-/** How a question ended. `left`: its own client or session has, which says nothing to others. */
-type Told =
+/** How a request for the metadata ended. `left`: its client has left, or its session has ended; others must ask again. */
+type SandboxAnswer =
   | { readonly kind: 'launched'; readonly names: readonly string[] }
   | { readonly kind: 'failed'; readonly reason: unknown }
   | { readonly kind: 'left' };
@@ -39,20 +40,22 @@ type Told =
  * The service is asked, since it may take a sandbox from the path alone, whatever the conversation in the query. Requests
  * that come while it is asked for the same conversation wait for the answer.
  */
-export function ownSandboxes({ askMetadata, known }: OwnSandboxParts): OwnSandboxes {
+export function ownSandboxes({ askMetadata, known }: OwnSandboxOptions): OwnSandboxes {
   /** What is being asked, by conversation. */
-  const asked = new Map<string, Promise<Told>>();
+  const asked = new Map<string, Promise<SandboxAnswer>>();
 
-  function ask(conversationKey: string, channel: string, about: AboutChannel): Promise<Told> {
-    // An answer to a question that is forgotten meanwhile is for those who wait for it alone.
+  function ask(conversationKey: string, channel: string, about: AboutChannel): Promise<SandboxAnswer> {
+    // After `forgetSandboxes`, the answer is not remembered: only those who wait for it get it.
     const isCurrent = () => asked.get(conversationKey) === question;
     const question = askMetadata(channel, about)
-      .then((metadata): Told => {
+      .then((metadata): SandboxAnswer => {
         const names = metadata ? launchedSandboxes(parseJson(metadata)) : [];
         if (isCurrent()) known.remember(conversationKey, names);
         return { kind: 'launched', names };
       })
-      .catch((reason): Told => (about.signal.aborted ? { kind: 'left' } : { kind: 'failed', reason }))
+      .catch(
+        (reason): SandboxAnswer => (about.signal.aborted ? { kind: 'left' } : { kind: 'failed', reason }),
+      )
       .finally(() => isCurrent() && asked.delete(conversationKey));
     asked.set(conversationKey, question);
     return question;
@@ -64,17 +67,17 @@ export function ownSandboxes({ askMetadata, known }: OwnSandboxParts): OwnSandbo
       const channel = conversation()?.upstream;
       if (channel === undefined) throw notLaunched();
       const conversationKey = conversationKeyOf(about.bot, channel);
-      // The sandbox may have been launched since the other question was asked: its answer refuses nothing.
+      // A request that was sent before this one may be older than the sandbox: its answer can allow, but not refuse.
       let isOlder = asked.has(conversationKey);
       while (!known.has(conversationKey, sandbox)) {
         about.signal.throwIfAborted();
-        const told = await unlessAborted(
+        const answer = await unlessAborted(
           asked.get(conversationKey) ?? ask(conversationKey, channel, about),
           about.signal,
         );
-        if (told.kind === 'failed') throw told.reason;
-        if (told.kind === 'launched' && told.names.includes(sandbox)) return;
-        if (told.kind === 'launched' && !isOlder) throw notLaunched();
+        if (answer.kind === 'failed') throw answer.reason;
+        if (answer.kind === 'launched' && answer.names.includes(sandbox)) return;
+        if (answer.kind === 'launched' && !isOlder) throw notLaunched();
         isOlder = false;
       }
     },
@@ -106,4 +109,45 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
 
 function notLaunched(): Problem {
   return new Problem('not_your_conversation', 'This conversation has no such sandbox at the moment.');
+}
+
+/** The request of a client that needs the metadata of a conversation. */
+type AboutChannel = Omit<OwnRequest, 'operation' | 'query'>;
+
+/**
+ * Asks the bot service for the metadata of the conversation with its id `channel`. Resolves with its JSON, or with
+ * undefined if the bot has no such conversation.
+ * @throws Problem of `AskService`, `upstream_rate_limited`, or `upstream_bad_response` if the answer says neither
+ */
+type AskMetadata = (channel: string, about: AboutChannel) => Promise<Buffer | undefined>;
+
+/** Makes the question; `ask` sends it. */
+export function channelMetadata(ask: AskService): AskMetadata {
+  return async function askMetadata(channel, about) {
+    const query = new URLSearchParams({ custom_channel_id: channel });
+    const answer = await ask({ ...about, operation: CHANNEL_METADATA, query });
+    const { status, json } = answer;
+    // Only JSON is from the service itself: a 404 of a proxy on the way says nothing about the conversation.
+    if (json && status === 404) return undefined;
+    if (json && status >= 200 && status < 300) return json;
+    throw problemOf(answer);
+  };
+}
+
+function problemOf({ status, retryAfter, json }: OwnAnswer): Problem {
+  if (status === 429) return rateLimited(retryAfter);
+  return badResponse(`status ${status}${json ? '' : ', no JSON'}, of the conversation's metadata`);
+}
+
+/**
+ * Checks a sandbox again and again while a stream shows it, as often as a new request for it would. Aborts `stop` with
+ * the reason once it is refused; a check that gets no slot is skipped. Returns the function that ends the checks.
+ */
+export function recheckSandbox(check: () => Promise<void>, stop: AbortController): () => void {
+  const timer = setInterval(() => {
+    check().catch((reason) => {
+      if (!(reason instanceof Problem) || reason.status !== 429) stop.abort(reason);
+    });
+  }, KNOWN_MS);
+  return () => clearInterval(timer);
 }

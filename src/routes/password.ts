@@ -1,14 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { readCredentials } from '../authenticate/password/credentials.ts';
-import type { Users } from '../authenticate/password/users.ts';
+import { readCredentials, type Users } from '../authenticate/password/users.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
+import type { BodyOptions } from '../http/body.ts';
 import { clientAddress } from '../http/client-address.ts';
-import { abortWhenLeft } from '../http/client-left.ts';
-import type { BodyOptions } from '../http/read-body.ts';
+import { abortWhenLeft } from '../http/client-connection.ts';
 import { readJson } from '../http/read-json.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
 import type { LoginAttempts } from '../pace/login-attempts.ts';
+import type { LimitByAddress } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface PasswordRoute {
@@ -32,7 +31,7 @@ export function passwordLogin(route: PasswordRoute): Steps {
     const { value } = await readJson(req, route.body);
     const given = readCredentials(value);
     const by = { address: clientAddress(req), account: given?.username ?? '' };
-    // Any other text is nobody's name, and may be a password in the wrong field.
+    // Any other text may be a password in the wrong field.
     res.locals.account = users.has(by.account) ? by.account : '?';
     await attempts.refuse(req, res, by);
     const { signal } = abortWhenLeft(res);

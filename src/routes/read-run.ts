@@ -3,7 +3,7 @@ import type { Response } from 'express';
 import type { LiveSession } from '../authenticate/sessions/session.ts';
 import { type Bot, botName } from '../bots/bot.ts';
 import { asProblem, isFault, Problem } from '../errors.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { CarriedStream } from '../http/locals.ts';
 import { beginStream } from '../relay/message/begin-stream.ts';
 import { responseSink } from '../relay/message/response-sink.ts';
@@ -11,7 +11,8 @@ import { failInStream } from '../relay/message/stream-ending.ts';
 import type { JoinedRun } from '../runs/join-run.ts';
 import { NOT_KEPT, RUN_OVER } from '../runs/run-problems.ts';
 import type { ReaderClient, RunHead } from '../runs/run-reader.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { BotServices } from './bot-services.ts';
+import type { Releases } from './route.ts';
 
 /** A request that gets the stream of a run. */
 export interface RunClient {
@@ -23,7 +24,7 @@ export interface RunClient {
   /** What was carried to this client. */
   readonly stream: CarriedStream;
   /** Called when the request is over. */
-  readonly releases: (() => void)[];
+  readonly releases: Releases;
 }
 
 /** The client's `Last-Event-ID`; undefined if it is empty, which means the same (WHATWG HTML §9.2.3). */
@@ -32,14 +33,14 @@ export function lastEventIdOf(headers: IncomingHttpHeaders): string | undefined 
   return typeof id === 'string' && id !== '' ? id : undefined;
 }
 
-/** The client for its run. */
-export function clientOf({ open, watch }: Dependencies, { stop, session }: RunClient): ReaderClient {
+/** What a run needs to know of a client. */
+export function readerClient({ open, watch }: BotServices, { stop, session }: RunClient): ReaderClient {
   return {
     stop,
     bindToSession(runStop) {
-      // A run without a client is bound to its last session, and is no use of it.
+      // A run without a client ends with its last session, and does not extend it.
       const close = open.add(runStop, session.key, 'left');
-      const unwatch = watch.follow({ session, bytes: () => 0 });
+      const unwatch = watch.add({ session, bytes: () => 0 });
       return () => {
         unwatch();
         close();
@@ -48,27 +49,29 @@ export function clientOf({ open, watch }: Dependencies, { stop, session }: RunCl
   };
 }
 
-/** The client leaves the run when its request is over. The log and the metrics are told of a run of another request. */
-export function noteJoin(route: Dependencies, joined: JoinedRun, client: RunClient): void {
+/** Lets the client leave the run when its request is over. Logs and counts the join of another request's run. */
+export function noteJoin(services: BotServices, joined: JoinedRun, client: RunClient): void {
   const { run, reader, how } = joined;
   const { releases, session, stop, res, bot } = client;
   releases.push(() => reader.leave());
   if (how === 'begun') return;
-  releases.push(route.userReaders.add(session.user.id, stop));
-  route.observeJoin(how);
+  releases.push(services.userReaders.add(session.user.id, stop));
+  services.observeJoin(how);
   const { requestId } = res.locals;
   const fields = { requestId, bot: botName(bot), outcome: how, runRequestId: run.requestId };
-  route.logger.info(fields, 'run joined');
+  services.logger.info(fields, 'run joined');
 }
 
 /**
  * Answers with the stream of the run, from the client's place on. Resolves when the answer has ended.
  * @throws what the message has failed with before it left for the bot service
  */
-export async function readRun(route: Dependencies, joined: JoinedRun, client: RunClient): Promise<void> {
-  const head = await headOf(joined, client).catch((error) => failRun(route, { ...joined, ...client, error }));
+export async function readRun(services: BotServices, joined: JoinedRun, client: RunClient): Promise<void> {
+  const head = await waitForHead(joined, client).catch((error) =>
+    failRun(services, { ...joined, ...client, error }),
+  );
   if (!head) return;
-  const { heartbeats, observer } = route;
+  const { heartbeats, observer } = services;
   const { res, bot, stream } = client;
   res.locals.stream = stream;
   beginStream(res, head);
@@ -79,7 +82,7 @@ export async function readRun(route: Dependencies, joined: JoinedRun, client: Ru
 }
 
 /** Waits until the stream begins. Sets the headers of the answer, be it a stream or not. */
-async function headOf({ run, reader }: JoinedRun, { res }: RunClient): Promise<RunHead> {
+async function waitForHead({ run, reader }: JoinedRun, { res }: RunClient): Promise<RunHead> {
   try {
     return await reader.head();
   } finally {
@@ -88,7 +91,7 @@ async function headOf({ run, reader }: JoinedRun, { res }: RunClient): Promise<R
   }
 }
 
-/** The run has not failed: this client can't join it. */
+/** With these, the run has not failed, but this client can't join it. */
 const NOT_JOINED: readonly unknown[] = [RUN_OVER, NOT_KEPT];
 
 /**
@@ -97,7 +100,7 @@ const NOT_JOINED: readonly unknown[] = [RUN_OVER, NOT_KEPT];
  * @throws the failure itself if it keeps its status
  */
 function failRun(
-  { logger }: Dependencies,
+  { logger }: BotServices,
   { error, run, res, bot }: JoinedRun & RunClient & { readonly error: unknown },
 ): void {
   const isResumption = lastEventIdOf(res.req.headers) !== undefined;

@@ -1,6 +1,14 @@
 import type { Express, Request, RequestHandler, Response } from 'express';
 import { methodNotAllowed } from '../arrive/problem-response.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
+
+/** What a request, or a run, gives back when it is over. */
+export type Releases = (() => void)[];
+
+/** Gives all back, what was taken last first. */
+export function releaseAll(releases: Releases): void {
+  for (let release = releases.pop(); release; release = releases.pop()) release();
+}
 
 /** All steps of a route, as one function. It refuses a request by a thrown Problem. */
 export type Steps = (req: Request, res: Response) => Promise<void>;

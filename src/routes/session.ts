@@ -2,8 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { ProviderSession } from '../authenticate/sessions/session.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
 import { Problem } from '../errors.ts';
-import type { LimitByAddress } from '../pace/client-limits.ts';
-import type { LimitByKey } from '../pace/request-limits.ts';
+import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
 export interface SessionRoutes {
@@ -54,7 +53,7 @@ export function logoutAll({ limitByAddress, checkOrigin, sessions }: SessionRout
     checkOrigin(req.headers);
     const session = await sessions.require(req);
     res.locals.userId = session.user.id;
-    // Even for a session that has ended so: its client finishes a removal that has failed.
+    // Also for a session that is removed already: this completes a removal that has failed in part.
     await sessions.endAll(session, res);
     res.status(204).end();
   };

@@ -1,12 +1,18 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { realmOf } from '../authenticate/sessions/realm.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
 import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';
-import { sameOrigin } from '../guard/same-origin.ts';
-import { addressLimit, type LimitByAddress, sessionLimit } from '../pace/client-limits.ts';
-import { type LimitByKey, type RequestLimitOptions, requestLimits } from '../pace/request-limits.ts';
-import type { Parts } from './parts.ts';
+import { sameOrigin } from '../guard/fetch-metadata.ts';
+import {
+  addressLimit,
+  type LimitByAddress,
+  type LimitByKey,
+  type RequestLimitOptions,
+  requestLimits,
+  sessionLimit,
+} from '../pace/request-limits.ts';
+import type { Dependencies } from './dependencies.ts';
 
 /** How long a request's body may take to arrive, in ms. */
 export const BODY_TIMEOUT_MS = 30_000;
@@ -21,8 +27,8 @@ export interface SharedSteps {
   readonly sessions: Sessions;
 }
 
-/** Builds the steps from the parts of the instance. */
-export function sharedSteps({ config, counts, logger, sessions: store }: Parts): SharedSteps {
+/** Builds the steps. */
+export function sharedSteps({ config, counts, logger, sessions: store }: Dependencies): SharedSteps {
   const newLimit = requestLimits(counts, logger);
   const { secrets, sameSite } = config.session;
   const cookie = sessionCookie({ secrets, sameSite, realm: realmOf(config), https: isHttps(config) });

@@ -3,13 +3,13 @@ import { LOGOUT_TOKEN_LIFE_MS } from '../authenticate/oidc/logout-token.ts';
 import { previousSession } from '../authenticate/oidc/previous-session.ts';
 import { returnToOf, signInPage } from '../authenticate/oidc/sign-in-page.ts';
 import type { Users } from '../authenticate/password/users.ts';
-import { realmOf } from '../authenticate/sessions/realm.ts';
-import { guestLimit } from '../pace/client-limits.ts';
+import { realmOf } from '../authenticate/sessions/session.ts';
+import { createRunOnce } from '../pace/arrivals.ts';
 import { loginAttempts } from '../pace/login-attempts.ts';
-import { createRunOnce } from '../pace/run-once.ts';
+import { guestLimit } from '../pace/request-limits.ts';
+import type { Dependencies, SignIn } from './dependencies.ts';
 import { guestSession } from './guest.ts';
 import { backchannelLogout, beginSignIn, finishSignIn } from './oidc.ts';
-import type { Parts, SignIn } from './parts.ts';
 import { passwordLogin } from './password.ts';
 import { route } from './route.ts';
 import { BODY_TIMEOUT_MS, isHttps, type SharedSteps } from './shared-steps.ts';
@@ -18,23 +18,27 @@ const MAX_LOGIN_BYTES = 4096;
 const MAX_LOGOUT_TOKEN_BYTES = 16_384;
 
 /** The routes to sign in, in the way that `AUTH_MODE` names. */
-export function signInRoutes(app: Express, parts: Parts, steps: SharedSteps): void {
-  const { signIn } = parts;
+export function signInRoutes(app: Express, dependencies: Dependencies, steps: SharedSteps): void {
+  const { signIn } = dependencies;
   switch (signIn.mode) {
     case 'password':
-      passwordRoutes(app, { ...parts, users: signIn.users }, steps);
+      passwordRoutes(app, { ...dependencies, users: signIn.users }, steps);
       break;
     case 'oidc':
-      oidcRoutes(app, { ...parts, signIn }, steps);
+      oidcRoutes(app, { ...dependencies, signIn }, steps);
       break;
     case 'guest':
-      guestRoutes(app, parts, steps);
+      guestRoutes(app, dependencies, steps);
       break;
   }
 }
 
-function passwordRoutes(app: Express, parts: Parts & { readonly users: Users }, steps: SharedSteps): void {
-  const { config, users, attempts } = parts;
+function passwordRoutes(
+  app: Express,
+  dependencies: Dependencies & { readonly users: Users },
+  steps: SharedSteps,
+): void {
+  const { config, users, attempts } = dependencies;
   const body = { maxBytes: MAX_LOGIN_BYTES, timeoutMs: BODY_TIMEOUT_MS };
   const login = passwordLogin({
     ...steps,
@@ -47,10 +51,10 @@ function passwordRoutes(app: Express, parts: Parts & { readonly users: Users }, 
 
 function oidcRoutes(
   app: Express,
-  parts: Parts & { readonly signIn: Extract<SignIn, { readonly mode: 'oidc' }> },
+  dependencies: Dependencies & { readonly signIn: Extract<SignIn, { readonly mode: 'oidc' }> },
   steps: SharedSteps,
 ): void {
-  const { config, signIn, sessions: store, counts } = parts;
+  const { config, signIn, sessions: store, counts } = dependencies;
   const { provider, signInFlows } = signIn;
   const auth = `${config.basePath}/auth`;
   const [signInPath, callbackPath] = [`${auth}/login`, `${auth}/callback`];
@@ -76,7 +80,7 @@ function oidcRoutes(
   route(app, `${auth}/backchannel-logout`, { post: backchannelLogout(oidc) });
 }
 
-function guestRoutes(app: Express, { config }: Parts, steps: SharedSteps): void {
+function guestRoutes(app: Express, { config }: Dependencies, steps: SharedSteps): void {
   const limitNewGuests = guestLimit(steps.newLimit, config.guestsPerAddress);
   const guest = guestSession({ ...steps, limitNewGuests });
   route(app, `${config.basePath}/auth/guest`, { post: guest });

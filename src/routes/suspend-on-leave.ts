@@ -1,5 +1,4 @@
-import { type Bot, botName } from '../bots/bot.ts';
-import type { PathShape } from '../bots/bot-path.ts';
+import { type Bot, botName, type PathShape } from '../bots/bot.ts';
 import { causeOf, Problem, type ProblemCode } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { Holders } from '../pace/holders.ts';
@@ -24,7 +23,7 @@ export interface LeftRun {
 /** Asks the service to suspend a run, in the background. Never fails. */
 export type SuspendLeftRun = (run: LeftRun) => void;
 
-export interface SuspendOnLeaveParts {
+export interface SuspendOnLeaveOptions {
   readonly isOn: boolean;
   readonly askService: AskService;
   /** How long the request may take with its wait for a slot, in ms. */
@@ -34,8 +33,8 @@ export interface SuspendOnLeaveParts {
 }
 
 /** Makes the function that suspends a run whose client has left; with `isOn` false it does nothing. */
-export function suspendOnLeave(parts: SuspendOnLeaveParts): SuspendLeftRun {
-  const { isOn, askService, timeoutMs, observer, logger } = parts;
+export function suspendOnLeave(options: SuspendOnLeaveOptions): SuspendLeftRun {
+  const { isOn, askService, timeoutMs, observer, logger } = options;
 
   async function suspend({ channel, runId, ...run }: LeftRun): Promise<void> {
     const query = new URLSearchParams({ custom_channel_id: channel, request_id: runId });

@@ -8,15 +8,15 @@ const I = 0x69;
 const D = 0x64;
 const BOM = Buffer.from('\ufeff');
 
-/** So many bytes are looked at one by one, before Node.js searches for the next place: a call of that costs as much. */
+/** How many bytes are searched one by one before `lastIndexOf` is called: a call costs as much as these. */
 const NEAR_BYTES = 256;
-/** A search for no more of an id is fast in all texts. */
+/** How many bytes of an id are searched for: a search for so few is fast in any text. */
 const SEARCHED_BYTES = 16;
 
 /**
  * The offset after the last event with this id, each character of which is one byte; undefined if the log does not
  * have it (WHATWG HTML §9.2.6). `id` must not be empty. It searches the log from its end, so that nothing has to be
- * noted for each event; whatever the log holds, it reads each byte a few times at most.
+ * stored for each event; whatever the log holds, it reads each byte a few times at most.
  */
 export function eventPlace(log: Pick<RunLog, 'start' | 'read'>, id: string): number | undefined {
   const { start } = log;

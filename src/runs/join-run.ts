@@ -31,7 +31,7 @@ export interface JoinedRun {
   readonly reader: Reader;
   /** The offset of its stream. */
   readonly at: number;
-  /** `begun` by this request; `live` while it goes on, `ended` while it is only kept, `resumed` after an event. */
+  /** `begun` by this request; joined while it is `live`, or has `ended` and is kept; or `resumed` after an event. */
   readonly how: 'begun' | 'live' | 'ended' | 'resumed';
 }
 
@@ -46,8 +46,8 @@ export function joinWhole(run: Run, entry: RunEntry): JoinedRun {
 }
 
 /**
- * Lets a client read a run from its beginning, or from after its last event; undefined if that is not there, or if the
- * service may have more after an event. @throws what has ended the client
+ * Lets a client read a run from its beginning, or from after its last event. Undefined if that is not in the log, or if
+ * it is an event of a run that has ended with a problem: the service may have the rest. @throws what has ended the client
  */
 export function joinAt(run: Run, { lastEventId, client }: RunEntry): JoinedRun | undefined {
   const { log, ended } = run.stream;
@@ -58,7 +58,7 @@ export function joinAt(run: Run, { lastEventId, client }: RunEntry): JoinedRun |
   return { run, reader: run.attach(client), at, how };
 }
 
-/** What has come within the last second may not be stored yet. */
+/** How often, and how many times, an event is looked for: what came within the last second may not be stored yet. */
 const SEEK_EVERY_MS = 200;
 const SEEKS = 6;
 

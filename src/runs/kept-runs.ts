@@ -2,7 +2,7 @@ import type { HeldBytes } from '../relay/message/held-bytes.ts';
 import type { Run } from './run.ts';
 import type { LogBytes } from './run-log.ts';
 
-/** The answers of ended runs that are kept here, each for `keepMs`. They make room for runs that go on. */
+/** The answers of ended runs that are kept here, each for `keepMs`, or until a live run needs their memory. */
 export class KeptRuns {
   /** What bounds the logs of all runs together. */
   readonly budget: LogBytes;
@@ -37,7 +37,7 @@ export class KeptRuns {
     return run.name !== undefined && this.runs.get(run.name.key) === run;
   }
 
-  /** Keeps the answer no longer; those who read it go on. */
+  /** Keeps the answer no longer. Its readers still get all of it. */
   drop(run: Run): void {
     if (!run.name || !this.has(run)) return;
     this.runs.delete(run.name.key);

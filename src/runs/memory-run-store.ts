@@ -38,7 +38,7 @@ export class MemoryRunStore implements RunStore {
   async claim(name: RunName, { id, requestId }: RunIds): Promise<KnownRun> {
     this.sweep();
     const known = this.names.get(name.key);
-    if (known) return this.told(known);
+    if (known) return this.describe(known);
     const added: Known = { name, id, requestId, state: 'live', endedAt: 0 };
     this.names.set(name.key, added);
     if (name.message !== undefined) this.newestOf.set(name.message, added);
@@ -50,14 +50,14 @@ export class MemoryRunStore implements RunStore {
   async find({ key }: RunName): Promise<KnownRun> {
     this.sweep();
     const known = this.names.get(key);
-    return known ? this.told(known) : { state: 'free' };
+    return known ? this.describe(known) : { state: 'free' };
   }
 
   async newest({ message }: MessageName): Promise<NewestRun> {
     this.sweep();
     const known = this.newestOf.get(message);
-    const told = known ? this.told(known) : OVER;
-    return known && told.state !== 'over' ? { ...told, key: known.name.key } : OVER;
+    const found = known ? this.describe(known) : OVER;
+    return known && found.state !== 'over' ? { ...found, key: known.name.key } : OVER;
   }
 
   async confirm(): Promise<'confirmed'> {
@@ -65,15 +65,15 @@ export class MemoryRunStore implements RunStore {
   }
 
   carry(run: Run): CarriedRun {
-    return { isShared: false, wake() {}, async ask() {}, ended: async () => this.end(run) };
+    return { isShared: false, wake() {}, async askForReaders() {}, storeEnd: async () => this.end(run) };
   }
 
-  /** It was carried here, and its answer is not kept any more. */
+  /** There is no other instance: its run was here, and the answer is not kept any more. */
   async follow(run: Run): Promise<void> {
     run.end(RUN_OVER);
   }
 
-  /** All that wait are runs of this process. */
+  /** All that wait are runs of this process, which counts them itself. */
   async stop(): Promise<number> {
     return 0;
   }
@@ -87,7 +87,7 @@ export class MemoryRunStore implements RunStore {
 
   async close(): Promise<void> {}
 
-  private told({ id, requestId, state, endedAt }: Known) {
+  private describe({ id, requestId, state, endedAt }: Known) {
     const isKept = state === 'kept' && performance.now() < endedAt + this.keepMs;
     return state === 'live' || isKept ? { state, id, requestId } : OVER;
   }

@@ -3,11 +3,20 @@ import type { Redis } from '../storage/redis.ts';
 import type { CarriedRun, Run } from './run.ts';
 import { type RunCodec, type RunSealers, runCodec } from './run-codec.ts';
 import { RunFollower } from './run-follower.ts';
-import { knownMs, RUN_LEASES, type RunLeases } from './run-leases.ts';
 import { APPEND, CLAIM, CONFIRM, FIND, FORGET, NEWEST, NEWS, namesKey, READ, STOP } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
 import { RunNews } from './run-news.ts';
-import type { Confirmation, Confirmed, KnownRun, NewestRun, RunStore, RunTimes } from './run-store.ts';
+import {
+  type Confirmation,
+  type Confirmed,
+  type KnownRun,
+  knownMs,
+  type NewestRun,
+  RUN_LEASES,
+  type RunLeases,
+  type RunStore,
+  type RunTimes,
+} from './run-store.ts';
 import { RunWriter } from './run-writer.ts';
 
 export interface RedisRunStoreOptions {
@@ -18,9 +27,7 @@ export interface RedisRunStoreOptions {
   readonly leases?: Partial<RunLeases>;
 }
 
-/** How much longer than a message can wait a stop is known, in ms. */
-const STOP_MARGIN_MS = 65_000;
-/** What may wait to be stored of runs that have ended, in bytes. */
+/** How many bytes of runs that have ended may wait to be stored. */
 const WAITING_BYTES = 64 << 20;
 /** Above this part of Redis's memory, no log is stored. */
 const FULL = 0.8;
@@ -37,17 +44,16 @@ export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisR
   const following = { read: redis.script(READ), codec, leases, news };
   const writing = {
     ...{ append: redis.script(APPEND), codec, times, leases, news, maxBytes },
-    ...{ waiting: heldBytes(WAITING_BYTES), isFull: memoryWatch(redis) },
+    ...{ waiting: heldBytes(WAITING_BYTES), isRedisFull: memoryWatch(redis) },
   };
   const stop = redis.script(STOP);
   const forget = redis.script(FORGET);
-  const stopMs = String(times.maxWaitMs + STOP_MARGIN_MS);
 
   function carry(run: Run): CarriedRun {
     if (!run.name) throw new Error('a run without a name is not carried');
     const writer = new RunWriter(run, run.name, writing);
     writers.add(writer);
-    void writer.write().then(() => writers.delete(writer));
+    void writer.writeUntilEnd().then(() => writers.delete(writer));
     return writer;
   }
 
@@ -57,7 +63,7 @@ export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisR
     const caughtUp = follower.caughtUp();
     if (!followers.has(run)) {
       followers.set(run, follower);
-      void follower.follow().then(() => followers.delete(run));
+      void follower.readUntilEnd().then(() => followers.delete(run));
     }
     return caughtUp;
   }
@@ -65,22 +71,27 @@ export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisR
   return {
     ...nameCalls(redis, codec, { times, leases }),
     ...{ carry, follow },
-    stop: async (conversation) => Number(await stop([namesKey(conversation)], [stopMs, '', '', ''])),
+    // A stop is known for as long as a message can wait.
+    stop: async (conversation) =>
+      Number(await stop([namesKey(conversation)], [...NO_RUN, String(times.maxWaitMs)])),
     async forget(conversation) {
-      await forget([namesKey(conversation)], ['', '', '', '']);
+      await forget([namesKey(conversation)], NO_RUN);
     },
     listen(stopped) {
       const onNews = (text: string) =>
-        text.startsWith('stop ') ? stopped(text.slice('stop '.length)) : news.ring(text);
-      // After each reconnect, news may be lost, and Redis may have lost names.
-      void redis.subscribe(NEWS, onNews, () => news.ringAll());
+        text.startsWith('stop ') ? stopped(text.slice('stop '.length)) : news.wake(text);
+      // Before each reconnect, news may have been lost, and Redis may have lost names.
+      void redis.subscribe(NEWS, onNews, () => news.wakeAll());
     },
     isShared: true,
     async close() {
-      await Promise.all([...writers].map((writer) => writer.ask()));
+      await Promise.all([...writers].map((writer) => writer.askForReaders()));
     },
   };
 }
+
+/** The arguments of a script that is about no run. */
+const NO_RUN = ['', '', '', ''];
 
 type NameReply = [state: string, id?: string, request?: string, key?: string];
 
@@ -98,7 +109,7 @@ function nameCalls(
   const textsOf = ({ key, message = '' }: RunName) => [key, message];
   function opened(id = '', request = '') {
     const requestId = codec.openRequest(request, id) ?? '';
-    // Who reads the run makes its keys again; others don't need them.
+    // They are made again if the run is read.
     codec.forget(id);
     return { id, requestId };
   }
@@ -128,7 +139,7 @@ function nameCalls(
       if (of === undefined) return 'confirmed';
       const waited = conversation === undefined ? '' : String(Math.ceil(performance.now() - waitsSince));
       const own = name ? [...textsOf(name), id, ''] : ['', '', id, ''];
-      const ms = String(knownMs(times, name?.isKept === true));
+      const ms = String(knownMs(times, name?.outlivesRun === true));
       const [state, other, request] = (await confirm(
         [namesKey(of)],
         [...own, ms, lease, waited],
@@ -139,7 +150,7 @@ function nameCalls(
   };
 }
 
-/** Tells whether Redis has little memory left. It is asked now and then. */
+/** Tells whether Redis has little memory left; asks it at most every `MEMORY_EVERY_MS`. */
 function memoryWatch(redis: Redis): () => Promise<boolean> {
   let askedAt = Number.NEGATIVE_INFINITY;
   let isFull = false;

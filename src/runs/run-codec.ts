@@ -1,4 +1,5 @@
 import { PROBLEMS, Problem, type ProblemCode, type ProblemOptions } from '../errors.ts';
+import type { RunPhase } from './run.ts';
 import { RUN_LOST } from './run-problems.ts';
 
 /** Seals what is stored of a run. */
@@ -27,12 +28,11 @@ export interface StoredHead {
 export interface StoredEnd {
   readonly problem: Problem | undefined;
   readonly isCut: boolean;
-  /** The offset after the last byte of its stream: who has less does not have it whole. */
+  /** The offset after the last byte of its stream: a reader that has less does not have it whole. */
   readonly at: number;
-  /** Whether the message was not sent because those who wanted it there have left: others may send it. */
+  /** Whether readers at other instances may send the message: it was not sent, for a reason of this instance alone. */
   readonly isFree: boolean;
-  readonly hasLeft: boolean;
-  readonly mayHaveRun: boolean;
+  readonly phase: RunPhase;
   readonly upstreamStatus: number | undefined;
   readonly headers: Headers;
 }
@@ -48,7 +48,7 @@ export interface RunCodec {
   openHead(sealed: string, run: string): StoredHead | undefined;
   sealEnd(end: StoredEnd, run: string): string;
   openEnd(sealed: string, run: string): StoredEnd | undefined;
-  /** The run is over here: its keys would take memory for nothing. It can be read again all the same. */
+  /** Drops the keys of a run that is over here. They are made again if it is read once more. */
   forget(run: string): void;
 }
 
@@ -87,7 +87,7 @@ interface EndText extends Omit<StoredEnd, 'problem'> {
   readonly problem: ProblemText | undefined;
 }
 
-/** Without an error as its cause: that is told by the log of the instance that has met it. */
+/** Without an error as its cause, which the instance has logged where it occurred. */
 function problemText({ code, message, status, options }: Problem): ProblemText {
   const { cause, ...others } = options;
   return {

@@ -1,13 +1,13 @@
 import { setImmediate } from 'node:timers/promises';
 import { asProblem, type Problem } from '../errors.ts';
 import type { RedisScript } from '../storage/redis.ts';
-import type { Run } from './run.ts';
+import type { Run, RunPhase } from './run.ts';
 import type { RunCodec, StoredEnd } from './run-codec.ts';
-import type { RunLeases } from './run-leases.ts';
 import { namesKey } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
-import { Bell, type RunNews } from './run-news.ts';
+import { type RunNews, Waker } from './run-news.ts';
 import { failureOf, NAME_IS_FREE, NOT_KEPT, RUN_LOST, RUN_OVER, TOO_SLOW } from './run-problems.ts';
+import type { RunLeases } from './run-store.ts';
 
 export interface FollowerOptions {
   readonly read: RedisScript;
@@ -18,9 +18,10 @@ export interface FollowerOptions {
 
 /** An entry of a log: the offset of its end, and its fields and values in turn. */
 type Entry = readonly [id: string, fields: readonly string[]];
-/** The state of the name may also be `gone`, or `other` if another run has it. */
-type Reply = readonly [
-  state: 'c' | 's' | 'k' | 'o' | 'gone' | 'other',
+/** The state of a name, as the scripts have it; `gone` if it is not known, `other` if another run has it. */
+type NameState = 'c' | 's' | 'k' | 'o' | 'gone' | 'other';
+type ReadReply = readonly [
+  state: NameState,
   leaseMs: number,
   closed: string,
   end: string,
@@ -31,7 +32,13 @@ type Reply = readonly [
 /** How many entries are read at once. */
 const ENTRIES = 64;
 
-/** Writes into a run of this instance what is stored of it by the one that carries it, in one loop. */
+/** The end of a run of which no more is stored, before its stream has begun, by the state of its name. */
+const LOST_AS: Readonly<Record<NameState, Problem>> = {
+  ...{ c: RUN_LOST, s: RUN_LOST, k: RUN_OVER, o: RUN_OVER },
+  ...{ gone: NAME_IS_FREE, other: NAME_IS_FREE },
+};
+
+/** Follows a run that another instance carries: reads what is stored of it, in one loop, into a run of this instance. */
 export class RunFollower {
   readonly run: Run;
   private readonly options: FollowerOptions;
@@ -39,10 +46,14 @@ export class RunFollower {
   /** The offset up to which it was read. */
   private at = 0;
   private isInside = false;
-  private isFull = false;
-  private readonly bell = new Bell();
+  /** How far the run had come when it ended at the other instance. */
+  private endedIn: RunPhase | undefined;
+  /** Whether no reader here can take more. */
+  private isPaused = false;
+  private readonly waker = new Waker();
+  /** The calls of `caughtUp` that are not answered. */
   private asking: (() => void)[] = [];
-  /** By `performance.now()` in ms: since when Redis fails, when it last has, and since when the name is gone. */
+  /** By `performance.now()` in ms: since when Redis fails, when it last failed, and since when the name is gone. */
   private failingSince: number | undefined;
   private failedAt = Number.NEGATIVE_INFINITY;
   private goneSince: number | undefined;
@@ -53,33 +64,33 @@ export class RunFollower {
     this.options = options;
   }
 
-  /** Resolves when all is there that is stored now, or when Redis fails. Never rejects. */
+  /** Resolves when the run has all that is stored now, or when Redis fails. Never rejects. */
   caughtUp(): Promise<void> {
     if (this.isOver()) return Promise.resolve();
-    this.bell.ring();
+    this.waker.wake();
     return new Promise((resolve) => this.asking.push(resolve));
   }
 
-  /** Reads until the end. Never rejects. */
-  async follow(): Promise<void> {
-    const { run, bell, options } = this;
+  /** Reads until the run has ended here or there. Never rejects. */
+  async readUntilEnd(): Promise<void> {
+    const { run, waker, options } = this;
     const { id } = run;
     const { signal } = run.stop;
-    const ring = () => bell.ring();
-    options.news.add(id, bell);
-    signal.addEventListener('abort', ring);
+    const wake = () => waker.wake();
+    options.news.add(id, waker);
+    signal.addEventListener('abort', wake);
     while (!this.isOver()) {
       const asking = this.asking.splice(0);
-      const hasMore = await this.look(asking.length > 0).catch((failure) => this.endWith(failure));
+      const hasMore = await this.poll(asking.length > 0).catch((failure) => this.endWith(failure));
       if (hasMore) this.asking.unshift(...asking);
       else for (const answer of asking) answer();
-      if (!hasMore && !this.isOver()) await bell.wait(options.leases.lookMs);
+      if (!hasMore && !this.isOver()) await waker.wait(options.leases.pollMs);
     }
-    // Nobody reads it here any more. Who was ended while the name was claimed hears now that the message was sent.
+    // For a run whose last reader here is gone. One that was ended while it waited learns that the message was sent.
     run.end(failureOf(signal.reason, run));
     for (const answer of this.asking) answer();
-    signal.removeEventListener('abort', ring);
-    options.news.remove(id, bell);
+    signal.removeEventListener('abort', wake);
+    options.news.remove(id, waker);
     options.codec.forget(id);
   }
 
@@ -87,16 +98,16 @@ export class RunFollower {
     return this.run.state === 'ended' || this.run.stop.signal.aborted;
   }
 
-  /** Reads what has come, whoever can take it if `isWanted`. Returns whether there is more. @throws what ends the run */
-  private async look(isWanted: boolean): Promise<boolean> {
+  /** Reads what is new, even if no reader can take more if `isWanted`. Returns whether there is more. @throws what ends the run */
+  private async poll(isWanted: boolean): Promise<boolean> {
     const { name, run, options, at } = this;
     const { followedMs } = options.leases;
-    // Who can take no more now still follows the run.
-    const count = this.isFull && !isWanted ? 0 : ENTRIES;
+    // With 0, it only tells the other instance that the run is still followed.
+    const count = this.isPaused && !isWanted ? 0 : ENTRIES;
     const args = [name.key, '', run.id, '', String(at), String(count), String(followedMs)];
-    let reply: Reply;
+    let reply: ReadReply;
     try {
-      reply = (await options.read([namesKey(name.conversation)], args)) as Reply;
+      reply = (await options.read([namesKey(name.conversation)], args)) as ReadReply;
     } catch {
       this.failed();
       return false;
@@ -107,7 +118,7 @@ export class RunFollower {
     this.skipTo(Number(entries[0]?.[1][1] ?? this.at), end !== '');
     if (!run.head && head !== '' && closed === '') {
       this.begin(head);
-      // Its readers come before the first bytes.
+      // The readers that wait attach before the first bytes.
       await setImmediate();
     }
     return this.take(reply, isWanted);
@@ -119,20 +130,20 @@ export class RunFollower {
     if (this.failedAt - this.failingSince > this.options.leases.failingMs) throw RUN_LOST;
   }
 
-  private take(reply: Reply, isWanted: boolean): boolean {
+  private take(reply: ReadReply, isWanted: boolean): boolean {
     const entries = reply[5];
     for (const entry of this.run.head ? entries : []) {
-      // The rest is read again when there is room.
-      if (this.isOver() || (this.isFull && !isWanted)) return false;
+      // The rest is read again when a reader can take more.
+      if (this.isOver() || (this.isPaused && !isWanted)) return false;
       this.takeEntry(entry);
     }
     if (this.isOver()) return false;
     if (this.run.head && entries.length === ENTRIES) return true;
-    this.settle(reply);
+    this.endIfOver(reply);
     return false;
   }
 
-  /** The log has forgotten what comes before `from`. Who resumes may not need that, and nobody else reads it yet. */
+  /** The stored log begins at `from`. That is enough only for clients that look for an event in it. */
   private skipTo(from: number, hasEnded: boolean): void {
     const { run, at } = this;
     if (from === at) return;
@@ -150,16 +161,16 @@ export class RunFollower {
     run.begin(new Map(stored.head));
     run.stream.open({
       full: () => {
-        this.isFull = true;
+        this.isPaused = true;
       },
       drained: () => {
-        if (this.isFull) this.bell.ring();
-        this.isFull = false;
+        if (this.isPaused) this.waker.wake();
+        this.isPaused = false;
       },
       mayBeat: () => !this.isInside,
       closed() {},
     });
-    this.isFull = run.stream.isFull();
+    this.isPaused = run.stream.isFull();
   }
 
   private takeEntry([id, fields]: Entry): void {
@@ -171,29 +182,30 @@ export class RunFollower {
     this.run.stream.write(bytes, this.isInside);
   }
 
-  /** All that is stored is there. */
-  private settle([state, leaseMs, closed, end]: Reply): void {
-    const now = performance.now();
-    this.goneSince = state === 'gone' ? (this.goneSince ?? now) : undefined;
-    if (end !== '') this.takeEnd(this.options.codec.openEnd(end, this.run.id));
+  /** Ends the run if all that is stored has been read, and no more will come. @throws what ends it early */
+  private endIfOver([state, leaseMs, closed, end]: ReadReply): void {
+    const { run, options } = this;
+    if (end !== '') this.takeEnd(options.codec.openEnd(end, run.id));
     else if (closed !== '') throw this.unstored();
-    else if (state === 'other') throw this.run.head ? RUN_LOST : NAME_IS_FREE;
-    else if (state === 'k' || state === 'o') throw this.run.head ? RUN_LOST : RUN_OVER;
-    else if (this.goneSince !== undefined) {
-      // It may be Redis that has lost it: the one who carries the run puts it back in a moment.
-      const isFree = now - this.goneSince > 2 * this.options.leases.renewMs;
-      if (isFree) throw this.run.head ? RUN_LOST : NAME_IS_FREE;
-    } else if (leaseMs <= 0 && now - this.failedAt > this.options.leases.calmMs) {
-      // After a failure of Redis, leases are renewed in a moment.
-      throw RUN_LOST;
-    }
+    else if (this.isLost(state, leaseMs)) throw run.head ? RUN_LOST : LOST_AS[state];
+  }
+
+  /** Whether no instance stores more of the run, though it has no end. */
+  private isLost(state: NameState, leaseMs: number): boolean {
+    const now = performance.now();
+    const { calmMs, renewMs } = this.options.leases;
+    this.goneSince = state === 'gone' ? (this.goneSince ?? now) : undefined;
+    // If Redis has lost the name, the instance that carries the run puts it back with its next renewal.
+    if (this.goneSince !== undefined) return now - this.goneSince > 2 * renewMs;
+    if (state !== 'c' && state !== 's') return true;
+    // After a failure of Redis, leases that have run out are renewed soon.
+    return leaseMs <= 0 && now - this.failedAt > calmMs;
   }
 
   private takeEnd(end: StoredEnd | undefined): void {
     const { run, at } = this;
     if (!end) throw RUN_LOST;
-    run.hasLeft = end.hasLeft;
-    run.mayHaveRun = end.mayHaveRun;
+    this.endedIn = end.phase;
     run.upstreamStatus = end.upstreamStatus;
     for (const [name, value] of end.headers) run.headers.set(name, value);
     if (end.isFree) throw NAME_IS_FREE;
@@ -201,11 +213,11 @@ export class RunFollower {
     if (end.problem) this.endWith(end.problem, end.isCut);
     else {
       run.stream.complete();
-      run.end();
+      run.end(undefined, end.phase);
     }
   }
 
-  /** The rest is not stored: Redis had no room for it, or has lost what came before it. */
+  /** What ends a run of which the rest is not stored: Redis had no room for it, or has lost what came before. */
   private unstored(): Problem {
     return this.at === 0 ? NOT_KEPT : RUN_LOST;
   }
@@ -213,6 +225,6 @@ export class RunFollower {
   private endWith(failure: unknown, isCut = this.isInside): void {
     const { run } = this;
     if (run.head) run.stream.endEarly(asProblem(failure), isCut);
-    run.end(failure);
+    run.end(failure, this.endedIn);
   }
 }

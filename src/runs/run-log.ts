@@ -10,14 +10,14 @@ export interface LogPart {
   readonly isInside: boolean;
 }
 
-interface Page {
+interface LogPage {
   readonly buffer: Buffer;
   readonly from: number;
   length: number;
   isInside: boolean;
 }
 
-/** What a run takes besides its log, about. */
+/** About what a run takes besides its log. */
 const RUN_BYTES = 5_120;
 const FIRST_PAGE_BYTES = 1024;
 const LARGEST_PAGE_BYTES = 32_768;
@@ -33,7 +33,7 @@ export class RunLog {
   end = 0;
   private readonly budget: LogBytes;
   /** The oldest first; the last one is written. */
-  private pages: Page[] = [];
+  private pages: LogPage[] = [];
   private isClosed = false;
 
   constructor(budget: LogBytes) {
@@ -45,7 +45,7 @@ export class RunLog {
     return this.pages[0]?.from ?? this.end;
   }
 
-  /** Takes the stream's next bytes. False if there is no room for them: `drop` must follow. */
+  /** Takes the stream's next bytes. Returns false if there is no room for them: call `drop` then. */
   push(bytes: Buffer, isInside: boolean): boolean {
     const last = this.pages.at(-1);
     const hasRoom = last && last.length + bytes.length <= last.buffer.length;
@@ -85,12 +85,12 @@ export class RunLog {
     this.bytes = 0;
   }
 
-  /** Begins a log whose stream before the offset `from` is not there. */
+  /** Lets an empty log begin at the offset `from`. */
   startAt(from: number): void {
     this.end = from;
   }
 
-  private newPage(length: number, last: Page | undefined): Page | undefined {
+  private newPage(length: number, last: LogPage | undefined): LogPage | undefined {
     const doubled = last ? Math.min(last.buffer.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
     const capacity = Math.max(doubled, length);
     const taken = this.bytes === 0 ? capacity + RUN_BYTES : capacity;

@@ -10,8 +10,8 @@ export interface RunName {
   readonly message: string | undefined;
   /** Of all this, the query that is passed on and the body. */
   readonly key: string;
-  /** Whether it stands for one thing that its user has said once: then it can be joined after its end, too. */
-  readonly isKept: boolean;
+  /** Whether it is known after its run has ended: only if it stands for one thing that its user has said once. */
+  readonly outlivesRun: boolean;
 }
 
 /** What all messages with one id have in common. */
@@ -55,7 +55,7 @@ export function runName(named: NamedMessage): RunName {
     conversation,
     message: id === undefined ? undefined : message,
     key: keyPart(`${message} ${hash('sha256', bytes, 'base64url')} ${query}`),
-    isKept: id !== undefined && id.length >= MIN_KEPT_ID_LENGTH && saysSomething(body),
+    outlivesRun: id !== undefined && id.length >= MIN_KEPT_ID_LENGTH && saysSomething(body),
   };
 }
 
@@ -92,7 +92,7 @@ function idIn(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' && value.length <= MAX_ID_LENGTH ? value : undefined;
 }
 
-/** Not so for a consent, a reset or a nudge: the same bytes may be meant once more. */
+/** False for a consent, a reset or a nudge: the same bytes may be meant a second time. */
 function saysSomething({ action, text, blobIds }: Record<string, unknown>): boolean {
   const hasText = typeof text === 'string' && text !== '';
   const hasFiles = Array.isArray(blobIds) && blobIds.length > 0;

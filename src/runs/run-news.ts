@@ -1,49 +1,49 @@
-/** Lets one loop wait. A ring while it does not wait is not lost. */
-export class Bell {
-  private hasRung = false;
-  private wake: (() => void) | undefined;
+/** Lets one loop wait until it is woken. If it is woken while it does not wait, its next wait ends at once. */
+export class Waker {
+  private isWoken = false;
+  private endWait: (() => void) | undefined;
 
-  ring(): void {
-    this.hasRung = true;
-    this.wake?.();
+  wake(): void {
+    this.isWoken = true;
+    this.endWait?.();
   }
 
-  /** Resolves when it rings or has rung, or after `ms`. */
+  /** Resolves when the loop is woken, or after `ms`. */
   async wait(ms: number): Promise<void> {
-    if (!this.hasRung) {
+    if (!this.isWoken) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, ms).unref();
-        this.wake = () => {
+        this.endWait = () => {
           clearTimeout(timer);
           resolve();
         };
       });
     }
-    this.wake = undefined;
-    this.hasRung = false;
+    this.endWait = undefined;
+    this.isWoken = false;
   }
 }
 
-/** Who waits for news of which run. */
+/** Which loops are woken by news of which run. */
 export class RunNews {
-  private readonly bells = new Map<string, Set<Bell>>();
+  private readonly wakers = new Map<string, Set<Waker>>();
 
-  add(news: string, bell: Bell): void {
-    this.bells.set(news, (this.bells.get(news) ?? new Set()).add(bell));
+  add(news: string, waker: Waker): void {
+    this.wakers.set(news, (this.wakers.get(news) ?? new Set()).add(waker));
   }
 
-  remove(news: string, bell: Bell): void {
-    const bells = this.bells.get(news);
-    bells?.delete(bell);
-    if (bells?.size === 0) this.bells.delete(news);
+  remove(news: string, waker: Waker): void {
+    const wakers = this.wakers.get(news);
+    wakers?.delete(waker);
+    if (wakers?.size === 0) this.wakers.delete(news);
   }
 
-  ring(news: string): void {
-    for (const bell of this.bells.get(news) ?? []) bell.ring();
+  wake(news: string): void {
+    for (const waker of this.wakers.get(news) ?? []) waker.wake();
   }
 
-  /** News may have been lost. */
-  ringAll(): void {
-    for (const news of this.bells.keys()) this.ring(news);
+  /** For when news may have been lost. */
+  wakeAll(): void {
+    for (const news of this.wakers.keys()) this.wake(news);
   }
 }

@@ -1,8 +1,7 @@
 import { Problem } from '../errors.ts';
-import type { StreamSink } from '../relay/message/stream-sink.ts';
+import type { StreamSink } from '../relay/message/response-sink.ts';
 import { endingOf, failureOf } from './run-problems.ts';
 import type { RunStream, StreamReader } from './run-stream.ts';
-import { TOO_MANY_OF_USER } from './user-readers.ts';
 
 /** The headers with which the stream of a run begins. */
 export type RunHead = ReadonlyMap<string, string>;
@@ -24,7 +23,7 @@ interface ReadRun {
   left(reader: Reader, endedBy?: Problem): void;
 }
 
-/** A run has no more readers at once. */
+/** How many readers one run has at most. */
 const MAX_READERS = 64;
 const TOO_MANY = new Problem('too_many_streams', `This answer has ${MAX_READERS} newer readers.`, {
   retryable: false,
@@ -40,7 +39,7 @@ export class Reader {
   constructor(run: ReadRun, client: ReaderClient) {
     this.run = run;
     this.client = client;
-    // There may be nobody who waits for it.
+    // No unhandled rejection if nothing waits for it.
     this.aborted.promise.catch(() => {});
     client.stop.signal.addEventListener('abort', this.onAbort, { once: true });
   }
@@ -72,19 +71,55 @@ export class Reader {
     this.aborted.reject(failureOf(reason, run));
     const problem = reason instanceof Problem ? endingOf(reason, run) : undefined;
     const hadEnd = reading?.hasEnd;
-    // One with too many newer readers has left; any other problem of the last reader ends the run.
+    // One that was ended for too many newer readers has just left; any other problem of a last reader ends the run.
     run.left(this, reason === TOO_MANY_OF_USER ? undefined : problem);
-    // It may take slowly what it has got of an ended stream, and nobody counts the bytes that wait for it any more.
+    // It is cut if it has not taken all of an ended stream yet: those bytes are in memory, and in no bound.
     if (problem && hadEnd) reading?.cut(problem);
     else if (problem && !reading?.hasEnd) reading?.end(problem);
   };
 }
 
-/** Gives a client a place at a run; its oldest reader ends if there are too many. */
+/** Adds a reader to a run; the oldest one ends if there are too many. */
 export function attach(run: ReadRun, client: ReaderClient): Reader {
   const [oldest] = run.readers;
   if (oldest && run.readers.size >= MAX_READERS) oldest.client.stop.abort(TOO_MANY);
   const reader = new Reader(run, client);
   run.readers.add(reader);
   return reader;
+}
+
+/** Bounds how many runs of other requests a user reads at this instance. */
+export interface UserReaders {
+  /** Counts a reader, and ends the user's oldest one if there are too many. Returns what no longer counts it. */
+  add(userId: string, stop: AbortController): () => void;
+}
+
+/** As many as four runs can have: more than all pages of one person need. */
+export const MAX_READERS_PER_USER = 256;
+/** Ends a reader. If it is the last of its run, the run goes on as if the client had left. */
+export const TOO_MANY_OF_USER = new Problem(
+  'too_many_streams',
+  `This user has ${MAX_READERS_PER_USER} newer readers of answers.`,
+  { retryable: false },
+);
+
+/** Makes the bound of this instance. */
+export function userReaders(): UserReaders {
+  const users = new Map<string, Set<AbortController>>();
+  return {
+    add(userId, stop) {
+      const readers = users.get(userId) ?? new Set();
+      users.set(userId, readers.add(stop));
+      const [oldest] = readers;
+      const release = (one: AbortController) => {
+        readers.delete(one);
+        if (readers.size === 0 && users.get(userId) === readers) users.delete(userId);
+      };
+      if (oldest && readers.size > MAX_READERS_PER_USER) {
+        release(oldest);
+        oldest.abort(TOO_MANY_OF_USER);
+      }
+      return () => release(stop);
+    },
+  };
 }

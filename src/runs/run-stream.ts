@@ -1,5 +1,5 @@
 import type { Problem } from '../errors.ts';
-import type { StreamSink, StreamSource } from '../relay/message/stream-sink.ts';
+import type { StreamSink, StreamSource } from '../relay/message/response-sink.ts';
 import { type LogBytes, RunLog } from './run-log.ts';
 import { RUN_LOST, TOO_SLOW } from './run-problems.ts';
 
@@ -16,8 +16,8 @@ export interface RunStreamOptions {
 
 /**
  * The stream of one run, which any number of readers get, each at their own speed. It is written as a sink. The fastest
- * reader sets the speed: the stream is full when no reader can take more, and nothing is forgotten before the fastest
- * has it. Without a reader, the stream is full when the log is.
+ * reader sets the speed: the stream is full when no reader can take more, and the log drops nothing that the fastest has
+ * not got. Without a reader, the stream is full when the log is.
  */
 export class RunStream implements StreamSink {
   readonly log: RunLog;
@@ -26,11 +26,11 @@ export class RunStream implements StreamSink {
   /** Called after each write. */
   onWrite: (() => void) | undefined;
   private readonly maxBytes: number;
-  /** In the order in which they have come. It is never changed in place: a loop over it goes on. */
+  /** In the order in which they have come. The array is never changed: a loop over it stays valid. */
   private readers: readonly LogReader[] = [];
   private source: StreamSource | undefined;
   private hasSentHeartbeat = false;
-  /** What readers at other instances can get without this log. */
+  /** The offset up to which readers at other instances can get the stream from the store. */
   private elsewhereUpTo = 0;
 
   constructor({ budget, maxBytes }: RunStreamOptions) {
@@ -46,14 +46,14 @@ export class RunStream implements StreamSink {
   write(bytes: Buffer, isInside: boolean): void {
     const { log } = this;
     const before = log.end;
-    const isKept = log.push(bytes, isInside);
+    const isLogged = log.push(bytes, isInside);
     const ready = this.readers.filter((reader) => reader.at === before && !reader.isFull);
     for (const reader of ready) reader.give(bytes, isInside);
-    if (!isKept) {
+    if (!isLogged) {
       if (ready.length === 0) this.giveToFastest(bytes, isInside);
       log.drop();
     }
-    if (!isKept || log.bytes > this.maxBytes) this.trim();
+    if (!isLogged || log.bytes > this.maxBytes) this.trim();
     if (this.isFull()) this.source?.full();
     this.onWrite?.();
   }
@@ -85,21 +85,21 @@ export class RunStream implements StreamSink {
     const reader = new LogReader(this, { sink, at, whenClosed: closed });
     this.readers = [...this.readers, reader];
     sink.open(reader);
-    // One that has closed already is gone.
+    // `open` removes a reader whose sink has closed already.
     if (!this.readers.includes(reader)) return reader;
     if (this.ended) reader.finish(this.ended);
     else reader.giveUntilFull();
     return reader;
   }
 
-  /** Readers at other instances have what they need up to this offset; 0 if there are none. */
+  /** Readers at other instances need the log only from this offset on; 0 if there are none. */
   takenElsewhere(upTo: number): void {
     this.elsewhereUpTo = upTo;
     if (this.log.bytes >= this.maxBytes) this.trim(this.maxBytes - 1);
     if (!this.isFull()) this.source?.drained();
   }
 
-  /** Nobody wants it any more: it need not go on. The caller ends those who still read it. */
+  /** Closes the source, since nobody reads the stream any more. */
   abandon(): void {
     this.ended ??= { problem: RUN_LOST, isCut: false };
     this.closeSource();
@@ -112,20 +112,20 @@ export class RunStream implements StreamSink {
     this.speedChanged();
   }
 
-  /** A reader can take more, or can not. */
+  /** Call it when a reader can take more, or no more. */
   speedChanged(): void {
     if (this.isFull()) this.source?.full();
     else this.source?.drained();
   }
 
-  /** Forgets what is too much for the log, and ends those who have not got it. */
+  /** Drops what is too much for the log, and ends the readers that have not got it. */
   trim(maxBytes = this.maxBytes): void {
     const { log, elsewhereUpTo } = this;
     log.trim(maxBytes, Math.max(elsewhereUpTo, ...this.readers.map(({ at }) => at)));
     for (const reader of this.readers) if (reader.at < log.start) reader.end(TOO_SLOW);
   }
 
-  /** Gives what is not kept to those who have got most, though they can't take more now. */
+  /** Gives bytes that the log has no room for to the fastest readers, though they can take no more now. */
   private giveToFastest(bytes: Buffer, isInside: boolean): void {
     const fastest = Math.max(0, ...this.readers.map(({ at }) => at));
     for (const reader of this.readers) {
@@ -142,7 +142,7 @@ export class RunStream implements StreamSink {
     this.closeSource();
   }
 
-  /** Tells the source once. A run that is kept must not keep what has carried it. */
+  /** Closes the source once. It is not referenced after that, since the stream may be kept for longer. */
   private closeSource(): void {
     const { source } = this;
     this.source = undefined;
@@ -150,17 +150,17 @@ export class RunStream implements StreamSink {
   }
 }
 
-/** One who reads a run's stream. */
+/** A reader of a run's stream, for the run. */
 export interface StreamReader {
   /** Whether it has got all that it will get. */
   readonly hasEnd: boolean;
   /** Ends this reader's stream with `problem`; the others go on. */
   end(problem: Problem): void;
-  /** Cuts what it has not taken yet of a stream that has ended. */
+  /** Cuts it, if its client has not taken all of a stream that has ended. */
   cut(problem: Problem): void;
 }
 
-/** It is the source of its sink. */
+/** A reader of the log, and the source of its own sink. */
 class LogReader implements StreamReader, StreamSource {
   readonly sink: StreamSink;
   /** The offset up to which it has got the stream. */
@@ -213,7 +213,7 @@ class LogReader implements StreamReader, StreamSource {
   finish(ended: StreamEnd): void {
     if (this.hasEnd) return;
     this.giveKept();
-    // What it lacks is not kept.
+    // The log has no more of what it lacks.
     if (this.at < this.stream.log.end) {
       this.end(TOO_SLOW);
       return;
@@ -240,7 +240,7 @@ class LogReader implements StreamReader, StreamSource {
     const { stream } = this;
     for (let part = stream.log.read(this.at); part && !this.isFull; part = stream.log.read(this.at)) {
       this.give(part.bytes, part.isInside);
-      // It tells `full` at once.
+      // The sink would call `full` only at the next tick.
       this.isFull = this.sink.isFull();
     }
     stream.trim();

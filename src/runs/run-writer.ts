@@ -3,12 +3,11 @@ import type { RedisScript } from '../storage/redis.ts';
 import type { CarriedRun, Run } from './run.ts';
 import type { RunCodec } from './run-codec.ts';
 import { nameAfter, storedEnd } from './run-end.ts';
-import { knownMs, type RunLeases } from './run-leases.ts';
 import type { LogBytes } from './run-log.ts';
-import { namesKey } from './run-lua.ts';
+import { appendArguments, namesKey } from './run-lua.ts';
 import type { RunName } from './run-name.ts';
-import { Bell, type RunNews } from './run-news.ts';
-import type { RunTimes } from './run-store.ts';
+import { type RunNews, Waker } from './run-news.ts';
+import { knownMs, type RunLeases, type RunTimes } from './run-store.ts';
 
 export interface WriterOptions {
   readonly append: RedisScript;
@@ -21,7 +20,7 @@ export interface WriterOptions {
   /** Bounds what waits to be stored of runs that have ended. */
   readonly waiting: LogBytes;
   /** Whether Redis has no room for logs. */
-  readonly isFull: () => Promise<boolean>;
+  readonly isRedisFull: () => Promise<boolean>;
 }
 
 /** Some bytes of the stream, sealed. */
@@ -32,39 +31,40 @@ interface Batch {
   readonly data: string;
 }
 
-interface Ending {
+interface PendingEnd {
   readonly sealed: string;
   readonly nameAfter: ReturnType<typeof nameAfter>;
   readonly since: number;
   readonly waitingBytes: number;
 }
 
-/** A larger batch would make Redis hold up all others. */
+/** The most bytes of a batch: while Redis takes a larger one, all others wait. */
 const BATCH_BYTES = 65_536;
 
-/** Stores what comes of a run that this instance carries, in one loop, until its end is stored. */
+/** Stores the stream of a run that this instance carries, in one loop, until its end is stored. */
 export class RunWriter implements CarriedRun {
   readonly isShared = true;
   private readonly run: Run;
   private readonly options: WriterOptions;
   private readonly name: RunName;
-  /** The run's own id becomes another's if that has its name. */
+  /** A copy, since the run's own id changes when it follows another run. */
   private readonly id: string;
   private readonly request: string;
   private readonly batchBytes: number;
   private head = '';
-  /** Made and not stored for certain: an unanswered batch is repeated unchanged. */
+  /** Those that are not certainly stored: a batch without an answer is sent again unchanged. */
   private batches: Batch[] = [];
-  /** The offsets up to which there were batches, and up to which they are stored. */
+  /** The offsets up to which batches were made, and up to which they are stored. */
   private batchedTo = 0;
   private storedTo = 0;
   /** Whether nothing more of the stream is stored: it would have a gap. */
   private isClosed = false;
   private isFollowed = false;
   private followedUntil = 0;
-  private ending: Ending | undefined;
+  private ending: PendingEnd | undefined;
   private isOver = false;
-  private readonly bell = new Bell();
+  private readonly waker = new Waker();
+  /** The calls of `askForReaders` that are not answered. */
   private asking: (() => void)[] = [];
 
   constructor(run: Run, name: RunName, options: WriterOptions) {
@@ -77,18 +77,18 @@ export class RunWriter implements CarriedRun {
   }
 
   wake(): void {
-    if (this.isFollowed) this.bell.ring();
+    if (this.isFollowed) this.waker.wake();
   }
 
-  ask(): Promise<void> {
+  askForReaders(): Promise<void> {
     if (this.isOver) return Promise.resolve();
-    this.bell.ring();
+    this.waker.wake();
     return new Promise((resolve) => this.asking.push(resolve));
   }
 
-  ended(): Promise<void> {
+  storeEnd(): Promise<void> {
     if (this.run.isElsewhere || this.isOver) return Promise.resolve();
-    // The log of the run may be dropped now.
+    // All at once: the log of a run that has ended may be dropped.
     this.makeBatches(true);
     const { waiting, codec } = this.options;
     const bytes = this.batches.reduce((sum, { data }) => sum + data.length, 0);
@@ -99,19 +99,19 @@ export class RunWriter implements CarriedRun {
       ...{ sealed, nameAfter: nameAfter(this.run), since: performance.now() },
       waitingBytes: hasRoom ? bytes : 0,
     };
-    return this.ask();
+    return this.askForReaders();
   }
 
-  /** Stores until the end is stored. Never rejects. */
-  async write(): Promise<void> {
+  /** Stores what comes until the end is stored. Never rejects. */
+  async writeUntilEnd(): Promise<void> {
     const { news, leases, codec, waiting } = this.options;
-    news.add(`?${this.id}`, this.bell);
+    news.add(`?${this.id}`, this.waker);
     let hasFailed = false;
     for (let triedAt = Number.NEGATIVE_INFINITY; !this.isOver; ) {
-      await this.bell.wait(leases.renewMs);
+      await this.waker.wait(leases.renewMs);
       const pauseMs = triedAt + (hasFailed ? leases.renewMs : leases.batchMs) - performance.now();
       if (pauseMs > 0) await sleep(pauseMs, undefined, { ref: false });
-      // Its name is another's.
+      // Another run has the name.
       if (this.run.isElsewhere) break;
       triedAt = performance.now();
       const asking = this.asking.splice(0);
@@ -126,20 +126,23 @@ export class RunWriter implements CarriedRun {
     for (const answer of this.asking) answer();
     this.run.stream.onWrite = undefined;
     waiting.release(this.ending?.waitingBytes ?? 0);
-    news.remove(`?${this.id}`, this.bell);
+    news.remove(`?${this.id}`, this.waker);
     codec.forget(this.id);
   }
 
-  /** Stores all that there is now, and renews the lease. */
+  /** Stores all that has come by now, and renews the lease. */
   private async append(): Promise<void> {
     const { log } = this.run.stream;
     const upTo = log.end;
     do {
-      if (!this.isClosed && (await this.options.isFull())) this.close();
+      if (!this.isClosed && (await this.options.isRedisFull())) this.close();
       this.makeBatches(false);
       const [batch] = this.batches;
       const ending = this.batches.length <= 1 ? this.ending : undefined;
-      const reply = await this.options.append([namesKey(this.name.conversation)], this.texts(batch, ending));
+      const reply = await this.options.append(
+        [namesKey(this.name.conversation)],
+        this.argumentsFor(batch, ending),
+      );
       const [state, followedMs] = reply as [state: 'stored' | 'closed' | 'lost', followedMs: number];
       if (state !== 'stored') this.close();
       else if (batch) this.storedTo = batch.to;
@@ -149,31 +152,30 @@ export class RunWriter implements CarriedRun {
     } while (!this.isOver && (this.ending || (!this.isClosed && this.storedTo < upTo)));
   }
 
-  private texts(batch: Batch | undefined, ending: Ending | undefined): string[] {
+  private argumentsFor(batch: Batch | undefined, ending: PendingEnd | undefined): string[] {
     const { name, id, request, options, isClosed, batchedTo } = this;
     const { times, leases, codec, maxBytes } = options;
     const { hasLeft, head, headers } = this.run;
-    const { from, to, isInside, data } = batch ?? {
-      from: batchedTo,
-      to: batchedTo,
-      isInside: false,
-      data: '',
-    };
+    const { from = batchedTo, to = batchedTo, isInside = false, data = '' } = batch ?? {};
     if (head && this.head === '') {
       this.head = codec.sealHead({ head: [...head], headers: [...headers] }, id);
     }
-    const ms = knownMs(times, hasLeft && name.isKept);
-    return [
-      ...[name.key, name.message ?? '', id, request, hasLeft ? 's' : 'c', String(ms)],
-      ...[String(leases.leaseMs), String(times.maxWaitMs + times.maxExecutionMs)],
-      ...[String(from), String(to), isInside ? 'inside' : '', data],
-      // Redis may lose it before the first bytes are there.
-      ...[from === 0 ? this.head : '', isClosed ? 'closed' : '', String(maxBytes - this.batchBytes)],
-      ...[ending?.nameAfter ?? '', ending?.sealed ?? '', String(times.keepMs), String(times.rememberMs)],
-    ];
+    return appendArguments([name.key, name.message ?? '', id, request], {
+      state: hasLeft ? 's' : 'c',
+      ms: knownMs(times, hasLeft && name.outlivesRun),
+      lease: leases.leaseMs,
+      life: times.maxWaitMs + times.maxExecutionMs,
+      ...{ from, to, inside: isInside ? 'inside' : '', data },
+      // With each batch until the first one is stored: Redis may lose it before that.
+      head: from === 0 ? this.head : '',
+      closing: isClosed ? 'closed' : '',
+      bytes: maxBytes - this.batchBytes,
+      ...{ after: ending?.nameAfter ?? '', last: ending?.sealed ?? '' },
+      ...{ keep: times.keepMs, remember: times.rememberMs },
+    });
   }
 
-  /** Makes the next batch, or all of them. What the run's own log has forgotten before leaves a gap. */
+  /** Makes the next batch, or all of them. It closes the stored log if the run's own log has dropped what comes next. */
   private makeBatches(all: boolean): void {
     const { log } = this.run.stream;
     if (log.start > this.batchedTo && !this.ending) this.close();
@@ -205,16 +207,16 @@ export class RunWriter implements CarriedRun {
     this.batches = [];
   }
 
-  /** Notes for how long it counts as read elsewhere, and tells the run. */
+  /** The run counts as read elsewhere for so long. */
   private noteReaders(ms: number): void {
-    const { run, bell } = this;
+    const { run, waker } = this;
     this.isFollowed = ms > 0;
     this.followedUntil = performance.now() + ms;
-    run.stream.onWrite = this.isFollowed ? () => bell.ring() : undefined;
+    run.stream.onWrite = this.isFollowed ? () => waker.wake() : undefined;
     if (run.state !== 'ended') run.readElsewhere(this.isFollowed, this.storedTo);
   }
 
-  /** Those who follow it do not reach Redis either. */
+  /** Redis has failed. The run counts as followed for no longer than Redis said last: followers need Redis, too. */
   private failed(): void {
     const now = performance.now();
     if (this.isFollowed && now > this.followedUntil) this.noteReaders(0);
@@ -223,8 +225,8 @@ export class RunWriter implements CarriedRun {
 }
 
 /**
- * Where the last event ends in some bytes of a stream; 0 if it is not known. Who reads what is stored can then end with
- * an error event if no more comes.
+ * Where the last event ends in some bytes of a stream; 0 if it is not known. A stored log that ends between two events
+ * lets its readers end with an error event if no more comes.
  */
 function wholeEvents(bytes: Buffer): number {
   return Math.max(

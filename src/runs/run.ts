@@ -1,36 +1,35 @@
 import { asProblem, type Problem } from '../errors.ts';
-import { CLIENT_LEFT } from '../http/client-left.ts';
+import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { RunName } from './run-name.ts';
 import { endingOf, isShutdown, STOPPED } from './run-problems.ts';
 import { attach, type Reader, type ReaderClient, type RunHead } from './run-reader.ts';
 import { RunStream, type RunStreamOptions } from './run-stream.ts';
 
 /**
- * `waiting`: nothing of it has left, or the service has refused what left; `sent`: it may run; `streaming`: its answer
- * has begun; `ended`.
+ * How far a run has come. `waiting`: nothing of it has left for the bot service; `sent`: it may run; `refused`: the
+ * service has refused it, and it waits to be sent again; `streaming`: its answer has begun.
  */
-export type RunState = 'waiting' | 'sent' | 'streaming' | 'ended';
+export type RunPhase = 'waiting' | 'sent' | 'refused' | 'streaming';
 
 /** What became of a run that all its readers had left. */
 export type GraceOutcome = 'returned' | 'expired' | 'ended';
 
-/** A run that this instance carries, for the store. Of a run without a name, there is none. */
+/** What the store does for a run that this instance carries. */
 export interface CarriedRun {
-  /** Something has come of it. */
+  /** Stores what is new of the run soon, if it is read elsewhere. */
   wake(): void;
   /** Whether other instances can read it. */
   readonly isShared: boolean;
-  /** Asks at once whether it is read at other instances, and tells the run. Never rejects. */
-  ask(): Promise<void>;
-  /** Stores its end, and what becomes of its name. Resolves when that was tried once. Never rejects. */
-  ended(): Promise<void>;
+  /** Asks at once whether it is read at other instances, and calls its `readElsewhere`. Never rejects. */
+  askForReaders(): Promise<void>;
+  /** Stores its end, and what becomes of its name. Resolves after the first attempt. Never rejects. */
+  storeEnd(): Promise<void>;
 }
 
 export interface RunOptions extends RunStreamOptions {
   readonly id: string;
   /** Undefined if nobody can join it. */
   readonly name: RunName | undefined;
-  /** The id of the request that has begun it. */
   readonly requestId: string;
   /** The key of the conversation whose stop drops it; undefined if no stop does. */
   readonly conversation: string | undefined;
@@ -40,17 +39,17 @@ export interface RunOptions extends RunStreamOptions {
   readonly graceMs: number;
   /** Called when it has ended, and when its last reader is gone after that. */
   readonly onEnd: (run: Run) => void;
-  /** Called when it has gone on without readers, and that is over. */
+  /** Called when the time is over for which it has gone on without readers. */
   readonly onGrace: (run: Run, outcome: GraceOutcome) => void;
 }
 
 /**
- * One message, its stream, and all who read it here: carried by this instance, or read from the store while another
- * carries it. Only the methods below change its state; each takes its effect before it returns.
+ * One message, its stream, and its readers at this instance. Either this instance carries the run, or it reads from the
+ * store what another one carries. Only the methods below change its state, and they do so before they return.
  */
 export class Run {
   private readonly options: RunOptions;
-  /** Both become those of another run if that has the name. */
+  /** Id and request of the run that is read: `follow` replaces them. */
   id: string;
   requestId: string;
   readonly name: RunName | undefined;
@@ -61,32 +60,28 @@ export class Run {
   readonly stop = new AbortController();
   /** Headers of every answer to its readers, be it a stream or not. */
   readonly headers = new Map<string, string>();
-  state: RunState = 'waiting';
-  /** Whether it has ever left for the bot service. */
-  hasLeft = false;
-  /** Whether it may have run, or may run. */
-  mayHaveRun = false;
+  /** How far it has come; after its end, how far it had come then. */
+  phase: RunPhase = 'waiting';
+  private hasEnded = false;
   /** The HTTP status of the service, once it has answered. */
   upstreamStatus: number | undefined;
   /** Whether another instance carries it. */
   isElsewhere = false;
-  /** What the store does for it, while this instance carries it; undefined without a name. */
+  /** Undefined without a name, and if another instance carries it. */
   carried: CarriedRun | undefined;
-  /** Resolves when the store was told of its end. */
+  /** Resolves when its end is stored, or that was tried. */
   stored: Promise<void> = Promise.resolve();
-  /** What it has failed with. */
   failure: unknown;
   head: RunHead | undefined;
   readonly readers = new Set<Reader>();
-  /** How many look for an event in it, and may read it then. */
+  /** How many clients look for an event in it, to read on from there. */
   seekers = 0;
   readonly begun = Promise.withResolvers<RunHead>();
-  /** Whether it is read at other instances. */
   private isReadElsewhere = false;
-  /** Whether a stop came: if the service refuses it, it is not sent again. */
+  /** Whether its conversation was stopped: if the service refuses it, it is not sent again. */
   private isStopped = false;
   private grace: NodeJS.Timeout | undefined;
-  /** Bound to the session of the reader that left last, until one comes. */
+  /** While it has no reader: the session of the last one, and what has ended that reader or its session. */
   private binding: { readonly release: () => void; endedWith: Problem | undefined } | undefined;
 
   constructor(options: RunOptions) {
@@ -97,8 +92,22 @@ export class Run {
     this.conversation = options.conversation;
     this.waitsSince = options.waitsSince;
     this.stream = new RunStream(options);
-    // There may be nobody who waits for it.
+    // No unhandled rejection if nothing waits for it.
     this.begun.promise.catch(() => {});
+  }
+
+  get state(): RunPhase | 'ended' {
+    return this.hasEnded ? 'ended' : this.phase;
+  }
+
+  /** Whether it has ever left for the bot service. */
+  get hasLeft(): boolean {
+    return this.phase !== 'waiting';
+  }
+
+  /** Whether the service may run it, or may have run it. */
+  get mayHaveRun(): boolean {
+    return this.phase === 'sent' || this.phase === 'streaming';
   }
 
   /** Whether it goes on without a reader. */
@@ -110,66 +119,65 @@ export class Run {
   attach(client: ReaderClient): Reader {
     client.stop.signal.throwIfAborted();
     this.endGrace('returned');
-    this.unbind();
+    this.binding?.release();
+    this.binding = undefined;
     return attach(this, client);
   }
 
   /** It leaves for the bot service. */
   sent(): void {
-    this.state = 'sent';
-    this.hasLeft = true;
-    this.mayHaveRun = true;
+    this.phase = 'sent';
   }
 
-  /** The service has refused it: without a reader, it is not sent again. */
+  /** The service has refused it. It is not sent again if it was stopped, or has no reader. */
   refused(): void {
     if (this.state !== 'sent') return;
-    this.state = 'waiting';
-    this.mayHaveRun = false;
+    this.phase = 'refused';
     if (this.isStopped) this.stop.abort(STOPPED);
     else if (this.readers.size === 0) this.unread();
   }
 
   /** Its stream begins. */
   begin(head: RunHead): void {
-    if (this.state === 'ended') return;
-    this.state = 'streaming';
+    if (this.hasEnded) return;
+    this.phase = 'streaming';
     this.head = head;
     this.carried?.wake();
     this.begun.resolve(head);
   }
 
-  /** It is over; `failure` is what it has failed with before its stream began. The first call decides. */
-  end(failure?: unknown): void {
-    if (this.state === 'ended') return;
-    this.state = 'ended';
+  /** Ends it. `failure`: why its stream did not begin; `phase`: how far it had come elsewhere. The first call counts. */
+  end(failure?: unknown, phase = this.phase): void {
+    if (this.hasEnded) return;
+    this.hasEnded = true;
+    this.phase = phase;
     this.failure = failure;
     this.endGrace('ended');
-    this.unbind();
+    this.binding?.release();
     this.begun.reject(failure);
-    // No reader waits for ever. After a fault, it is not known whether what was written ends inside an event.
+    // Otherwise its readers would wait for ever. After a fault, the stream may end inside an event.
     if (!this.stream.ended) this.stream.endEarly(asProblem(failure), this.stream.hasBegun());
-    if (this.carried) this.stored = this.carried.ended();
+    if (this.carried) this.stored = this.carried.storeEnd();
     this.options.onEnd(this);
   }
 
-  /** A stop of its conversation: what was sent is the service's to stop. Returns whether it was dropped. */
+  /** Its conversation was stopped. If it may run already, the service must stop it. Returns whether it was dropped. */
   stopped(): boolean {
     if (this.isElsewhere || this.stop.signal.aborted) return false;
     this.isStopped = true;
-    if (this.state === 'waiting') this.stop.abort(STOPPED);
-    return this.state === 'waiting';
+    if (!this.mayHaveRun) this.stop.abort(STOPPED);
+    return !this.mayHaveRun;
   }
 
-  /** Another instance has its name: what is stored of that run is what its readers get. */
-  becomes(other: { readonly id: string; readonly requestId: string }): void {
+  /** The run `other` of another instance has its name: from now on, its readers get what is stored of that one. */
+  follow(other: { readonly id: string; readonly requestId: string }): void {
     this.isElsewhere = true;
     this.id = other.id;
     this.requestId = other.requestId;
     this.sent();
   }
 
-  /** Other instances read it, up to the offset `upTo`, or do not any more. */
+  /** Whether other instances read it now; `upTo` is the offset up to which they can get it from the store. */
   readElsewhere(isRead: boolean, upTo: number): void {
     const wasRead = this.isReadElsewhere;
     this.isReadElsewhere = isRead;
@@ -181,37 +189,34 @@ export class Run {
   /** A reader is gone; `endedBy` is what has ended it. */
   left(reader: Reader, endedBy?: Problem): void {
     if (!this.readers.delete(reader) || this.readers.size > 0) return;
-    if (this.state === 'ended') {
-      this.options.onEnd(this);
-      return;
-    }
+    if (this.hasEnded) return void this.options.onEnd(this);
     this.bind(reader, endedBy);
     this.unread();
   }
 
-  /** Nobody reads it here. What has ended its last reader ends it: a shutdown for those at other instances, too. */
+  /** Call it when a reader, or a client that looks for an event in it, is gone: it may have been the last one here. */
   unread(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();
+    // A shutdown does not wait for readers at other instances.
     else if (isShutdown(this.binding?.endedWith)) this.stop.abort(this.binding?.endedWith);
-    else this.whenAlone(() => this.unreadAnywhere());
+    else void this.ifUnreadAnywhere(() => this.endOrWait());
   }
 
-  private unreadAnywhere(): void {
+  /** What has ended its last reader ends it; if that one has just left, it may go on for its grace. */
+  private endOrWait(): void {
     const { endedWith } = this.binding ?? {};
     if (endedWith) this.stop.abort(endedWith);
     else if (!this.mayHaveRun || this.options.graceMs === 0) this.abandon();
-    else this.grace ??= setTimeout(() => this.whenAlone(() => this.abandon()), this.options.graceMs);
+    else
+      this.grace ??= setTimeout(() => void this.ifUnreadAnywhere(() => this.abandon()), this.options.graceMs);
   }
 
-  /** Calls `act` if nobody reads it. Other instances may have readers that are not known here. */
-  private whenAlone(act: () => void): void {
-    const ifAlone = () => {
-      const isRead = this.readers.size > 0 || this.isReadElsewhere;
-      if (!isRead && this.state !== 'ended' && !this.stop.signal.aborted) act();
-    };
-    if (this.carried?.isShared) void this.carried.ask().then(ifAlone);
-    else ifAlone();
+  /** Calls `act` if nobody reads it; asks first for readers at other instances. */
+  private async ifUnreadAnywhere(act: () => void): Promise<void> {
+    if (this.carried?.isShared) await this.carried.askForReaders();
+    const isRead = this.readers.size > 0 || this.isReadElsewhere;
+    if (!isRead && !this.hasEnded && !this.stop.signal.aborted) act();
   }
 
   private endGrace(outcome: GraceOutcome): void {
@@ -221,7 +226,7 @@ export class Run {
     this.options.onGrace(this, outcome);
   }
 
-  /** Binds it to the session of the reader that has left last. */
+  /** Binds it to the session of its last reader, which has left. */
   private bind({ client }: Reader, endedWith: Problem | undefined): void {
     const stop = new AbortController();
     const binding = { release: client.bindToSession(stop), endedWith };
@@ -234,14 +239,9 @@ export class Run {
     else stop.signal.addEventListener('abort', end);
   }
 
-  private unbind(): void {
-    this.binding?.release();
-    this.binding = undefined;
-  }
-
-  /** Nobody wants it any more. */
+  /** Ends it, since nobody reads it. */
   abandon(): void {
-    if (this.state === 'ended') return;
+    if (this.hasEnded) return;
     this.endGrace('expired');
     this.stop.abort(CLIENT_LEFT);
     this.stream.abandon();

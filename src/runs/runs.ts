@@ -27,7 +27,7 @@ export interface RunsOptions {
 
 /** The reason with which the work for a run ends when another run has its name. */
 const RUN_ELSEWHERE = Symbol('run elsewhere');
-/** What the log of a run keeps that nobody can join, in bytes. */
+/** How many bytes the log of a run without a name keeps. */
 const UNNAMED_BYTES = 65_536;
 
 /** The runs of this instance: those that it carries, those of others that its clients read, and kept answers. */
@@ -75,7 +75,7 @@ export class Runs {
     if (found.state === 'over') throw RUN_OVER;
     const { key, id } = found;
     const here = [this.live.get(key), this.kept.get(key)].find((run) => run?.id === id);
-    const run = here ?? this.openOther({ ...message, key, isKept: false }, found, entry);
+    const run = here ?? this.openOther({ ...message, key, outlivesRun: false }, found, entry);
     const isSought = run.isElsewhere && entry.lastEventId !== undefined;
     const joined = isSought ? await this.seek(run, entry) : joinAt(run, entry);
     if (joined) return joined;
@@ -105,21 +105,21 @@ export class Runs {
   }
 
   /**
-   * The last thing before a message leaves.
+   * The last step before a message is sent.
    * @throws Problem `stopped` or `session_store_unavailable`; `RUN_ELSEWHERE` if another run has its name, which its
    *   readers get from now on
    */
   async confirm(run: Run): Promise<void> {
     const { id, name, conversation, waitsSince } = run;
     if (!name && conversation === undefined) return;
-    // Nobody reads it here: it is dropped if nobody does elsewhere.
-    if (run.readers.size === 0) await run.carried?.ask();
+    // Without a reader here, it ends now if it has none elsewhere.
+    if (run.readers.size === 0) await run.carried?.askForReaders();
     run.stop.signal.throwIfAborted();
     const confirmed = await this.store.confirm({ id, name, conversation, waitsSince });
     run.stop.signal.throwIfAborted();
     if (confirmed === 'confirmed') return;
     if (confirmed === 'stopped') throw STOPPED;
-    this.readOther(run, confirmed.other);
+    this.followOther(run, confirmed.other);
     throw RUN_ELSEWHERE;
   }
 
@@ -127,7 +127,7 @@ export class Runs {
   private async enter(name: RunName, entry: MessageEntry): Promise<JoinedRun> {
     let live = this.live.get(name.key);
     while (live?.state === 'ended') {
-      // Its name is free or kept in a moment.
+      // After this, the name is free, or the answer is kept.
       await live.stored;
       live = this.live.get(name.key);
     }
@@ -135,7 +135,7 @@ export class Runs {
     return run ? joinWhole(run, entry) : this.claim(name, entry);
   }
 
-  /** Claims a name that nothing is known of here. The run is there before the store is asked, for others to join. */
+  /** Claims a name that is not known here. The run is registered before the store is asked, so that others join it. */
   private async claim(name: RunName, entry: MessageEntry): Promise<JoinedRun> {
     const other = this.live.get(name.key);
     if (other) return this.enter(name, entry);
@@ -148,12 +148,12 @@ export class Runs {
       if (known.state === 'claimed') this.carry(run, entry);
       else if (known.state === 'live' || known.state === 'kept') {
         how = known.state === 'live' ? 'live' : 'ended';
-        this.readOther(run, known);
+        this.followOther(run, known);
       } else run.end(RUN_OVER);
     } catch (error) {
       run.end(error);
-      // The name may be claimed all the same: this frees it.
-      run.stored = this.store.carry(run).ended();
+      // After an error, the name may be claimed all the same: this frees it.
+      run.stored = this.store.carry(run).storeEnd();
     }
     return { run, reader, at: 0, how };
   }
@@ -161,27 +161,27 @@ export class Runs {
   private carry(run: Run, entry: MessageEntry): void {
     const hasEnded = run.state === 'ended';
     run.carried = this.store.carry(run);
-    // All its readers have left meanwhile.
-    if (hasEnded) run.stored = run.carried.ended();
+    // All its readers may have left meanwhile.
+    if (hasEnded) run.stored = run.carried.storeEnd();
     else entry.begin(run);
   }
 
-  /** Another run, of another instance, has the name: the readers of this one get that. */
-  private readOther(run: Run, other: RunIds): void {
+  /** The run `other` of another instance has the name: the readers of `run` get that. */
+  private followOther(run: Run, other: RunIds): void {
     if (run.state === 'ended') return;
-    run.becomes(other);
+    run.follow(other);
     void this.store.follow(run);
   }
 
-  /** A run of another instance, which is read here from now on. */
+  /** Begins to follow a run of another instance. */
   private openOther(name: RunName, found: RunIds, entry: RunEntry): Run {
     const run = this.newRun({ ...entry, conversation: undefined }, name);
     if (!this.live.has(name.key)) this.live.set(name.key, run);
-    this.readOther(run, found);
+    this.followOther(run, found);
     return run;
   }
 
-  /** The rest of a run after an event; undefined if that is not here or in the store, or did not end well. */
+  /** The rest of a run after an event; undefined if the event is not here or in the store, or the run ended with a problem. */
   private async resume(name: RunName, entry: RunEntry): Promise<JoinedRun | undefined> {
     const here = this.live.get(name.key) ?? (await this.keptRun(name));
     if (here && !here.isElsewhere) return joinAt(here, entry);
@@ -202,7 +202,7 @@ export class Runs {
     }
   }
 
-  /** The answer that is kept here of a name, if the store knows it, too: the conversation may have been forgotten. */
+  /** The kept answer of a name, if the store knows it, too: another instance may have forgotten the conversation. */
   private async keptRun(name: RunName): Promise<Run | undefined> {
     const kept = this.kept.get(name.key);
     if (!kept) return undefined;

@@ -1,6 +1,6 @@
 import { TIMEOUT } from './redis-errors.ts';
 
-/** So often the timer fires in the time that a command has. */
+/** How often the timer fires in the time that a command has. */
 const TICKS = 10;
 
 /** A command that has no answer yet. */
@@ -29,7 +29,7 @@ export function commandDeadlines(ms: number): WithinDeadline {
   }
 
   function tick(): void {
-    // Not at each end: the next command nearly always comes before the next tick.
+    // Not at the end of each command: the next one nearly always comes before the next tick.
     if (pending.size === 0) {
       clearInterval(timer);
       timer = undefined;

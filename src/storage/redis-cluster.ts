@@ -18,7 +18,7 @@ export function clusterOf(settings: RedisSettings): OpenLink {
     const node = await answeringServer(settings, signal);
     signal.throwIfAborted();
     const cluster = clusterClient(settings, { node, signal });
-    // Also while it opens: a master that is lost then would not be missed later.
+    // Before it opens: the loss of a master during that would not be reported later.
     cluster.on('error', over).on('node-error', over);
     cluster.on('node-disconnect', () => over(errorWith('NEWMASTER', 'A master of the cluster was replaced')));
     try {
@@ -41,7 +41,7 @@ async function answeringServer(settings: RedisSettings, signal: AbortSignal): Pr
     return await Promise.any(asked);
   } catch (error) {
     const { errors } = error as AggregateError;
-    // What a server says tells more than that others are out of reach.
+    // The answer of a server says more than that others are out of reach.
     throw errors.find((one) => one instanceof ErrorReply) ?? errors[0];
   }
 }

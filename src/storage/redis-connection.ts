@@ -5,11 +5,11 @@ import type { OpenLink, RedisLink } from './redis-link.ts';
 
 const FIRST_DELAY_MS = 50;
 const MAX_DELAY_MS = 500;
-/** A link that lasted for less counts as one more failure, in ms. */
+/** A link that lasted for less counts as a failure, in ms. */
 const SHORT_MS = 1_000;
 const PING_MS = 1_000;
 
-/** A channel, and who listens to it. */
+/** A channel, and its listener. */
 export interface Subscription {
   readonly channel: string;
   readonly listener: (message: string) => void;
@@ -112,9 +112,9 @@ async function holdLink(state: ConnectionState): Promise<number> {
     isOver = true;
     state.link = undefined;
     noteLoss(state, error);
-    // At once: what is under way must not reach Redis by another way.
+    // At once, so that commands under way can't reach Redis any more.
     opened?.close();
-    // Also an attempt that is still under way.
+    // This also ends an attempt to connect.
     ending.abort();
     over.resolve();
   };
@@ -168,7 +168,7 @@ function begin(state: ConnectionState, link: RedisLink, begun: readonly boolean[
   state.firstReady.resolve();
   for (const [n, subscription] of state.subscriptions.entries()) {
     if (begun[n]) subscription.onListening();
-    // It came while the others began.
+    // This one was added while the others began.
     else if (n >= begun.length) void listenNow(link, subscription);
   }
 }

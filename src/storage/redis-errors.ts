@@ -12,7 +12,7 @@ import { Problem } from '../errors.ts';
 /** How long a command may take, in ms. The client's own timeout only covers the time until the command is written. */
 export const COMMAND_TIMEOUT_MS = 500;
 
-/** An error with a code that `causeOf` tells. */
+/** An error with a code, which `causeOf` returns. */
 export function errorWith(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
@@ -50,7 +50,7 @@ export function isOffline(error: unknown): boolean {
   return error instanceof ClientOfflineError || error instanceof ClientClosedError;
 }
 
-/** Whether an error says nothing about the link: Redis has answered, or is slow. */
+/** Whether an error is of the command alone, and the link is well: Redis has answered, or is slow. */
 export function isOfCommand(error: unknown): boolean {
   return error instanceof ErrorReply || error === TIMEOUT;
 }

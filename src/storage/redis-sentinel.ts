@@ -4,7 +4,7 @@ import { askServer, type OpenLink, openServer } from './redis-link.ts';
 import { type RedisSettings, type SentinelSettings, userOf } from './redis-settings.ts';
 
 /** How often the sentinels are asked whether the master is still the same, in ms. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 const MAX_PORT = 65_535;
 
 /**
@@ -24,16 +24,16 @@ export function sentinelMaster(settings: RedisSettings, sentinel: SentinelSettin
     });
     signal.throwIfAborted();
     const link = await openServer({ ...settings, node, database, signal }, over);
-    const look = setInterval(async () => {
+    const poll = setInterval(async () => {
       const { host } = await masterNow(signal).catch(() => node);
       if (host !== node.host) over(errorWith('NEWMASTER', 'There is another master'));
-    }, LOOK_MS);
+    }, POLL_MS);
     return {
       ...link,
       wrongServer: 'READONLY',
-      noticedMs: LOOK_MS + COMMAND_TIMEOUT_MS,
+      noticedMs: POLL_MS + COMMAND_TIMEOUT_MS,
       close() {
-        clearInterval(look);
+        clearInterval(poll);
         link.close();
       },
     };
@@ -67,12 +67,12 @@ function askSentinels(settings: RedisSettings, sentinel: SentinelSettings): Mast
   };
 }
 
-interface Asked extends SentinelSettings, Pick<RedisSettings, 'tls'> {
+interface SentinelQuestion extends SentinelSettings, Pick<RedisSettings, 'tls'> {
   readonly node: RedisNode;
   readonly signal: AbortSignal;
 }
 
-async function masterOf({ master, node, tls, user, password, signal }: Asked): Promise<RedisNode> {
+async function masterOf({ master, node, tls, user, password, signal }: SentinelQuestion): Promise<RedisNode> {
   const login = {
     ...(user !== undefined && { username: user }),
     ...(password && { password: password.open() }),

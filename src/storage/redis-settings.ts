@@ -1,6 +1,6 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import type { Secret } from '../secret.ts';
 import { redisUrls } from './redis-address.ts';
-import { type RedisTls, tlsSocket } from './redis-tls.ts';
 
 /** Where Redis is, and how it is reached. */
 export interface RedisSettings {
@@ -23,13 +23,13 @@ export interface RedisSettings {
 export interface SentinelSettings {
   /** The name under which Sentinel watches the master. */
   readonly master: string;
-  /** Whom the sentinels take the relay for, if they ask. */
+  /** User and password for the sentinels, if they ask for them. */
   readonly user: string | undefined;
   readonly password: Secret | undefined;
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
-/** How long a server may be silent while a connection begins, in ms. It is long: a pause of the machine is silence, too. */
+/** How long a server may be silent while a connection begins, in ms: longer than a machine may pause. */
 const SILENT_MS = 5_000;
 
 /** User and password of a URL, as the library takes them; both are left out if the URL has none. */
@@ -61,5 +61,33 @@ export function connectionOptions({ tls }: Pick<RedisSettings, 'tls'>, signal: A
       socketTimeout: SILENT_MS,
       reconnectStrategy: false,
     },
+  } as const;
+}
+
+/** How the connection to Redis is encrypted; certificates and the key in PEM form. */
+interface RedisTls {
+  /** The CAs that may have signed the certificate of Redis. If not set: those that Node.js trusts. */
+  readonly ca: string | undefined;
+  /** The certificate that the relay shows, with its chain. It is set if `key` is. */
+  readonly cert: string | undefined;
+  readonly key: Secret | undefined;
+  /** The name in the certificate of Redis, if it is not the host of the URL. */
+  readonly servername: string | undefined;
+}
+
+/** Whether `key` is the private key of the first certificate of `cert`. */
+export function isKeyOf(key: Secret, cert: string): boolean {
+  return new X509Certificate(cert).checkPrivateKey(createPrivateKey(key.open()));
+}
+
+/** The options of the socket for `tls`. */
+function tlsSocket({ ca, cert, key, servername }: RedisTls) {
+  return {
+    tls: true,
+    // Also with NODE_TLS_REJECT_UNAUTHORIZED=0.
+    rejectUnauthorized: true,
+    ...(ca !== undefined && { ca }),
+    ...(cert !== undefined && key && { cert, key: key.open() }),
+    ...(servername !== undefined && { servername }),
   } as const;
 }

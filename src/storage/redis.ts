@@ -19,7 +19,7 @@ import type { RedisSettings } from './redis-settings.ts';
 /** How long a script waits while its keys move to another server, before it is tried again, in ms. */
 const TRY_AGAIN_MS = 10;
 
-/** A server is lost that does not answer for so many times as long as a command may take: a pause of the machine is shorter. */
+/** A server that is silent for so many times as long as a command may take counts as lost. A pause of the machine is shorter. */
 const SILENT_COMMANDS = 10;
 
 /** The keys and arguments of one run of a script, and what it returned. */
@@ -60,7 +60,7 @@ export interface Redis {
   close(): void;
 }
 
-export interface RedisOptions extends RedisSettings {
+interface RedisOptions extends RedisSettings {
   readonly logger: Logger;
   /** Called after every run with its time in ms, and whether it succeeded. */
   readonly observe?: (ms: number, ok: boolean) => void;
@@ -162,7 +162,6 @@ function readyWithin({ ready }: RedisConnection, ms: number): Promise<void> {
   });
 }
 
-/** Calls during a ping share its answer. */
 function sharedPing(onEach: Redis['onEach']): () => Promise<boolean> {
   let asked: Promise<boolean> | undefined;
   return function answers() {
@@ -176,4 +175,25 @@ function sharedPing(onEach: Redis['onEach']): () => Promise<boolean> {
       });
     return asked;
   };
+}
+
+/** How long Redis may take to answer, in ms. */
+const CONNECT_MS = 3_000;
+const PING_EVERY_MS = 50;
+
+/**
+ * Resolves when Redis answers; for programs that use Redis as soon as they start.
+ * @throws Problem `session_store_unavailable` if it does not answer within 3 seconds
+ */
+export async function whenConnected(redis: Redis): Promise<void> {
+  const deadline = performance.now() + CONNECT_MS;
+  for (;;) {
+    try {
+      await redis.onEach((server) => server.ping());
+      return;
+    } catch (error) {
+      if (performance.now() > deadline) throw error;
+      await sleep(PING_EVERY_MS);
+    }
+  }
 }

@@ -6,7 +6,7 @@ export const PROBE_PATH = '/generic/probe/message/sse';
 /** The request header with a probe's token. */
 export const PROBE_HEADER = 'x-bot-relay-probe';
 
-/** How many probes are answered in one window. A check sends ten. */
+/** How many probes are answered in one window; a check sends ten. */
 const MAX_PROBES = 1_000;
 const ALL = 'all';
 /** How much of `X-Forwarded-For` an answer repeats: how many addresses, and how many characters of each. */
@@ -23,8 +23,8 @@ export interface CheckProbeOptions {
 
 /**
  * Answers a probe of `check`, once: with the client address that the relay sees, with the number of arrivals of another
- * probe, or with the failure that the probe asks for. Every other request goes to the next stage, so that nobody can
- * find out that this path exists. This handler uses no sessions, bots or keys, and reads no body.
+ * probe, or with the failure that the probe asks for. Every other request goes to the next stage, so that it does not
+ * show that this path exists. This handler uses no sessions, bots or keys, and reads no body.
  */
 export function checkProbe({ tokens, arrivals, shared, addressOf }: CheckProbeOptions): RequestHandler {
   async function accepted(req: Request): Promise<Probe | undefined> {

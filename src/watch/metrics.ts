@@ -1,15 +1,24 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { declareConnectionMetrics } from './declare-connection-metrics.ts';
-import { declareJoinMetrics, declareRunGauges, type RunSources } from './declare-join-metrics.ts';
-import type { Check } from './health.ts';
-import { zeroKeys } from './zero-keys.ts';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import {
+  declareConnectionMetrics,
+  declareDependencyMetrics,
+  declareJoinMetrics,
+  declareOpenStreams,
+  declareRequestMetrics,
+  declareStreamMetrics,
+} from './declare-metrics.ts';
+
+/** Whether something that the relay needs is available. A check of another service must have a deadline. */
+export type Check = () => Promise<boolean>;
 
 /** What the metrics read at every scrape. */
-export interface MetricsSources extends RunSources {
+export interface MetricsSources {
   /** The checks of `/readyz`. */
   readonly checks: Readonly<Record<string, Check>>;
   /** How many messages are not answered completely yet. */
   readonly openMessages: () => number;
+  /** How many bytes the logs of runs take that can be joined. */
+  readonly runBytes: () => number;
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -26,11 +35,11 @@ const UNHELD_REASONS = ['too_large', 'no_room'];
 const INCOMPLETE_END_REASONS = ['held', 'no_end_event'];
 const DIRECTIONS = ['up', 'down'];
 const SUSPEND_OUTCOMES = ['suspended', 'over', 'rate_limited', 'failed'];
-
-const FIRST_BYTE_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60];
-const STREAM_SECONDS = [0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 90, 120, 150, 180];
-const SLOT_WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30];
-const REDIS_SECONDS = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
+/** The results of a request to the bot service: a class of statuses, a special status, or why there is no response. */
+const UPSTREAM_OUTCOMES = [
+  ...['1xx', '2xx', '3xx', '4xx', '5xx', 'key_rejected', 'forbidden', 'rate_limited', 'other'],
+  ...['unreachable', 'no_file', 'not_http', 'timeout', 'given_up'],
+];
 
 /**
  * All metrics, in a new registry, including the default metrics of the process and of Node.js. Names follow Prometheus's
@@ -70,141 +79,13 @@ export function createMetrics(keys: readonly string[], droppedLogLines = () => 0
     metrics.redisRun.zero({ outcome });
     for (const operation of SESSION_OPERATIONS) metrics.sessionOperations.inc({ operation, outcome }, 0);
   }
-  zeroKeys(metrics, keys);
-  return metrics;
-}
-
-/** The metrics of requests. */
-function declareRequestMetrics(registry: Registry) {
-  const registers = [registry];
-  return {
-    requests: new Counter({
-      name: 'bot_relay_requests_total',
-      help: 'Requests that are over, by route pattern, method, HTTP status and code; without probes',
-      labelNames: ['route', 'method', 'status', 'code'],
-      registers,
-    }),
-    firstByte: new Histogram({
-      name: 'bot_relay_time_to_first_byte_seconds',
-      help: 'From the arrival of a message to the first byte of its answer, including the wait for its slot',
-      buckets: FIRST_BYTE_SECONDS,
-      registers,
-    }),
-    slotWait: new Histogram({
-      name: 'bot_relay_slot_wait_seconds',
-      help: 'How long messages waited for their slot, by the result',
-      labelNames: ['outcome'],
-      buckets: SLOT_WAIT_SECONDS,
-      registers,
-    }),
-    transferredBytes: new Counter({
-      name: 'bot_relay_transferred_bytes_total',
-      help: 'Bytes of files that were carried up to the bot service or down to clients',
-      labelNames: ['direction'],
-      registers,
-    }),
+  /** Starts every outcome of each of these keys at 0; existing counts stay. */
+  const zeroKeys = (fingerprints: readonly string[]) => {
+    for (const key of fingerprints)
+      for (const outcome of UPSTREAM_OUTCOMES) metrics.upstreamResponses.inc({ key, outcome }, 0);
   };
-}
-
-/** How many streams are open. */
-function declareOpenStreams(registry: Registry) {
-  const registers = [registry];
-  return {
-    openStreams: new Gauge({
-      name: 'bot_relay_open_streams',
-      help: 'Open streams from the bot service to a client',
-      registers,
-    }),
-    openLiveStreams: new Gauge({
-      name: 'bot_relay_open_live_streams',
-      help: 'Open streams that show a conversation live, without a message of their own',
-      registers,
-    }),
-  };
-}
-
-/** The metrics of the streams that are carried. */
-function declareStreamMetrics(registry: Registry) {
-  const registers = [registry];
-  return {
-    streamDuration: new Histogram({
-      name: 'bot_relay_stream_duration_seconds',
-      help: 'Duration of streams, from their headers to their end',
-      buckets: STREAM_SECONDS,
-      registers,
-    }),
-    heartbeats: new Counter({
-      name: 'bot_relay_heartbeats_total',
-      help: 'Heartbeats that were written into silent streams',
-      registers,
-    }),
-    resumptions: new Counter({
-      name: 'bot_relay_resumptions_total',
-      help: 'Attempts to resume broken streams at the bot service, by their result',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    unheldEvents: new Counter({
-      name: 'bot_relay_unheld_events_total',
-      help: 'Events that were passed on before they were whole, by the reason',
-      labelNames: ['reason'],
-      registers,
-    }),
-    incompleteEnds: new Counter({
-      name: 'bot_relay_incomplete_ends_total',
-      help: 'Streams that were taken as complete though they ended inside an event, or inside a run with END_EVENTS=off',
-      labelNames: ['reason'],
-      registers,
-    }),
-    suspendsOnLeave: new Counter({
-      name: 'bot_relay_suspends_on_leave_total',
-      help: 'Requests to suspend a run whose client has left, by their result',
-      labelNames: ['outcome'],
-      registers,
-    }),
-  };
-}
-
-/** The metrics of what the relay depends on: the bot service, the session store, Redis. */
-function declareDependencyMetrics(registry: Registry) {
-  const registers = [registry];
-  return {
-    upstreamResponses: new Counter({
-      name: 'bot_relay_upstream_responses_total',
-      help: 'Requests to the bot service, by the fingerprint of their key and their result',
-      labelNames: ['key', 'outcome'],
-      registers,
-    }),
-    sessionOperations: new Counter({
-      name: 'bot_relay_session_operations_total',
-      help: 'Operations of the session store',
-      labelNames: ['operation', 'outcome'],
-      registers,
-    }),
-    sessionsLost: new Counter({
-      name: 'bot_relay_sessions_lost_total',
-      help: 'Sessions that the session store has lost: they were read before, had time left, and were not removed',
-      registers,
-    }),
-    reloads: new Counter({
-      name: 'bot_relay_reloads_total',
-      help: 'Reloads of the files of keys and bots, after a change or on request, by whether the files could be used',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    configurationValid: new Gauge({
-      name: 'bot_relay_configuration_valid',
-      help: '1 if the files of keys and bots could be used when they were last read, else 0',
-      registers,
-    }),
-    redisRun: new Histogram({
-      name: 'bot_relay_redis_run_duration_seconds',
-      help: 'How long runs of commands on Redis took',
-      labelNames: ['outcome'],
-      buckets: REDIS_SECONDS,
-      registers,
-    }),
-  };
+  zeroKeys(keys);
+  return { ...metrics, zeroKeys };
 }
 
 /** Adds the metric of dropped log lines; `total` is read at every scrape. */
@@ -242,7 +123,14 @@ function declareGauges(registry: Registry): (sources: MetricsSources) => void {
       this.set(sources?.openMessages() ?? 0);
     },
   });
-  declareRunGauges(registry, () => sources);
+  new Gauge({
+    name: 'bot_relay_run_log_bytes',
+    help: 'Memory for the streams of runs that can be joined',
+    registers,
+    collect() {
+      this.set(sources?.runBytes() ?? 0);
+    },
+  });
   return (from) => {
     sources = from;
   };

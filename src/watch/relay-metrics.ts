@@ -65,3 +65,28 @@ function outcomeOfFailure(reason: unknown): string {
   if (code === 'upstream_bad_response') return 'not_http';
   return code === 'upstream_timeout' ? 'timeout' : 'given_up';
 }
+
+/** Makes the function that records a run of commands on Redis: how long it took, in ms, and whether it succeeded. */
+export function redisMetrics({ redisRun }: Metrics): (ms: number, ok: boolean) => void {
+  // Made once: a message asks Redis several times.
+  const [succeeded, failed] = [
+    redisRun.labels({ outcome: 'ok' }),
+    redisRun.labels({ outcome: 'unavailable' }),
+  ];
+  return (ms, ok) => (ok ? succeeded : failed).observe(ms / 1000);
+}
+
+/**
+ * Makes the function that counts a reload of the files of keys and bots, by whether the files could be used, and says
+ * whether they can be used now. `keys` are the fingerprints of all keys after the reload, so that the series of a new
+ * key start before its first use.
+ */
+export function reloadMetrics(metrics: Metrics): (ok: boolean, keys: readonly string[]) => void {
+  // At the start they could be used: without that, the relay does not start.
+  metrics.configurationValid.set(1);
+  return (ok, keys) => {
+    metrics.configurationValid.set(ok ? 1 : 0);
+    metrics.reloads.inc({ outcome: ok ? 'ok' : 'failed' });
+    metrics.zeroKeys(keys);
+  };
+}

@@ -1,7 +1,6 @@
 import type { RequestHandler, Response } from 'express';
 import { PROBLEMS } from '../errors.ts';
-import { endingOf } from '../http/ending.ts';
-import { waitedMs } from '../http/locals.ts';
+import { endingOf, waitedMs } from '../http/locals.ts';
 import type { Metrics } from './metrics.ts';
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

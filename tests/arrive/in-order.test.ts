@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
 import type { ErrorRequestHandler, RequestHandler } from 'express';
-import { inOrder } from '../../src/arrive/in-order.ts';
+import { inOrder } from '../../src/arrive/stages.ts';
 import { call } from '../harness/clients/call.ts';
 import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { requestIdFrom } from '../../src/arrive/request-id.ts';
+import { requestIdFrom } from '../../src/arrive/request-head.ts';
 import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { rawClient } from '../harness/clients/raw-client.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';

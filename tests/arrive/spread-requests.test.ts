@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
 import type { RequestHandler } from 'express';
-import { spreadRequests } from '../../src/arrive/spread-requests.ts';
+import { spreadRequests } from '../../src/arrive/stages.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { redisSessionStore } from '../../src/authenticate/sessions/redis-session-store.ts';
 import { sealer } from '../../src/authenticate/sessions/seal.ts';
-import { type LiveSession, startSession } from '../../src/authenticate/sessions/session.ts';
+import { type LiveSession, sessionKey, startSession } from '../../src/authenticate/sessions/session.ts';
 import { sessionCodec } from '../../src/authenticate/sessions/session-codec.ts';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import { SESSION_SCRIPT } from '../../src/authenticate/sessions/session-script.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { createLogger } from '../../src/logger.ts';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { Problem } from '../../src/errors.ts';
 import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';

@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import type { Session } from '../../src/authenticate/sessions/session.ts';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { type Session, sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { call } from '../harness/clients/call.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { type Instances, startInstances } from '../harness/relay/instances.ts';

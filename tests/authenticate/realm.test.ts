@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { realmOf } from '../../src/authenticate/sessions/realm.ts';
+import { realmOf } from '../../src/authenticate/sessions/session.ts';
 import { loadConfig } from '../../src/config/config.ts';
 
 const OIDC = { AUTH_MODE: 'oidc', OIDC_CLIENT_ID: 'bot-relay', OIDC_CLIENT_SECRET: 'secret' };

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { expectProblem } from '../harness/clients/call.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { describeWithRedis, type RedisServer } from '../harness/redis/redis.ts';

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Session } from '../../src/authenticate/sessions/session.ts';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { type Session, sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { call } from '../harness/clients/call.ts';
 import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { idOf, signedCookie, stored } from '../harness/relay/sessions.ts';

@@ -2,9 +2,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { redisSessionStore } from '../../src/authenticate/sessions/redis-session-store.ts';
 import { sealer } from '../../src/authenticate/sessions/seal.ts';
-import { type LiveSession, type Session, startSession } from '../../src/authenticate/sessions/session.ts';
+import {
+  type LiveSession,
+  type Session,
+  sessionKey,
+  startSession,
+} from '../../src/authenticate/sessions/session.ts';
 import { sessionCodec } from '../../src/authenticate/sessions/session-codec.ts';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { createLogger } from '../../src/logger.ts';
 import { type Secret, secret } from '../../src/secret.ts';

@@ -24,10 +24,10 @@ const passed = (ms: number) => jest.advanceTimersByTimeAsync(ms);
 test('streams that do not use a session and come and go do not keep a message from extending it', async () => {
   const { session, endMessages, watch } = await start();
   let bytes = 0;
-  watch.follow({ session, bytes: () => bytes });
+  watch.add({ session, bytes: () => bytes });
   for (let n = 0; n < 100; n += 1) {
     bytes += 1;
-    const leave = watch.follow({ session, bytes: () => 0 });
+    const leave = watch.add({ session, bytes: () => 0 });
     await passed(100);
     leave();
   }
@@ -36,7 +36,7 @@ test('streams that do not use a session and come and go do not keep a message fr
 
 test('a stream that does not use its session ends with it', async () => {
   const { session, endMessages, watch } = await start();
-  watch.follow({ session, bytes: () => 0 });
+  watch.add({ session, bytes: () => 0 });
   await passed(LIMITS.idleMs - 600);
   expect(endMessages).not.toHaveBeenCalled();
   await passed(1_200);
@@ -51,7 +51,7 @@ test('a message whose session was read before removals may have been missed has 
   const missedRemovals = watch.missedRemovals();
   await sessions.remove(session.key);
   listen.mock.calls[0]?.[0].missed();
-  watch.follow({ session, missedRemovals, bytes: () => 0 });
+  watch.add({ session, missedRemovals, bytes: () => 0 });
   await passed(600);
   expect(endMessages).toHaveBeenCalledWith('the-key', expect.objectContaining({ code: 'session_ended' }));
 });
@@ -59,10 +59,10 @@ test('a message whose session was read before removals may have been missed has 
 test('a session that was extended is asked for later', async () => {
   const { sessions, session, endMessages, watch } = await start();
   const state = jest.spyOn(sessions, 'state');
-  watch.follow({ session, bytes: () => 0 });
+  watch.add({ session, bytes: () => 0 });
   // Another message of the session has extended it.
   const extended = { ...session, idleExpiresAt: session.idleExpiresAt + 5_000 };
-  watch.follow({ session: extended, bytes: () => 0 });
+  watch.add({ session: extended, bytes: () => 0 });
   await passed(LIMITS.idleMs + 4_000);
   expect(state).not.toHaveBeenCalled();
   expect(endMessages).not.toHaveBeenCalled();
@@ -71,7 +71,7 @@ test('a session that was extended is asked for later', async () => {
 test('a session that its store still has lives on, if the clock of this instance is fast', async () => {
   const { session, sessions, endMessages, watch } = await start();
   const state = jest.spyOn(sessions, 'state').mockResolvedValue(session.idleExpiresAt);
-  watch.follow({ session, bytes: () => 0 });
+  watch.add({ session, bytes: () => 0 });
   await passed(LIMITS.idleMs + 5_000);
   expect(endMessages).not.toHaveBeenCalled();
   // It is not asked for at each tick.
@@ -84,7 +84,7 @@ test('a session that its store still has lives on, if the clock of this instance
 test('the timer of all sessions ends when none has a message, and begins again with the next', async () => {
   const { session, watch } = await start();
   const others = jest.getTimerCount();
-  const follow = () => watch.follow({ session, bytes: () => 0 });
+  const follow = () => watch.add({ session, bytes: () => 0 });
   const leaves = [follow(), follow()];
   expect(jest.getTimerCount()).toBe(others + 1);
   for (const leave of leaves) leave();

@@ -4,10 +4,10 @@ import { sealer } from '../../src/authenticate/sessions/seal.ts';
 import {
   extendedIdleLimit,
   type LiveSession,
+  sessionKey,
   startSession,
 } from '../../src/authenticate/sessions/session.ts';
 import { sessionCodec } from '../../src/authenticate/sessions/session-codec.ts';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
 import { ENDED, MARK_MS } from '../../src/authenticate/sessions/session-script.ts';
 import type { SessionStore } from '../../src/authenticate/sessions/session-store.ts';
 import { createLogger } from '../../src/logger.ts';

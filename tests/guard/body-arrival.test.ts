@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
-import type { BodyOptions } from '../../src/http/read-body.ts';
+import type { BodyOptions } from '../../src/http/body.ts';
 import { readJson } from '../../src/http/read-json.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
 import { expectProblem, parseAnswer } from '../harness/clients/call.ts';

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { conversationBlobs } from '../../src/guard/conversation-blobs.ts';
-import { type GivenBlobs, KEPT_MS, MAX_KEPT } from '../../src/guard/given-blobs.ts';
+import { conversationBlobs, type GivenBlobs, KEPT_MS, MAX_KEPT } from '../../src/guard/conversation-blobs.ts';
 import { memoryGivenBlobs } from '../../src/guard/memory-given-blobs.ts';
 import { redisGivenBlobs } from '../../src/guard/redis-given-blobs.ts';
 import type { Redis } from '../../src/storage/redis.ts';

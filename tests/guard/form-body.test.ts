@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { BodyOptions } from '../../src/http/read-body.ts';
-import { readForm } from '../../src/http/read-form.ts';
+import { type BodyOptions, readForm } from '../../src/http/body.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
 import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { rawClient } from '../harness/clients/raw-client.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
-import { limitConcurrency } from '../../src/pace/limit-concurrency.ts';
+import { limitConcurrency } from '../../src/pace/queues.ts';
 
 /** Work that runs with `limitConcurrency(2)`: `order` has what was started, and `ends` what finishes it. */
 function startWork() {

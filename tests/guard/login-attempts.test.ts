@@ -2,7 +2,7 @@ import { request } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { clientAddress } from '../../src/http/client-address.ts';
-import { abortWhenLeft } from '../../src/http/client-left.ts';
+import { abortWhenLeft } from '../../src/http/client-connection.ts';
 import { createLogger } from '../../src/logger.ts';
 import type { AttemptCounts } from '../../src/pace/attempts.ts';
 import { loginAttempts } from '../../src/pace/login-attempts.ts';

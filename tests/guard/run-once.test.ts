@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import type { Store } from 'express-rate-limit';
+import { createRunOnce } from '../../src/pace/arrivals.ts';
 import { redisCounts } from '../../src/pace/redis-counts.ts';
 import { type Counts, memoryCounts } from '../../src/pace/request-limits.ts';
-import { createRunOnce } from '../../src/pace/run-once.ts';
 import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 
 const WINDOW_MS = 60_000;

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { memoryStreamLeases } from '../../src/pace/memory-stream-leases.ts';
+import type { StreamLease, StreamLeases } from '../../src/pace/places.ts';
 import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
-import type { StreamLease, StreamLeases } from '../../src/pace/stream-leases.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { keyPart } from '../../src/storage/redis-key.ts';
 import { eventually, until } from '../harness/clock/until.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { freeBytes } from '../../src/http/free-bytes.ts';
+import { freeBytes } from '../../src/http/body.ts';
 
 test('frees bytes that have their memory for themselves, and can be called again', () => {
   const bytes = Buffer.from(new ArrayBuffer(100_000));

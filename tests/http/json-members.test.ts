@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { jsonMembers } from '../../src/http/json-members.ts';
+import { jsonMembers } from '../../src/http/json.ts';
 
 const SIZE = 300_000;
 

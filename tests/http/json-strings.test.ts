@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { replaceStrings } from '../../src/http/json-strings.ts';
+import { replaceStrings } from '../../src/http/json.ts';
 
 const swap = (text: string) => (text === 'old' ? 'n"ew\n' : text);
 const replaced = (json: string) => replaceStrings(Buffer.from(json), swap).toString();

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { turns } from '../../src/http/turns.ts';
+import { turns } from '../../src/http/read-json.ts';
 
 test('callers have their turns in their order, each in another round of the event loop', async () => {
   let round = 0;

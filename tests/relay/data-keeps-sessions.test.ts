@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { SESSION_PREFIX } from '../../src/authenticate/sessions/session-script.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { startInstances } from '../harness/relay/instances.ts';

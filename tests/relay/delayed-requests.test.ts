@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { bodyOf } from '../../src/relay/upstream/answer-body.ts';
+import { bodyOf } from '../../src/relay/upstream/answer-arrival.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';

@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { bodyOf } from '../../src/relay/upstream/answer-body.ts';
+import { bodyOf } from '../../src/relay/upstream/answer-arrival.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { pass, stopClock } from '../harness/clock/stop-clock.ts';

@@ -2,14 +2,14 @@ import { expect, test } from '@jest/globals';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import {
   type HealableMessage,
-  type MessageHealingParts,
+  type MessageHealingOptions,
   messageHealing,
 } from '../../src/routes/message-healing.ts';
 
 test('kept messages take at most half of the bytes that may be held', () => {
   const held = heldBytes(1_000);
-  const parts: Partial<MessageHealingParts> = { resume: true, held };
-  const keep = messageHealing(parts as MessageHealingParts);
+  const options: Partial<MessageHealingOptions> = { resume: true, held };
+  const keep = messageHealing(options as MessageHealingOptions);
   const message: Partial<HealableMessage> = {
     bot: 'acme/helper',
     request: { path: '/m', headers: {}, body: Buffer.alloc(300) },

@@ -7,7 +7,7 @@ import { wholePiece } from '../../src/relay/message/whole-events.ts';
 const KEPT = 'id: 1\ndata: kept\n\n';
 const [A, B] = ['data: a\n\n', 'data: b\n\n'];
 
-/** What goes down of a stream that went on with `resumed`, after it broke behind `before`. */
+/** What is sent of a stream that went on with `resumed`, after it broke behind `before`. */
 function wentDownOf(before: string, resumed: string): string {
   const held = heldBytes(1 << 20);
   const cursor = streamCursor({ lastEventId: undefined, held, keepsTail: true });
@@ -16,7 +16,7 @@ function wentDownOf(before: string, resumed: string): string {
   if (!resumption) throw new Error('The stream cannot be resumed.');
   const verdict = takeHead(resumedHead(resumption, held), wholePiece(Buffer.from(resumed)));
   if (typeof verdict === 'string') return verdict;
-  return verdict.down.map(({ bytes }) => bytes.toString()).join('');
+  return verdict.pieces.map(({ bytes }) => bytes.toString()).join('');
 }
 
 test('the event of the last id is dropped only before the events after it', () => {
@@ -24,11 +24,11 @@ test('the event of the last id is dropped only before the events after it', () =
   expect(wentDownOf(KEPT + A + B, A + KEPT + B)).toBe(A + KEPT + B);
 });
 
-test('events that went down are dropped only in their order', () => {
+test('events that were sent are dropped only in their order', () => {
   expect(wentDownOf(KEPT + A + B, B + A)).toBe(B + A);
 });
 
-test('another run is known by a whole UUID, even in an event that goes down in parts', () => {
+test('another run is known by a whole UUID, even in an event that is sent in parts', () => {
   const uuid = '01234567-89ab-cdef-0123-456789abcdef';
   const event = (requestId: string) =>
     `data: ${JSON.stringify({ eventType: 'kept', requestId, text: 'x'.repeat(2_000) })}`;
@@ -40,5 +40,5 @@ test('another run is known by a whole UUID, even in an event that goes down in p
     resumption &&
     takeHead(resumedHead(resumption, held), { ...wholePiece(Buffer.from(text)), part: 'begins' });
   expect(verdictOn(event(uuid.replace(/f$/, '0')))).toBe('new_run');
-  expect(verdictOn(event(uuid))).toMatchObject({ down: [{ part: 'begins' }] });
+  expect(verdictOn(event(uuid))).toMatchObject({ pieces: [{ part: 'begins' }] });
 });

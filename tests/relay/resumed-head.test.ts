@@ -85,9 +85,9 @@ function relay({ lastEventId, room = 64 * KIB * KIB }: { lastEventId?: string; r
     /** Takes bytes of the service; returns what is wrong with them. */
     take(chunk: Buffer): string | undefined {
       for (const passed of push(events, chunk)) {
-        const verdict = head ? takeHead(head, passed) : { down: [passed] };
+        const verdict = head ? takeHead(head, passed) : { pieces: [passed] };
         if (typeof verdict === 'string') return verdict;
-        for (const one of verdict.down) {
+        for (const one of verdict.pieces) {
           noteSent(cursor, one);
           down.push(one.bytes);
         }
@@ -193,7 +193,7 @@ function resumed(before: string, options: Parameters<typeof relay>[0] = {}) {
   const already = one.down().length;
   return {
     ...one,
-    /** What goes down of `bytes`, or the verdict. */
+    /** What is sent of `bytes`, or the verdict. */
     take: (...bytes: string[]) => {
       for (const piece of bytes) {
         const verdict = one.take(Buffer.from(piece));
@@ -207,7 +207,7 @@ function resumed(before: string, options: Parameters<typeof relay>[0] = {}) {
 const BEFORE = 'id: 1\ndata: kept\n\ndata: a\n\ndata: b\n\n';
 
 describe('the head of a resumed stream', () => {
-  test('is held while it repeats the tail, and goes down at the first difference', () => {
+  test('is held while it repeats the tail, and is sent at the first difference', () => {
     const one = resumed(BEFORE);
     expect(one.take('data: a\n\n')).toBe('');
     expect(one.isOpen()).toBe(true);
@@ -230,7 +230,7 @@ describe('the head of a resumed stream', () => {
     for (const one of [same, other]) one.end();
   });
 
-  test('lets the same event go down the second time', () => {
+  test('lets the same event be sent the second time', () => {
     const one = resumed('id: 1\ndata: kept\n\n');
     const kept = 'id: 1\ndata: kept\n\n';
     expect(one.take(kept + kept)).toBe(kept);
@@ -260,7 +260,7 @@ describe('the head of a resumed stream', () => {
     one.end();
   });
 
-  test('lets comments go down at once while events are held', () => {
+  test('sends comments at once while events are held', () => {
     const one = resumed(BEFORE);
     const before = one.held.bytes();
     one.take('data: a\n\n');
@@ -282,7 +282,7 @@ describe('the head of a resumed stream', () => {
     one.end();
   });
 
-  test('lets an LF that comes late go down with its comment', () => {
+  test('sends an LF that comes late with its comment', () => {
     const one = resumed(BEFORE);
     expect(one.take(': ping\r', '\ndata: a\n\n', 'retry: 5\n\r', '\n')).toBe(': ping\r\nretry: 5\n\r\n');
     one.end();
@@ -373,7 +373,7 @@ describe('the head of a resumed stream', () => {
     one.end();
   });
 
-  test('goes down with an event that is too large to hold', () => {
+  test('is sent with an event that is too large to hold', () => {
     const large = `data: ${'x'.repeat(64 * KIB)}`;
     const one = resumed(BEFORE);
     expect(one.take('data: a\n\n', large)).toBe(`data: a\n\n${large}`);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { sessionKey } from '../../src/authenticate/sessions/session-key.ts';
+import { sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { SESSION_PREFIX } from '../../src/authenticate/sessions/session-script.ts';
 import { expectProblem } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';

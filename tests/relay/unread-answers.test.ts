@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { bodyOf } from '../../src/relay/upstream/answer-body.ts';
+import { bodyOf } from '../../src/relay/upstream/answer-arrival.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 import {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { userHintHeader } from '../../src/relay/upstream/user-hint.ts';
+import { userHintHeader } from '../../src/relay/upstream/upstream-target.ts';
 import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
 import { LONG_NAMED_USER, USER } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';

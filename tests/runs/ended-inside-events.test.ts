@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { carryTo } from '../../src/relay/message/carry-stream.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
-import type { StreamSink } from '../../src/relay/message/stream-sink.ts';
+import type { StreamSink } from '../../src/relay/message/response-sink.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
 import { RunStream } from '../../src/runs/run-stream.ts';
 import { UNHEALED } from '../harness/relay/unhealed.ts';

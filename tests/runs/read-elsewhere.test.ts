@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { CLIENT_LEFT } from '../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
 import type { Run } from '../../src/runs/run.ts';
 import { NAME_IS_FREE } from '../../src/runs/run-problems.ts';
 import type { RunStore } from '../../src/runs/run-store.ts';
@@ -99,7 +99,7 @@ describeWithRedis('a run that is read at another instance', () => {
     say(run, 'data: 1\n\n');
     await got(sink, 'data: 1\n\n');
     own.leave();
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     expect(run).toMatchObject({ state: 'streaming', isInGrace: false });
     leave();
     await until(() => run.isInGrace);
@@ -110,14 +110,14 @@ describeWithRedis('a run that is read at another instance', () => {
     const text = Array.from({ length: 200 }, (_, n) => `id: ${n}\ndata: ${'x'.repeat(900)}\n\n`);
     for (const one of text) {
       say(run, one);
-      await run.carried?.ask();
+      await run.carried?.askForReaders();
     }
     const own = runOf(NAME, { maxBytes: 65_536 });
-    own.becomes(run);
+    own.follow(run);
     await there.follow(own);
     expect(own.stream.log).toMatchObject({ start: 0, end: text.join('').length });
     say(run, 'id: last\ndata\n\n');
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     await there.follow(own);
     expect(own.stream.log.end).toBe(text.join('').length + 15);
     own.abandon();
@@ -130,8 +130,8 @@ describeWithRedis('a run that is read at another instance', () => {
     await got(sink, 'data: 1\n\n');
     sink.hold();
     say(run, 'data: 2\n\n');
-    await run.carried?.ask();
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
+    await run.carried?.askForReaders();
     expect(own.stream.log.end).toBeLessThanOrEqual(18);
     expect(sink.end).toBeUndefined();
     sink.release();

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { CLIENT_LEFT } from '../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
 import type { Run } from '../../src/runs/run.ts';
 import { NAME_IS_FREE } from '../../src/runs/run-problems.ts';
 import type { RunStore } from '../../src/runs/run-store.ts';
@@ -58,7 +58,7 @@ describeWithRedis('a batch', () => {
     expect(await entries(run)).toEqual([9]);
     say(run, 'data: 2\n\n');
     fault.state = 'well';
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     expect(await entries(run)).toEqual([9, 18]);
     await complete(run);
     const { sink } = joinedRun(there, run);
@@ -71,7 +71,7 @@ describeWithRedis('a batch', () => {
       const run = await begunRun(here, nameOf(`key ${n}`));
       const event = `data: ${'x'.repeat(92)}${end}`;
       for (let events = 0; events < 30; events++) say(run, event);
-      await run.carried?.ask();
+      await run.carried?.askForReaders();
       const stored = await entries(run);
       expect(stored.length).toBeGreaterThan(1);
       expect(stored.filter((at) => at % event.length !== 0)).toEqual([]);
@@ -81,7 +81,7 @@ describeWithRedis('a batch', () => {
   test('behind a gap closes the log', async () => {
     const run = await begunRun(here, NAME);
     say(run, 'data: 1\n\n');
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     const reader = joinedRun(there, run);
     await got(reader.sink, 'data: 1\n\n');
     await stores.command('DEL', keyOf('run', run));
@@ -121,7 +121,7 @@ describeWithRedis('a log', () => {
     await got(reader.sink, EVENT);
     await slow.freeze();
     for (let n = 1; n < 200; n++) say(run, EVENT);
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     slow.state = 'well';
     expect(await endOf(reader.sink)).toBe('reader_too_slow');
     await complete(run);
@@ -195,7 +195,7 @@ describeWithRedis('a log', () => {
 
 describeWithRedis('the end of a run', () => {
   test('is there for those who read it, though its name is free', async () => {
-    const name = nameOf('k', { isKept: false });
+    const name = nameOf('k', { outlivesRun: false });
     const run = await begunRun(here, name);
     const reader = joinedRun(there, run);
     say(run, 'data: 1\n\n');
@@ -300,7 +300,7 @@ describeWithRedis('the end of a run', () => {
     say(run, 'data: 1\n\n');
     await got(sink, 'data: 1\n\n');
     // It may not have heard yet that it is read.
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     fault.state = 'away';
     leave();
     await until(() => run.state === 'ended');

@@ -32,7 +32,7 @@ describeWithRedis('a Redis that has little memory left', () => {
     const [here, there] = [await stores.open(), await stores.open()];
     const run = await begunRun(here, nameOf('k'));
     say(run, 'data: 1\n\n');
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     expect(await isStored(run.id)).toBe(false);
     expect(await there.claim(nameOf('k'), runOf(nameOf('k')))).toMatchObject({ state: 'live', id: run.id });
     expect(await joinedRun(there, run).failed).toMatchObject({ code: 'run_not_kept' });
@@ -58,7 +58,7 @@ describeWithRedis('a Redis that has little memory left', () => {
     const run = await begunRun(store, nameOf('k'));
     for (let n = 0; n < 300; n++) {
       say(run, `data: ${'x'.repeat(32_000)}\n\n`);
-      await run.carried?.ask();
+      await run.carried?.askForReaders();
     }
     expect(await usedPart()).toBeLessThan(0.8);
     expect(await isStored(run.id)).toBe(true);

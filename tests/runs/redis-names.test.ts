@@ -53,7 +53,7 @@ describeWithRedis('a claim', () => {
     const other = await claimedRun(there, NAME);
     fault.state = 'well';
     expect(await confirm(here, run)).toEqual({ other: { id: other.id, requestId: other.requestId } });
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     expect(await there.find(NAME)).toMatchObject({ id: other.id });
     run.end(new Problem('busy', 'No.'));
     await run.stored;
@@ -86,7 +86,7 @@ describeWithRedis('a confirmed run', () => {
   test('does not become a claim again by a renewal', async () => {
     const run = await claimedRun(here, NAME);
     await confirm(here, run);
-    await run.carried?.ask();
+    await run.carried?.askForReaders();
     expect(await stores.stored(NAME)).toMatchObject({ state: 's' });
   });
 
@@ -127,7 +127,7 @@ describeWithRedis('a confirmed run', () => {
   });
 
   test('gets no name back by what comes late', async () => {
-    const name = nameOf('k', { isKept: false });
+    const name = nameOf('k', { outlivesRun: false });
     const run = await sentRun(there, name);
     await confirm(there, run);
     await complete(run);
@@ -136,7 +136,7 @@ describeWithRedis('a confirmed run', () => {
     expect(await isFree()).toBe(true);
     // A renewal of an instance that has not noticed it.
     const late = there.carry(runOf(name, { id: run.id }));
-    await late.ask();
+    await late.askForReaders();
     expect(await isFree()).toBe(true);
   });
 });

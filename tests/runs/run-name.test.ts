@@ -32,7 +32,7 @@ describe('the name of a message', () => {
     'is that of its bytes with the id %p, and not kept after its end',
     (customMessageId) => {
       const unnamed = withBody({ customMessageId });
-      expect(unnamed).toMatchObject({ message: undefined, isKept: false });
+      expect(unnamed).toMatchObject({ message: undefined, outlivesRun: false });
       expect(withBody({ customMessageId })).toEqual(unnamed);
       const value = { customMessageId, text: 'hi' };
       expect(name({ value, bytes: Buffer.from('other') }).key).not.toBe(unnamed.key);
@@ -58,8 +58,8 @@ describe('the name of a message', () => {
     [false, { action: 'RESPONSE_TOOL_CALL_CONSENT' }],
     [false, { action: 'none' }],
     [false, { customMessageId: ID.slice(1) }],
-  ])('is kept: %p, with %j', (isKept, changes) => {
-    expect(withBody(changes).isKept).toBe(isKept);
+  ])('outlives its run: %p, with %j', (outlivesRun, changes) => {
+    expect(withBody(changes).outlivesRun).toBe(outlivesRun);
   });
 
   test('resets its conversation only with that action', () => {

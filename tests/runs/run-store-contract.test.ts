@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
-import { CLIENT_LEFT } from '../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
 import type { Run } from '../../src/runs/run.ts';
 import type { RunStore } from '../../src/runs/run-store.ts';
 import { until } from '../harness/clock/until.ts';
@@ -80,7 +80,7 @@ function contract(start: () => Promise<RunStores>): void {
   });
 
   test('frees a name that is not kept after each end', async () => {
-    const name = nameOf('k', { isKept: false });
+    const name = nameOf('k', { outlivesRun: false });
     await ended(await confirmed(name));
     expect(await there.find(name)).toEqual({ state: 'free' });
   });

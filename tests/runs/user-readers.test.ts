@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { MAX_READERS_PER_USER, TOO_MANY_OF_USER, userReaders } from '../../src/runs/user-readers.ts';
+import { MAX_READERS_PER_USER, TOO_MANY_OF_USER, userReaders } from '../../src/runs/run-reader.ts';
 import { bodyOf, INIT, type JoinPair, startJoinPair } from '../harness/clients/joining.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 

@@ -37,7 +37,7 @@ const RUNS = {
   maxBytes: 1 << 20,
 };
 function runOf(conversation: string): Run {
-  const name = { conversation, message: `message-of-${conversation}`, key: conversation, isKept: true };
+  const name = { conversation, message: `message-of-${conversation}`, key: conversation, outlivesRun: true };
   return new Run({
     ...{
       id: `run-of-${conversation}`,
@@ -139,7 +139,7 @@ describeWithRedis('a cluster', () => {
       run.stream.complete();
       run.end();
       await run.stored;
-      followed.becomes(run);
+      followed.follow(run);
       await runs.follow(followed);
       expect([String(followed.stream.log.read(0)?.bytes), followed.stream.ended]).toEqual([
         user,

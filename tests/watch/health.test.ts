@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import request from 'supertest';
-import { readiness } from '../../src/watch/health.ts';
+import { readiness } from '../../src/routes/probes.ts';
 import { startRelay } from '../harness/relay/relay.ts';
 
 describe('the probes', () => {

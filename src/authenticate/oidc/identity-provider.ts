@@ -1,4 +1,4 @@
-import type { JWTPayload } from 'jose';
+import { errors, type JWTPayload, jwtVerify } from 'jose';
 import * as oidc from 'openid-client';
 import type { Config } from '../../config/config.ts';
 import { Problem } from '../../errors.ts';
@@ -7,17 +7,17 @@ import type { ProviderSession, User } from '../sessions/session.ts';
 import { type Claims, type RequiredClaim, refusalOf, userOf } from './claims.ts';
 import { providerProblem } from './provider-errors.ts';
 import {
+  CLOCK_TOLERANCE_S,
   type ProviderMetadata,
   type ProviderMetadataOptions,
   providerMetadata,
 } from './provider-metadata.ts';
 import type { SignInFlow } from './sign-in-flows.ts';
-import { signedTokens, type VerifyToken } from './signed-tokens.ts';
 
 /** How old an ID token may be, in seconds. Usually it expires before; some providers date it a few minutes back. */
 const ID_TOKEN_MAX_AGE_S = 3600;
 
-export interface IdentityProviderOptions extends ProviderMetadataOptions {
+interface IdentityProviderOptions extends ProviderMetadataOptions {
   readonly scopes: string;
   readonly requiredClaim: RequiredClaim | undefined;
   readonly keepIdToken: boolean;
@@ -46,7 +46,7 @@ export function callbackUrlOf({ publicUrl, basePath }: Pick<Config, 'publicUrl' 
 }
 
 /** The user who has signed in, and the provider's session. */
-export interface SignInResult {
+interface SignInResult {
   readonly user: User;
   readonly provider: ProviderSession;
 }
@@ -74,11 +74,10 @@ export interface IdentityProvider {
 /** The OpenID Connect provider at `issuer` (OpenID Connect Core 1.0). */
 export function identityProvider(options: IdentityProviderOptions): IdentityProvider {
   const getMetadata = providerMetadata(options);
-  const verify = signedTokens({ clientId: options.clientId, getMetadata });
-  const provider: Provider = { options, getMetadata, verify };
+  const provider: Provider = { options, getMetadata };
   return {
     discover: () => getMetadata().then(noop, noop),
-    verify,
+    verify: (token, maxAgeS) => verify(provider, token, maxAgeS),
     signInUrl: (flow, again) => orProblem(() => signInUrl(provider, flow, again)),
     finishSignIn: (query, flow) => orProblem(() => finishSignIn(provider, query, flow)),
     // If this fails, the user is signed out of the relay only.
@@ -90,7 +89,6 @@ export function identityProvider(options: IdentityProviderOptions): IdentityProv
 interface Provider {
   readonly options: IdentityProviderOptions;
   readonly getMetadata: () => Promise<ProviderMetadata>;
-  readonly verify: VerifyToken;
 }
 
 async function signInUrl(
@@ -138,11 +136,12 @@ async function finishSignIn(provider: Provider, query: string, flow: SignInFlow)
 
 /** The claims of the ID token, and those of the provider's UserInfo endpoint if the token lacks one (Core §5.3). */
 async function claimsOf(
-  { options: { requiredClaim }, verify }: Provider,
+  provider: Provider,
   tokens: oidc.TokenEndpointResponse,
   configuration: oidc.Configuration,
 ): Promise<Claims> {
-  const claims = (await verify(tokens.id_token as string, ID_TOKEN_MAX_AGE_S)) as Claims;
+  const { requiredClaim } = provider.options;
+  const claims = (await verify(provider, tokens.id_token as string, ID_TOKEN_MAX_AGE_S)) as Claims;
   const wanted = ['name', ...(requiredClaim ? [requiredClaim.name] : [])];
   if (wanted.every((name) => claims[name] !== undefined)) return claims;
   if (configuration.serverMetadata().userinfo_endpoint === undefined) return claims;
@@ -169,4 +168,31 @@ async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     throw providerProblem(error);
   }
+}
+
+/** The claims of a token; see `IdentityProvider`. */
+async function verify(
+  { options, getMetadata }: Provider,
+  token: string,
+  maxAgeS: number,
+): Promise<JWTPayload> {
+  const { clientId } = options;
+  const { configuration, keys } = await getMetadata();
+  const { issuer, id_token_signing_alg_values_supported } = configuration.serverMetadata();
+  const { payload } = await jwtVerify(token, keys, {
+    issuer,
+    audience: clientId,
+    algorithms: id_token_signing_alg_values_supported ?? ['RS256'],
+    clockTolerance: CLOCK_TOLERANCE_S,
+    maxTokenAge: maxAgeS,
+  });
+  checkParties(payload, clientId);
+  return payload;
+}
+
+/** A token with several audiences must have been issued to this relay (OpenID Connect Core §3.1.3.7, 4 and 5). */
+function checkParties(claims: JWTPayload, clientId: string): void {
+  const { aud, azp } = claims;
+  if (azp === undefined ? [aud].flat().length === 1 : azp === clientId) return;
+  throw new errors.JWTClaimValidationFailed('unexpected "azp" claim value', claims, 'azp', 'check_failed');
 }

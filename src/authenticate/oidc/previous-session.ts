@@ -1,5 +1,5 @@
 import type { CookieOptions, Request, Response } from 'express';
-import { requestCookies } from '../../http/request-cookies.ts';
+import { requestCookies } from '../sessions/session-cookie.ts';
 import type { SessionStore } from '../sessions/session-store.ts';
 
 const NAME = 'bot_relay_before';

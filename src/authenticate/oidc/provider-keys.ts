@@ -1,6 +1,5 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey } from 'jose';
-import type { Fetch } from './bounded-fetch.ts';
-import { throttled } from './throttled.ts';
+import { type Fetch, throttled } from './provider-fetch.ts';
 
 /** How long the keys are used, in ms. After that, tokens of a key that the provider has withdrawn are refused. */
 const MAX_AGE_MS = 600_000;
@@ -28,7 +27,7 @@ export function providerKeys(
   const keys = createRemoteJWKSet(url, {
     cacheMaxAge: MAX_AGE_MS,
     timeoutDuration: timeoutMs,
-    // During its own cooldown the library would refuse an unknown key. Here the token waits instead.
+    // During a cooldown the library would refuse an unknown key. Here the token waits for `reload`.
     cooldownDuration: Number.POSITIVE_INFINITY,
     [customFetch]: fetch,
   });

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as oidc from 'openid-client';
-import { isLoopback } from '../../http/loopback.ts';
+import { isLoopback } from '../../http/hosts.ts';
 import type { Logger } from '../../logger.ts';
 import type { Secret } from '../../secret.ts';
-import { boundedFetch, type Fetch } from './bounded-fetch.ts';
 import { providerProblem, providerUnavailable } from './provider-errors.ts';
+import { boundedFetch, type Fetch, throttled } from './provider-fetch.ts';
 import { providerKeys } from './provider-keys.ts';
-import { throttled } from './throttled.ts';
 
 /** How long one request to the provider may take, in seconds. */
 const TIMEOUT_S = 5;

@@ -1,3 +1,5 @@
+import type { Request } from 'express';
+
 /** Longer paths, as JSON, would not fit into the cookie of the sign-in. */
 const MAX_LENGTH = 512;
 /** Visible ASCII without the backslash, which browsers read as a slash (WHATWG URL §4.4). */
@@ -42,4 +44,10 @@ function decode(path: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The query of the request unchanged, with its `?`; empty if there is none. */
+export function queryOf({ originalUrl }: Request): string {
+  const at = originalUrl.indexOf('?');
+  return at < 0 ? '' : originalUrl.slice(at);
 }

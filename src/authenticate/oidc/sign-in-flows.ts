@@ -3,8 +3,8 @@ import type { CookieOptions, Request, Response } from 'express';
 import { EncryptJWT, jwtDecrypt } from 'jose';
 import { randomNonce, randomPKCECodeVerifier, randomState } from 'openid-client';
 import { z } from 'zod';
-import { requestCookies } from '../../http/request-cookies.ts';
 import type { Secret } from '../../secret.ts';
+import { requestCookies } from '../sessions/session-cookie.ts';
 
 /** How long a user may take at the identity provider, in seconds. */
 const MAX_SECONDS = 600;

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { dirname } from 'node:path/posix';
 import type { Request, Response } from 'express';
 import { PROBLEMS, Problem, problemHeaders, recordOutcome } from '../../errors.ts';
-import { queryOf } from './query-of.ts';
-import { localPath } from './return-to.ts';
+import { localPath, queryOf } from './return-to.ts';
 
 const STYLE =
   ':root{color-scheme:light dark}' +

@@ -111,3 +111,10 @@ function reason(error: unknown): string {
   if (error instanceof SyntaxError) return 'it is not JSON';
   return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'it does not exist' : String(error);
 }
+
+const credentials = z.object({ username: z.string().max(256), password: z.string().max(1024) });
+
+/** The user name and password in the body of a login request; undefined if it has none. */
+export function readCredentials(body: unknown): z.infer<typeof credentials> | undefined {
+  return credentials.safeParse(body).data;
+}

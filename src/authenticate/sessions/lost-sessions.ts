@@ -1,12 +1,12 @@
 import type { LiveSession } from './session.ts';
 import type { SessionStore } from './session-store.ts';
 
-/** So many sessions are remembered. */
+/** How many sessions are remembered. */
 const MAX_REMEMBERED = 10_000;
 
 /**
- * Calls `onLost` once for each session that the store has lost: it was read here before, is within its limits, and
- * nobody has removed it. The cookie alone does not tell: a session that has expired is missing, too.
+ * Calls `onLost` once for each session that the store has lost: it was read here before, is within its limits, and was
+ * not removed. A cookie alone does not show a loss: a session that has expired is missing, too.
  */
 export function noteLostSessions(store: SessionStore, onLost: () => void): SessionStore {
   const lastRead = new Map<string, LiveSession>();

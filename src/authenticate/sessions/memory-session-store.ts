@@ -10,7 +10,7 @@ import {
 /** How often expired sessions are deleted, in ms. */
 const SWEEP_MS = 60_000;
 
-interface Entry {
+interface StoredSession {
   /** Undefined once the session is removed. */
   readonly session: Session | undefined;
   readonly idleExpiresAt: number;
@@ -18,7 +18,7 @@ interface Entry {
 
 /** The content of a store. */
 interface Memory {
-  readonly entries: Map<string, Entry>;
+  readonly entries: Map<string, StoredSession>;
   /** When all sessions of a user, or of a session of the provider, were last removed. */
   readonly removals: {
     readonly users: Map<string, number>;
@@ -94,7 +94,7 @@ function deleteExpired({ entries, removals, now }: Memory): void {
 function remove({ entries, listeners }: Memory, keys: readonly string[]): number {
   const live = keys.filter((key) => entries.get(key)?.session !== undefined);
   for (const key of live) {
-    const { idleExpiresAt } = entries.get(key) as Entry;
+    const { idleExpiresAt } = entries.get(key) as StoredSession;
     entries.set(key, { session: undefined, idleExpiresAt });
   }
   if (live.length > 0) for (const { removed } of listeners) removed(live);

@@ -9,9 +9,9 @@ import {
   REMOVED,
   SESSION_PREFIX,
   SESSION_SCRIPT,
+  setsOf,
   USER_PREFIX,
 } from './session-script.ts';
-import { setsOf } from './session-sets.ts';
 import type { SessionState, SessionStore } from './session-store.ts';
 
 export interface RedisSessionStoreOptions {
@@ -22,11 +22,11 @@ export interface RedisSessionStoreOptions {
   readonly absoluteMs: number;
 }
 
-/** How many sessions are removed at once: other commands come between. */
+/** How many sessions are removed at once, so that other commands come between. */
 const BATCH = 500;
 
 /** What the calls of the store have in common. */
-interface Parts extends RedisSessionStoreOptions {
+interface StoreCalls extends RedisSessionStoreOptions {
   /** Runs the script of the session with this key: an operation with its arguments. */
   readonly run: (key: string, op: string, ...args: string[]) => Promise<unknown>;
   readonly textOf: (key: string) => Promise<string | null>;
@@ -42,8 +42,8 @@ interface Parts extends RedisSessionStoreOptions {
  */
 export function redisSessionStore(options: RedisSessionStoreOptions): SessionStore {
   const { redis, codec } = options;
-  const parts = partsOf(options);
-  const { run, textOf, lists, listed } = parts;
+  const calls = callsOf(options);
+  const { run, textOf, lists, listed } = calls;
   const decode = decoder(options);
   return {
     now: lists.now,
@@ -52,7 +52,7 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
       const text = await textOf(key);
       return text === null || text === REMOVED ? undefined : decode(key, text);
     },
-    hasEnded: (session) => hasEnded(parts, session),
+    hasEnded: (session) => hasEnded(calls, session),
     async set(key, session) {
       const ttl = session.idleExpiresAt - Date.now();
       if (ttl <= 0) return false;
@@ -63,9 +63,9 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
       await Promise.all([run(key, 'remove', key), lists.forget([one])]);
       return false;
     },
-    extend: (session, idleExpiresAt) => extend(parts, listed(session), idleExpiresAt),
+    extend: (session, idleExpiresAt) => extend(calls, listed(session), idleExpiresAt),
     async state(session) {
-      const [text, isOver] = await Promise.all([textOf(session.key), hasEnded(parts, session)]);
+      const [text, isOver] = await Promise.all([textOf(session.key), hasEnded(calls, session)]);
       if (text === REMOVED || isOver) return 'removed';
       return (text !== null && codec.decode(session.key, text)?.idleExpiresAt) || 'missing';
     },
@@ -74,8 +74,8 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
       codec.forget(key);
       if (text !== null) await lists.forget([{ key, sets: codec.setsOf(text) }]);
     },
-    removeProviderSession: (providerSession) => removeAll(parts, PROVIDER_PREFIX + providerSession),
-    removeUser: (userId) => removeAll(parts, USER_PREFIX + userId),
+    removeProviderSession: (providerSession) => removeAll(calls, PROVIDER_PREFIX + providerSession),
+    removeUser: (userId) => removeAll(calls, USER_PREFIX + userId),
     removedSince: (owner, since) => lists.endedSince(setsOf(owner), since),
     listen({ removed, missed }) {
       const onMessage = (message: string) => {
@@ -89,7 +89,7 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
   };
 }
 
-function partsOf(options: RedisSessionStoreOptions): Parts {
+function callsOf(options: RedisSessionStoreOptions): StoreCalls {
   const { redis, absoluteMs } = options;
   const script = redis.script(SESSION_SCRIPT);
   return {
@@ -117,14 +117,14 @@ function decoder({ codec, logger }: RedisSessionStoreOptions): SessionCodec['dec
 }
 
 /** Whether a session has ended with all of a set. */
-function hasEnded({ lists, listed }: Parts, session: LiveSession): Promise<boolean> {
+function hasEnded({ lists, listed }: StoreCalls, session: LiveSession): Promise<boolean> {
   const { sets, startedAt } = listed(session);
   return lists.endedSince(sets, startedAt);
 }
 
 /** Extends a session and asks whether it has ended with all of a set, in one round trip. */
 async function extend(
-  { run, lists }: Parts,
+  { run, lists }: StoreCalls,
   session: ListedSession,
   idleExpiresAt: number,
 ): Promise<SessionState> {
@@ -132,12 +132,12 @@ async function extend(
   const [state, isKept] = await Promise.all([extended, lists.keep(session, idleExpiresAt - Date.now())]);
   if (typeof state !== 'number') await lists.forget([session]);
   if (isKept) return state as SessionState;
-  // It was extended all the same, and must not outlive the mark.
+  // Its text was extended in the same round trip, and must not outlive the mark.
   await run(session.key, 'remove', session.key);
   return 'removed';
 }
 
-async function removeAll({ run, lists, codec }: Parts, set: string): Promise<number> {
+async function removeAll({ run, lists, codec }: StoreCalls, set: string): Promise<number> {
   const keys = await lists.end(set);
   let count = 0;
   for (let from = 0; from < keys.length; from += BATCH) {

@@ -14,9 +14,9 @@ const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const TAG_LENGTH = { authTagLength: TAG_BYTES };
-/** Random bytes are made for so many texts at once: for one alone, they would cost as much as the rest of its sealing. */
+/** For how many texts random bytes are made at once: made for one text, they cost as much as the rest of its sealing. */
 const NONCES_AT_ONCE = 256;
-/** Keys of so many scopes are kept, those that were used last; others are derived anew. */
+/** Of how many scopes the keys are kept: those used last. Other keys are derived anew. */
 const MAX_SCOPES = 4096;
 
 /** Encrypts and authenticates texts and bytes with secrets (AES-256-GCM, NIST SP 800-38D). */
@@ -34,7 +34,7 @@ export interface Sealer {
 /** The sealer of each scope. */
 export interface ScopedSealer {
   (scope: string): Sealer;
-  /** Keeps the keys of this scope no longer; it can be used again all the same. */
+  /** Drops the keys of this scope. They are made again if it is used once more. */
   forget(scope: string): void;
 }
 
@@ -52,7 +52,7 @@ export function sealer(secrets: readonly Secret[], purpose: string): Sealer {
  */
 export function scopedSealer(secrets: readonly Secret[], purpose: string): ScopedSealer {
   const keys = secrets.map((secret) => derivedKey(secret.open(), purpose));
-  /** The one that was used last comes last. */
+  /** In the order of their last use. */
   const made = new Map<string, Sealer>();
   const sealerOf = (scope: string) => {
     const one = made.get(scope) ?? sealerWith(keys.map((key) => scopedKey(key, scope)));

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Sealer } from './seal.ts';
 import type { Session } from './session.ts';
-import { setsOf } from './session-sets.ts';
+import { setsOf } from './session-script.ts';
 
 /** The encrypted part. */
 const sealedPart = z.object({
@@ -28,7 +28,7 @@ export interface SessionCodec {
   forget(key: string): void;
 }
 
-/** So many sessions, those read last, are remembered as they were decrypted: one in use is read with each request. */
+/** How many sessions are remembered decrypted, those read last: one in use is read with each request. */
 const MAX_REMEMBERED = 1_000;
 
 interface OpenedPart {
@@ -38,7 +38,7 @@ interface OpenedPart {
 
 /** Makes the codec; `sealer` encrypts and decrypts for it. */
 export function sessionCodec(sealer: Sealer): SessionCodec {
-  /** The one that was read last comes last. */
+  /** In the order of their last reading. */
   const opened = new Map<string, OpenedPart>();
 
   function openPart(key: string, sealed: string): OpenedPart['part'] | undefined {

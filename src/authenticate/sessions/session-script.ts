@@ -1,3 +1,5 @@
+import type { SessionOwner } from './session-store.ts';
+
 /** With a session's key: the session's text, or `REMOVED`, until its idle limit. */
 export const SESSION_PREFIX = 'bot-relay:session:';
 /** With a user's id: a sorted set of the keys of the user's sessions, by their last idle limits, and of `ENDED`. */
@@ -6,11 +8,11 @@ export const USER_PREFIX = 'bot-relay:user-sessions:';
 export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
 /** The channel where the keys of removed sessions are published, separated by spaces. */
 export const CHANNEL = 'bot-relay:removed-sessions';
-/** The value in place of a removed session: nothing can restore it, and an instance that missed the end can ask. */
+/** The value in place of a removed session: it can't be restored, and an instance that missed the removal can ask. */
 export const REMOVED = 'removed';
 /** The member of a set that is the mark of when all of its sessions were last ended; its score is `MARK_MS` more. */
 export const ENDED = 'ended';
-/** So much later than any idle limit, in ms, that the mark does not leave with expired sessions: two years. */
+/** Two years in ms: the mark's score is later than any idle limit, so that it is not dropped with expired sessions. */
 export const MARK_MS = 63_072_000_000;
 
 /**
@@ -49,10 +51,10 @@ end
 if op == 'remove' then
   if not text or text == REMOVED then return false end
   redis.call('SET', name, REMOVED, 'KEEPTTL')
-  local told = redis.pcall('PUBLISH', '${CHANNEL}', ARGV[3])
-  if type(told) == 'table' and told.err then
+  local published = redis.pcall('PUBLISH', '${CHANNEL}', ARGV[3])
+  if type(published) == 'table' and published.err then
     redis.call('SET', name, text, 'KEEPTTL')
-    return told
+    return published
   end
   return text
 end
@@ -97,10 +99,10 @@ if op == 'end' then
   local mark = tonumber(ARGV[3]) + ${MARK_MS}
   if before then mark = math.max(mark, tonumber(before) + 1) end
   redis.call('ZADD', set, score(mark), '${ENDED}')
-  local told = #keys > 0 and redis.pcall('PUBLISH', '${CHANNEL}', table.concat(keys, ' '))
-  if type(told) == 'table' and told.err then
+  local published = #keys > 0 and redis.pcall('PUBLISH', '${CHANNEL}', table.concat(keys, ' '))
+  if type(published) == 'table' and published.err then
     if before then redis.call('ZADD', set, before, '${ENDED}') else redis.call('ZREM', set, '${ENDED}') end
-    return told
+    return published
   end
   -- A session that is not in the set yet is stored later, or was lost by the set.
   live_for(longest)
@@ -111,3 +113,10 @@ end
 for i = 3, #ARGV do redis.call('ZREM', set, ARGV[i]) end
 return 0
 `;
+
+/** The names of the sets in Redis in which a session of this owner is. */
+export function setsOf({ userId, providerSession }: SessionOwner): string[] {
+  const sets = [USER_PREFIX + userId];
+  if (providerSession !== undefined) sets.push(PROVIDER_PREFIX + providerSession);
+  return sets;
+}

@@ -24,7 +24,7 @@ export interface RemovalListener {
 }
 
 /**
- * A store of sessions, by session key (`session-key.ts`). Neither `set` nor `extend` restores a removed session. All
+ * A store of sessions, by session key (`sessionKey`). Neither `set` nor `extend` restores a removed session. All
  * methods reject with Problem `session_store_unavailable` if the store is out of reach.
  */
 export interface SessionStore {
@@ -33,8 +33,8 @@ export interface SessionStore {
   /** The time by `now` for a session of this owner that begins now: later than each removal before it. */
   startTime(owner: SessionOwner): Promise<number>;
   /**
-   * The session; undefined if there is none, or its idle limit has passed by the clock of the store: those of instances
-   * may differ. It may have ended with others: ask `hasEnded`.
+   * The session; undefined if there is none, or its idle limit has passed, by the clock of the store, since those of
+   * instances may differ. It may have ended with all those of its user: ask `hasEnded`.
    */
   get(key: string): Promise<Session | undefined>;
   /** Whether the session has ended with all those of its user, or of the provider's session. */

@@ -21,7 +21,7 @@ export interface WatchedMessage {
 
 export interface SessionWatch {
   /** Watches a message until the returned function is called. */
-  follow(message: WatchedMessage): () => void;
+  add(message: WatchedMessage): () => void;
   /** How often removals may have been missed so far. */
   missedRemovals(): number;
 }
@@ -41,7 +41,7 @@ interface WatchedSession {
   readonly messages: Map<WatchedMessage, number>;
   idleExpiresAt: number;
   extendedAt: number;
-  /** Whether bytes were carried since then. */
+  /** Whether bytes were carried since it was last extended. */
   active: boolean;
   /** Whether its removal may have been missed. */
   mayBeRemoved: boolean;
@@ -61,7 +61,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
   let timer: NodeJS.Timeout | undefined;
   let missedRemovals = 0;
 
-  /** The timer ends when it finds no session: to end it with the last message would cost most messages a timer. */
+  /** Ends the timer when it finds no session. To end it with the last message would cost most messages a new timer. */
   function check(): void {
     tick(watched, options);
     if (watched.size > 0) return;
@@ -80,7 +80,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
   });
 
   return {
-    follow(message) {
+    add(message) {
       const { key, idleExpiresAt } = message.session;
       const session = watched.get(key) ?? startWatching(message.session);
       watched.set(key, session);
@@ -124,7 +124,7 @@ function tick(watched: ReadonlyMap<string, WatchedSession>, options: SessionWatc
   }
 }
 
-/** What does not use a session has not extended it. */
+/** Takes over a later idle limit, which a message that has just begun has set. */
 function lengthen(session: WatchedSession, idleExpiresAt: number): void {
   if (idleExpiresAt > session.idleExpiresAt)
     Object.assign(session, { idleExpiresAt, extendedAt: Date.now() });
@@ -157,7 +157,7 @@ async function ask(key: string, session: WatchedSession, options: SessionWatchOp
       ? await sessions.extend(session.session, extendedIdleLimit(session.session, limits, Date.now()))
       : await sessions.state(session.session);
   } catch {
-    // The call has failed, so its reasons remain.
+    // The store was not asked: the reasons to ask it remain.
     session.active ||= active;
     session.mayBeRemoved ||= mayBeRemoved;
     session.askAt = Date.now() + ASK_AGAIN_MS;
@@ -167,7 +167,7 @@ async function ask(key: string, session: WatchedSession, options: SessionWatchOp
   session.extendedAt = now;
   session.askAt = now;
   if (typeof state === 'number') {
-    // If the clock of this instance is fast, the session lives on though its limit has passed.
+    // By a clock of this instance that is fast, the limit has passed, but the session lives on.
     if (now >= state) session.askAt = now + ASK_AGAIN_MS;
     session.idleExpiresAt = state;
     return;

@@ -1,3 +1,6 @@
+import { hash } from 'node:crypto';
+import type { Config } from '../../config/config.ts';
+
 /** The user of a session. */
 export interface User {
   readonly id: string;
@@ -23,7 +26,7 @@ export interface Session extends ProviderSession {
   readonly absoluteExpiresAt: number;
 }
 
-/** A session that has not expired, with its key (`session-key.ts`). */
+/** A session that has not expired, with its key (`sessionKey`). */
 export interface LiveSession extends Session {
   readonly key: string;
 }
@@ -48,4 +51,21 @@ export function extendedIdleLimit(
   now: number,
 ): number {
   return Math.min(now + idleMs, session.absoluteExpiresAt);
+}
+
+/**
+ * Where a user id is valid. The same subject may be another user at another provider, or for another client (OpenID
+ * Connect Core §8), so sessions, sign-ins and limits of two realms are kept apart.
+ */
+export function realmOf({ authMode, oidc }: Pick<Config, 'authMode' | 'oidc'>): string {
+  return authMode === 'oidc' ? `oidc ${oidc.issuer} ${oidc.clientId}` : authMode;
+}
+
+/**
+ * The key of a session, by which everything except the session cookie names it: the SHA-256 of its id, in base64url.
+ * The id has 192 random bits, so it cannot be found from the key. A dump of Redis holds only keys, from which nobody can
+ * make a cookie, even with the signing secrets.
+ */
+export function sessionKey(id: string): string {
+  return hash('sha256', id, 'base64url');
 }

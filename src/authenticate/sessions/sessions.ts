@@ -7,11 +7,11 @@ import {
   type ProviderSession,
   type Session,
   type SessionLimits,
+  sessionKey,
   startSession,
   type User,
 } from './session.ts';
 import type { SessionCookie } from './session-cookie.ts';
-import { sessionKey } from './session-key.ts';
 import type { SessionStore } from './session-store.ts';
 
 /** 192 random bits; the OWASP session management cheat sheet asks for at least 64. */
@@ -68,7 +68,7 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
     const id = cookie.read(header);
     return id === undefined ? undefined : sessionKey(id);
   };
-  // The store knows the idle limit. The absolute limit is sealed: nobody who can write into the store moves it.
+  // The store checks the idle limit. The absolute limit is sealed, so that no change in the store can move it.
   const live = (key: string, session: Session | undefined): LiveSession | undefined =>
     session && Date.now() < session.absoluteExpiresAt ? { ...session, key } : undefined;
   async function find(req: Request): Promise<LiveSession | undefined> {

@@ -1,4 +1,4 @@
-import type { OperationGroup } from '../../bots/operation-groups.ts';
+import type { OperationGroup } from '../../bots/bot.ts';
 import { groupsOfBot } from '../groups-of-bot.ts';
 import type { ThroughContext } from '../through-context.ts';
 import type { ForeignQuestion } from './group-probe.ts';

@@ -1,4 +1,4 @@
-import type { OperationGroup } from '../../bots/operation-groups.ts';
+import type { OperationGroup } from '../../bots/bot.ts';
 import type { Answer } from '../through-client.ts';
 import type { OperationSession } from './operation-session.ts';
 

@@ -1,4 +1,4 @@
-import { launchedSandboxes } from '../../guard/sandbox-names.ts';
+import { launchedSandboxes } from '../../guard/sandboxes.ts';
 import { isPlainPath } from '../../http/plain-path.ts';
 import { describe, jsonOf, verdictOn } from './judge-operation.ts';
 import type { OperationSession } from './operation-session.ts';

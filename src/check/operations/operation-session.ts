@@ -1,4 +1,4 @@
-import { botPath } from '../../bots/bot-path.ts';
+import { botPath } from '../../bots/bot.ts';
 import { OPERATIONS, type Operation } from '../../relay/operations/operation-table.ts';
 import type { Conversation } from '../conversation.ts';
 import type { Answer, Opened, ThroughCall } from '../through-client.ts';

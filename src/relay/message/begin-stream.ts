@@ -8,7 +8,7 @@ export const STREAM_HEADERS = new Map([
 ]);
 
 const EVENT_STREAM = 'text/event-stream';
-/** As most streams begin: made once. */
+/** The headers of most streams, made once. */
 const PLAIN_HEAD: ReadonlyMap<string, string> = new Map([...STREAM_HEADERS, ['Content-Type', EVENT_STREAM]]);
 
 /** The headers with which a stream begins. A header of the service in which `mask` finds a secret is left out. */
@@ -27,9 +27,9 @@ export function streamHead(
 }
 
 /**
- * Sends the headers of a stream at once, so that the client knows that its message runs, long before the first byte of
- * the answer. They leave at the end of this turn of the event loop, together with data that arrived with the headers of
- * the service.
+ * Sends the headers of a stream at once, so that the client learns that its message runs before the first byte of the
+ * answer comes. They are written at the end of this turn of the event loop, together with data that arrived with the
+ * headers of the service.
  */
 export function beginStream(res: ServerResponse, head: ReadonlyMap<string, string>): void {
   res.statusCode = 200;

@@ -29,7 +29,7 @@ export const NOT_RESUMED = [
   'no_id',
   /** No header can carry the last id. */
   'bad_id',
-  /** A part of an event went down, and no id has followed: the event can't be compared. */
+  /** A part of an event was sent, and no id has followed: the event can't be compared. */
   'unheld_event',
   /** More events followed the last id than are remembered. */
   'too_many_events',

@@ -1,10 +1,9 @@
 import { Problem } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { BreakCause, NotResumed } from './break-causes.ts';
-import { responseSink } from './response-sink.ts';
+import { responseSink, type StreamSink } from './response-sink.ts';
 import { dropHead, endsInTail, isDecided, type ResumedHead, resumedHead, takeHead } from './resumed-head.ts';
 import { obstacleTo, type ResumePoint, resumePointOf, runIdOf, runState } from './stream-cursor.ts';
-import type { StreamSink } from './stream-sink.ts';
 import {
   type CarryOptions,
   type CarryToOptions,
@@ -18,7 +17,7 @@ import {
   healerOf,
   newStreamState,
   type StreamState,
-  sendDownstream,
+  sendToClient,
 } from './stream-state.ts';
 import {
   holds,
@@ -30,7 +29,7 @@ import {
 } from './whole-events.ts';
 
 /** How a stream has ended. */
-export interface CarriedEnd {
+interface CarriedEnd {
   /** Whether all of the answer was there. */
   readonly isComplete: boolean;
   /** The `requestId` of the run that was not over when the client left; undefined if there is none. */
@@ -46,7 +45,7 @@ export function carryStream(options: CarryOptions): Promise<CarriedEnd> {
   return carryTo(responseSink(options), options);
 }
 
-/** The same to any sink, which alone knows its clients. Resolves when the sink is closed. */
+/** As `carryStream`, to any sink. Resolves when the sink is closed. */
 export function carryTo(sink: StreamSink, options: CarryToOptions): Promise<CarriedEnd> {
   const { answer, signal } = options;
   const state = newStreamState(options, sink);
@@ -78,7 +77,7 @@ function openRunOf({ over, cursor }: StreamState): string | undefined {
 /** Reads the stream from this answer from now on. */
 function attach(state: StreamState, answer: UpstreamAnswer): void {
   state.upstream = answer;
-  // What a closed answer still delivers is ignored.
+  // A closed answer may still deliver bytes, which are ignored.
   const isRead = () => state.upstream === answer && !state.over;
   answer.read({
     data(chunk) {
@@ -95,7 +94,7 @@ function attach(state: StreamState, answer: UpstreamAnswer): void {
   if (isRead() && state.sink.isFull()) answer.pause();
 }
 
-/** An exception in here is a fault of the relay: it must not look like a fault of the connection, and be healed. */
+/** An exception of `work` is a fault of the relay: the stream must not be resumed as if its connection had failed. */
 function withoutFaults<T>(state: StreamState, work: (state: StreamState, what: T) => void, what: T): void {
   try {
     work(state, what);
@@ -108,11 +107,11 @@ function take(state: StreamState, chunk: Buffer): void {
   for (const piece of push(state.events, chunk)) {
     if (state.over) return;
     if (state.head) takeResumed(state, state.head, piece);
-    else sendDownstream(state, piece);
+    else sendToClient(state, piece);
   }
 }
 
-/** Takes the next bytes of a resumed stream that may repeat what went down before. */
+/** Takes the next bytes of a resumed stream, which may repeat what was sent to the client before. */
 function takeResumed(state: StreamState, head: ResumedHead, piece: StreamPiece): void {
   const { healing } = state;
   const verdict = takeHead(head, piece);
@@ -127,7 +126,7 @@ function takeResumed(state: StreamState, head: ResumedHead, piece: StreamPiece):
     return;
   }
   if (head.isProven) healing?.firstEvent('same_run');
-  for (const down of verdict.down) sendDownstream(state, down);
+  for (const sent of verdict.pieces) sendToClient(state, sent);
   if (!isDecided(head)) return;
   dropHead(head);
   state.head = undefined;
@@ -139,14 +138,14 @@ interface AnswerEnd {
   readonly cause: BreakCause | undefined;
 }
 
-/** The service's answer is over: `cause` says why it broke off, or is undefined if HTTP took its end for a good one. */
+/** The service's answer is over: `cause` says why it broke off; it is undefined if it has ended well for HTTP. */
 function whenOver(state: StreamState, { answer, cause }: AnswerEnd): void {
   const { cursor, events, insideEvent, endEvents } = state;
-  // It must not be closed: its connection may be used again.
+  // Not closed, since its connection may be used again.
   state.upstream = undefined;
   const run = runState(cursor);
   const brokeFor = cause ?? (isCutShort(answer, events) ? 'closed' : undefined);
-  // After the end of a run nothing can be missing, except the rest of an event that went down in part.
+  // After the end of a run nothing can be missing, except the rest of an event that was sent in part.
   const hasAll = run === 'ended' && !(brokeFor && insideEvent);
   const mayEndAnywhere = run === 'unknown' || !endEvents;
   if (hasAll) complete(state, cause);
@@ -168,7 +167,7 @@ function resumeOrEnd(state: StreamState, cause: BreakCause): void {
   else endBroken(state, cause, whyNotResumed(state));
 }
 
-/** Why the stream, which broke off, is not even tried to be resumed. */
+/** Why no attempt is made to resume the stream, which broke off. */
 function whyNotResumed({ healer = 'off', cursor, insideEvent }: StreamState): NotResumed {
   if (typeof healer === 'string') return healer;
   return insideEvent ? 'unheld_event' : (obstacleTo(cursor) ?? 'no_id');
@@ -202,6 +201,20 @@ function resume(state: StreamState, point: ResumePoint, cause: BreakCause): void
         attach(state, answer);
       }
     })
-    // It rejects with the reason of its signal, which is aborted only when the stream is over.
+    // It rejects only if its signal is aborted, and then the stream is over.
     .catch((error) => fail(state, error));
+}
+
+/** A live stream belongs to no message: there is nothing to resume, and no run whose end it must have. */
+type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'endings'>;
+
+/**
+ * Carries a live stream in whole events, with heartbeats. If it ends early for any reason, the connection to the client
+ * is cut: asking again costs nothing, and clients do so after a cut. Resolves when the answer has ended in any way.
+ */
+export async function carryLive(options: LiveOptions): Promise<void> {
+  await carryStream({
+    ...options,
+    ...{ lastEventId: undefined, healer: undefined, endEvents: false, endings: 'cut' },
+  });
 }

@@ -28,8 +28,8 @@ export const TOO_LONG = new Problem(
 export const NO_ANSWER = new Problem('upstream_timeout', 'The bot service did not begin to answer in time.');
 
 /**
- * Makes deadlines that abort `stop` with Problem `upstream_timeout` or `deadline_exceeded`. They have one timer, for the
- * sooner one: nearly every answer begins before that, and most end.
+ * Makes deadlines that abort `stop` with Problem `upstream_timeout` or `deadline_exceeded`. They share one timer, since
+ * nearly every answer begins before it fires.
  */
 export function deadlines(
   stop: AbortController,
@@ -40,7 +40,7 @@ export function deadlines(
   let until = Number.POSITIVE_INFINITY;
   let answerUntil = Number.POSITIVE_INFINITY;
 
-  /** It may come a little too early (Node.js counts whole ms), or for an answer that has begun. */
+  /** Called by the timer, which may be a little early (Node.js counts whole ms), or of no use: the answer has begun. */
   function check(): void {
     const now = performance.now();
     const next = isAnswered ? until : Math.min(until, answerUntil);

@@ -1,5 +1,12 @@
-import { type BlockFields, takeField } from './event-fields.ts';
-import { afterLineEnd, COLON, type LineEnds, nextLineEnd } from './event-lines.ts';
+import { hash } from 'node:crypto';
+import {
+  afterLineEnd,
+  type BlockFields,
+  COLON,
+  type LineEnds,
+  nextLineEnd,
+  takeField,
+} from './event-lines.ts';
 import type { StreamPiece } from './whole-events.ts';
 
 /**
@@ -17,7 +24,7 @@ export interface Blocks extends BlockFields, LineEnds {
   to: number;
 }
 
-/** The blocks of bytes that went down whole. */
+/** The blocks of a piece of a stream that is no part of an event. */
 export function blocksOf({ bytes, bomBytes: from }: StreamPiece): Blocks {
   return {
     bytes,
@@ -61,4 +68,19 @@ export function nextBlock(blocks: Blocks): boolean {
     at = after;
   }
   return false;
+}
+
+/** SHA-256, cut to 128 bits. */
+export const HASH_BYTES = 16;
+
+/** A block that begins at `from`, and its blank line at `blankLine`. */
+export interface Block {
+  readonly bytes: Buffer;
+  readonly from: number;
+  readonly blankLine: number;
+}
+
+/** The hash of a block without its blank line, whose LF may come later than its CR; in hex. */
+export function hashOf({ bytes, from, blankLine }: Block): string {
+  return hash('sha256', bytes.subarray(from, blankLine), 'hex').slice(0, 2 * HASH_BYTES);
 }

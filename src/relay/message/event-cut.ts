@@ -1,12 +1,16 @@
 import {
   afterLineEnd,
+  type BlockFields,
   COLON,
   CR,
   contentEnd,
   LF,
   lineEnds,
   lineEndsBackwards,
+  MAX_ID_BYTES,
   nextLineEnd,
+  noFields,
+  takeField,
 } from './event-lines.ts';
 
 /** Where a stream stands in its current event and line. */
@@ -19,8 +23,8 @@ export interface LineState {
 }
 
 /**
- * Takes a chunk whose lines begin at `start`. Returns the offset up to which the chunk may go down: after its last blank
- * line and the comment lines that follow it. Returns `start` if none of it may; the bytes held before then stay held.
+ * Takes a chunk whose lines begin at `start`. Returns the offset up to which the chunk may be sent: after its last
+ * blank line and the comment lines that follow it. Returns `start` if none of it may: then held bytes stay held.
  */
 export function takeLines(state: LineState, chunk: Buffer, start: number): number {
   if (endsWithBlankLine(state, chunk, start)) {
@@ -66,7 +70,7 @@ interface Lines {
   readonly before: (from: number) => number;
 }
 
-/** Looks at the lines backwards from the one that ends at `lastEnd`, until one decides how much may go down. */
+/** Looks at the lines backwards from the one that ends at `lastEnd`, until one decides how much may be sent. */
 function cutBefore(state: LineState, { chunk, start, before }: Lines, lastEnd: number): number {
   for (let cut = lastEnd + 1, end = lastEnd; ; ) {
     const to = contentEnd(chunk, end);
@@ -104,4 +108,53 @@ export function endOfHeld(state: LineState, chunk: Buffer, start: number): numbe
     hasFields ||= !isComment;
     isEmpty = true;
   }
+}
+
+/** An event or a comment line that is sent as it comes, since it can't be held. */
+export interface EventPart {
+  /** As much as is needed of the beginning of the current line, as latin1. */
+  line: string;
+  hasFields: boolean;
+  readonly fields: BlockFields;
+}
+
+/** Enough to know a field's name, and an id that is too long for a header. */
+const KEPT_BYTES = 'id: '.length + MAX_ID_BYTES + 1;
+
+/** An event or comment line of which nothing has come yet. */
+export function eventPart(): EventPart {
+  return { line: '', hasFields: false, fields: noFields() };
+}
+
+/**
+ * Takes the next bytes, from `start` on. Returns the offset after the end of the event or comment line; -1 if it goes
+ * on.
+ */
+export function takePart(part: EventPart, bytes: Buffer, start: number): number {
+  const ends = lineEnds(bytes);
+  for (let at = start; ; ) {
+    const end = nextLineEnd(ends, at);
+    keepLine(part, bytes.subarray(at, end < 0 ? bytes.length : end));
+    if (end < 0) return -1;
+    at = afterLineEnd(bytes, end);
+    const { line } = part;
+    if (line === '' || (isComment(line) && !part.hasFields)) return at;
+    if (!isComment(line)) takeLine(part);
+    part.line = '';
+  }
+}
+
+function keepLine(part: EventPart, more: Buffer): void {
+  part.line += more.toString('latin1', 0, Math.max(0, KEPT_BYTES - part.line.length));
+}
+
+function takeLine(part: EventPart): void {
+  part.hasFields = true;
+  if (!/^(data|id|retry)/.test(part.line)) return;
+  const bytes = Buffer.from(part.line, 'latin1');
+  takeField(part.fields, { bytes, from: 0, to: bytes.length });
+}
+
+function isComment(line: string): boolean {
+  return line.startsWith(':');
 }

@@ -2,7 +2,7 @@
 const PROVEN_MS = 60_000;
 /** How long one resumption may keep the others waiting for its first event, in ms. */
 const FIRST_EVENT_MS = 2_000;
-/** So many bots are remembered: with a pattern on the allow-list, clients choose their names. */
+/** How many bots are remembered: with a pattern on the allow-list, clients choose the names of bots. */
 const MAX_BOTS = 1_000;
 
 /** The right to resume one stream. */
@@ -45,12 +45,12 @@ const OPEN: GatePass = { sent() {}, leave() {} };
 const newState = (forbidden = false): BotState => ({
   ...{ provenUntil: 0, forbidden, busy: false, waiting: new Set() },
 });
-/** That of all bots for which there is no room. */
+/** The state of all bots for which there is no room. */
 const NO_ROOM = newState(true);
 
 /** Makes a gate; `now` is in ms. */
 export function healingGate(now: () => number = () => performance.now()): HealingGate {
-  // The first was resumed first.
+  // In the order of their first resumption.
   const bots = new Map<string, BotState>();
   const isOpen = ({ forbidden, provenUntil }: BotState) => forbidden || now() < provenUntil;
   function stateOf(bot: string): BotState {
@@ -76,7 +76,7 @@ export function healingGate(now: () => number = () => performance.now()): Healin
       while (state.busy && !isOpen(state)) await nextCall(state.waiting, signal);
       if (isOpen(state)) return OPEN;
       const pass = takePass(state);
-      // It was called, but has been aborted since: the next one must be called.
+      // It was aborted after it was called: the next one must be called in its place.
       if (signal.aborted) pass.leave();
       signal.throwIfAborted();
       return pass;
@@ -88,7 +88,7 @@ export function healingGate(now: () => number = () => performance.now()): Healin
     },
     forbid(bot) {
       const state = bots.get(bot) ?? newState();
-      // Also if there is no room: these bots are no more than those with a resumption under way.
+      // Also over `MAX_BOTS`: there are no more such bots than resumptions under way.
       bots.set(bot, state);
       state.forbidden = true;
       callAll(state);
@@ -96,7 +96,7 @@ export function healingGate(now: () => number = () => performance.now()): Healin
   };
 }
 
-/** A bot that may be forgotten, since nothing is under way there: at most, its next resumptions wait. */
+/** A bot that may be forgotten: it has no resumption under way. At worst, its next ones have to wait. */
 function idleBot(bots: ReadonlyMap<string, BotState>): string | undefined {
   for (const [bot, { forbidden, busy, waiting }] of bots) {
     if (!forbidden && !busy && waiting.size === 0) return bot;

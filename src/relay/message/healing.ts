@@ -8,7 +8,7 @@ import type { ResumePoint } from './stream-cursor.ts';
 
 const MAX_ATTEMPTS_PER_ID = 5;
 const MAX_ATTEMPTS = 50;
-/** Pauses before attempts, in ms: each is twice as long as the one before, up to the longest, which the fifth reaches. */
+/** Pauses before attempts, in ms: each is twice as long as the one before, up to the longest. */
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 4_000;
 /** No pause is shorter, whatever the service's `retry:` says. */
@@ -99,7 +99,7 @@ async function resume(
     const waitMs = Math.max(askedMs, pauseMs({ ...options, attempts, retryMs: point.retryMs }));
     await sleep(waitMs, undefined, { signal }).catch(() => signal.throwIfAborted());
     state.pass = await gate.enter(bot, signal);
-    // Another stream may have met a new run meanwhile.
+    // Another stream may have got a new run meanwhile.
     if (!gate.mayHeal(bot)) return undefined;
     const result = await attempt(state, point.lastEventId, signal);
     if ('answer' in result) return result.answer;

@@ -16,8 +16,8 @@ export interface Heartbeats {
 
 /**
  * Heartbeats after `periodMs` of silence, or up to an eighth of it later; 0 turns them off. One timer serves all streams,
- * so that a chunk costs no more than setting one number to 0. It ends when a tick finds no stream: to end it with the
- * last stream would cost every message of a relay with few a timer.
+ * so that a chunk costs no more than setting one number to 0. It ends when a tick finds no stream. To end it with the
+ * last stream would cost each message a timer where there are few.
  */
 export function createHeartbeats(periodMs: number): Heartbeats {
   const streams = new Map<Silence, () => void>();
@@ -30,7 +30,7 @@ export function createHeartbeats(periodMs: number): Heartbeats {
       return;
     }
     for (const [silence, beat] of streams) {
-      // The first tick after a write comes before a whole tick of silence, so that it does not count.
+      // The first tick after a write does not count, since it comes sooner than one tick after the write.
       if (++silence.ticks <= TICKS_PER_PERIOD) continue;
       silence.ticks = 1;
       beat();

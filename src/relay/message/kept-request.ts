@@ -6,7 +6,7 @@ const MAX_BODY_BYTES = 65_536;
 
 /** A request that is kept for as long as its stream may have to be resumed. */
 export interface KeptRequest {
-  /** Makes the request. Each time its body is read, it is made anew. */
+  /** Makes the request. Its body is made anew each time that it is read. */
   request(): UpstreamRequest;
   /** Counts its body no longer. May be called again. */
   release(): void;

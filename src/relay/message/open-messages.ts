@@ -12,7 +12,7 @@ export interface OpenMessages {
   add(stop: AbortController, sessionKey: string, kind?: OpenKind): () => void;
   /** Ends all that is open of one session with `problem`. */
   endSession(sessionKey: string, problem: Problem): void;
-  /** Ends all of these kinds with `problem`, those too that are added later. */
+  /** Ends all of these kinds with `problem`, also those that are added later. */
   endKinds(kinds: readonly OpenKind[], problem: Problem): void;
   /** Ends all with `problem`. */
   endAll(problem: Problem): void;

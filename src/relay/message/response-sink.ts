@@ -1,10 +1,36 @@
 import type { ServerResponse } from 'node:http';
-import type { FailureNotes } from '../../errors.ts';
+import type { FailureNotes, Problem } from '../../errors.ts';
 import type { CarriedStream } from '../../http/locals.ts';
 import type { Heartbeats, Silence } from './heartbeats.ts';
 import { cutWhenStalled, endEarly, type StreamIdentity } from './stream-ending.ts';
-import type { StreamSink, StreamSource } from './stream-sink.ts';
 import { streamWriter } from './stream-writer.ts';
+
+/** What writes to a sink, for the sink's calls. */
+export interface StreamSource {
+  /** There is no more room: nothing should be read until `drained`. Bytes that come nevertheless are taken. */
+  full(): void;
+  /** There is room again. */
+  drained(): void;
+  /** Whether a heartbeat may be written now: only between two lines, and outside of an event. */
+  mayBeat(): boolean;
+  /** The sink takes nothing more. Called once, whatever has ended the stream. */
+  closed(): void;
+}
+
+/** Takes one stream, as its client gets it. */
+export interface StreamSink {
+  /** Begins the stream. Call it once, before all others. */
+  open(source: StreamSource): void;
+  /** `isInside` tells whether an event, or the end of a line, may go on after these bytes. */
+  write(bytes: Buffer, isInside: boolean): void;
+  isFull(): boolean;
+  /** Whether a byte was written, be it of a heartbeat. */
+  hasBegun(): boolean;
+  /** Ends the stream as complete. */
+  complete(): void;
+  /** Ends a stream that cannot go on; if `isCut`, without an error event, since it stands inside an event. */
+  endEarly(problem: Problem, isCut: boolean): void;
+}
 
 /** A comment line without an empty line after it: all parsers ignore it, and none takes it for an event. */
 const HEARTBEAT = ':\n';

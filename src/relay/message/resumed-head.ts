@@ -1,5 +1,4 @@
-import { type Blocks, blocksOf, nextBlock } from './event-blocks.ts';
-import { HASH_BYTES, hashOf } from './event-hash.ts';
+import { type Blocks, blocksOf, HASH_BYTES, hashOf, nextBlock } from './event-blocks.ts';
 import { COLON, CR } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './held-bytes.ts';
 import { RUN_BEGINS, type RunEvent, readRunEvent, readRunStart, START_BYTES } from './run-events.ts';
@@ -15,23 +14,23 @@ export interface ResumedHead extends HeldBuffer {
   idCameAgain: boolean;
   /** Whether an event has shown that the run goes on: one that came again, or that names the run. */
   isProven: boolean;
-  /** `late_lf`: all that comes goes down but for an LF that belongs to a dropped event. */
+  /** `late_lf`: all that comes is sent but for an LF that belongs to a dropped event. */
   state: 'open' | 'late_lf' | 'decided';
-  /** Whether the last line went down. */
-  lastWentDown: boolean;
+  /** Whether the last line was sent. */
+  lastWasSent: boolean;
 }
 
 /**
- * `down`: what goes down now. `new_run`: the service has begun another run. `no_room`: nothing more can be held, and
- * what is held went down before the break.
+ * `pieces`: what is to be sent now. `new_run`: the service has begun another run. `no_room`: nothing more can be held,
+ * and what is held was sent before the break.
  */
-export type HeadVerdict = { readonly down: readonly StreamPiece[] } | 'new_run' | 'no_room';
+export type HeadVerdict = { readonly pieces: readonly StreamPiece[] } | 'new_run' | 'no_room';
 
 /**
- * The head of a resumed stream, which may repeat what went down before the break. Its BOM is dropped, and so is the event
+ * The head of a resumed stream, which may repeat what was sent before the break. Its BOM is dropped, and so is the event
  * with the last id. Events that are equal to those that followed the id, from the first on, are held. Once all of those
- * have come again, the held events are dropped. If another event comes first, the held ones go down, and then that one.
- * Comments and blocks without data go down at once; blank lines between blocks are dropped.
+ * have come again, the held events are dropped. If another event comes first, the held ones are sent, and then that one.
+ * Comments and blocks without data are sent at once; blank lines between blocks are dropped.
  */
 export function resumedHead(point: ResumePoint, held: HeldBytes): ResumedHead {
   return {
@@ -43,57 +42,57 @@ export function resumedHead(point: ResumePoint, held: HeldBytes): ResumedHead {
     idCameAgain: false,
     isProven: false,
     state: 'open',
-    lastWentDown: false,
+    lastWasSent: false,
   };
 }
 
 /** Takes the next bytes of the resumed stream. */
 export function takeHead(head: ResumedHead, piece: StreamPiece): HeadVerdict {
-  const dropsLf = piece.lateLf && head.state !== 'decided' && !head.lastWentDown;
+  const dropsLf = piece.lateLf && head.state !== 'decided' && !head.lastWasSent;
   if (head.state === 'open') return piece.part ? takePart(head, piece) : takeBlocks(head, piece, dropsLf);
   head.state = 'decided';
-  return { down: dropsLf ? rest(piece, 1) : [piece] };
+  return { pieces: dropsLf ? rest(piece, 1) : [piece] };
 }
 
 /** A part of what is too large to hold, or finds no room. */
 function takePart(head: ResumedHead, piece: StreamPiece): HeadVerdict {
   const { bytes, part } = piece;
   if (part !== 'begins' || bytes[0] === COLON) {
-    head.lastWentDown = true;
-    return { down: [piece] };
+    head.lastWasSent = true;
+    return { pieces: [piece] };
   }
-  // Of so few bytes nobody can tell whether another run begins.
+  // So few bytes do not show whether another run begins.
   if (bytes.length < START_BYTES) return endWith(head, 'no_room');
   const event = readRunStart(bytes.toString('latin1', 0, START_BYTES));
   if (runOf(head, event) === 'other') return endWith(head, 'new_run');
-  return { down: [...decide(head), piece] };
+  return { pieces: [...decide(head), piece] };
 }
 
 function takeBlocks(head: ResumedHead, piece: StreamPiece, dropsLf: boolean): HeadVerdict {
   const { bytes } = piece;
-  const down: StreamPiece[] = piece.lateLf && !dropsLf ? [wholePiece(bytes.subarray(0, 1))] : [];
+  const pieces: StreamPiece[] = piece.lateLf && !dropsLf ? [wholePiece(bytes.subarray(0, 1))] : [];
   const blocks = blocksOf(piece);
   let behind = blocks.at;
   while (nextBlock(blocks)) {
     const { from, to } = blocks;
-    down.push(...comments(bytes.subarray(behind, from)));
+    pieces.push(...comments(bytes.subarray(behind, from)));
     behind = to;
-    head.lastWentDown = !blocks.hasData && blocks.id === undefined;
-    if (head.lastWentDown) {
-      down.push(wholePiece(bytes.subarray(from, to)));
+    head.lastWasSent = !blocks.hasData && blocks.id === undefined;
+    if (head.lastWasSent) {
+      pieces.push(wholePiece(bytes.subarray(from, to)));
       continue;
     }
     const verdict = judge(head, blocks);
     if (verdict === 'new_run' || verdict === 'no_room') return endWith(head, verdict);
-    if (verdict === 'new') return { down: [...down, ...decide(head), ...rest(piece, from)] };
-    if (verdict === 'last_dropped') return { down: [...down, ...dropAll(head, piece, to)] };
+    if (verdict === 'new') return { pieces: [...pieces, ...decide(head), ...rest(piece, from)] };
+    if (verdict === 'last_dropped') return { pieces: [...pieces, ...dropAll(head, piece, to)] };
   }
   const after = comments(bytes.subarray(behind));
-  if (behind < bytes.length) head.lastWentDown = after.length > 0;
-  return { down: [...down, ...after] };
+  if (behind < bytes.length) head.lastWasSent = after.length > 0;
+  return { pieces: [...pieces, ...after] };
 }
 
-/** `dropped`, but more may have to be; `last_dropped`: nothing more has to be; `new`: it did not go down before. */
+/** `dropped`: it was sent before; `last_dropped`: and no later event was; `new`: it was not sent before. */
 type BlockVerdict = 'dropped' | 'last_dropped' | 'new' | 'new_run' | 'no_room';
 
 function judge(head: ResumedHead, blocks: Blocks): BlockVerdict {
@@ -118,7 +117,7 @@ function judge(head: ResumedHead, blocks: Blocks): BlockVerdict {
   return run === 'same' && event.eventType === RUN_BEGINS ? 'dropped' : 'new';
 }
 
-/** Whether an event names the run that was resumed, or another one; undefined if nobody can tell. */
+/** Whether an event names the run that was resumed, or another one; undefined if it names none. */
 function runOf(head: ResumedHead, { requestId }: RunEvent): 'same' | 'other' | undefined {
   const { runId } = head.point;
   if (runId === undefined || typeof requestId !== 'string') return undefined;
@@ -127,7 +126,7 @@ function runOf(head: ResumedHead, { requestId }: RunEvent): 'same' | 'other' | u
   return 'same';
 }
 
-/** Lets all go down from now on; returns what was held. */
+/** All that comes from now on is sent; returns what was held. */
 function decide(head: ResumedHead): readonly StreamPiece[] {
   head.state = 'decided';
   return head.length > 0 ? [wholePiece(takeHeld(head))] : [];
@@ -157,12 +156,12 @@ function comments(bytes: Buffer): readonly StreamPiece[] {
   return lines ? [wholePiece(Buffer.from(lines.join(''), 'latin1'))] : [];
 }
 
-/** Whether everything that comes from now on goes down, so that the head is needed no more. */
+/** Whether all that comes from now on is sent, so that the head is needed no more. */
 export function isDecided({ state }: ResumedHead): boolean {
   return state === 'decided';
 }
 
-/** Whether only a part of what went down after the last id has come again so far. */
+/** Whether only a part of what was sent after the last id has come again so far. */
 export function endsInTail({ state, repeated }: ResumedHead): boolean {
   return state === 'open' && repeated > 0;
 }

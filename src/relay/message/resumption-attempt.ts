@@ -2,11 +2,11 @@ import { causeOf } from '../../errors.ts';
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import { keyRefusal, type MessageKeys } from '../upstream/message-keys.ts';
 import type { ResumptionOutcome } from '../upstream/relay-observer.ts';
-import { retryAfterSeconds } from '../upstream/retry-after.ts';
 import type { Upstream, UpstreamRequest } from '../upstream/send.ts';
+import { retryAfterSeconds } from '../upstream/upstream-problems.ts';
 import { withKey } from '../upstream/upstream-request.ts';
 import { NO_ANSWER } from './deadlines.ts';
-import { judgeResumption } from './judge-resumption.ts';
+import { judgeResumption } from './judge-response.ts';
 
 /** After a 429, the next attempt waits for the service's `Retry-After`, but at most this long, in ms. */
 const MAX_ASKED_MS = 60_000;
@@ -22,7 +22,7 @@ export interface ResumptionTurn {
   sent(): void;
   /** Waits until an attempt whose key was refused may be sent with the next key. */
   takeExtraSlot(): Promise<void>;
-  /** The service has asked all to wait so long, in ms: pauses the endpoint, at most a minute. The next attempt takes a new turn. */
+  /** The service has answered 429: pauses the endpoint for `askedMs`, at most a minute. The next attempt takes a new turn. */
   refused(askedMs: number): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export interface AttemptOptions {
   readonly request: UpstreamRequest;
   /** Waits for a slot; only the signal limits the wait. */
   readonly turn: (signal: AbortSignal) => Promise<ResumptionTurn>;
-  /** The keys of now: those of the message may have been replaced. */
+  /** The present keys: those of the message may have been replaced. */
   readonly keys: () => MessageKeys;
   /** The sender for the key of this fingerprint. */
   readonly send: (fingerprint: string) => Upstream['send'];

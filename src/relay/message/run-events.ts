@@ -1,5 +1,4 @@
-import type { Blocks } from './event-blocks.ts';
-import type { Block } from './event-hash.ts';
+import type { Block, Blocks } from './event-blocks.ts';
 
 /** What an event says of its run, in the form that the field's bot services send. */
 export interface RunEvent {
@@ -19,7 +18,7 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const QUOTE = 0x22;
 
-/** How much of an event that goes down in parts is looked at, in bytes. */
+/** How much of an event that is sent in parts is read, in bytes. */
 export const START_BYTES = 1024;
 
 /** Whether the event is the end of a run, good or bad. */

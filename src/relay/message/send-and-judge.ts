@@ -5,7 +5,7 @@ import { judgeResponse, type MessageVerdict } from './judge-response.ts';
 /** Judges an answer; `mask` hides secrets in texts of the service. */
 export type Judge<V extends object> = (answer: UpstreamAnswer, mask: (text: string) => string) => Promise<V>;
 
-export interface Attempt extends SendOptions {
+export interface JudgedRequest extends SendOptions {
   readonly send: Upstream['send'];
   readonly request: UpstreamRequest;
   /** Hides secrets in texts of the service. */
@@ -19,7 +19,7 @@ export interface Attempt extends SendOptions {
  * @throws Problem of the upstream kinds, what `onDelayed` rejects with, or the signal's reason
  */
 export function sendAndJudge(
-  sending: Attempt,
+  sending: JudgedRequest,
 ): Promise<MessageVerdict & { readonly answer: UpstreamAnswer }> {
   return sendAndJudgeBy(judgeResponse, sending);
 }
@@ -27,7 +27,7 @@ export function sendAndJudge(
 /** The same, with another judge, whose errors it rejects with. */
 export async function sendAndJudgeBy<V extends object>(
   judge: Judge<V>,
-  sending: Attempt,
+  sending: JudgedRequest,
 ): Promise<V & { readonly answer: UpstreamAnswer }> {
   const { send, request, mask, onStatus, signal } = sending;
   onStatus(undefined);

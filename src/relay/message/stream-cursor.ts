@@ -1,7 +1,6 @@
 import type { NotResumed } from './break-causes.ts';
-import { type Blocks, blocksOf, nextBlock } from './event-blocks.ts';
-import { MAX_ID_BYTES } from './event-fields.ts';
-import { type Block, HASH_BYTES, hashOf } from './event-hash.ts';
+import { type Block, type Blocks, blocksOf, HASH_BYTES, hashOf, nextBlock } from './event-blocks.ts';
+import { MAX_ID_BYTES } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, roomFor } from './held-bytes.ts';
 import {
   endsRun,
@@ -20,9 +19,9 @@ export interface ResumePoint {
   readonly lastEventId: string;
   /** The stream's last `retry:`, in ms. */
   readonly retryMs: number | undefined;
-  /** The hash of the block that had the id, if it went down whole in this stream. */
+  /** The hash of the block that had the id, if it was sent whole in this stream. */
   readonly idBlock: string | undefined;
-  /** The hashes of all events that went down after it, one after the other. */
+  /** The hashes of all events that were sent after it, one after the other. */
   readonly tail: Buffer;
   /** The `requestId` of the run. */
   readonly runId: string | undefined;
@@ -32,17 +31,17 @@ export interface CursorOptions {
   /** The client's own `Last-Event-ID`, each character one byte; empty stands for none. */
   readonly lastEventId: string | undefined;
   readonly held: HeldBytes;
-  /** False if the stream will not be resumed: then only its run is followed. */
+  /** False if the stream will not be resumed: then only the beginning and end of its run are noted. */
   readonly keepsTail: boolean;
 }
 
 /** More events than this after an id are not remembered. */
 const MAX_TAIL = 1024 * HASH_BYTES;
-/** So many first events are read, for the run's `requestId`. */
+/** How many first events are read, for the run's `requestId`. */
 const FIRST_EVENTS = 16;
 const NO_TAIL = Buffer.alloc(0);
 
-/** What is known of the part of a stream that went down. Its fields are for the functions below alone. */
+/** What is known of the part of a stream that was sent to the client. Only the functions below use its fields. */
 export interface StreamCursor extends HeldBuffer {
   keepsTail: boolean;
   lastEventId: string;
@@ -56,12 +55,12 @@ export interface StreamCursor extends HeldBuffer {
   firstEvents: number;
   /** Whether one of them had an `eventType`. */
   hasTypes: boolean;
-  /** The first bytes of an event that goes down in parts. */
+  /** The first bytes of an event that is sent in parts. */
   partStart: string | undefined;
 }
 
 /**
- * Follows what goes down of a stream, so that it can be resumed: the last event id (WHATWG HTML §9.2.6), and a hash of
+ * Notes what is sent of a stream, so that it can be resumed: the last event id (WHATWG HTML §9.2.6), and a hash of
  * each event after it, since a resumed stream may repeat those. They are counted in `held`.
  */
 export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOptions): StreamCursor {
@@ -82,22 +81,22 @@ export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOption
   };
 }
 
-/** Where events and their blank lines begin, for the call that is under way. */
+/** Where events and their blank lines begin: used only during one call, and made once for all. */
 const places: number[] = [];
 
-/** Takes what goes down. */
+/** Notes what is sent to the client. */
 export function noteSent(cursor: StreamCursor, piece: StreamPiece): void {
   if (piece.part !== undefined) {
     notePartSent(cursor, piece);
     return;
   }
-  if (!cursor.keepsTail && !followsRun(cursor)) return;
+  if (!cursor.keepsTail && !mayNameRun(cursor)) return;
   const blocks = blocksOf(piece);
   places.length = 0;
   let id: string | undefined;
   let idBlock: Block | undefined;
   while (nextBlock(blocks)) {
-    const beginsRun = blocks.hasData && followRun(cursor, blocks);
+    const beginsRun = blocks.hasData && noteEventOfRun(cursor, blocks);
     cursor.retryMs = blocks.retryMs ?? cursor.retryMs;
     if (blocks.id !== undefined) {
       const { bytes, from, blankLine } = blocks;
@@ -113,7 +112,7 @@ export function noteSent(cursor: StreamCursor, piece: StreamPiece): void {
   rememberEvents(cursor, piece.bytes);
 }
 
-/** An event of which a part went down can't be repeated or compared: until the next id, the stream can't be resumed. */
+/** An event that was sent in part can't be repeated or compared: until the next id, the stream can't be resumed. */
 function notePartSent(cursor: StreamCursor, { bytes, part, fields }: StreamPiece): void {
   if (part === 'begins') cursor.partStart = '';
   const start = cursor.partStart ?? '';
@@ -129,14 +128,14 @@ function notePartSent(cursor: StreamCursor, { bytes, part, fields }: StreamPiece
   if (fields?.id !== undefined) noteId(cursor, fields.id, undefined);
 }
 
-/** False for a service whose first events have no `eventType`: it does not say when a run ends. */
-function followsRun({ firstEvents, hasTypes }: StreamCursor): boolean {
+/** Whether events say what their run does: not for a service whose first events have no `eventType`. */
+function mayNameRun({ firstEvents, hasTypes }: StreamCursor): boolean {
   return hasTypes || firstEvents < FIRST_EVENTS;
 }
 
 /** Looks for the run's first and last event, and its `requestId`. Returns whether this is its first event. */
-function followRun(cursor: StreamCursor, block: Blocks): boolean {
-  if (!followsRun(cursor)) return false;
+function noteEventOfRun(cursor: StreamCursor, block: Blocks): boolean {
+  if (!mayNameRun(cursor)) return false;
   const isEarly = cursor.firstEvents < FIRST_EVENTS;
   if (!isEarly && !mayBeOfARun(block)) return false;
   const event = readRunEvent(block);
@@ -147,7 +146,7 @@ function followRun(cursor: StreamCursor, block: Blocks): boolean {
 function noteRun(cursor: StreamCursor, event: RunEvent): void {
   if (cursor.firstEvents === 0 && event.eventType === RUN_BEGINS) {
     cursor.run = 'begun';
-    // The client's own id was ignored: sent again, it would start yet another run.
+    // The service has ignored the client's own id: sent again, that would start yet another run.
     if (cursor.idBlock === undefined) loseTail(cursor, 'no_id');
   }
   if (endsRun(event)) cursor.run = 'ended';

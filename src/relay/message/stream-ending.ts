@@ -7,7 +7,7 @@ import {
   problemDocument,
   recordOutcome,
 } from '../../errors.ts';
-import { breakOff, breakOffAfterData } from '../../http/break-off.ts';
+import { breakOff, breakOffAfterData } from '../../http/client-connection.ts';
 import { STREAM_HEADERS } from './begin-stream.ts';
 
 /** How long the client may take to read the last bytes, in ms. */
@@ -40,12 +40,12 @@ export interface StreamIdentity {
 export interface StreamFailure {
   readonly problem: Problem;
   readonly identity: StreamIdentity;
-  /** Gets what ended the stream. */
+  /** What ended the stream is noted in it. */
   readonly log: FailureNotes;
 }
 
-export interface StreamEnd extends StreamFailure {
-  /** Whether the connection is cut instead: a part of an event has gone down, or asking again costs nothing. */
+export interface EarlyEnd extends StreamFailure {
+  /** Whether the connection is cut instead: a part of an event was sent, or asking again costs nothing. */
   readonly isCut: boolean;
 }
 
@@ -53,7 +53,7 @@ export interface StreamEnd extends StreamFailure {
  * Ends a stream that cannot continue, so that it does not look complete: with one error event and a clean end, after
  * which no client sends the message again. If `isCut`, it cuts the connection.
  */
-export function endEarly(res: ServerResponse, { problem, isCut, identity, log }: StreamEnd): void {
+export function endEarly(res: ServerResponse, { problem, isCut, identity, log }: EarlyEnd): void {
   recordOutcome(log, problem);
   if (!res.closed) {
     const timer = setTimeout(() => res.socket?.resetAndDestroy(), LAST_BYTES_MS);

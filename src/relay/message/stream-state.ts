@@ -10,10 +10,9 @@ import {
 import type { BreakCause, NotResumed } from './break-causes.ts';
 import { blocksOf, nextBlock } from './event-blocks.ts';
 import type { Healer } from './healing.ts';
-import type { ResponseSinkOptions } from './response-sink.ts';
+import type { ResponseSinkOptions, StreamSink } from './response-sink.ts';
 import { dropHead, type ResumedHead } from './resumed-head.ts';
 import { forgetTail, noteSent, runState, type StreamCursor, streamCursor } from './stream-cursor.ts';
-import type { StreamSink } from './stream-sink.ts';
 import {
   dropRest,
   type HoldingLimits,
@@ -29,12 +28,12 @@ const CR = 0x0d;
 export interface CarryToOptions {
   /** What is carried. */
   readonly answer: UpstreamAnswer;
-  /** Gets why the stream broke and was not resumed. */
+  /** Why the stream broke and was not resumed is noted in it. */
   readonly log: FailureNotes;
   /** Aborted with a Problem, it ends the stream with that. Any other reason means that the client has left. */
   readonly signal: AbortSignal;
   readonly holding: HoldingLimits;
-  /** The ids of the conversation, of which the client's goes down; undefined if the message names none. */
+  /** The ids of the conversation: the client gets its own. Undefined if the message names none. */
   readonly channel: ChannelNames | undefined;
   /** The client's own `Last-Event-ID`. */
   readonly lastEventId: string | undefined;
@@ -62,15 +61,15 @@ export interface StreamState extends CarryToOptions {
   /** The answer that is read now; undefined while there is none. */
   upstream: UpstreamAnswer | undefined;
   events: WholeEvents;
-  /** The first events of a resumed stream, until it is clear which of them went down before. */
+  /** The first events of a resumed stream, until it is clear which of them were sent before. */
   head: ResumedHead | undefined;
-  /** Whether no event of the resumed stream has gone down yet. */
+  /** Whether no event of the resumed stream was sent yet. */
   awaitsEvent: boolean;
   /** Made at the first break. */
   healing: Healer | undefined;
   /** Aborts the resumption that is under way. */
   resuming: AbortController | undefined;
-  /** Whether the last that went down is a part of an event or comment line whose end is missing. */
+  /** Whether what was sent last is a part of an event or comment line whose end is missing. */
   insideEvent: boolean;
   /** Whether the last byte was a CR: an LF that belongs to it may follow. */
   endsWithCr: boolean;
@@ -84,7 +83,7 @@ export function newStreamState(options: CarryToOptions, sink: StreamSink): Strea
   const { answer, log, signal, holding, channel, lastEventId, healer, endEvents } = options;
   const { endings, onIncompleteEnd, onFault } = options;
   const keepsTail = typeof healer === 'function';
-  // Written out: a spread takes several times as long for so many members.
+  // Written out: with this many members, a spread takes several times as long.
   return {
     answer,
     log,
@@ -127,9 +126,9 @@ function hasEvent(piece: StreamPiece): boolean {
   return false;
 }
 
-/** Writes what may go down now, and notes it. */
-export function sendDownstream(state: StreamState, piece: StreamPiece): void {
-  // The end of one of its runs does not mean that such a stream is complete.
+/** Sends a piece to the client, and notes it. */
+export function sendToClient(state: StreamState, piece: StreamPiece): void {
+  // A live stream has many runs: the end of one does not complete it.
   if (state.endings !== 'cut') noteSent(state.cursor, piece);
   if (state.awaitsEvent && hasEvent(piece)) {
     state.awaitsEvent = false;
@@ -141,7 +140,7 @@ export function sendDownstream(state: StreamState, piece: StreamPiece): void {
   write(state, hasLateBom ? piece.bytes.subarray(piece.bomBytes) : piece.bytes);
 }
 
-/** Writes bytes of the bot service. Only here they change: all that compares events compares the service's bytes. */
+/** Writes bytes of the bot service, with the client's ids. All that compares events compares the service's bytes. */
 function write(state: StreamState, arrived: Buffer): void {
   const { sink, replacer } = state;
   const bytes = replacer ? replaceIds(replacer, arrived) : arrived;
@@ -166,8 +165,7 @@ export function completeAsItCame(state: StreamState): void {
   const inside = insideEvent || holds(events) === 'event';
   if (inside) onIncompleteEnd?.('held');
   else if (runState(cursor) === 'begun') onIncompleteEnd?.('no_end_event');
-  // What the head of a resumed stream holds went down before.
-  // If an event went down before, this is settled already.
+  // What the head of a resumed stream holds was sent before the break. If an event was sent since, the outcome is recorded.
   state.healing?.recordOutcome(head ? 'ended_early' : 'resumed');
   if (!head) write(state, takeRest(events));
   complete(state);

@@ -1,14 +1,12 @@
-import { endOfHeld, type LineState, takeLines } from './event-cut.ts';
-import type { BlockFields } from './event-fields.ts';
-import { CR, LF } from './event-lines.ts';
-import { type EventPart, eventPart, takePart } from './event-part.ts';
+import { type EventPart, endOfHeld, eventPart, type LineState, takeLines, takePart } from './event-cut.ts';
+import { type BlockFields, CR, LF } from './event-lines.ts';
 import { dropHeld, type HeldBuffer, type HeldBytes, hold, takeHeld } from './held-bytes.ts';
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 const BOM_IS_OVER = 4;
 const NOTHING: readonly StreamPiece[] = [];
 
-/** Bytes of a stream that may go down now. Unless they are a part, they begin and end between two lines. */
+/** Bytes of a stream that may be sent to the client now. Unless they are a part, they begin and end between two lines. */
 export interface StreamPiece {
   /** Contiguous: whole events, complete comment lines and blank lines. `blocksOf` finds the events. */
   readonly bytes: Buffer;
@@ -28,12 +26,12 @@ export interface StreamPiece {
  */
 export const MAX_HELD_EVENT_BYTES = 65_536;
 
-/** The same for all streams. */
+/** How much may be held; the same for all streams. */
 export interface HoldingLimits {
   /** How many bytes of one event or comment line are held at most. */
   readonly maxBytes: number;
   readonly held: HeldBytes;
-  /** Called once for each event or comment line that goes down before it is whole. */
+  /** Called once for each event or comment line that is sent before it is whole. */
   readonly onUnheld: (why: 'too_large' | 'no_room') => void;
 }
 
@@ -44,12 +42,12 @@ export interface WholeEvents extends HeldBuffer, LineState {
   bomSeen: number;
   /** Whether the stream's last byte is a CR: an LF that follows belongs to it. */
   endsWithCr: boolean;
-  /** Set while an event goes down as it comes. */
+  /** Set while an event is sent as it comes. */
   part: EventPart | undefined;
 }
 
 /**
- * Divides a stream of server-sent events into what may go down at once and what is held until its event is whole. The
+ * Divides a stream of server-sent events into what may be sent at once and what is held until its event is whole. The
  * chunks may be split anywhere (WHATWG HTML §9.2.5); all that is passed on, together, is the stream. Nothing is
  * decoded, and nothing copied but what is held.
  */
@@ -73,7 +71,7 @@ export function wholePiece(bytes: Buffer): StreamPiece {
   return { bytes, bomBytes: 0, lateLf: false, part: undefined, fields: undefined };
 }
 
-/** Takes the next bytes of the stream; returns what may go down now, in order. */
+/** Takes the next bytes of the stream; returns what may be sent now, in order. */
 export function push(events: WholeEvents, chunk: Buffer): readonly StreamPiece[] {
   if (chunk.length === 0) return NOTHING;
   if (events.bomSeen < BOM_IS_OVER) return pushStart(events, chunk);
@@ -145,7 +143,7 @@ function withHeld(events: WholeEvents, more: Buffer): Buffer {
   return buffer.subarray(0, length + more.length);
 }
 
-/** Holds `rest`, or returns it with all that is held of its event, which may go down. */
+/** Holds `rest`. If there is no room, returns it with all that is held of its event, to be sent. */
 function holdRest(events: WholeEvents, rest: Buffer): StreamPiece | undefined {
   const { maxBytes, onUnheld } = events.limits;
   const isTooLarge = events.length + rest.length > maxBytes;
@@ -159,7 +157,7 @@ function holdRest(events: WholeEvents, rest: Buffer): StreamPiece | undefined {
   return { ...wholePiece(bytes), part: 'begins' };
 }
 
-/** Whether a part went down whose event or comment line is not over. */
+/** Whether a part was sent whose event or comment line is not over. */
 export function isInsideEvent(events: WholeEvents): boolean {
   return events.part !== undefined;
 }

@@ -1,11 +1,10 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Problem } from '../../errors.ts';
-import { replaceStrings } from '../../http/json-strings.ts';
+import { readAtMost } from '../../http/body.ts';
+import { isJson, replaceStrings } from '../../http/json.ts';
 import { essenceOf, isJsonType, isUnencoded } from '../../http/media-type.ts';
-import { isJson } from '../../http/parse-json.ts';
-import { readAtMost } from '../../http/read-at-most.ts';
 import { keysRefused } from '../upstream/message-keys.ts';
-import { retryAfterSeconds } from '../upstream/retry-after.ts';
+import { retryAfterSeconds } from '../upstream/upstream-problems.ts';
 import { fileHeaders } from './file-headers.ts';
 
 /** The answer for the client. */
@@ -14,7 +13,7 @@ export interface OperationAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** JSON; empty if the service sent no body. */
   readonly body: Buffer;
-  /** A file instead of `body`, which is not read yet. Who gets it reads or closes it. */
+  /** A file instead of `body`, which is not read yet. The caller must read or close it. */
   readonly file?: IncomingMessage;
 }
 

@@ -1,11 +1,18 @@
-import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'node:http';
+import {
+  type Agent,
+  type ClientRequest,
+  Agent as HttpAgent,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
 import { createProxyMiddleware, type Options, proxyEventsPlugin } from 'http-proxy-middleware';
+import { freeBytes } from '../../http/body.ts';
 import type { Secret } from '../../secret.ts';
 import { withKey } from '../upstream/upstream-request.ts';
-import { freeSent } from './free-sent.ts';
 import type { OperationRequest } from './operation-request.ts';
-import { readInPlace } from './read-in-place.ts';
 
 /** One sending of a request. */
 export interface ProxySending {
@@ -23,7 +30,7 @@ export interface ProxySending {
  * Sends a client's request upstream, once. Resolves with the answer, whose body is unread; rejects with the error of the
  * system or of the HTTP parser. Nothing is written to the client's response.
  */
-export type OperationProxy = (
+type OperationProxy = (
   req: IncomingMessage,
   res: ServerResponse,
   sending: ProxySending,
@@ -128,4 +135,59 @@ function handOver(answer: IncomingMessage, sending: () => Waiting | undefined): 
     answer.on('error', () => {});
     sending()?.resolve(answer);
   });
+}
+
+/**
+ * Frees the chunks of `body` as soon as the operating system has taken them. `body` may be piped into `request` before
+ * or after: a chunk is freed only if those behind it are all that `request` still holds.
+ */
+export function freeSent(body: Readable, request: ClientRequest): void {
+  let kept: Buffer[] = [];
+  let keptBytes = 0;
+  const free = () => {
+    // It counts the framing of chunks, too, so that it is never too low.
+    const waiting = request.writableLength;
+    let count = 0;
+    for (const bytes of kept) {
+      if (keptBytes - bytes.length < waiting) break;
+      keptBytes -= bytes.length;
+      count += 1;
+      freeBytes(bytes);
+    }
+    kept = kept.slice(count);
+  };
+  body.on('data', (bytes: Buffer) => {
+    // Before this chunk is counted, since it may not have been written.
+    free();
+    kept.push(bytes);
+    keptBytes += bytes.length;
+  });
+  request.on('drain', free);
+}
+
+/** As much as Node.js reads at once, in bytes. */
+const READ_BYTES = 65_536;
+
+/**
+ * Has every connection of `agent` read into one buffer of its own (`onread` of `net.Socket`). Otherwise each read takes
+ * a new one, and V8 goes through its whole heap for every few dozen MB of them. The HTTP parser copies what it hands
+ * over.
+ */
+export function readInPlace<T extends Agent>(agent: T): T {
+  const connect = agent.createConnection;
+  agent.createConnection = (options, done) => {
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    const callback = (length: number) => {
+      // An idle connection has no listener, and what comes there answers no request.
+      if (!socket.emit('data', buffer.subarray(0, length))) socket.destroy();
+      return true;
+    };
+    const socket = connect.call(
+      agent,
+      { ...options, onread: { buffer, callback } } as typeof options,
+      done,
+    ) as Socket;
+    return socket;
+  };
+  return agent;
 }

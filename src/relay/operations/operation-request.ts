@@ -1,7 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
-import { targetPrefix, type UpstreamTarget, upstreamTarget } from '../upstream/upstream-target.ts';
-import { userHintHeader } from '../upstream/user-hint.ts';
+import {
+  targetPrefix,
+  type UpstreamTarget,
+  upstreamTarget,
+  userHintHeader,
+} from '../upstream/upstream-target.ts';
 import type { Operation } from './operation-table.ts';
 import type { UploadBody } from './upload-body.ts';
 

@@ -1,4 +1,4 @@
-import type { OperationGroup } from '../../bots/operation-groups.ts';
+import type { OperationGroup } from '../../bots/bot.ts';
 import { isPlainPath, isPlainRelativePath } from '../../http/plain-path.ts';
 import type { QueryParameter } from '../../http/read-query.ts';
 import { MESSAGE_PATH } from '../upstream/upstream-target.ts';
@@ -28,11 +28,11 @@ export interface Operation {
   readonly maxAnswerBytes?: number;
   /** How long the answer may take at least, in ms, also if `UPSTREAM_RESPONSE_TIMEOUT_MS` is shorter. */
   readonly leastTimeoutMs?: number;
-  /** It takes what was said in the conversation. */
+  /** It removes what was said in the conversation. */
   readonly forgets?: true;
   /**
-   * What carries it: a message's own route, that of its run, which the relay alone knows, that of live streams, or the
-   * proxy of ordinary operations.
+   * What carries it: the route of messages; that of runs, which only the relay has; that of live streams; or the proxy of
+   * ordinary operations.
    */
   readonly carriedBy: 'message' | 'run' | 'live' | 'proxy';
 }

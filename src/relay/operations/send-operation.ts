@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Problem } from '../../errors.ts';
-import { noAnswer } from '../upstream/no-answer.ts';
+import { Problem, type ProblemCode } from '../../errors.ts';
 import type { RelayObserver } from '../upstream/relay-observer.ts';
+import { asAnswerLost, noAnswer } from '../upstream/upstream-problems.ts';
 import { type JudgeOptions, judgeOperation, type OperationAnswer } from './judge-operation.ts';
 import { operationProxy, type ProxySending } from './operation-proxy.ts';
-import { maxAnswerBytesOf, type Operation } from './operation-table.ts';
+import { maxAnswerBytesOf, type Operation, SUSPEND } from './operation-table.ts';
 import type { UploadBody } from './upload-body.ts';
 
-export interface SendOperationOptions {
+interface SendOperationOptions {
   readonly baseUrl: Readonly<URL>;
   /** How long sending and answer may take together, in ms, unless the operation may take longer. */
   readonly responseTimeoutMs: number;
@@ -73,7 +73,7 @@ export function operationSender(options: SendOperationOptions): SendOperation {
     try {
       const answer = await observed(req, res, { ...sending, signal });
       const verdict = await judgeOperation(answer, judgingOf(operation, mask));
-      // A service may answer before it has the whole form: that says nothing of a form that is refused then.
+      // A service may answer before it has the whole form, which may be refused after that.
       if (!(verdict instanceof Problem)) await upload?.done;
       return verdict;
     } catch (error) {
@@ -97,4 +97,21 @@ function failureOf(error: unknown): Problem {
   return cause.startsWith('HPE_')
     ? new Problem('upstream_bad_response', 'The bot service did not answer in HTTP.', { cause })
     : noAnswer({ cause });
+}
+
+/** Problems after which the service has certainly done nothing. */
+const NOT_DONE: ReadonlySet<ProblemCode> = new Set(['upstream_refused', 'upstream_rate_limited']);
+
+/**
+ * The error for an operation that was sent to the bot service and then failed with `error`. The service may have done it,
+ * so that clients must not send it again, unless it was refused, or is safe to do twice.
+ */
+export function asOperationLost(operation: Operation, error: unknown): unknown {
+  if (isSafeTwice(operation) || (error instanceof Problem && NOT_DONE.has(error.code))) return error;
+  return asAnswerLost(error);
+}
+
+/** Whether it may be done twice. A second clear or delete may remove what was said in between. */
+function isSafeTwice(operation: Operation): boolean {
+  return operation.method === 'GET' || operation === SUSPEND;
 }

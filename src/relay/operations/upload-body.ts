@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { Problem } from '../../errors.ts';
-import { CLIENT_LEFT } from '../../http/client-left.ts';
+import { CLIENT_LEFT } from '../../http/client-connection.ts';
 import { requireMediaType } from '../../http/media-type.ts';
 import { type FormWriterOptions, formWriter, tooLarge } from './form-writer.ts';
 import { invalidForm } from './part-head.ts';
@@ -15,7 +15,7 @@ export interface UploadOptions extends FormWriterOptions {
   readonly times: TransferTimes;
 }
 
-/** A form on its way from a client to the bot service. It can be sent once. */
+/** A form that is passed from a client to the bot service. It can be sent once. */
 export interface UploadBody {
   readonly contentType: string;
   readonly stream: Readable;
@@ -99,7 +99,7 @@ interface ReadFormOptions {
   readonly refused: (reason: unknown) => void;
 }
 
-/** Hands the bytes of the form over to `parts`, and no more of them than its file may have, and a little. */
+/** Hands the bytes of the form over to `parts`, as many as its file and the rest of the form may have. */
 function readForm(req: IncomingMessage, parts: UploadParts, options: ReadFormOptions) {
   const { maxBytes, received, refused } = options;
   let length = 0;
@@ -133,7 +133,7 @@ function handedOver(stream: Readable, signal: AbortSignal, onEnd: () => void): P
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });
     if (signal.aborted) reject(signal.reason);
   });
-  // Who looks only at the signal does not wait for it.
+  // No unhandled rejection for callers that use only the signal, which has the same reason.
   done.catch(() => {});
   return done;
 }

@@ -81,7 +81,7 @@ export function uploadParts(boundary: string, listener: PartListener): UploadPar
 function readPart(reading: Reading, part: Dicer.PartStream): void {
   const { parts } = reading;
   parts.begun += 1;
-  // The parser reports the same error.
+  // `parser` emits the same error.
   part.on('error', () => {});
   if (parts.begun > MAX_PARTS) throw invalidForm('The form has too many parts.');
   part.on('header', (headers) =>

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { UpstreamConnection } from './upstream-connections.ts';
 
@@ -17,7 +18,7 @@ export interface UpstreamAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** Gives the body to `reader` from now on. Call it once. */
   read(reader: AnswerReader): void;
-  /** Stops reading the body until `resume`; data that is already on its way still arrives. */
+  /** Stops reading the body until `resume`; data that was read already still arrives. */
   pause(): void;
   resume(): void;
   /** Closes the connection; the reader's `broken` is called with `closed`. Does nothing after the reader's `end`. */
@@ -51,8 +52,8 @@ export interface AnswerArrival {
 type ReaderCall = (reader: AnswerReader) => void;
 
 /**
- * A body that is not read yet is paused after so many bytes. It is not paused at once: nearly always, its reader comes in
- * the same turn of the event loop, and a pause in the middle of a read lets undici put back and read again what is left.
+ * After how many bytes a body without a reader is paused. Not at once: its reader nearly always comes in the same turn of
+ * the event loop, and after a pause in the middle of a read, undici puts back what is left and reads it again.
  */
 const EARLY_BYTES = 4096;
 
@@ -118,7 +119,7 @@ export function dataArrives(
 
 /** All of the body has arrived. */
 export function answerEnds(arrival: AnswerArrival): void {
-  // Until it is read, the connection is not given back: whoever does not want the answer closes that.
+  // The connection is given back only when the body is read: an answer that nobody wants is closed with it.
   arrival.pausedAt ??= performance.now();
   callReader(arrival, (reader) => end(arrival, reader));
 }
@@ -183,7 +184,7 @@ function answerOf(
   };
 }
 
-/** Calls the reader now, or after what it has not read yet. */
+/** Calls the reader, if it has come; else when it comes, after the early bytes. */
 function callReader(arrival: AnswerArrival, call: ReaderCall): void {
   if (arrival.over) return;
   if (arrival.reader) call(arrival.reader);
@@ -210,4 +211,26 @@ function joinFields(fields: Fields): Record<string, string> {
     if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;
   }
   return headers;
+}
+
+/**
+ * The body of `answer` as a stream of Node.js, for bodies that the relay itself reads. If the body breaks off, the
+ * stream's error has the cause as its `code`.
+ */
+export function bodyOf(answer: UpstreamAnswer): Readable {
+  const body = new Readable({
+    read: answer.resume,
+    destroy(error, done) {
+      answer.close();
+      done(error);
+    },
+  });
+  answer.read({
+    data(chunk) {
+      if (!body.push(chunk)) answer.pause();
+    },
+    end: () => void body.push(null),
+    broken: (code) => void body.destroy(Object.assign(new Error('The body broke off.'), { code })),
+  });
+  return body;
 }

@@ -7,14 +7,13 @@ export interface ChannelNames {
 }
 
 /**
- * Puts the client's id in the place of the upstream id, in one stream of JSON. The two are here with their quotes. Its
- * fields are for the functions below alone: with one small record and no closures for each of many streams, little has
- * to be loaded into the CPU's caches for an event.
+ * Puts the client's id in the place of the upstream id, in one stream of JSON. Both are here with their quotes. Only the
+ * functions below use its fields: a small record without closures for each stream is cheap to keep and to use.
  */
 export interface ChannelReplacer {
   readonly wanted: Buffer;
   readonly replacement: Buffer;
-  /** What is held back, since it may begin the upstream id. */
+  /** Bytes that are held back, since the upstream id may begin with them. */
   held: Buffer | undefined;
   /** Whether a backslash before the next byte, held or not yet here, escapes it. */
   escapes: boolean;

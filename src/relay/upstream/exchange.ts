@@ -13,8 +13,8 @@ import {
   newArrival,
   type UpstreamAnswer,
 } from './answer-arrival.ts';
-import { noAnswer } from './no-answer.ts';
 import type { UpstreamConnection } from './upstream-connections.ts';
+import { noAnswer } from './upstream-problems.ts';
 
 /** Why a request was not sent: it was delayed, or its kept connection is too old or has broken. */
 type NotSentReason = 'delayed' | 'stale';
@@ -76,7 +76,7 @@ export function exchange(
 /** Takes undici's events. A class, since each message has one: closures would take several times as much memory. */
 class ExchangeHandler implements Dispatcher.DispatchHandler {
   readonly arrival: AnswerArrival;
-  /** Forgotten when the answer begins, which may last for minutes. */
+  /** Dropped when the answer begins, since that may last for minutes. */
   waiting: Exchange | undefined;
 
   constructor(begun: Exchange) {
@@ -85,7 +85,7 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
   }
 
   onRequestStart(): void {
-    // Only here it is certain how long the connection was idle: a busy process delays timers and requests.
+    // Asked here and not before, since a busy process delays timers and requests.
     if (this.waiting?.connection.isStale()) throw STALE;
     if (this.waiting?.isDelayed()) throw DELAYED;
   }
@@ -110,7 +110,7 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
     if (status < 200 || !this.waiting) return;
     const { signal, abort, resolve, hasLeft } = this.waiting;
     signal.removeEventListener('abort', abort);
-    // They would keep the bytes of the network that they came with for as long as the answer lasts.
+    // They would keep the network buffer that they came in for as long as the answer lasts.
     controller.rawHeaders = null;
     resolve(answerBegins(this.arrival, controller, { status, fields }));
     // An answer may come before the first byte of the request leaves.

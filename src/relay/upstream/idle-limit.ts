@@ -1,6 +1,6 @@
 /** How many connections that the service has closed are remembered. */
 const REMEMBERED = 32;
-/** After so many connections in a row that the service did not close, what was learned is forgotten. */
+/** After how many connections in a row that the service did not close, what was learned is forgotten. */
 const SURVIVORS = 3;
 
 /** Learns after which idle time the service closes connections. */

@@ -33,7 +33,7 @@ export interface KeyRingsOptions {
   readonly now?: () => number;
 }
 
-/** So many bots are remembered with their rings: with a pattern on the allow-list, clients choose their names. */
+/** For how many bots the ring is remembered: with a pattern on the allow-list, clients choose the names of bots. */
 const MAX_REMEMBERED = 1_000;
 
 /** Makes a ring for each bot or pattern that the allow-list or the settings name. */
@@ -60,7 +60,7 @@ export function keyRings({ settings, bots, observe = () => {}, now }: KeyRingsOp
 
   function ringOf(bot: string): KeyRing {
     const keys = keysOf(current, bot);
-    // Two patterns may match; choose the one that has this bot's keys.
+    // Several patterns may match: the ring is that of the pattern with this bot's keys.
     const name = patternsFor(bot).find((pattern) => rings.get(pattern)?.keys === keys);
     return rings.get(name as string) as KeyRing;
   }

@@ -54,7 +54,7 @@ export function keysRefused(): Problem {
   return new Problem('upstream_key_rejected', 'The bot service did not accept the relay; tell the operator.');
 }
 
-/** The problem of a request that was answered with 401 or 403, whose body nobody has read. */
+/** The problem of a request that was answered with 401 or 403, without the answer's body. */
 export function keyRefusal(status: number): Problem {
   if (status === 401) return keysRefused();
   return new Problem('upstream_refused', `The bot service refused the request with status ${status}.`, {

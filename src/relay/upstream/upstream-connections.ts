@@ -68,7 +68,7 @@ export function connectionsTo(origin: string): Connections {
   return {
     take() {
       const latest = pool.idle.at(-1);
-      // If the youngest is too old, all are.
+      // If the one that was used last is too old, all are.
       if (!latest || isStale(latest, pool)) return open(pool);
       pool.idle.pop();
       return latest.connection;

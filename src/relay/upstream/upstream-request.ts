@@ -1,10 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Bot } from '../../bots/bot.ts';
-import type { PathShape } from '../../bots/bot-path.ts';
+import type { Bot, PathShape } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
 import type { UpstreamRequest } from './send.ts';
-import { MESSAGE_PATH, targetPrefix, type UpstreamTarget, upstreamTarget } from './upstream-target.ts';
-import { userHintHeader } from './user-hint.ts';
+import {
+  MESSAGE_PATH,
+  targetPrefix,
+  type UpstreamTarget,
+  upstreamTarget,
+  userHintHeader,
+} from './upstream-target.ts';
 
 export interface UpstreamRequestOptions {
   readonly baseUrl: Readonly<URL>;
@@ -20,8 +24,8 @@ const FORWARDED = ['accept', 'last-event-id', 'traceparent'] as const;
 const NO_BODY = Buffer.alloc(0);
 
 /**
- * The parts of a message, or of the request for a live stream, that go upstream. Without a query of its own, it gets
- * what `forwardQuery` names of `url`.
+ * The parts of a message, or of the request for a live stream, that go upstream. Without `query`, the parameters of `url`
+ * that `forwardQuery` names are passed on.
  */
 export interface OutgoingMessage extends UpstreamTarget {
   /** The target of the client's request, with its query. */

@@ -1,6 +1,6 @@
 import { Agent, request } from 'node:http';
 import { expect } from '@jest/globals';
-import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
+import { OPERATION_GROUPS } from '../../../src/bots/bot.ts';
 import { OTHER_USER, startRelay, type TestRelay } from '../relay/relay.ts';
 import { type LaxService, startLaxService } from '../service/lax-service.ts';
 import { type Attack, conversationAttacks } from './conversation-attacks.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { PathShape } from '../../../src/bots/bot-path.ts';
+import type { PathShape } from '../../../src/bots/bot.ts';
 import { OPERATIONS, type Operation } from '../../../src/relay/operations/operation-table.ts';
 import type { RelayAndUpstream } from '../relay/relay-and-upstream.ts';
 import { SANDBOX_REQUEST } from '../service/launched-sandboxes.ts';

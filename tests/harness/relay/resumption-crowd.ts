@@ -2,7 +2,6 @@ import { abortableSleep } from '../../../src/pace/abortable-sleep.ts';
 import type { EndpointBudgets } from '../../../src/pace/budgets.ts';
 import { resumptionTurns, type TakeResumptionTurn } from '../../../src/pace/resumption-turns.ts';
 import { type PacedRate, type SlotWaits, slotWaits } from '../../../src/pace/slot-waits.ts';
-
 import { range } from './numbered-messages.ts';
 
 const RESUMPTIONS = 300;

@@ -1,6 +1,5 @@
 import { createHmac } from 'node:crypto';
-import type { Session } from '../../../src/authenticate/sessions/session.ts';
-import { sessionKey } from '../../../src/authenticate/sessions/session-key.ts';
+import { type Session, sessionKey } from '../../../src/authenticate/sessions/session.ts';
 import type { SessionStore } from '../../../src/authenticate/sessions/session-store.ts';
 import { CANARY } from './relay.ts';
 

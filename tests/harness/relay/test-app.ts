@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express, { type Express } from 'express';
 import { problemResponse } from '../../../src/arrive/problem-response.ts';
-import { requestId } from '../../../src/arrive/request-id.ts';
+import { requestId } from '../../../src/arrive/request-head.ts';
 import { securityHeaders } from '../../../src/arrive/security-headers.ts';
 import { createLogger } from '../../../src/logger.ts';
 

@@ -57,7 +57,7 @@ export function joinedRun(store: RunStore, run: Run) {
   const { name } = run;
   if (!name) throw new Error('nobody can join a run without a name');
   const own = runOf(name);
-  own.becomes(run);
+  own.follow(run);
   const reader = readerOf(own);
   void store.follow(own);
   return { own, ...reader };

@@ -1,6 +1,6 @@
 import type { Problem } from '../../../src/errors.ts';
-import { CLIENT_LEFT } from '../../../src/http/client-left.ts';
-import type { StreamSink, StreamSource } from '../../../src/relay/message/stream-sink.ts';
+import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
+import type { StreamSink, StreamSource } from '../../../src/relay/message/response-sink.ts';
 import type { Run } from '../../../src/runs/run.ts';
 
 /** A client of a run, and what it has got. */

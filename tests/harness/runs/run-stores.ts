@@ -3,9 +3,8 @@ import { heldBytes } from '../../../src/relay/message/held-bytes.ts';
 import { MemoryRunStore } from '../../../src/runs/memory-run-store.ts';
 import { redisRunStore } from '../../../src/runs/redis-run-store.ts';
 import { Run, type RunOptions } from '../../../src/runs/run.ts';
-import type { RunLeases } from '../../../src/runs/run-leases.ts';
 import type { RunName } from '../../../src/runs/run-name.ts';
-import type { RunStore, RunTimes } from '../../../src/runs/run-store.ts';
+import type { RunLeases, RunStore, RunTimes } from '../../../src/runs/run-store.ts';
 import type { Redis } from '../../../src/storage/redis.ts';
 import { connected, type RedisServer, startRedis } from '../redis/redis.ts';
 import { runSealer } from '../relay/run-sealer.ts';
@@ -18,7 +17,7 @@ export const TIMES: RunTimes = {
   maxExecutionMs: 60_000,
 };
 export const LEASES: Partial<RunLeases> = {
-  ...{ leaseMs: 60_000, renewMs: 20, batchMs: 1, lookMs: 20, followedMs: 2_000, calmMs: 200 },
+  ...{ leaseMs: 60_000, renewMs: 20, batchMs: 1, pollMs: 20, followedMs: 2_000, calmMs: 200 },
 };
 
 /** The stores of several instances. */
@@ -89,7 +88,7 @@ export async function redisStores(...serverOptions: string[]): Promise<RedisStor
 
 /** A name; each part can be replaced. */
 export function nameOf(key: string, changes: Partial<RunName> = {}): RunName {
-  return { conversation: 'c', message: `message-of-${key}`, key, isKept: true, ...changes };
+  return { conversation: 'c', message: `message-of-${key}`, key, outlivesRun: true, ...changes };
 }
 
 /** A run with this name. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { asProblem } from '../../../src/errors.ts';
-import { CLIENT_LEFT } from '../../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
 import { heldBytes } from '../../../src/relay/message/held-bytes.ts';
 import { redisRunStore } from '../../../src/runs/redis-run-store.ts';
 import type { Run } from '../../../src/runs/run.ts';
@@ -15,7 +15,7 @@ import { LEASES, TIMES } from './run-stores.ts';
 /** A message that the bot service has taken, and its answer. */
 export interface Send {
   readonly key: string;
-  readonly isKept: boolean;
+  readonly outlivesRun: boolean;
   readonly text: string;
   /** How often Redis had lost its data before it was confirmed. */
   readonly losses: number;
@@ -70,7 +70,7 @@ export class RunWorld {
     if (instance.fault.state === 'frozen') return;
     // One of them can be said again after its end.
     const key = `${this.conversation}-${message}`;
-    const name = { conversation: this.conversation, message: key, key, isKept: message > 0 };
+    const name = { conversation: this.conversation, message: key, key, outlivesRun: message > 0 };
     const sink = new RecordingSink();
     const stop = new AbortController();
     const done = this.read(instance, name, sink, stop);
@@ -201,11 +201,11 @@ export class RunWorld {
   }
 
   /** The service takes a message: nothing must run twice, unless Redis has lost what it knew. */
-  private take({ key, isKept }: RunName, losses: number): Send {
+  private take({ key, outlivesRun }: RunName, losses: number): Send {
     const others = this.sends.filter((send) => send.key === key && send.losses === this.losses);
-    if (others.some(({ hasEnded }) => isKept || !hasEnded)) this.faults.push(`${key} runs twice`);
+    if (others.some(({ hasEnded }) => outlivesRun || !hasEnded)) this.faults.push(`${key} runs twice`);
     const events = Array.from({ length: EVENTS }, (_, n) => `data: ${this.sends.length}-${n}\n\n`);
-    const send = { key, isKept, text: events.join(''), losses, hasEnded: false, isComplete: false };
+    const send = { key, outlivesRun, text: events.join(''), losses, hasEnded: false, isComplete: false };
     this.sends.push(send);
     return send;
   }

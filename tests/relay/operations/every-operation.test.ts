@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { PATH_SHAPES } from '../../../src/bots/bot-path.ts';
-import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
+import { OPERATION_GROUPS, PATH_SHAPES } from '../../../src/bots/bot.ts';
 import { call, expectProblem } from '../../harness/clients/call.ts';
 import { errorEventIn, expectErrorEvent } from '../../harness/clients/error-event.ts';
 import {

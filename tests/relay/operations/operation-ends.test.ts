@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { OPERATION_GROUPS } from '../../../src/bots/operation-groups.ts';
+import { OPERATION_GROUPS } from '../../../src/bots/bot.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
 import { call, expectProblem } from '../../harness/clients/call.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Agent, createServer, get } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, Socket } from 'node:net';
 import { expect, test } from '@jest/globals';
-import { readInPlace } from '../../../src/relay/operations/read-in-place.ts';
+import { readInPlace } from '../../../src/relay/operations/operation-proxy.ts';
 
 const listen = async (server: { listen: (port: number, host: string, done: () => void) => unknown }) =>
   new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

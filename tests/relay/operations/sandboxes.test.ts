@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { KNOWN_MS, knownSandboxes } from '../../../src/guard/known-sandboxes.ts';
-import { launchedSandboxes } from '../../../src/guard/sandbox-names.ts';
+import { KNOWN_MS, knownSandboxes, launchedSandboxes } from '../../../src/guard/sandboxes.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
 import { call, expectProblem } from '../../harness/clients/call.ts';
 import { openKind, WATCH as WATCH_KIND } from '../../harness/clients/live.ts';

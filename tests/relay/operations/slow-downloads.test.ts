@@ -3,9 +3,9 @@ import { createServer, get, type IncomingMessage, type Server, type ServerRespon
 import { type AddressInfo, connect } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { FailureNotes } from '../../../src/errors.ts';
-import { CLIENT_LEFT } from '../../../src/http/client-left.ts';
+import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
 import type { CarriedStream } from '../../../src/http/locals.ts';
-import { pipeFile } from '../../../src/relay/operations/pipe-file.ts';
+import { pipeFile } from '../../../src/relay/operations/send-answer.ts';
 
 const LONG = 60_000;
 const servers: Server[] = [];
