@@ -47,7 +47,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   config: `bots http storage ${BASE}`,
   http: BASE,
   storage: BASE,
-  process: `app routes:types ${STAGES} bots config storage page demo ${BASE}`,
+  process: `app routes ${STAGES} bots config storage page demo ${BASE}`,
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
   commands: `process check demo authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
