@@ -73,25 +73,27 @@ export async function userCommand(
   path: string,
   terminal: Terminal,
 ): Promise<number> {
-  const [action, name, ...rest] = args;
+  const [action, name = ''] = args;
   const say = (line: string) => terminal.output.write(`${line}\n`);
-  const wellFormed = rest.length === 0 && (action === 'list' ? name === undefined : name !== undefined);
+  const isWhole = args.length === (action === 'list' ? 1 : 2);
   try {
-    if (wellFormed && action === 'add') {
-      await saveUser(path, name as string, await newPassword(terminal));
-      say(`${name} can sign in now (${path}).`);
-      return 0;
-    }
-    if (wellFormed && action === 'remove') {
-      const removed = removeUser(path, name as string);
-      say(
-        removed ? `${name} can no longer sign in; open sessions last until they expire.` : `No user ${name}.`,
-      );
-      return removed ? 0 : 1;
-    }
-    if (wellFormed && action === 'list') {
-      for (const user of listUsers(path)) say(user);
-      return 0;
+    switch (isWhole ? action : undefined) {
+      case 'add':
+        await saveUser(path, name, await newPassword(terminal));
+        say(`${name} can sign in now (${path}).`);
+        return 0;
+      case 'remove': {
+        const removed = removeUser(path, name);
+        say(
+          removed
+            ? `${name} can no longer sign in; open sessions last until they expire.`
+            : `No user ${name}.`,
+        );
+        return removed ? 0 : 1;
+      }
+      case 'list':
+        for (const user of listUsers(path)) say(user);
+        return 0;
     }
   } catch (error) {
     say((error as Error).message);

@@ -2,7 +2,6 @@ import { createApp } from '../app.ts';
 import { connectionBounds } from '../arrive/connection-bounds.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import { noteLostSessions } from '../authenticate/sessions/lost-sessions.ts';
-import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import { fingerprints } from '../bots/bot-settings.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
@@ -10,6 +9,7 @@ import type { DemoChat } from '../page/bot-chat.ts';
 import { heldBytes } from '../relay/message/held-bytes.ts';
 import { openMessages } from '../relay/message/open-messages.ts';
 import { botServices } from '../routes/bot-services.ts';
+import type { Stores } from '../routes/dependencies.ts';
 import { sharedSteps } from '../routes/shared-steps.ts';
 import type { RunStore } from '../runs/run-store.ts';
 import { Runs, type RunsOptions } from '../runs/runs.ts';
@@ -48,7 +48,7 @@ export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {
 export type Instance = Awaited<ReturnType<typeof startInstance>>;
 
 /**
- * Builds all parts of the relay, each of those above it, and listens.
+ * Builds all parts of the relay, each from those above it, and listens.
  * @throws ConfigError if the users file cannot be used
  */
 export async function startInstance(options: InstanceOptions) {
@@ -68,20 +68,20 @@ export async function startInstance(options: InstanceOptions) {
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
   const runLimits = runLimitsOf(config);
-  const stores = await openStores({ redis, logger, rate, session: config.session, runs: runLimits });
-  const { runStore, streams, counts, attempts } = stores;
-  const sessions = metrics ? countedSessions(stores.sessions, metrics) : stores.sessions;
+  const opened = await openStores({ redis, logger, rate, session: config.session, runs: runLimits });
+  const stores = metrics ? observedStores(opened, metrics) : opened;
+  const { sessions, counts, attempts } = stores;
   const open = openMessages();
   const held = heldBytes(MAX_HELD_BYTES);
-  const runs = runsOf(runStore, runLimits, observe.runInGrace);
+  const runs = runsOf(stores.runStore, runLimits, observe.runInGrace);
   const bounds = connectionBounds({ ...config.connections, onRefused: observe.connectionRefused });
   const lifecycle = createLifecycle();
   const checks = { accepting: async () => lifecycle.isReady(), ...(redis && { redis: redis.answers }) };
   const pages = await clientPages(config, demo?.chat);
-  const common = { config, logger, metrics, bots, sessions };
-  const steps = sharedSteps({ ...common, counts });
-  const services = botServices({ ...stores, ...common, upstreamUrl, rate, open, held, runs }, steps);
-  const others = { redis, signIn, counts, attempts, bounds, lifecycle, checks, pages };
+  const steps = sharedSteps({ config, logger, counts, sessions });
+  const common = { config, logger, metrics, bots };
+  const services = botServices({ ...common, ...stores, upstreamUrl, rate, open, held, runs }, steps);
+  const others = { redis, signIn, sessions, counts, attempts, bounds, lifecycle, checks, pages };
   const app = createApp({ ...common, ...others }, steps, services);
   metrics?.readAtScrape({ checks, openMessages: open.count, runBytes: () => runs.bytes() });
   // Runs before the relay listens and until it has stopped, so that its start and its shutdown can be observed.
@@ -92,13 +92,13 @@ export async function startInstance(options: InstanceOptions) {
     await server.close(signal);
     bots.close();
     sessions.close();
-    await runStore.close();
-    await streams.close();
+    await stores.runStore.close();
+    await stores.streams.close();
     redis?.close();
     await metricsServer?.close();
     await demo?.close();
   };
-  const parts = { ...stores, ...common, redis, signIn, open, held, runs, lifecycle };
+  const parts = { ...common, ...stores, redis, signIn, open, held, runs, lifecycle };
   return { port: server.port, parts, reload: bots.reload, close };
 }
 
@@ -118,9 +118,10 @@ function runsOf(
   return new Runs({ store, times: limits, maxBytes, budget: heldBytes(MAX_RUN_BYTES), onGrace });
 }
 
-/** Counts the operations of a store of sessions, and the sessions that it has lost. */
-function countedSessions(store: SessionStore, metrics: Metrics): SessionStore {
-  return noteLostSessions(countSessionOperations(store, metrics), () => metrics.sessionsLost.inc());
+/** The stores, with a count of the operations on sessions, and of the sessions that were lost. */
+function observedStores(stores: Stores, metrics: Metrics): Stores {
+  const counted = countSessionOperations(stores.sessions, metrics);
+  return { ...stores, sessions: noteLostSessions(counted, () => metrics.sessionsLost.inc()) };
 }
 
 /** The package of the client and the chat. */
