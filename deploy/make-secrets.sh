@@ -19,7 +19,7 @@ chmod 700 "$folder"
 if [ ! -e "$folder/users" ]; then
   password=$(openssl rand -hex 12)
   [ -e dist/main.js ] || npm run --silent build
-  printf '%s' "$password" | USERS_FILE="$folder/users" npm run --silent user -- add demo >/dev/null
+  printf '%s' "$password" | USERS_FILE="$folder/users" npx bot-relay user add demo >/dev/null
   echo "Sign in as demo with the password $password"
 fi
 chmod 644 "$folder"/*

@@ -7,15 +7,16 @@ import { securityHeaders } from './arrive/security-headers.ts';
 import { inOrder, spreadRequests } from './arrive/stages.ts';
 import { cors } from './guard/cors.ts';
 import { knownHost } from './guard/known-host.ts';
+import type { BotServices } from './routes/bot-services.ts';
 import type { Dependencies } from './routes/dependencies.ts';
 import { botRoutes, METHODS, pageRoutes, sessionRoutes } from './routes/mount.ts';
 import { checkProbeRoute, probePaths, probeRoutes } from './routes/probes.ts';
-import { isHttps, sharedSteps } from './routes/shared-steps.ts';
+import { isHttps, type SharedSteps } from './routes/shared-steps.ts';
 import { signInRoutes } from './routes/sign-in.ts';
 import { requestMetrics } from './watch/request-metrics.ts';
 
 /** The routes in order, and the stages that stand before all of them. */
-export function createApp(dependencies: Dependencies): Express {
+export function createApp(dependencies: Dependencies, steps: SharedSteps, services: BotServices): Express {
   const { bounds, config, logger, lifecycle, metrics } = dependencies;
   const app = express();
   app.set('trust proxy', config.trustProxy);
@@ -40,9 +41,8 @@ export function createApp(dependencies: Dependencies): Express {
   );
 
   probeRoutes(app, dependencies);
-  const steps = sharedSteps(dependencies);
   // First, since messages are the most frequent: Express tries its routes in order.
-  botRoutes(app, dependencies, steps);
+  botRoutes(app, dependencies, services);
   signInRoutes(app, dependencies, steps);
   sessionRoutes(app, dependencies, steps);
   pageRoutes(app, dependencies, steps);

@@ -1,56 +1,19 @@
 import { readFileSync } from 'node:fs';
 
-/** Exit codes of sysexits.h: wrong arguments; a wrong setup, which another start would not mend. */
-const EX_USAGE = 64;
+/** Exit code of sysexits.h: a wrong setup, which another start would not mend. */
 const EX_CONFIG = 78;
 
-interface Command {
-  /** Its own usage text, if it takes arguments. */
-  readonly USAGE?: string;
-  /** Returns the exit code, or nothing if the command goes on running. */
-  run(args: readonly string[]): Promise<number | undefined>;
-}
-
-/** Loads each command. This is done after the check of the version: an older Node.js would fail without naming the reason. */
-const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
-  '--check-config': () => import('./process/check-config.ts'),
-  user: () => import('./commands/user.ts'),
-  keys: () => import('./commands/keys.ts'),
-  'channel-id': () => import('./commands/channel-id.ts'),
-  check: () => import('./check/check-command.ts'),
-  'demo-bot': () => import('./process/demo-bot.ts'),
-};
-const serve = (): Promise<Command> => import('./process/serve.ts');
-
-const manifest = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-const { version, engines } = manifest as { version: string; engines: { node: string } };
+const manifest = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+const { engines } = JSON.parse(manifest) as { engines: { node: string } };
 if (meets(process.versions.node, engines.node)) {
+  // Loaded only now: an older Node.js would fail without naming the reason.
+  const { runCommand } = await import('./commands/run-command.ts');
   process.exitCode = await runCommand(process.argv.slice(2));
 } else {
   process.stderr.write(
-    `bot-relay runs on Node.js ${engines.node}, and this is Node.js ${process.versions.node} (${process.execPath}).\n`,
+    `bot-relay runs on Node.js ${engines.node}, and this is Node.js ${process.versions.node} (${process.execPath}); in a checkout, npx bot-relay and the npm scripts run on the Node.js that npm install has brought.\n`,
   );
   process.exitCode = EX_CONFIG;
-}
-
-async function runCommand(args: readonly string[]): Promise<number | undefined> {
-  const [name, ...rest] = args;
-  const load = name === undefined ? serve : Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  const usage = async () => (await load?.())?.USAGE ?? (await import('./commands/usage.ts')).USAGE;
-  const asksFor = (...names: string[]) => args.some((arg) => names.includes(arg));
-  if (asksFor('--help', '-h')) {
-    process.stdout.write(await usage());
-    return 0;
-  }
-  if (asksFor('--version', '-v')) {
-    process.stdout.write(`${version}\n`);
-    return 0;
-  }
-  const command = await load?.();
-  const exitCode = command ? await command.run(rest) : EX_USAGE;
-  // A command with its own usage has printed it.
-  if (exitCode === EX_USAGE && !command?.USAGE) process.stderr.write(await usage());
-  return exitCode;
 }
 
 /** Whether a version is in an npm range that consists of `>=` and `^`, joined by `||`. */

@@ -24,7 +24,7 @@ const STAGES = 'arrive authenticate guard runs pace relay watch';
  * fails. `docs/architecture.md` has the same table, with the purpose of each room.
  */
 const ROOMS: Readonly<Record<string, string>> = {
-  main: 'process commands check demo',
+  main: 'commands',
   app: 'routes arrive guard watch',
   errors: '',
   logger: '',
@@ -47,10 +47,10 @@ const ROOMS: Readonly<Record<string, string>> = {
   config: `bots http storage ${BASE}`,
   http: BASE,
   storage: BASE,
-  process: `app routes:types ${STAGES} bots config storage page demo ${BASE}`,
+  process: `app routes ${STAGES} bots config storage page demo ${BASE}`,
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
-  commands: `authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
+  commands: `process check demo authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
   'client/ai-sdk': 'client',
   'client/element': 'client',
   client: '',
@@ -181,7 +181,7 @@ describe('the reading of the sources', () => {
         { target: 'logger.ts', typesOnly: true, late: false },
       ]),
     );
-    expect(of('main.ts')).toContainEqual({ target: 'process/serve.ts', typesOnly: false, late: true });
+    expect(of('main.ts')).toContainEqual({ target: 'commands/run-command.ts', typesOnly: false, late: true });
     const local = sources.flatMap((source) => source.imports).filter(({ target }) => target.endsWith('.ts'));
     expect(local.filter(({ target }) => !paths.has(target))).toEqual([]);
   });

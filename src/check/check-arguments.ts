@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { botPattern } from '../bots/schemas.ts';
 
-export const CHECK_USAGE = `Usage: npm run check -- [options]     prove this configuration against what is really there
+export const CHECK_USAGE = `Usage: bot-relay check [options]     prove this configuration against what is really there
   --no-messages          send no message: keys and the arrival of events are not tried
   --text TEXT            what the messages say; each message is one run of a bot
   --bot NAMESPACE/BOT    only this bot (may be given again); also one that a * in BOTS lets through

@@ -1,6 +1,6 @@
 import type { Terminal } from '../authenticate/password/ask-password.ts';
 import { type Config, ConfigError, loadConfig } from '../config/config.ts';
-import { readEnvironment, type Sources } from '../config/environment.ts';
+import type { Sources } from '../config/environment.ts';
 import { keyRings } from '../relay/upstream/key-rings.ts';
 import { maskKeys } from '../relay/upstream/upstream-request.ts';
 import { type Secret, secret } from '../secret.ts';
@@ -20,8 +20,6 @@ import { count, findingsAsJson, findingsAsTable, problemsIn } from './print-find
 import { testMessages } from './send-message.ts';
 import { type Visitors, visitorsOf } from './visitors.ts';
 
-export { CHECK_USAGE as USAGE } from './check-arguments.ts';
-
 /** Exit codes of sysexits.h. */
 const EX_USAGE = 64;
 const EX_CONFIG = 78;
@@ -29,12 +27,6 @@ const EX_CONFIG = 78;
 /** Where a check prints: its result to `output`, its progress to `progress`. */
 export interface CheckTerminal extends Terminal {
   readonly progress: Terminal['output'];
-}
-
-/** Checks the deployment that this environment configures, at this terminal. Returns the exit code. */
-export function run(args: readonly string[]): Promise<number> {
-  const terminal = { input: process.stdin, output: process.stdout, progress: process.stderr };
-  return checkCommand(args, readEnvironment(), terminal);
 }
 
 /**

@@ -43,7 +43,7 @@ export function checkConfiguration(config: Config, environment: Environment, rep
 }
 
 function checkUsers(path: string, report: Report): boolean {
-  const advice = 'Make it with: npm run user -- add NAME';
+  const advice = 'Make it with: npx bot-relay user add NAME';
   try {
     const users = listUsers(path).length;
     const says = users > 0 ? `${count(users, 'user')} in ${path}` : `no user in ${path}: nobody can sign in`;

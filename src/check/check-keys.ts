@@ -78,7 +78,7 @@ async function checkKey(message: TestMessage, options: KeysOptions): Promise<Obs
   try {
     const result = await send(message);
     if (result.outcome === 'key_rejected') {
-      const advice = 'Replace it, or take it out; see npm run keys.';
+      const advice = 'Replace it, or take it out; see npx bot-relay keys.';
       report({ state: 'problem', check: CHECK, about, says: 'the bot service refuses it', advice });
       return undefined;
     }

@@ -1,14 +1,15 @@
 import type { Writable } from 'node:stream';
-import { type Config, catchConfigError, loadConfig } from '../config/config.ts';
+import { type Config, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { Problem } from '../errors.ts';
 import { createLogger } from '../logger.ts';
 import { type KeyRings, keyRings } from '../relay/upstream/key-rings.ts';
 import { openRedis, whenConnected } from '../storage/redis.ts';
 import { type KeyReport, readKeyReports } from '../watch/key-reports.ts';
+import { EX_USAGE } from './usage.ts';
 
-export const USAGE = `Usage: npm run keys                print the keys of each bot, by fingerprint
-       npm run keys -- --json      the same as JSON
+export const USAGE = `Usage: bot-relay keys          print the keys of each bot, by fingerprint
+       bot-relay keys --json   the same as JSON
 `;
 
 interface KeyLine {
@@ -25,11 +26,9 @@ interface BotLines {
 }
 
 /** Prints the keys of this environment's configuration. Returns the exit code. */
-export function run(args: readonly string[]): Promise<number> {
-  return catchConfigError(async () => {
-    const { environment, inFile } = readEnvironment();
-    return await keysCommand(args, loadConfig(environment, inFile), process.stdout);
-  });
+export async function run(args: readonly string[]): Promise<number> {
+  const { environment, inFile } = readEnvironment();
+  return keysCommand(args, loadConfig(environment, inFile), process.stdout);
 }
 
 /**
@@ -45,14 +44,14 @@ export async function keysCommand(
   const json = args[0] === '--json';
   if (args.length > (json ? 1 : 0)) {
     output.write(USAGE);
-    return 64;
+    return EX_USAGE;
   }
   let reports: readonly KeyReport[] = [];
   try {
     reports = await reportsOf(config);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    output.write('Redis cannot be used; npm run check says why.\n');
+    output.write('Redis cannot be used; npx bot-relay check says why.\n');
     return 1;
   }
   const settings = config.upstream;

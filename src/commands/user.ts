@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers';
 import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
-import { catchConfigError, checkNames, loadConfig } from '../config/config.ts';
+import { checkNames, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { VARIABLES } from '../config/variables.ts';
 import { Problem } from '../errors.ts';
@@ -10,27 +10,26 @@ import { ACCOUNT_ATTEMPTS } from '../pace/attempts.ts';
 import { forgetFailures } from '../pace/redis-attempts.ts';
 import { openRedis, whenConnected } from '../storage/redis.ts';
 import type { RedisSettings } from '../storage/redis-settings.ts';
+import { EX_USAGE } from './usage.ts';
 
-export const USAGE = `Usage: npm run user -- add NAME      add a user, or set a new password
-       npm run user -- remove NAME   remove a user
-       npm run user -- list          print the names
-       npm run user -- unlock NAME   forget the failed sign-ins of a user
+export const USAGE = `Usage: bot-relay user add NAME      add a user, or set a new password
+       bot-relay user remove NAME   remove a user
+       bot-relay user list          print the names
+       bot-relay user unlock NAME   forget the failed sign-ins of a user
 `;
 const MIN_PASSWORD_LENGTH = 8;
 
 /** Maintains the users of this environment, at this terminal. Returns the exit code. */
-export function run(args: readonly string[]): Promise<number> {
-  return catchConfigError(async () => {
-    const sources = readEnvironment();
-    checkNames(sources);
-    const [action, name] = args;
-    if (action === 'unlock' && name && args.length === 2) {
-      const { redis } = loadConfig(sources.environment, sources.inFile);
-      return await unlock(name, redis, (line) => process.stdout.write(`${line}\n`));
-    }
-    const file = sources.environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
-    return await userCommand(args, file, { input: process.stdin, output: process.stdout });
-  });
+export async function run(args: readonly string[]): Promise<number> {
+  const sources = readEnvironment();
+  checkNames(sources);
+  const [action, name] = args;
+  if (action === 'unlock' && name && args.length === 2) {
+    const { redis } = loadConfig(sources.environment, sources.inFile);
+    return unlock(name, redis, (line) => process.stdout.write(`${line}\n`));
+  }
+  const file = sources.environment.USERS_FILE || VARIABLES.USERS_FILE.fallback;
+  return userCommand(args, file, { input: process.stdin, output: process.stdout });
 }
 
 /** Unlocks an account after too many failed sign-ins. Returns 0, or 1 if nothing was done. */
@@ -57,7 +56,7 @@ async function unlock(
     return hadFailures ? 0 : 1;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    say('Redis cannot be used; npm run check says why.');
+    say('Redis cannot be used; npx bot-relay check says why.');
     return 1;
   } finally {
     redis.close();
@@ -74,32 +73,34 @@ export async function userCommand(
   path: string,
   terminal: Terminal,
 ): Promise<number> {
-  const [action, name, ...rest] = args;
+  const [action, name = ''] = args;
   const say = (line: string) => terminal.output.write(`${line}\n`);
-  const wellFormed = rest.length === 0 && (action === 'list' ? name === undefined : name !== undefined);
+  const isWhole = args.length === (action === 'list' ? 1 : 2);
   try {
-    if (wellFormed && action === 'add') {
-      await saveUser(path, name as string, await newPassword(terminal));
-      say(`${name} can sign in now (${path}).`);
-      return 0;
-    }
-    if (wellFormed && action === 'remove') {
-      const removed = removeUser(path, name as string);
-      say(
-        removed ? `${name} can no longer sign in; open sessions last until they expire.` : `No user ${name}.`,
-      );
-      return removed ? 0 : 1;
-    }
-    if (wellFormed && action === 'list') {
-      for (const user of listUsers(path)) say(user);
-      return 0;
+    switch (isWhole ? action : undefined) {
+      case 'add':
+        await saveUser(path, name, await newPassword(terminal));
+        say(`${name} can sign in now (${path}).`);
+        return 0;
+      case 'remove': {
+        const removed = removeUser(path, name);
+        say(
+          removed
+            ? `${name} can no longer sign in; open sessions last until they expire.`
+            : `No user ${name}.`,
+        );
+        return removed ? 0 : 1;
+      }
+      case 'list':
+        for (const user of listUsers(path)) say(user);
+        return 0;
     }
   } catch (error) {
     say((error as Error).message);
     return 1;
   }
   terminal.output.write(USAGE);
-  return 64;
+  return EX_USAGE;
 }
 
 async function newPassword(terminal: Terminal): Promise<string> {

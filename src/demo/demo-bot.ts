@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { type BotService, startBotService } from './bot-service.ts';
 
 export const DEMO_BOT_USAGE =
-  'Usage: node dist/main.js demo-bot --keys-file FILE [--host 127.0.0.1] [--port 4000] [--rate-limit 5]\n';
+  'Usage: bot-relay demo-bot --keys-file FILE [--host 127.0.0.1] [--port 4000] [--rate-limit 5]\n';
 
 /**
  * Starts the demo's bot service as the command line says. The file of `--keys-file` holds the keys that it

@@ -1,14 +1,15 @@
 import type { Config } from '../config/config.ts';
-import type { Secret } from '../secret.ts';
-import { type BotService, startBotService } from './bot-service.ts';
-import { allowedDemoBot } from './demo-bots.ts';
+import { startBotService } from './bot-service.ts';
+import { allowedDemoBot, demoBots } from './demo-bots.ts';
 
 /** The user who can sign in to the demo. */
 export const DEMO_USER = { name: 'demo', password: 'demo' };
 
-/** Starts the embedded bot service for the relay's `keys`. */
-export function startDemo(keys: readonly Secret[]): Promise<BotService> {
-  return startBotService({ keys: keys.map((key) => key.open()) });
+/** Starts the embedded bot service for the relay's keys. `chat` is what the page of the demo shows besides. */
+export async function startDemo({ upstream, bots }: Pick<Config, 'upstream' | 'bots'>) {
+  const keys = upstream.apiKeys.map((key) => key.open());
+  const { url, close } = await startBotService({ keys });
+  return { url, close, chat: { bots: demoBots(bots), user: DEMO_USER } };
 }
 
 const JSON_TYPE = "-H 'Content-Type: application/json'";

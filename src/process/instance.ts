@@ -1,24 +1,26 @@
 import { createApp } from '../app.ts';
-import { connectionBounds, reportRefused } from '../arrive/connection-bounds.ts';
+import { connectionBounds } from '../arrive/connection-bounds.ts';
 import type { Users } from '../authenticate/password/users.ts';
 import { noteLostSessions } from '../authenticate/sessions/lost-sessions.ts';
-import type { SessionStore } from '../authenticate/sessions/session-store.ts';
 import { fingerprints } from '../bots/bot-settings.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
+import type { DemoChat } from '../page/bot-chat.ts';
 import { heldBytes } from '../relay/message/held-bytes.ts';
 import { openMessages } from '../relay/message/open-messages.ts';
+import { botServices } from '../routes/bot-services.ts';
+import type { Stores } from '../routes/dependencies.ts';
+import { sharedSteps } from '../routes/shared-steps.ts';
 import type { RunStore } from '../runs/run-store.ts';
-import { Runs } from '../runs/runs.ts';
+import { Runs, type RunsOptions } from '../runs/runs.ts';
 import type { Redis } from '../storage/redis.ts';
-import { keyReporter } from '../watch/key-reports.ts';
 import type { Metrics } from '../watch/metrics.ts';
 import { startMetricsServer } from '../watch/metrics-server.ts';
-import { keyMetrics, redisMetrics, reloadMetrics } from '../watch/relay-metrics.ts';
+import { redisMetrics } from '../watch/relay-metrics.ts';
 import { countSessionOperations } from '../watch/session-operations.ts';
 import { BUILD } from './build-info.ts';
-import type { DemoParts } from './demo-parts.ts';
 import { type LiveBotsOptions, liveBots } from './live-bots.ts';
+import { observersOf } from './observers.ts';
 import { createLifecycle, startServer } from './server.ts';
 import type { StopSignal } from './shutdown.ts';
 import { signInOf } from './sign-in.ts';
@@ -43,126 +45,87 @@ export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {
 }
 
 /** A relay that listens. */
-export interface Instance {
-  readonly port: number;
-  readonly parts: Awaited<ReturnType<typeof openParts>>;
-  /** Reads the files of keys and bots again. */
-  reload(): void;
-  /** Shuts down in order; resolves when everything is closed. SIGINT skips the delay. */
-  close(signal?: StopSignal): Promise<void>;
-}
+export type Instance = Awaited<ReturnType<typeof startInstance>>;
 
 /**
- * Builds all parts of the relay, and listens.
+ * Builds all parts of the relay, each from those above it, and listens.
  * @throws ConfigError if the users file cannot be used
  */
-export async function startInstance(options: InstanceOptions): Promise<Instance> {
-  const { config, cannotListen = () => rethrow } = options;
-  const { host, metricsPort: port } = config;
-  const parts = await openParts(options);
-  const { metrics, redis, bots } = parts;
-  // Runs before the relay listens and until it has stopped, so that its start and its shutdown can be observed.
-  const metricsServer =
-    metrics && port !== undefined
-      ? await startMetricsServer({ registry: metrics.registry, port, host }).catch(
-          cannotListen('METRICS_PORT'),
-        )
-      : undefined;
-  const onConnectionCut = metrics && (() => metrics.connectionsCut.inc());
-  const serverOptions = { ...config, ...parts, onConnectionCut };
-  const server = await startServer(createApp(parts), serverOptions).catch(cannotListen('PORT'));
-  return {
-    port: server.port,
-    parts,
-    reload: bots.reload,
-    async close(signal) {
-      await server.close(signal);
-      bots.close();
-      parts.sessions.close();
-      await parts.runStore.close();
-      await parts.streams.close();
-      redis?.close();
-      await metricsServer?.close();
-      await parts.demo?.close();
-    },
-  };
-}
-
-/** Opens all parts that the application is built from. */
-async function openParts(options: InstanceOptions) {
-  const { config, logger, users, pollEveryMs } = options;
+export async function startInstance(options: InstanceOptions) {
+  const { config, logger, users, pollEveryMs, cannotListen = () => rethrow } = options;
   const signIn = await signInOf(config, logger, users);
-  const demo = config.demo ? await (await import('./demo-parts.ts')).startDemoParts(config) : undefined;
+  const demo = config.demo ? await (await import('../demo/start-demo.ts')).startDemo(config) : undefined;
+  const upstreamUrl = (demo?.url ?? config.upstream.baseUrl) as Readonly<URL>;
   const metrics = await metricsOf(options);
-  const redis = await redisOf(options, metrics);
-  const countKey = metrics && keyMetrics(metrics);
-  const reportKey = redis && keyReporter(redis);
+  const redis = await redisOf(config, logger, metrics);
+  const observe = observersOf({ logger, metrics, redis });
   const bots = liveBots({
     config,
     logger,
-    observeKey(use) {
-      countKey?.(use);
-      reportKey?.(use);
-    },
-    ...(metrics && { observeReload: reloadMetrics(metrics) }),
-    ...(pollEveryMs !== undefined && { pollEveryMs }),
+    pollEveryMs,
+    observeKey: observe.key,
+    observeReload: observe.reload,
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
-  const runs = runSettings(config);
-  const stores = await openStores({ ...config, redis, logger, rate, runs });
-  return {
-    ...{ config, logger, signIn, demo, metrics, redis, bots, ...stores },
-    sessions: metrics ? countedSessions(stores.sessions, metrics) : stores.sessions,
-    upstreamUrl: (demo?.upstreamUrl ?? config.upstream.baseUrl) as Readonly<URL>,
-    pages: await clientPages(config, demo?.chat),
-    open: openMessages(),
-    held: heldBytes(MAX_HELD_BYTES),
-    runs: runsOf({ store: stores.runStore, settings: runs, logger, metrics }),
-    bounds: connectionBounds({
-      ...config.connections,
-      onRefused: reportRefused(logger, metrics && ((reason) => metrics.connectionsRefused.inc({ reason }))),
-    }),
-    lifecycle: createLifecycle(),
+  const runLimits = runLimitsOf(config);
+  const opened = await openStores({ redis, logger, rate, session: config.session, runs: runLimits });
+  const stores = metrics ? observedStores(opened, metrics) : opened;
+  const { sessions, counts, attempts } = stores;
+  const open = openMessages();
+  const held = heldBytes(MAX_HELD_BYTES);
+  const runs = runsOf(stores.runStore, runLimits, observe.runInGrace);
+  const bounds = connectionBounds({ ...config.connections, onRefused: observe.connectionRefused });
+  const lifecycle = createLifecycle();
+  const checks = { accepting: async () => lifecycle.isReady(), ...(redis && { redis: redis.answers }) };
+  const pages = await clientPages(config, demo?.chat);
+  const steps = sharedSteps({ config, logger, counts, sessions });
+  const common = { config, logger, metrics, bots };
+  const services = botServices({ ...common, ...stores, upstreamUrl, rate, open, held, runs }, steps);
+  const others = { redis, signIn, sessions, counts, attempts, bounds, lifecycle, checks, pages };
+  const app = createApp({ ...common, ...others }, steps, services);
+  metrics?.readAtScrape({ checks, openMessages: open.count, runBytes: () => runs.bytes() });
+  // Runs before the relay listens and until it has stopped, so that its start and its shutdown can be observed.
+  const metricsServer = await metricsServerOf(config, metrics).catch(cannotListen('METRICS_PORT'));
+  const serving = { logger, bounds, lifecycle, open, runs, onConnectionCut: observe.connectionCut };
+  const server = await startServer(app, { ...config, ...serving }).catch(cannotListen('PORT'));
+  const close = async (signal?: StopSignal): Promise<void> => {
+    await server.close(signal);
+    bots.close();
+    sessions.close();
+    await stores.runStore.close();
+    await stores.streams.close();
+    redis?.close();
+    await metricsServer?.close();
+    await demo?.close();
   };
+  const parts = { ...common, ...stores, redis, signIn, open, held, runs, lifecycle };
+  return { port: server.port, parts, reload: bots.reload, close };
 }
 
-/** How long runs may take, and how much of them is kept. */
-function runSettings({ join, rate, upstream }: Config) {
+/** How long runs may take, and how long and how much of them is kept. */
+function runLimitsOf({ join, rate, upstream }: Config) {
   const maxWaitMs = rate.windowMs + rate.maxWaitMs + WAIT_MARGIN_MS;
   return { ...join, maxWaitMs, maxExecutionMs: upstream.maxExecutionMs };
 }
 
 /** The runs of this instance. */
-function runsOf({
-  store,
-  settings,
-  logger,
-  metrics,
-}: {
-  readonly store: RunStore;
-  readonly settings: ReturnType<typeof runSettings>;
-  readonly logger: Logger;
-  readonly metrics: Metrics | undefined;
-}): Runs {
-  return new Runs({
-    store,
-    times: settings,
-    maxBytes: settings.maxBytes,
-    budget: heldBytes(MAX_RUN_BYTES),
-    onGrace({ requestId }, outcome) {
-      metrics?.runsLeft.inc({ outcome });
-      logger.info({ requestId, outcome }, 'run without a client');
-    },
-  });
+function runsOf(
+  store: RunStore,
+  limits: ReturnType<typeof runLimitsOf>,
+  onGrace: RunsOptions['onGrace'],
+): Runs {
+  const { maxBytes } = limits;
+  return new Runs({ store, times: limits, maxBytes, budget: heldBytes(MAX_RUN_BYTES), onGrace });
 }
 
-/** Counts the operations of a store of sessions, and the sessions that it has lost. */
-function countedSessions(store: SessionStore, metrics: Metrics): SessionStore {
-  return noteLostSessions(countSessionOperations(store, metrics), () => metrics.sessionsLost.inc());
+/** The stores, with a count of the operations on sessions, and of the sessions that were lost. */
+function observedStores(stores: Stores, metrics: Metrics): Stores {
+  const counted = countSessionOperations(stores.sessions, metrics);
+  return { ...stores, sessions: noteLostSessions(counted, () => metrics.sessionsLost.inc()) };
 }
 
 /** The package of the client and the chat. */
-async function clientPages(config: Config, demo: DemoParts['chat'] | undefined) {
+async function clientPages(config: Config, demo: DemoChat | undefined) {
   const [{ clientPackage }, { botChatPages }] = await Promise.all([
     import('../page/client-package.ts'),
     import('../page/bot-chat.ts'),
@@ -179,9 +142,15 @@ async function metricsOf({ config, droppedLogLines }: InstanceOptions): Promise<
   return metrics;
 }
 
+/** The server of the metrics, if they are served. */
+async function metricsServerOf({ host, metricsPort: port }: Config, metrics: Metrics | undefined) {
+  return metrics && startMetricsServer({ registry: metrics.registry, port, host });
+}
+
 /** Redis, if it is configured. Its library is loaded only then. */
 async function redisOf(
-  { config: { redis }, logger }: InstanceOptions,
+  { redis }: Config,
+  logger: Logger,
   metrics: Metrics | undefined,
 ): Promise<Redis | undefined> {
   if (!redis) return undefined;

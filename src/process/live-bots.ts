@@ -32,14 +32,14 @@ export interface LiveBotsOptions {
   readonly config: Config;
   readonly logger: Logger;
   /** Called whenever the bot service has accepted or refused a key. */
-  readonly observeKey?: (use: KeyUse) => void;
+  readonly observeKey: (use: KeyUse) => void;
   /**
    * Called when the files have changed or `reload` was called: whether the files could be used, and the fingerprints of
    * the keys that are in use from then on.
    */
-  readonly observeReload?: (ok: boolean, keys: readonly string[]) => void;
+  readonly observeReload: ((ok: boolean, keys: readonly string[]) => void) | undefined;
   /** How often the files are looked at, in ms. */
-  readonly pollEveryMs?: number;
+  readonly pollEveryMs?: number | undefined;
 }
 
 /** The current settings, and what was reported of them. */
@@ -87,7 +87,7 @@ function stateAtStart(options: LiveBotsOptions): LiveBotsState {
   const settings: BotSettings = { apiKeys, own };
   return {
     options,
-    rings: keyRings({ settings, bots: config.bots, ...(observeKey && { observe: observeKey }) }),
+    rings: keyRings({ settings, bots: config.bots, observe: observeKey }),
     settings,
     files: [keyFiles.apiKeys, keyFiles.bots].filter((path) => path !== undefined),
     failure: undefined,

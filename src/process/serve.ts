@@ -1,5 +1,4 @@
-import { type Config, catchConfigError, loadConfig } from '../config/config.ts';
-import { readEnvironment } from '../config/environment.ts';
+import type { Config } from '../config/config.ts';
 import { risksOf } from '../config/risks.ts';
 import type { Logger } from '../logger.ts';
 import { BUILD } from './build-info.ts';
@@ -8,33 +7,27 @@ import { openLog } from './log-output.ts';
 import { stopOnFault, stopOnSignals } from './shutdown.ts';
 
 /**
- * Serves with this environment until a signal. Returns nothing once it listens, or the exit code if the configuration
- * cannot be used.
+ * Serves until a signal. Resolves once the relay listens.
+ * @throws ConfigError if the users file cannot be used
  */
-export function run(): Promise<number | undefined> {
-  return catchConfigError(async () => {
-    const { environment, inFile } = readEnvironment();
-    const config = loadConfig(environment, inFile);
-    const { logger, output } = openLog(config.logLevel);
-    stopOnFault(logger);
-    let instance: Instance | undefined;
-    // Also before the relay listens: the signal would end the process.
-    process.on('SIGHUP', () => instance?.reload());
-    const { startInstance } = await import('./instance.ts');
-    instance = await startInstance({ config, logger, cannotListen, droppedLogLines: output.dropped });
-    const { port, parts, close } = instance;
-    const origin = originOf(config, port);
-    announce(config, { port, origin, logger });
-    // In the background: the relay is ready without the provider.
-    if (parts.signIn.mode === 'oidc') void parts.signIn.provider.discover();
-    if (config.demo) {
-      const { demoBanner } = await import('../demo/start-demo.ts');
-      output.write(demoBanner(origin + config.basePath, config));
-    }
-    const underNpm = environment.npm_lifecycle_event === 'start';
-    stopOnSignals({ logger, openMessages: parts.open.count, close, underNpm });
-    return undefined;
-  });
+export async function serve(config: Config, underNpm: boolean): Promise<void> {
+  const { logger, output } = openLog(config.logLevel);
+  stopOnFault(logger);
+  let instance: Instance | undefined;
+  // Also before the relay listens: the signal would end the process.
+  process.on('SIGHUP', () => instance?.reload());
+  const { startInstance } = await import('./instance.ts');
+  instance = await startInstance({ config, logger, cannotListen, droppedLogLines: output.dropped });
+  const { port, parts, close } = instance;
+  const origin = originOf(config, port);
+  announce(config, { port, origin, logger });
+  // In the background: the relay is ready without the provider.
+  if (parts.signIn.mode === 'oidc') void parts.signIn.provider.discover();
+  if (config.demo) {
+    const { demoBanner } = await import('../demo/start-demo.ts');
+    output.write(demoBanner(origin + config.basePath, config));
+  }
+  stopOnSignals({ logger, openMessages: parts.open.count, close, underNpm });
 }
 
 /** The origin that browsers use. In the demo the system may have chosen the port. */

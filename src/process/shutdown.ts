@@ -1,3 +1,4 @@
+import type { Environment } from '../config/environment.ts';
 import type { Logger } from '../logger.ts';
 
 /** In ms. One Ctrl+C can arrive twice: the terminal signals the whole process group, and npm passes its signal on. */
@@ -12,11 +13,16 @@ export type StopSignal = 'SIGTERM' | 'SIGINT' | 'parent gone';
 export interface ShutdownOptions {
   readonly logger: Logger;
   /** How many messages are not answered completely yet. */
-  openMessages(): number;
+  openMessages?(): number;
   /** Shuts down in order. */
   close(signal: StopSignal): Promise<void>;
-  /** Whether `npm start` started this process. */
+  /** Whether npm started this process. */
   readonly underNpm: boolean;
+}
+
+/** Whether `npm start` or `npx bot-relay` has started this process. */
+export function isUnderNpm({ npm_lifecycle_event: event }: Environment): boolean {
+  return event === 'start' || event === 'npx';
 }
 
 /**
@@ -30,7 +36,7 @@ export function stopOnSignals({ logger, openMessages, close, underNpm }: Shutdow
     const now = performance.now();
     if (begunAt === undefined) {
       begunAt = now;
-      logger.info({ signal, openMessages: openMessages() }, 'shutting down');
+      logger.info({ signal, openMessages: openMessages?.() }, 'shutting down');
       await close(signal);
       logger.info('stopped');
       process.exit(0);

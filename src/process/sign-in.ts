@@ -32,7 +32,7 @@ async function usersOfFile({ usersFile }: Config, logger: Logger): Promise<Users
   try {
     return await usersFromFile(usersFile, (err) => logger.error({ err }, 'users file not used'));
   } catch (error) {
-    const problem = `USERS_FILE: ${(error as Error).message}. Make it with: npm run user -- add NAME`;
+    const problem = `USERS_FILE: ${(error as Error).message}. Make it with: npx bot-relay user add NAME`;
     throw new ConfigError([problem], problem);
   }
 }

@@ -2,10 +2,12 @@ import { realmOf } from '../authenticate/sessions/session.ts';
 import { watchSessions } from '../authenticate/sessions/session-watch.ts';
 import { allowList } from '../bots/allow-list.ts';
 import { type Bot, botName } from '../bots/bot.ts';
+import type { Config } from '../config/config.ts';
 import { causeOf } from '../errors.ts';
 import { type ConversationBlobs, conversationBlobs } from '../guard/conversation-blobs.ts';
 import { type Conversation, conversations } from '../guard/conversations.ts';
 import { knownSandboxes } from '../guard/sandboxes.ts';
+import type { Logger } from '../logger.ts';
 import { bodyBytes } from '../pace/body-bytes.ts';
 import { nameHolders } from '../pace/holders.ts';
 import { LIVE_YIELD_MS, liveTurns } from '../pace/live-turns.ts';
@@ -13,8 +15,10 @@ import { memoryStreamLeases } from '../pace/memory-stream-leases.ts';
 import { pacing } from '../pace/pacing.ts';
 import { places } from '../pace/places.ts';
 import { resumptionTurns } from '../pace/resumption-turns.ts';
-import { slotWaits } from '../pace/slot-waits.ts';
+import { type PacedRate, slotWaits } from '../pace/slot-waits.ts';
 import { createHeartbeats } from '../relay/message/heartbeats.ts';
+import type { HeldBytes } from '../relay/message/held-bytes.ts';
+import type { OpenMessages } from '../relay/message/open-messages.ts';
 import { MAX_HELD_EVENT_BYTES } from '../relay/message/whole-events.ts';
 import { operationRequestBuilder } from '../relay/operations/operation-request.ts';
 import { operationSender } from '../relay/operations/send-operation.ts';
@@ -23,9 +27,11 @@ import { createUpstream } from '../relay/upstream/send.ts';
 import { selectedQuery, upstreamRequestBuilder } from '../relay/upstream/upstream-request.ts';
 import { conversationKey } from '../runs/run-name.ts';
 import { userReaders } from '../runs/run-reader.ts';
+import type { Runs } from '../runs/runs.ts';
+import type { Metrics } from '../watch/metrics.ts';
 import { relayMetrics } from '../watch/relay-metrics.ts';
 import { requireGroup } from './bot-steps.ts';
-import type { Dependencies } from './dependencies.ts';
+import type { KnownBots, Stores } from './dependencies.ts';
 import { messageHealing } from './message-healing.ts';
 import { operationReader } from './operation-input.ts';
 import { ownRequests } from './own-request.ts';
@@ -40,15 +46,32 @@ const FILE_TIMES = { stallMs: 60_000, wholeMs: 600_000 };
 /** How many operations may be under way at once at this instance; for suspend, as many again. */
 const MAX_OPERATIONS = { perUser: 32, perAddress: 256 };
 
+/** What the services of bots are built from. Whoever opens it closes it. */
+export interface BotDependencies extends Pick<Stores, 'sessions' | 'budgets' | 'streams' | 'blobs'> {
+  readonly config: Config;
+  readonly logger: Logger;
+  /** Undefined if metrics are not served. */
+  readonly metrics: Metrics | undefined;
+  readonly bots: KnownBots;
+  /** The bot service, and its rate. */
+  readonly upstreamUrl: Readonly<URL>;
+  readonly rate: PacedRate;
+  readonly open: OpenMessages;
+  /** Counts what all streams together hold: parts of events, and what is kept to resume streams. */
+  readonly held: HeldBytes;
+  /** The runs of this instance. */
+  readonly runs: Runs;
+}
+
 /** What the routes of a bot use, each built once. What refuses a request throws a Problem. */
 export type BotServices = ReturnType<typeof botServices>;
 
 /** Builds them. */
-export function botServices(dependencies: Dependencies, shared: SharedSteps) {
-  const { config, sessions, budgets, bots, upstreamUrl, open, held, logger, metrics, runs } = dependencies;
+export function botServices(dependencies: BotDependencies, shared: SharedSteps) {
+  const { config, sessions, budgets, bots, upstreamUrl, rate, open, held, logger, metrics, runs } =
+    dependencies;
   const upstream = { ...config.upstream, baseUrl: upstreamUrl };
   const { responseTimeoutMs } = upstream;
-  const rate = { ...config.rate, limitOf: bots.limitOf };
   const observer = { ...UNOBSERVED, ...(metrics && relayMetrics(metrics)) };
   const { send } = createUpstream(upstreamUrl);
   const { keyRings } = bots;
@@ -103,7 +126,7 @@ export function botServices(dependencies: Dependencies, shared: SharedSteps) {
  * Makes the function that forgets the names of ended runs of a conversation. It never rejects, since the operation of
  * the service before it has succeeded.
  */
-function runsForgetter({ runs, logger }: Dependencies) {
+function runsForgetter({ runs, logger }: BotDependencies) {
   return async (bot: Bot, conversation: Conversation | undefined): Promise<void> => {
     if (!conversation) return;
     const endpoint = botName(bot);
@@ -114,11 +137,11 @@ function runsForgetter({ runs, logger }: Dependencies) {
 }
 
 /** Where the user ids come from to whom conversations belong. */
-function channelRealm(config: Dependencies['config']): string {
+function channelRealm(config: Config): string {
   return config.channels.realm ?? realmOf(config);
 }
 
-function blobsOf({ config, blobs: given, bots }: Dependencies): ConversationBlobs {
+function blobsOf({ config, blobs: given, bots }: BotDependencies): ConversationBlobs {
   const takesFiles = (bot: string) => bots.groupsOf(bot).includes('files');
   return conversationBlobs({ given, realm: channelRealm(config), takesFiles });
 }

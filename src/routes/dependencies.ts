@@ -12,12 +12,9 @@ import type { AttemptCounts } from '../pace/attempts.ts';
 import type { EndpointBudgets } from '../pace/budgets.ts';
 import type { StreamLeases } from '../pace/places.ts';
 import type { Counts } from '../pace/request-limits.ts';
-import type { HeldBytes } from '../relay/message/held-bytes.ts';
-import type { OpenMessages } from '../relay/message/open-messages.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import type { RunStore } from '../runs/run-store.ts';
-import type { Runs } from '../runs/runs.ts';
-import type { Metrics } from '../watch/metrics.ts';
+import type { Check, Metrics } from '../watch/metrics.ts';
 
 /** The way in which users sign in, and what it needs. */
 export type SignIn =
@@ -56,29 +53,27 @@ export interface KnownBots {
   lastFailure(): object | undefined;
 }
 
-/** What the application is built from. The caller who builds it closes it. */
-export interface Dependencies extends Stores {
+/**
+ * What the stages before the routes, and the routes other than those of bots, are built from. Whoever opens it closes it.
+ */
+export interface Dependencies extends Pick<Stores, 'sessions' | 'counts' | 'attempts'> {
   readonly config: Config;
   readonly logger: Logger;
-  /** The bot service. */
-  readonly upstreamUrl: Readonly<URL>;
+  /** Undefined if metrics are not served. */
+  readonly metrics: Metrics | undefined;
+  readonly bots: Pick<KnownBots, 'lastFailure'>;
   readonly signIn: SignIn;
-  readonly bots: KnownBots;
-  readonly open: OpenMessages;
-  /** Counts what all streams together hold: parts of events, and what is kept to resume streams. */
-  readonly held: HeldBytes;
-  /** The runs of this instance. */
-  readonly runs: Runs;
-  /** Tells whether Redis answers. Undefined if all state is in the memory of this process. */
-  readonly redis?: { answers(): Promise<boolean> } | undefined;
+  /** Undefined if all state is in the memory of this process. */
+  readonly redis: object | undefined;
   /** The bounds of the connections of clients. */
   readonly bounds: ConnectionBounds;
   /** The state of the process. */
-  readonly lifecycle: { isReady(): boolean; isDraining(): boolean };
-  /** Undefined if metrics are not served. */
-  readonly metrics?: Metrics | undefined;
+  readonly lifecycle: { isDraining(): boolean };
+  /** The checks of `/readyz`. */
+  readonly checks: Readonly<Record<string, Check>>;
   /** Additional pages, by their paths below the base path. */
-  readonly pages?:
-    | readonly { readonly path: string; readonly handler: (req: Request, res: Response) => void }[]
-    | undefined;
+  readonly pages: readonly {
+    readonly path: string;
+    readonly handler: (req: Request, res: Response) => void;
+  }[];
 }

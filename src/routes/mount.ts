@@ -1,7 +1,7 @@
 import type { Express } from 'express';
 import { botRoute, PATH_SHAPES, type PathShape } from '../bots/bot.ts';
 import { OPERATIONS, type Operation } from '../relay/operations/operation-table.ts';
-import { botServices } from './bot-services.ts';
+import type { BotServices } from './bot-services.ts';
 import type { Dependencies } from './dependencies.ts';
 import { liveRoute } from './live-stream.ts';
 import { messageRoute } from './message.ts';
@@ -15,9 +15,8 @@ import type { SharedSteps } from './shared-steps.ts';
 export { METHODS } from '../relay/operations/operation-table.ts';
 
 /** The routes of messages and of other operations of the bot service. */
-export function botRoutes(app: Express, dependencies: Dependencies, shared: SharedSteps): void {
-  const services = botServices(dependencies, shared);
-  operationRoutes(app, dependencies.config.basePath, {
+export function botRoutes(app: Express, { config }: Dependencies, services: BotServices): void {
+  operationRoutes(app, config.basePath, {
     message: messageRoute(services),
     run: runRoute(services),
     live: liveRoute(services),
@@ -37,7 +36,7 @@ export function sessionRoutes(app: Express, { config, signIn }: Dependencies, st
 /** The routes of additional pages, such as the chat page. */
 export function pageRoutes(
   app: Express,
-  { config, pages = [] }: Dependencies,
+  { config, pages }: Dependencies,
   { limitByAddress }: SharedSteps,
 ): void {
   for (const { path, handler } of pages) {

@@ -19,11 +19,8 @@ export function probePaths({ basePath }: Pick<Config, 'basePath'>): [healthz: st
  * `GET /healthz`: 200 while the process runs. `GET /readyz`: 200 if everything that the relay needs is available, else
  * 503; the body names each check. A load balancer that probes it sends no new requests to an instance that shuts down.
  */
-export function probeRoutes(app: Express, dependencies: Dependencies): void {
-  const { config, lifecycle, redis, bots, metrics, open, runs } = dependencies;
+export function probeRoutes(app: Express, { config, bots, checks }: Dependencies): void {
   const [healthz, readyz] = probePaths(config);
-  const checks = { accepting: async () => lifecycle.isReady(), ...(redis && { redis: redis.answers }) };
-  metrics?.readAtScrape({ checks, openMessages: open.count, runBytes: () => runs.bytes() });
   route(app, healthz, {
     async get(_req, res) {
       res.locals.isProbe = true;

@@ -28,7 +28,12 @@ export interface SharedSteps {
 }
 
 /** Builds the steps. */
-export function sharedSteps({ config, counts, logger, sessions: store }: Dependencies): SharedSteps {
+export function sharedSteps({
+  config,
+  counts,
+  logger,
+  sessions: store,
+}: Pick<Dependencies, 'config' | 'counts' | 'logger' | 'sessions'>): SharedSteps {
   const newLimit = requestLimits(counts, logger);
   const { secrets, sameSite } = config.session;
   const cookie = sessionCookie({ secrets, sameSite, realm: realmOf(config), https: isHttps(config) });

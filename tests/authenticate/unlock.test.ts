@@ -20,7 +20,7 @@ afterAll(async () => {
 const unlock = (environment: Record<string, string>, ...args: string[]) =>
   runCommand({ args: ['user', 'unlock', ...args], environment: { ...inFrontOf(SERVICE), ...environment } });
 
-describeWithRedis('npm run user -- unlock', () => {
+describeWithRedis('bot-relay user unlock', () => {
   let redis: RedisServer;
   let relays: TestRelay[] = [];
   beforeAll(async () => {
@@ -62,7 +62,7 @@ describeWithRedis('npm run user -- unlock', () => {
   });
 });
 
-describe('npm run user -- unlock', () => {
+describe('bot-relay user unlock', () => {
   test('says without Redis that a restart does it', async () => {
     expect(await unlock({}, 'ada')).toEqual({
       code: 1,
@@ -74,12 +74,12 @@ describe('npm run user -- unlock', () => {
 
   test('says that Redis does not answer', async () => {
     expect(await unlock({ REDIS_URL: 'redis://127.0.0.1:9' }, 'ada')).toEqual({
-      ...{ code: 1, stdout: 'Redis cannot be used; npm run check says why.\n', stderr: '' },
+      ...{ code: 1, stdout: 'Redis cannot be used; npx bot-relay check says why.\n', stderr: '' },
     });
   });
 
   test.each([[[]], [['ada', 'bob']]])('prints its usage for the names %j', async (names) => {
     const { code, stdout } = await unlock({}, ...names);
-    expect([code, stdout]).toEqual([64, expect.stringMatching(/^Usage: npm run user -- add/)]);
+    expect([code, stdout]).toEqual([64, expect.stringMatching(/^Usage: bot-relay user add/)]);
   });
 });

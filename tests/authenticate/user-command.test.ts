@@ -64,7 +64,7 @@ async function typeAnswers(...answers: string[]) {
 const signsIn = async (password: string) =>
   (await (await usersFromFile(path, fail)).verify('ada', password)) !== undefined;
 
-describe('npm run user -- add, piped', () => {
+describe('bot-relay user add, piped', () => {
   test.each([
     ['as it is', 'long enough', 'long enough'],
     ['without the line end', 'long enough\n', 'long enough'],
@@ -97,7 +97,7 @@ describe('npm run user -- add, piped', () => {
   });
 });
 
-describe('npm run user -- add, at a terminal', () => {
+describe('bot-relay user add, at a terminal', () => {
   test('asks twice, does not show the password, and restores the terminal', async () => {
     const { code, text, raw, paused } = await typeAnswers('typed-word\r', 'typed-word\n');
     expect(code).toBe(0);
@@ -123,7 +123,7 @@ describe('npm run user -- add, at a terminal', () => {
   });
 });
 
-describe('npm run user', () => {
+describe('bot-relay user', () => {
   test('lists the names and removes one', async () => {
     await run(['add', 'ada'], 'long enough');
     await run(['add', 'bob'], 'long enough');
@@ -145,7 +145,7 @@ describe('npm run user', () => {
     async (args) => {
       expect(await run(args)).toMatchObject({
         code: 64,
-        text: expect.stringMatching(/^Usage: npm run user -- add/),
+        text: expect.stringMatching(/^Usage: bot-relay user add/),
       });
       expect(() => listUsers(path)).toThrow();
     },

@@ -166,7 +166,7 @@ describe('a users file', () => {
     [
       'has a plain password',
       '{"users":[{"name":"ada","hash":"secret-text"}]}',
-      /not a hash made by npm run user/,
+      /not a hash made by bot-relay user/,
     ],
     ['has a bad name', `{"users":[{"name":"a b","hash":"${ADA}"}]}`, /a name has 1 to 64 letters/],
     ['has an unknown field in a user', `{"users":[{"name":"ada","hash":"${ADA}","admin":true}]}`, /admin/],

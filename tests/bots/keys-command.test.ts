@@ -35,7 +35,7 @@ async function run(args: string[], environment: Record<string, string> = ENVIRON
   return { code, printed };
 }
 
-describe('npm run keys', () => {
+describe('bot-relay keys', () => {
   test('prints the keys of each bot by fingerprint, and where else to look without Redis', async () => {
     const { code, printed } = await run([]);
     expect(code).toBe(0);
@@ -82,19 +82,22 @@ describe('npm run keys', () => {
   test.each([[['json']], [['--json', 'more']], [['add', 'key']]])(
     'prints its usage for the arguments %j',
     async (args) => {
-      expect(await run(args)).toEqual({ code: 64, printed: expect.stringMatching(/^Usage: npm run keys /) });
+      expect(await run(args)).toEqual({
+        code: 64,
+        printed: expect.stringMatching(/^Usage: bot-relay keys /),
+      });
     },
   );
 
   test('exits with 1 if Redis cannot be used', async () => {
     expect(await run([], { ...ENVIRONMENT, REDIS_URL: 'redis://127.0.0.1:1' })).toEqual({
       code: 1,
-      printed: 'Redis cannot be used; npm run check says why.\n',
+      printed: 'Redis cannot be used; npx bot-relay check says why.\n',
     });
   });
 });
 
-describeWithRedis('npm run keys, with Redis', () => {
+describeWithRedis('bot-relay keys, with Redis', () => {
   const pairs: RelayAndUpstream[] = [];
   afterEach(async () => {
     for (const pair of pairs.splice(0)) await pair.close();

@@ -164,14 +164,15 @@ describe('docker-compose.yml', () => {
 
   test('finds every file that it mounts after deploy/make-secrets.sh, and the relay accepts them', async () => {
     const folder = freshFolder();
-    for (const name of ['dist', 'node_modules']) symlinkSync(join(ROOT, name), join(folder, name));
+    for (const name of ['bin', 'dist', 'node_modules']) symlinkSync(join(ROOT, name), join(folder, name));
     cpSync(join(ROOT, 'package.json'), join(folder, 'package.json'));
     cpSync(join(ROOT, 'deploy'), join(folder, 'deploy'), {
       recursive: true,
       filter: (path) => !path.endsWith('secrets'),
     });
     expect(read('docker-compose.yml')).toContain('npm install && deploy/make-secrets.sh ');
-    const said = execFileSync('deploy/make-secrets.sh', { cwd: folder, encoding: 'utf8' });
+    const env = { ...process.env, npm_config_cache: freshFolder() };
+    const said = execFileSync('deploy/make-secrets.sh', { cwd: folder, env, encoding: 'utf8' });
     expect(said).toMatch(/^Sign in as demo with the password [0-9a-f]{24}\n$/);
     expect(execFileSync('deploy/make-secrets.sh', { cwd: folder, encoding: 'utf8' })).toBe('');
 

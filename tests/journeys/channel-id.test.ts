@@ -85,7 +85,7 @@ describe('channel-id', () => {
           expect(await channelId(args, { PORT: 'none' })).toEqual({
             code: 64,
             stdout: '',
-            stderr: expect.stringMatching(/^Usage: npm run channel-id /),
+            stderr: expect.stringMatching(/^Usage: bot-relay channel-id /),
           }),
       ]),
       [

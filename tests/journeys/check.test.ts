@@ -124,11 +124,11 @@ async function wrongArguments(): Promise<void> {
   expect(await check(args, checkEnvironment('http://127.0.0.1:9'))).toEqual({
     code: 64,
     stdout: '',
-    stderr: expect.stringMatching(/^Usage: npm run check/),
+    stderr: expect.stringMatching(/^Usage: bot-relay check/),
   });
 }
 
-describe('npm run check', () => {
+describe('bot-relay check', () => {
   testSideBySide(
     [
       ['signs in through the load balancer with a password of the environment, and of a file', passwords],
@@ -181,7 +181,7 @@ async function expectRedisProblem(
   });
 }
 
-describeWithRedis('npm run check, of Redis', () => {
+describeWithRedis('bot-relay check, of Redis', () => {
   testSideBySide(
     REDIS.map((one, index) => [
       `reports a problem if it ${one[0]}`,

@@ -55,7 +55,9 @@ async function missesUsers(args: string[]): Promise<void> {
   expect(ran).toEqual({
     code: 78,
     stdout: '',
-    stderr: expect.stringMatching(/^USERS_FILE: missing\.json .*does not exist.*npm run user -- add NAME\n$/),
+    stderr: expect.stringMatching(
+      /^USERS_FILE: missing\.json .*does not exist.*npx bot-relay user add NAME\n$/,
+    ),
   });
 }
 
@@ -98,7 +100,7 @@ async function printsUsage(args: string[]): Promise<void> {
   expect(await runCommand({ args, environment: WRONG })).toEqual({
     code: 64,
     stdout: '',
-    stderr: expect.stringMatching(/^Usage: node dist\/main\.js /),
+    stderr: expect.stringMatching(/^Usage: bot-relay /),
   });
 }
 

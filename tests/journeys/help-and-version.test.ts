@@ -10,14 +10,14 @@ const WRONG = { PORT: 'none', UPSTREAM_BASE_URL: 'none' };
 
 /** Each command has its own usage, or none. The flag may follow other arguments. */
 const USAGES: [string[], RegExp][] = [
-  [['--help'], /^Usage: node dist\/main\.js +run the relay\n[\s\S]*--help[\s\S]*--version/],
-  [['--check-config', '-h'], /^Usage: node dist\/main\.js +run the relay\n/],
-  [['user', '-h'], /^Usage: npm run user -- add NAME/],
-  [['user', 'add', '--help'], /^Usage: npm run user -- add NAME/],
-  [['keys', '--json', '-h'], /^Usage: npm run keys/],
-  [['channel-id', '--user', 'ada', '-h'], /^Usage: npm run channel-id -- --user USER --id ID/],
-  [['check', '--no-messages', '--help'], /^Usage: npm run check -- \[options\]/],
-  [['demo-bot', '--port', '0', '--help'], /^Usage: node dist\/main\.js demo-bot/],
+  [['--help'], /^Usage: bot-relay +run the relay\n[\s\S]*--help[\s\S]*--version/],
+  [['--check-config', '-h'], /^Usage: bot-relay +run the relay\n/],
+  [['user', '-h'], /^Usage: bot-relay user add NAME/],
+  [['user', 'add', '--help'], /^Usage: bot-relay user add NAME/],
+  [['keys', '--json', '-h'], /^Usage: bot-relay keys/],
+  [['channel-id', '--user', 'ada', '-h'], /^Usage: bot-relay channel-id --user USER --id ID/],
+  [['check', '--no-messages', '--help'], /^Usage: bot-relay check \[options\]/],
+  [['demo-bot', '--port', '0', '--help'], /^Usage: bot-relay demo-bot/],
 ];
 /** The version is the same for all commands. */
 const VERSIONS = [['--version'], ['-v'], ['--check-config', '-v'], ['check', '--no-messages', '--version']];

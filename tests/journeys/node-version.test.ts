@@ -42,7 +42,7 @@ describe('a Node.js that the relay does not run on', () => {
   ])('is refused with its version and the right one (%s), before any other module is loaded', (range) => {
     const { status, stdout, stderr } = runAsking(range);
     expect(stderr).toBe(
-      `bot-relay runs on Node.js ${range}, and this is Node.js ${THIS} (${process.execPath}).\n`,
+      `bot-relay runs on Node.js ${range}, and this is Node.js ${THIS} (${process.execPath}); in a checkout, npx bot-relay and the npm scripts run on the Node.js that npm install has brought.\n`,
     );
     expect(stdout).toBe('');
     expect(status).toBe(78);
@@ -70,6 +70,6 @@ describe('a Node.js that the relay runs on', () => {
     const { stderr } = runAsking(range);
     // The module does not exist here.
     expect(stderr).toContain('ERR_MODULE_NOT_FOUND');
-    expect(stderr).toContain('serve.js');
+    expect(stderr).toContain('commands/run-command.js');
   });
 });

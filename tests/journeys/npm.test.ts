@@ -1,12 +1,13 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { ROOT } from '../harness/documents/sources.ts';
 import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 
 let group: number | undefined;
 afterEach(async () => {
@@ -19,38 +20,110 @@ afterEach(async () => {
   await stopProcesses();
 });
 
-describe('under npm', () => {
-  test('the relay shuts down when a signal ends the shell between it and npm', async () => {
+/** A checkout that is built, with all that npm has installed. */
+function checkout(): string {
+  const folder = freshFolder();
+  for (const name of ['dist', 'node_modules']) symlinkSync(join(ROOT, name), join(folder, name));
+  for (const name of ['bin', 'package.json'])
+    cpSync(join(ROOT, name), join(folder, name), { recursive: true });
+  return folder;
+}
+
+/** What a terminal has, without the programs that npm adds to it: here, nothing of this checkout is in PATH. */
+function terminal(): Record<string, string> {
+  const path = (process.env.PATH ?? '').split(delimiter).filter((one) => !one.includes('node_modules'));
+  return {
+    PATH: path.join(delimiter),
+    HOME: freshFolder(),
+    npm_config_update_notifier: 'false',
+    // It warns of the terminal's own Node.js, if that is too old.
+    npm_config_loglevel: 'error',
+    // Nothing is asked of a registry.
+    npm_config_registry: 'http://127.0.0.1:9',
+  };
+}
+
+function npx(folder: string, ...args: string[]) {
+  const options = { cwd: folder, env: terminal(), encoding: 'utf8' } as const;
+  const { status, stdout, stderr } = spawnSync('npx', ['bot-relay', ...args], options);
+  return { status, stdout, stderr };
+}
+
+/** Sends SIGTERM to `started` as soon as the relay listens that it has started. Returns what the relay has printed. */
+async function printedWhenStopped(started: ChildProcess): Promise<string> {
+  group = started.pid as number;
+  let printed = '';
+  started.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    printed += text;
+    if (text.includes('"listening"')) started.kill('SIGTERM');
+  });
+  // The output ends when all its writers have ended, also the relay.
+  await new Promise((resolve) => started.stdout?.once('end', resolve));
+  return printed;
+}
+
+/** In its own process group, so that nothing outlives a failed test. */
+const OWN_GROUP: SpawnOptions = { detached: true, stdio: ['ignore', 'pipe', 'ignore'] };
+
+describe('under npm, the relay shuts down', () => {
+  test('when a signal ends the shell between it and npm start', async () => {
     // Like npm: a shell runs the command, and only the shell gets the signal.
-    const shell = spawn('/bin/sh', ['-c', `"${process.execPath}" "${MAIN}"; true`], {
-      cwd: freshFolder({ 'users.json': '{"users":[]}' }),
-      env: { PORT: '0', npm_lifecycle_event: 'start' },
-      // In its own process group, so that nothing outlives a failed test.
-      detached: true,
-    });
-    group = shell.pid as number;
-    let printed = '';
-    shell.stdout.setEncoding('utf8').on('data', (text: string) => {
-      printed += text;
-      if (text.includes('"listening"')) shell.kill('SIGTERM');
-    });
-    // The output ends when all its writers have ended, also the relay.
-    await new Promise((resolve) => shell.stdout.once('end', resolve));
+    const environment = { PORT: '0', npm_lifecycle_event: 'start' };
+    const options = { cwd: freshFolder(), env: environment, ...OWN_GROUP };
+    const shell = spawn('/bin/sh', ['-c', `"${process.execPath}" "${MAIN}"; true`], options);
+    const printed = await printedWhenStopped(shell);
     expect(printed).toMatch(/"signal":"parent gone","openMessages":0,"msg":"shutting down"/);
+    expect(printed).toMatch(/"msg":"stopped"\}\n$/);
+  });
+
+  test('when a signal ends npx', async () => {
+    const options = { cwd: checkout(), env: { ...terminal(), PORT: '0' }, ...OWN_GROUP };
+    const printed = await printedWhenStopped(spawn('npx', ['bot-relay'], options));
+    expect(printed).toMatch(/"signal":"(parent gone|SIGTERM)","openMessages":0,"msg":"shutting down"/);
     expect(printed).toMatch(/"msg":"stopped"\}\n$/);
   });
 });
 
-test.each(['user', 'keys', 'channel-id', 'check'])(
-  'npm run %s compiles nothing beneath a relay that runs',
-  (name) => {
-    const folder = freshFolder();
-    for (const one of ['dist', 'node_modules']) symlinkSync(join(ROOT, one), join(folder, one));
-    const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-    const scripts = { ...manifest.scripts, build: 'echo it compiles' };
-    writeFileSync(join(folder, 'package.json'), JSON.stringify({ ...manifest, scripts }));
-    const said = execFileSync('npm', ['run', name, '--', '--help'], { cwd: folder, encoding: 'utf8' });
-    expect(said).toContain('Usage: ');
-    expect(said).not.toContain('it compiles');
-  },
-);
+describe('npx bot-relay, in a checkout', () => {
+  test('runs on the Node.js that npm has installed there', () => {
+    const folder = checkout();
+    expect(npx(folder, '--version')).toEqual({ status: 0, stdout: `${version}\n`, stderr: '' });
+    rmSync(join(folder, 'node_modules'));
+    cpSync('/bin/echo', join(folder, 'node_modules/.bin/node'), { recursive: true });
+    expect(npx(folder, 'keys', '--json').stdout).toMatch(/\/bot-relay keys --json\n$/);
+  });
+
+  test('says in one line that it is not built, and builds nothing', () => {
+    const folder = checkout();
+    rmSync(join(folder, 'dist'));
+    expect(npx(folder, '--version')).toEqual({
+      status: 78,
+      stdout: '',
+      stderr: 'bot-relay is not built: run npm run build\n',
+    });
+    expect(existsSync(join(folder, 'dist'))).toBe(false);
+    // npx remembers what it has found.
+    symlinkSync(join(ROOT, 'dist'), join(folder, 'dist'));
+    expect(npx(folder, '--version').stdout).toBe(`${version}\n`);
+  });
+
+  test('reads the settings of the folder, and exits as the relay does', () => {
+    const folder = checkout();
+    writeFileSync(join(folder, '.env'), 'PORT=none\n');
+    expect(npx(folder, '--check-config')).toMatchObject({
+      status: 78,
+      stderr: expect.stringMatching(/^The configuration has 1 problem\(s\):\n {2}- PORT must be /),
+    });
+  });
+});
+
+test('npm start alone starts a build before the relay, and no other script names a command of it', () => {
+  const { bin, scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    bin: object;
+    scripts: Record<string, string>;
+  };
+  expect(bin).toEqual({ 'bot-relay': 'bin/bot-relay.js' });
+  expect(scripts.prestart).toContain('build');
+  const naming = Object.keys(scripts).filter((name) => /\bmain\.[jt]s\b/.test(scripts[name] ?? ''));
+  expect(naming).toEqual(['start', 'dev']);
+});

@@ -10,7 +10,7 @@ const usersFile = z.strictObject({
   users: z.array(
     z.strictObject({
       name: z.string().regex(USER_NAME, 'a name has 1 to 64 letters, digits or . _ @ + -'),
-      hash: z.string().refine(isPasswordHash, 'not a hash made by npm run user'),
+      hash: z.string().refine(isPasswordHash, 'not a hash made by bot-relay user'),
     }),
   ),
 });

@@ -27,7 +27,7 @@ export async function startTickingRelay(): Promise<number> {
     socket.write(STREAM_HEAD);
     streams.push(socket);
   });
-  // A hash of the real cost, as `npm run user` makes it.
+  // A hash of the real cost, as `bot-relay user` makes it.
   const users = JSON.stringify({ users: [{ name: USER.name, hash: await hashPassword(USER.password) }] });
   const relay = startProcess({
     folder: freshFolder({ 'users.json': users }),
