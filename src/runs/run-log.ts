@@ -15,6 +15,8 @@ interface LogPage {
   readonly from: number;
   length: number;
   isInside: boolean;
+  /** Whether somebody may still have a part of it. */
+  isLent: boolean;
 }
 
 /** About what a run takes besides its log. */
@@ -34,6 +36,8 @@ export class RunLog {
   private readonly budget: LogBytes;
   /** The oldest first; the last one is written. */
   private pages: LogPage[] = [];
+  /** A page that was forgotten, for the next bytes: else a fast stream would leave garbage as large as itself. */
+  private spare: Buffer | undefined;
   private isClosed = false;
 
   constructor(budget: LogBytes) {
@@ -58,18 +62,26 @@ export class RunLog {
     return true;
   }
 
-  /** The kept bytes from `at` to the end of their page; undefined if there are none. */
+  /** The kept bytes from `at` to the end of their page, to be used at once; undefined if there are none. */
   read(at: number): LogPart | undefined {
-    const page = this.pages.findLast(({ from }) => at >= from);
-    if (!page || at >= page.from + page.length) return undefined;
-    return { bytes: page.buffer.subarray(at - page.from, page.length), isInside: page.isInside };
+    const page = this.pageAt(at);
+    return page && partOf(page, at);
+  }
+
+  /** The same, for a caller who may keep them. */
+  lend(at: number): LogPart | undefined {
+    const page = this.pageAt(at);
+    if (!page) return undefined;
+    page.isLent = true;
+    return partOf(page, at);
   }
 
   /** Forgets the oldest pages that end at `to` or before, until `maxBytes` are left. */
   trim(maxBytes: number, to: number): void {
     let count = 0;
-    for (const { buffer, from, length } of this.pages) {
+    for (const { buffer, from, length, isLent } of this.pages) {
       if (this.bytes <= maxBytes || from + length > to) break;
+      if (!isLent) this.spare = buffer;
       this.bytes -= buffer.length;
       this.budget.release(buffer.length);
       count += 1;
@@ -81,6 +93,7 @@ export class RunLog {
   drop(): void {
     this.isClosed = true;
     this.pages = [];
+    this.spare = undefined;
     this.budget.release(this.bytes);
     this.bytes = 0;
   }
@@ -90,6 +103,11 @@ export class RunLog {
     this.end = from;
   }
 
+  private pageAt(at: number): LogPage | undefined {
+    const page = this.pages.findLast(({ from }) => at >= from);
+    return page && at < page.from + page.length ? page : undefined;
+  }
+
   private newPage(length: number, last: LogPage | undefined): LogPage | undefined {
     const doubled = last ? Math.min(last.buffer.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
     const capacity = Math.max(doubled, length);
@@ -97,8 +115,14 @@ export class RunLog {
     if (this.isClosed || !this.budget.take(taken)) return undefined;
     this.bytes += taken;
     // A smaller buffer would come from a shared pool, and keep all of the pool in memory.
-    const page = { buffer: Buffer.allocUnsafeSlow(capacity), from: this.end, length: 0, isInside: false };
+    const buffer = this.spare?.length === capacity ? this.spare : Buffer.allocUnsafeSlow(capacity);
+    this.spare = undefined;
+    const page = { buffer, from: this.end, length: 0, isInside: false, isLent: false };
     this.pages.push(page);
     return page;
   }
+}
+
+function partOf({ buffer, from, length, isInside }: LogPage, at: number): LogPart {
+  return { bytes: buffer.subarray(at - from, length), isInside };
 }

@@ -232,13 +232,13 @@ class LogReader implements StreamReader, StreamSource {
 
   giveKept(): void {
     const { log } = this.stream;
-    for (let part = log.read(this.at); part; part = log.read(this.at)) this.give(part.bytes, part.isInside);
+    for (let part = log.lend(this.at); part; part = log.lend(this.at)) this.give(part.bytes, part.isInside);
   }
 
   /** Gives what the log has, as long as it can be taken. */
   giveUntilFull(): void {
     const { stream } = this;
-    for (let part = stream.log.read(this.at); part && !this.isFull; part = stream.log.read(this.at)) {
+    for (let part = stream.log.lend(this.at); part && !this.isFull; part = stream.log.lend(this.at)) {
       this.give(part.bytes, part.isInside);
       // The sink would call `full` only at the next tick.
       this.isFull = this.sink.isFull();
