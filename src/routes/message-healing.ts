@@ -6,7 +6,6 @@ import type { NotResumed } from '../relay/message/break-causes.ts';
 import { type Healer, type HealerOptions, healer } from '../relay/message/healing.ts';
 import { healingGate } from '../relay/message/healing-gate.ts';
 import { type HeldBytes, partOf } from '../relay/message/held-bytes.ts';
-import { keepRequest } from '../relay/message/kept-request.ts';
 import type { KeyRings } from '../relay/upstream/key-rings.ts';
 import { messageKeys } from '../relay/upstream/message-keys.ts';
 import {
@@ -48,7 +47,7 @@ export interface KeptMessage {
   readonly release: () => void;
 }
 
-export type KeepMessage = (message: HealableMessage) => KeptMessage | undefined;
+type KeepMessage = (message: HealableMessage) => KeptMessage | undefined;
 
 /** Makes the function that keeps a message for healing; it returns undefined if streams are not resumed. */
 export function messageHealing(options: MessageHealingOptions): KeepMessage {
@@ -89,3 +88,39 @@ const LEVELS: Readonly<Partial<Record<ResumptionOutcome, 'error' | 'warn'>>> = {
   new_run: 'error',
   key_rejected: 'warn',
 };
+
+/** A larger body is not kept, in bytes: its stream can't be resumed. */
+const MAX_BODY_BYTES = 65_536;
+
+/** A request that is kept for as long as its stream may have to be resumed. */
+interface KeptRequest {
+  /** Makes the request. Its body is made anew each time that it is read. */
+  request(): UpstreamRequest;
+  /** Counts its body no longer. May be called again. */
+  release(): void;
+}
+
+/** Keeps a copy of a request without a key, or returns why it can't. */
+function keepRequest(
+  { path, headers, body }: UpstreamRequest,
+  held: HeldBytes,
+): KeptRequest | 'large_body' | 'no_room' {
+  if (body.length > MAX_BODY_BYTES) return 'large_body';
+  if (!held.take(body.length)) return 'no_room';
+  // The body may be a part of a larger buffer, which a reference would keep in memory. A text costs less than a buffer.
+  const copy = body.toString('latin1');
+  let isHeld = true;
+  return {
+    request: () => ({
+      path,
+      headers,
+      get body() {
+        return Buffer.from(copy, 'latin1');
+      },
+    }),
+    release() {
+      if (isHeld) held.release(copy.length);
+      isHeld = false;
+    },
+  };
+}

@@ -60,7 +60,7 @@ export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisR
   function follow(run: Run): Promise<void> {
     if (!run.name) throw new Error('a run without a name is not followed');
     const follower = followers.get(run) ?? new RunFollower(run, run.name, following);
-    const caughtUp = follower.caughtUp();
+    const caughtUp = follower.catchUp();
     if (!followers.has(run)) {
       followers.set(run, follower);
       void follower.readUntilEnd().then(() => followers.delete(run));

@@ -51,7 +51,7 @@ export class RunFollower {
   /** Whether no reader here can take more. */
   private isPaused = false;
   private readonly waker = new Waker();
-  /** The calls of `caughtUp` that are not answered. */
+  /** The calls of `catchUp` that are not answered. */
   private asking: (() => void)[] = [];
   /** By `performance.now()` in ms: since when Redis fails, when it last failed, and since when the name is gone. */
   private failingSince: number | undefined;
@@ -65,7 +65,7 @@ export class RunFollower {
   }
 
   /** Resolves when the run has all that is stored now, or when Redis fails. Never rejects. */
-  caughtUp(): Promise<void> {
+  catchUp(): Promise<void> {
     if (this.isOver()) return Promise.resolve();
     this.waker.wake();
     return new Promise((resolve) => this.asking.push(resolve));
@@ -186,7 +186,7 @@ export class RunFollower {
   private endIfOver([state, leaseMs, closed, end]: ReadReply): void {
     const { run, options } = this;
     if (end !== '') this.takeEnd(options.codec.openEnd(end, run.id));
-    else if (closed !== '') throw this.unstored();
+    else if (closed !== '') throw this.missingRest();
     else if (this.isLost(state, leaseMs)) throw run.head ? RUN_LOST : LOST_AS[state];
   }
 
@@ -209,7 +209,7 @@ export class RunFollower {
     run.upstreamStatus = end.upstreamStatus;
     for (const [name, value] of end.headers) run.headers.set(name, value);
     if (end.isFree) throw NAME_IS_FREE;
-    if (at !== end.at || (!end.problem && !run.head)) throw this.unstored();
+    if (at !== end.at || (!end.problem && !run.head)) throw this.missingRest();
     if (end.problem) this.endWith(end.problem, end.isCut);
     else {
       run.stream.complete();
@@ -218,7 +218,7 @@ export class RunFollower {
   }
 
   /** What ends a run of which the rest is not stored: Redis had no room for it, or has lost what came before. */
-  private unstored(): Problem {
+  private missingRest(): Problem {
     return this.at === 0 ? NOT_KEPT : RUN_LOST;
   }
 

@@ -130,7 +130,7 @@ export class RunStream implements StreamSink {
     const fastest = Math.max(0, ...this.readers.map(({ at }) => at));
     for (const reader of this.readers) {
       if (reader.at < fastest) continue;
-      reader.giveKept();
+      reader.giveLogged();
       reader.give(bytes, isInside);
     }
   }
@@ -212,7 +212,7 @@ class LogReader implements StreamReader, StreamSource {
   /** Gives all that is missing, and the end. */
   finish(ended: StreamEnd): void {
     if (this.hasEnd) return;
-    this.giveKept();
+    this.giveLogged();
     // The log has no more of what it lacks.
     if (this.at < this.stream.log.end) {
       this.end(TOO_SLOW);
@@ -230,7 +230,7 @@ class LogReader implements StreamReader, StreamSource {
     this.isInside = isInside;
   }
 
-  giveKept(): void {
+  giveLogged(): void {
     const { log } = this.stream;
     for (let part = log.lend(this.at); part; part = log.lend(this.at)) this.give(part.bytes, part.isInside);
   }

@@ -66,7 +66,7 @@ export class Runs {
       entry.begin(run);
       return { run, reader, at: 0, how: 'begun' };
     }
-    return this.enter(name, entry);
+    return this.joinOrClaim(name, entry);
   }
 
   /** The newest run of a message id. @throws as `joinOrBegin` */
@@ -75,7 +75,7 @@ export class Runs {
     if (found.state === 'over') throw RUN_OVER;
     const { key, id } = found;
     const here = [this.live.get(key), this.kept.get(key)].find((run) => run?.id === id);
-    const run = here ?? this.openOther({ ...message, key, outlivesRun: false }, found, entry);
+    const run = here ?? this.beginToFollow({ ...message, key, outlivesRun: false }, found, entry);
     const isSought = run.isElsewhere && entry.lastEventId !== undefined;
     const joined = isSought ? await this.seek(run, entry) : joinAt(run, entry);
     if (joined) return joined;
@@ -124,7 +124,7 @@ export class Runs {
   }
 
   /** Joins the run of a name, or begins it. */
-  private async enter(name: RunName, entry: MessageEntry): Promise<JoinedRun> {
+  private async joinOrClaim(name: RunName, entry: MessageEntry): Promise<JoinedRun> {
     let live = this.live.get(name.key);
     while (live?.state === 'ended') {
       // After this, the name is free, or the answer is kept.
@@ -138,7 +138,7 @@ export class Runs {
   /** Claims a name that is not known here. The run is registered before the store is asked, so that others join it. */
   private async claim(name: RunName, entry: MessageEntry): Promise<JoinedRun> {
     const other = this.live.get(name.key);
-    if (other) return this.enter(name, entry);
+    if (other) return this.joinOrClaim(name, entry);
     const run = this.newRun(entry, name);
     const reader = run.attach(entry.client);
     this.live.set(name.key, run);
@@ -174,7 +174,7 @@ export class Runs {
   }
 
   /** Begins to follow a run of another instance. */
-  private openOther(name: RunName, found: RunIds, entry: RunEntry): Run {
+  private beginToFollow(name: RunName, found: RunIds, entry: RunEntry): Run {
     const run = this.newRun({ ...entry, conversation: undefined }, name);
     if (!this.live.has(name.key)) this.live.set(name.key, run);
     this.followOther(run, found);
@@ -187,7 +187,7 @@ export class Runs {
     if (here && !here.isElsewhere) return joinAt(here, entry);
     const known = here ?? (await this.store.find(name));
     if (known.state === 'free' || known.state === 'over' || known.state === 'claimed') return undefined;
-    return this.seek(known instanceof Run ? known : this.openOther(name, known, entry), entry);
+    return this.seek(known instanceof Run ? known : this.beginToFollow(name, known, entry), entry);
   }
 
   /** Looks for an event in what is stored of a run of another instance. */

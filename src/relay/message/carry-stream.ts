@@ -85,10 +85,10 @@ function attach(state: StreamState, answer: UpstreamAnswer): void {
     },
     end() {
       const cause = state.head && endsInTail(state.head) ? 'partial_tail' : undefined;
-      if (isRead()) withoutFaults(state, whenOver, { answer, cause });
+      if (isRead()) withoutFaults(state, onAnswerOver, { answer, cause });
     },
     broken(cause) {
-      if (isRead()) withoutFaults(state, whenOver, { answer, cause });
+      if (isRead()) withoutFaults(state, onAnswerOver, { answer, cause });
     },
   });
   if (isRead() && state.sink.isFull()) answer.pause();
@@ -139,7 +139,7 @@ interface AnswerEnd {
 }
 
 /** The service's answer is over: `cause` says why it broke off; it is undefined if it has ended well for HTTP. */
-function whenOver(state: StreamState, { answer, cause }: AnswerEnd): void {
+function onAnswerOver(state: StreamState, { answer, cause }: AnswerEnd): void {
   const { cursor, events, insideEvent, endEvents } = state;
   // Not closed, since its connection may be used again.
   state.upstream = undefined;
