@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
+import { createChannel } from '../src/client/channel/create-channel.ts';
+import { textOf } from '../src/client/channel/text-of.ts';
 import {
   type BotClient,
   type BotClientOptions,
   createBotClient,
   RelayError,
-} from '../src/client/bot-client.ts';
-import type { Guards } from '../src/client/bot-event.ts';
-import { createChannel } from '../src/client/create-channel.ts';
-import { textOf } from '../src/client/text-of.ts';
+} from '../src/client/session/bot-client.ts';
+import type { Guards } from '../src/client/transport/bot-event.ts';
 import { type BotService, startBotService } from '../src/demo/bot-service.ts';
 import { codeOf } from './harness/documents/markdown.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './harness/relay/relay.ts';

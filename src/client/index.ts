@@ -2,7 +2,7 @@
  * The client of the relay, for browsers and Node.js.
  * @module bot-relay-client
  */
-export * from './bot-client.ts';
+
 export type {
   Channel,
   ChannelKey,
@@ -21,6 +21,7 @@ export type {
   ToolPart,
   UploadOptions,
   Verdict,
-} from './channel-types.ts';
-export { createChannel } from './create-channel.ts';
-export { textOf } from './text-of.ts';
+} from './channel/channel-types.ts';
+export { createChannel } from './channel/create-channel.ts';
+export { textOf } from './channel/text-of.ts';
+export * from './session/bot-client.ts';

@@ -13,11 +13,11 @@ import {
   useState,
   useSyncExternalStore,
 } from 'react';
-import { type BotClient, type BotClientOptions, createBotClient } from './bot-client.ts';
-import type { Channel, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
-import { createChannel, newChannel } from './create-channel.ts';
-import { type SessionSnapshot, UNKNOWN } from './followed-session.ts';
-import { type SessionActions, sessionStore } from './session-store.ts';
+import type { Channel, ChannelOptions, ChannelSnapshot } from './channel/channel-types.ts';
+import { createChannel, newChannel } from './channel/create-channel.ts';
+import { type BotClient, type BotClientOptions, createBotClient } from './session/bot-client.ts';
+import { type SessionSnapshot, UNKNOWN } from './session/followed-session.ts';
+import { type SessionActions, sessionStore } from './session/session-store.ts';
 
 export * from './index.ts';
 export type { SessionActions, SessionSnapshot };

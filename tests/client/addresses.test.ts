@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
+import { type BotClientOptions, createBotClient } from '../../src/client/session/bot-client.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { botChatTransport } from '../../src/client/ai-sdk/bot-chat-transport.ts';
-import { type BotClient, RelayError } from '../../src/client/bot-client.ts';
+import { type BotClient, RelayError } from '../../src/client/session/bot-client.ts';
 import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import { refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';

@@ -2,10 +2,10 @@ import { describe, expect, test } from '@jest/globals';
 import { readUIMessageStream, type UIMessageChunk } from 'ai';
 import { answerChunks } from '../../src/client/ai-sdk/answer-chunks.ts';
 import type { AnswerChunk } from '../../src/client/ai-sdk/chat-types.ts';
-import { answerParts } from '../../src/client/answer-parts.ts';
-import type { BotEvent, Guards } from '../../src/client/bot-event.ts';
-import type { MessagePart } from '../../src/client/channel-types.ts';
-import { eventReader } from '../../src/client/known-events.ts';
+import { answerParts } from '../../src/client/channel/answer-parts.ts';
+import type { MessagePart } from '../../src/client/channel/channel-types.ts';
+import type { BotEvent, Guards } from '../../src/client/transport/bot-event.ts';
+import { eventReader } from '../../src/client/transport/known-events.ts';
 import { deltaOf, typeOf } from '../harness/service/bot-runs.ts';
 
 const guards = { 'acme.chart': () => true } as unknown as Guards;

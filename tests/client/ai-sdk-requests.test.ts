@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { lastAssistantMessageIsCompleteWithApprovalResponses as allDecided } from 'ai';
 import { botChatTransport } from '../../src/client/ai-sdk/bot-chat-transport.ts';
-import { RelayError } from '../../src/client/bot-client.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
+import { RelayError } from '../../src/client/session/bot-client.ts';
 import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import {
   type ChannelStage,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import type { BotClient } from '../../src/client/bot-client.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
+import type { BotClient } from '../../src/client/session/bot-client.ts';
 import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import { OTHER_USER, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';

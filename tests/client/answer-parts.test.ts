@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import { answerParts } from '../../src/client/answer-parts.ts';
-import type { MessagePart } from '../../src/client/channel-types.ts';
-import { eventReader } from '../../src/client/known-events.ts';
-import { textOf } from '../../src/client/text-of.ts';
+import { answerParts } from '../../src/client/channel/answer-parts.ts';
+import type { MessagePart } from '../../src/client/channel/channel-types.ts';
+import { textOf } from '../../src/client/channel/text-of.ts';
+import { eventReader } from '../../src/client/transport/known-events.ts';
 import { deltaOf, typeOf } from '../harness/service/bot-runs.ts';
 
 const read = eventReader();

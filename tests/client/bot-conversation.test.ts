@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
-import { botConversation } from '../../src/client/bot-conversation.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
+import { type BotClient, createBotClient, RelayError } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import {

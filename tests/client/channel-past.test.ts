@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { BotClient } from '../../src/client/bot-client.ts';
-import type { Channel, ChannelMessage, ChannelOptions } from '../../src/client/channel-types.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
+import type { Channel, ChannelMessage, ChannelOptions } from '../../src/client/channel/channel-types.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
+import type { BotClient } from '../../src/client/session/bot-client.ts';
 import {
   allOf,
   type ChannelStage,

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { createBotClient } from '../../src/client/bot-client.ts';
-import { partsOf } from '../../src/client/client-parts.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
-import { sessionStore } from '../../src/client/session-store.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
+import { createBotClient } from '../../src/client/session/bot-client.ts';
+import { partsOf } from '../../src/client/session/client-parts.ts';
+import { sessionStore } from '../../src/client/session/session-store.ts';
 import {
   aChannelWasDropped,
   allOf,

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import type { ChannelMessage } from '../../src/client/channel-types.ts';
+import type { ChannelMessage } from '../../src/client/channel/channel-types.ts';
 import { allOf, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
 import { until } from '../harness/clock/until.ts';

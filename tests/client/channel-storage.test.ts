@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import type { ChannelKey, ChannelMessage, ChannelStorage } from '../../src/client/channel-types.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
+import type { ChannelKey, ChannelMessage, ChannelStorage } from '../../src/client/channel/channel-types.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
 import {
   allOf,
   type ChannelStage,

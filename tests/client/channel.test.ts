@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Channel } from '../../src/client/channel-types.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
+import type { Channel } from '../../src/client/channel/channel-types.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { allOf, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
 import { until } from '../harness/clock/until.ts';
 import { deltaOf } from '../harness/service/bot-runs.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { createBotClient } from '../../src/client/bot-client.ts';
+import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 let relay: TestRelay;

@@ -1,6 +1,6 @@
 import { ReadableStream as NodeStream } from 'node:stream/web';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import { createBotClient } from '../../src/client/bot-client.ts';
+import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
-import type * as Client from '../../src/client/bot-client.ts';
+import type * as Client from '../../src/client/session/bot-client.ts';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../harness/browser/chromium.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect } from '@jest/globals';
-import { type BotEvent, createBotClient, type MessageState } from '../../src/client/bot-client.ts';
+import { type BotEvent, createBotClient, type MessageState } from '../../src/client/session/bot-client.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { until } from '../harness/clock/until.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { RelayError } from '../../src/client/bot-client.ts';
-import { joining } from '../../src/client/joining.ts';
+import { RelayError } from '../../src/client/session/bot-client.ts';
+import { joining } from '../../src/client/transport/joining.ts';
 
 const cut = new RelayError('Cut.', { code: 'connection_lost', status: 0 });
 const busy = (retryAfter: number) =>

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { createBotClient } from '../../src/client/bot-client.ts';
 import { keptChats } from '../../src/client/element/kept-chats.ts';
-import { followedSession } from '../../src/client/followed-session.ts';
+import { createBotClient } from '../../src/client/session/bot-client.ts';
+import { followedSession } from '../../src/client/session/followed-session.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
 
 const MINUTE_MS = 60_000;

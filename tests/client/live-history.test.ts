@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect, jest, test } from '@jest/globals';
-import { botConversation } from '../../src/client/bot-conversation.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { type BreakingFront, startBreakingFront } from '../harness/faults/breaking-front.ts';

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { createBotClient, type MessageState } from '../../src/client/bot-client.ts';
-import { botConversation } from '../../src/client/bot-conversation.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
+import { createBotClient, type MessageState } from '../../src/client/session/bot-client.ts';
 import { Problem } from '../../src/errors.ts';
 import { LOST_BY_SHUTDOWN } from '../../src/runs/run-problems.ts';
 import { readAll } from '../harness/clients/client-pair.ts';

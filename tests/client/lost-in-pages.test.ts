@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { RelayError } from '../../src/client/bot-client.ts';
+import { RelayError } from '../../src/client/session/bot-client.ts';
 import { Problem } from '../../src/errors.ts';
 import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import { allOf, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { answerChunks } from '../../src/client/ai-sdk/answer-chunks.ts';
-import { answerParts } from '../../src/client/answer-parts.ts';
-import { type Guards, RelayError } from '../../src/client/bot-client.ts';
-import { eventReader } from '../../src/client/known-events.ts';
+import { answerParts } from '../../src/client/channel/answer-parts.ts';
+import { type Guards, RelayError } from '../../src/client/session/bot-client.ts';
+import { eventReader } from '../../src/client/transport/known-events.ts';
 import { allOf, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
 import { until } from '../harness/clock/until.ts';
 import { deltaOf } from '../harness/service/bot-runs.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { followHistory } from '../../src/client/follow-history.ts';
-import { eventReader } from '../../src/client/known-events.ts';
+import { followHistory } from '../../src/client/channel/follow-history.ts';
+import { eventReader } from '../../src/client/transport/known-events.ts';
 
 const read = eventReader();
 

@@ -1,8 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type BotEvent, createBotClient } from '../../src/client/bot-client.ts';
-import { botConversation } from '../../src/client/bot-conversation.ts';
-import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
-import { resumedAnswers } from '../../src/client/resumed-answers.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
+import {
+  type AnswerView,
+  type FollowedHistory,
+  followHistory,
+} from '../../src/client/channel/follow-history.ts';
+import { resumedAnswers } from '../../src/client/channel/resumed-answers.ts';
+import { type BotEvent, createBotClient } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { openTalk } from '../harness/clients/channels.ts';
 import { until } from '../harness/clock/until.ts';

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type BotClient, createBotClient, RelayError } from '../../src/client/bot-client.ts';
+import { type BotClient, createBotClient, RelayError } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { freePort } from '../harness/relay/free-port.ts';

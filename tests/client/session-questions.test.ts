@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { RelayError } from '../../src/client/relay-error.ts';
-import { sessionQuestions } from '../../src/client/session-questions.ts';
+import { sessionQuestions } from '../../src/client/session/session-questions.ts';
+import { RelayError } from '../../src/client/transport/relay-error.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type BotClient, RelayError } from '../../src/client/bot-client.ts';
+import { type BotClient, RelayError } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';

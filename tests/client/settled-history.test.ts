@@ -1,6 +1,10 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import type { BotEvent } from '../../src/client/bot-event.ts';
-import { type AnswerView, type FollowedHistory, followHistory } from '../../src/client/follow-history.ts';
+import {
+  type AnswerView,
+  type FollowedHistory,
+  followHistory,
+} from '../../src/client/channel/follow-history.ts';
+import type { BotEvent } from '../../src/client/transport/bot-event.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());

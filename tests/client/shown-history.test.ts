@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type BotClientOptions, createBotClient } from '../../src/client/bot-client.ts';
-import { botConversation } from '../../src/client/bot-conversation.ts';
-import type { ChannelOptions } from '../../src/client/channel-types.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
+import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
+import { type BotClientOptions, createBotClient } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { openTalk } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import type { MessageState } from '../../src/client/bot-client.ts';
-import { botConversation } from '../../src/client/bot-conversation.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
+import type { MessageState } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';

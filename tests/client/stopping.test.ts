@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import type { MessageState, RelayError } from '../../src/client/bot-client.ts';
+import type { MessageState, RelayError } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { startBreakingFront } from '../harness/faults/breaking-front.ts';
 import { USER } from '../harness/relay/relay.ts';
@@ -173,7 +173,7 @@ describe('no resource is left', () => {
     `;
     const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
       env: {
-        CLIENT: fileURLToPath(new URL('../../src/client/bot-client.ts', import.meta.url)),
+        CLIENT: fileURLToPath(new URL('../../src/client/session/bot-client.ts', import.meta.url)),
         RELAY: pair.relay.url,
         NAME: USER.name,
         PASSWORD: USER.password,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { RelayError } from '../../src/client/relay-error.ts';
-import { suspension } from '../../src/client/suspension.ts';
+import { suspension } from '../../src/client/channel/suspension.ts';
+import { RelayError } from '../../src/client/transport/relay-error.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { BotClient, MessageStore, MessageStream } from '../../src/client/bot-client.ts';
-import { botConversation } from '../../src/client/bot-conversation.ts';
-import { createChannel } from '../../src/client/create-channel.ts';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
+import type { BotClient, MessageStore, MessageStream } from '../../src/client/session/bot-client.ts';
 import { type Reading, readAll } from '../harness/clients/client-pair.ts';
 import { until } from '../harness/clock/until.ts';
 import { type CuttingFront, memoryStore, startCuttingFront } from '../harness/faults/cutting-front.ts';

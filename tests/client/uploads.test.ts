@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { createChannel } from '../../src/client/create-channel.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
 import {
   type ChannelStage,
   OTHER_USER,

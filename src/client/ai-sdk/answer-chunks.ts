@@ -1,7 +1,7 @@
-import { readFact, type Text } from '../answer-text.ts';
-import type { BotEvent, KnownEvent, Tool } from '../bot-event.ts';
-import { saidIn } from '../known-events.ts';
-import { callIdOf, type ToolFacts } from '../tool-calls.ts';
+import { readFact, type Text } from '../transport/answer-text.ts';
+import type { BotEvent, KnownEvent, Tool } from '../transport/bot-event.ts';
+import { saidIn } from '../transport/known-events.ts';
+import { callIdOf, type ToolFacts } from '../transport/tool-calls.ts';
 import type { AnswerChunk } from './chat-types.ts';
 
 /** Makes the chunks of one answer. */

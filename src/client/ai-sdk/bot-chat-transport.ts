@@ -2,18 +2,19 @@
  * A transport for the `Chat` of the AI SDK 7.
  * @module bot-relay-client/ai-sdk
  */
-import { asRelayError } from '../as-relay-error.ts';
-import type { BotClient } from '../bot-client.ts';
-import { callPage } from '../call-page.ts';
-import { partsOf } from '../client-parts.ts';
-import { conversationMessages } from '../conversation-messages.ts';
-import { followedSession } from '../followed-session.ts';
+
+import { conversationMessages } from '../channel/conversation-messages.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { partsOf } from '../session/client-parts.ts';
+import { followedSession } from '../session/followed-session.ts';
+import { asRelayError } from '../transport/as-relay-error.ts';
+import { callPage } from '../transport/call-page.ts';
 import { type BotChat, botChat } from './bot-chat.ts';
 import { outgoingOf } from './chat-message.ts';
 import type { BotChatTransport, BotChatTransportOptions } from './chat-types.ts';
 import { visits } from './visits.ts';
 
-export { RelayError } from '../relay-error.ts';
+export { RelayError } from '../transport/relay-error.ts';
 export type {
   AnswerChunk,
   BotChatTransport,

@@ -1,7 +1,7 @@
-import { abortOf } from '../abort-of.ts';
-import type { ConversationMessages } from '../conversation-messages.ts';
-import { RelayError, signedOut } from '../relay-error.ts';
-import { type Suspension, suspension } from '../suspension.ts';
+import type { ConversationMessages } from '../channel/conversation-messages.ts';
+import { type Suspension, suspension } from '../channel/suspension.ts';
+import { abortOf } from '../transport/abort-of.ts';
+import { RelayError, signedOut } from '../transport/relay-error.ts';
 import { type AnswerReading, chunkStream, readAnswer } from './answer-reading.ts';
 import { blobIdsOf, type Outgoing } from './chat-message.ts';
 import type { AnswerChunk } from './chat-types.ts';

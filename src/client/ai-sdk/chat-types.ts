@@ -1,5 +1,5 @@
-import type { MessageMetadata } from '../channel-types.ts';
-import type { RelayError } from '../relay-error.ts';
+import type { MessageMetadata } from '../channel/channel-types.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 
 /** A piece of an answer: those of the AI SDK's `UIMessageChunk` that an answer of a bot can have. */
 export type AnswerChunk =

@@ -1,5 +1,5 @@
-import type { ConversationMessages } from '../conversation-messages.ts';
-import type { MessageStream } from '../message-stream.ts';
+import type { ConversationMessages } from '../channel/conversation-messages.ts';
+import type { MessageStream } from '../transport/message-stream.ts';
 import { type AnswerReading, readAnswer } from './answer-reading.ts';
 
 /** A search for an answer that had not ended. */

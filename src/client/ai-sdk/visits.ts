@@ -1,5 +1,5 @@
-import type { FollowedSession } from '../followed-session.ts';
-import type { SessionTracker } from '../session-tracker.ts';
+import type { FollowedSession } from '../session/followed-session.ts';
+import type { SessionTracker } from '../session/session-tracker.ts';
 
 /** The time in which one user sees the chats of a transport. */
 export interface Visit {

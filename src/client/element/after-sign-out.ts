@@ -1,5 +1,5 @@
-import type { BotClient } from '../bot-client.ts';
-import { followedSession } from '../followed-session.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { followedSession } from '../session/followed-session.ts';
 
 /**
  * Calls `act` when the user has signed out, here or in another tab. A session that has merely ended is no sign-out. The

@@ -1,5 +1,5 @@
-import type { ChannelMessage, Verdict } from '../channel-types.ts';
-import { textOf } from '../text-of.ts';
+import type { ChannelMessage, Verdict } from '../channel/channel-types.ts';
+import { textOf } from '../channel/text-of.ts';
 import { button, copyFrom, setAttribute } from './chat-tools.ts';
 import { newElement } from './new-element.ts';
 import type { RowParts } from './row-parts.ts';

@@ -1,6 +1,6 @@
-import type { ChannelMessage } from '../channel-types.ts';
-import type { RelayError } from '../relay-error.ts';
-import { textOf } from '../text-of.ts';
+import type { ChannelMessage } from '../channel/channel-types.ts';
+import { textOf } from '../channel/text-of.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import { button, copyFrom, isDisabled, setText } from './chat-tools.ts';
 import { countdown } from './countdown.ts';
 import { aroundError, errorPieces, requestCode } from './error-text.ts';

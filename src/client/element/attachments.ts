@@ -1,5 +1,5 @@
-import type { Channel, FilePart } from '../channel-types.ts';
-import type { RelayError } from '../relay-error.ts';
+import type { Channel, FilePart } from '../channel/channel-types.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import { button, type ChatTools, setText } from './chat-tools.ts';
 import { aroundError, errorPieces, requestPieces } from './error-text.ts';
 import { newElement } from './new-element.ts';

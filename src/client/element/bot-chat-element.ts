@@ -1,6 +1,6 @@
-import { isOtherOrigin } from '../calls.ts';
-import { createChannel } from '../create-channel.ts';
-import { lastBot } from '../default-channel.ts';
+import { createChannel } from '../channel/create-channel.ts';
+import { lastBot } from '../channel/default-channel.ts';
+import { isOtherOrigin } from '../transport/calls.ts';
 import { afterSignOut } from './after-sign-out.ts';
 import type { Draft } from './chat-parts.ts';
 import { chatStyle } from './chat-style.ts';

@@ -1,5 +1,5 @@
-import type { ChannelSnapshot } from '../channel-types.ts';
-import type { RelayError } from '../relay-error.ts';
+import type { ChannelSnapshot } from '../channel/channel-types.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import { chatList } from './chat-list.ts';
 import type { ChatParts } from './chat-parts.ts';
 import { button, type ChatTools, setText } from './chat-tools.ts';

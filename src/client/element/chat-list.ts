@@ -1,4 +1,4 @@
-import type { Channel, ChannelSnapshot } from '../channel-types.ts';
+import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import { button, type ChatTools, setAttribute } from './chat-tools.ts';
 import type { Chats } from './chats.ts';
 import type { Chat } from './kept-chats.ts';

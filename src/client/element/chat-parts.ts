@@ -1,5 +1,5 @@
-import type { BotClient } from '../bot-client.ts';
-import type { Channel } from '../channel-types.ts';
+import type { Channel } from '../channel/channel-types.ts';
+import type { BotClient } from '../session/bot-client.ts';
 import type { Chats } from './chats.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Language } from './words.ts';

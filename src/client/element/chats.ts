@@ -1,11 +1,11 @@
-import type { BotClient } from '../bot-client.ts';
-import { freshId } from '../channel-opening.ts';
-import type { Channel, ChannelSnapshot } from '../channel-types.ts';
-import { partsOf } from '../client-parts.ts';
-import { createChannel } from '../create-channel.ts';
-import { defaultChannels } from '../default-channel.ts';
-import { followedSession } from '../followed-session.ts';
-import { textOf } from '../text-of.ts';
+import { freshId } from '../channel/channel-opening.ts';
+import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
+import { createChannel } from '../channel/create-channel.ts';
+import { defaultChannels } from '../channel/default-channel.ts';
+import { textOf } from '../channel/text-of.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { partsOf } from '../session/client-parts.ts';
+import { followedSession } from '../session/followed-session.ts';
 import { type Chat, keptChats } from './kept-chats.ts';
 
 const MAX_TITLE = 80;

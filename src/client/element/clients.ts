@@ -1,4 +1,4 @@
-import { type BotClient, createBotClient } from '../bot-client.ts';
+import { type BotClient, createBotClient } from '../session/bot-client.ts';
 
 const clients = new Map<string, BotClient>();
 

@@ -1,5 +1,5 @@
-import type { Channel, ChannelSnapshot } from '../channel-types.ts';
-import type { RelayError } from '../relay-error.ts';
+import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import { attachments } from './attachments.ts';
 import { button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
 import { showError } from './error-text.ts';

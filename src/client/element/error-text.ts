@@ -1,4 +1,4 @@
-import type { RelayError } from '../relay-error.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import { newElement } from './new-element.ts';
 import { fill, type Language, type Words } from './words.ts';
 

@@ -1,9 +1,9 @@
-import type { BotClient } from '../bot-client.ts';
-import { partsOf } from '../client-parts.ts';
-import { chatRows } from '../default-channel.ts';
-import { followedSession } from '../followed-session.ts';
-import type { Row } from '../kept.ts';
-import { botKey } from '../unfinished.ts';
+import { chatRows } from '../channel/default-channel.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { partsOf } from '../session/client-parts.ts';
+import { followedSession } from '../session/followed-session.ts';
+import type { Row } from '../session/kept.ts';
+import { botKey } from '../session/unfinished.ts';
 
 const MAX_CHATS = 50;
 /** How long another tab may still write a list that it read before, in ms. */

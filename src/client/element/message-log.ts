@@ -1,5 +1,5 @@
-import type { ChannelMessage } from '../channel-types.ts';
-import { textOf } from '../text-of.ts';
+import type { ChannelMessage } from '../channel/channel-types.ts';
+import { textOf } from '../channel/text-of.ts';
 import { copyFrom, setAttribute } from './chat-tools.ts';
 import { aroundError, errorPieces } from './error-text.ts';
 import { keepAtEnd } from './keep-at-end.ts';

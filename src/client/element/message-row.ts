@@ -1,5 +1,5 @@
-import type { ChannelMessage, FilePart } from '../channel-types.ts';
-import { textOf } from '../text-of.ts';
+import type { ChannelMessage, FilePart } from '../channel/channel-types.ts';
+import { textOf } from '../channel/text-of.ts';
 import { answerActions } from './answer-actions.ts';
 import { answerTrouble } from './answer-trouble.ts';
 import { type ChatTools, setAttribute, setText } from './chat-tools.ts';

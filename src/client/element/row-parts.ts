@@ -1,4 +1,4 @@
-import type { Channel } from '../channel-types.ts';
+import type { Channel } from '../channel/channel-types.ts';
 import type { ChatTools } from './chat-tools.ts';
 
 /** What a row of the conversation needs. */

@@ -1,4 +1,4 @@
-import { answerOf, caller } from '../calls.ts';
+import { answerOf, caller } from '../transport/calls.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Words } from './words.ts';
 

@@ -1,4 +1,4 @@
-import type { BotClient, RelayError } from '../bot-client.ts';
+import type { BotClient, RelayError } from '../session/bot-client.ts';
 import { type ChatTools, isDisabled, setDisabled, setText } from './chat-tools.ts';
 import { countdown } from './countdown.ts';
 import { showError } from './error-text.ts';

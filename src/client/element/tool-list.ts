@@ -1,4 +1,4 @@
-import type { ChannelMessage, ToolPart } from '../channel-types.ts';
+import type { ChannelMessage, ToolPart } from '../channel/channel-types.ts';
 import { button, setText } from './chat-tools.ts';
 import { newElement } from './new-element.ts';
 import type { RowParts } from './row-parts.ts';

@@ -1,4 +1,4 @@
-import type { Channel, ChannelSnapshot } from '../channel-types.ts';
+import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 
 /** Calls `say` with the events of the element, as the channel changes. The returned function ends that. */
 export function watchChannel(channel: Channel, say: (name: string, detail: unknown) => void): () => void {

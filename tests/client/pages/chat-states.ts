@@ -1,6 +1,7 @@
 /// <reference lib="dom" />
-import type { RelayError } from '../../../src/client/bot-client.ts';
+
 import { defineBotChat } from '../../../src/client/element/bot-chat-element.ts';
+import type { RelayError } from '../../../src/client/session/bot-client.ts';
 import type { ChatWindow } from './chat-view.ts';
 
 const CHATS = [

@@ -1,17 +1,18 @@
 /// <reference lib="dom" />
-import { RelayError } from '../../../src/client/bot-client.ts';
+
 import type {
   Channel,
   ChannelMessage,
   ChannelSnapshot,
   FilePart,
   MessagePart,
-} from '../../../src/client/channel-types.ts';
+} from '../../../src/client/channel/channel-types.ts';
 import type { ChatParts } from '../../../src/client/element/chat-parts.ts';
 import { chatStyle } from '../../../src/client/element/chat-style.ts';
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
 import { languageOf, type Words } from '../../../src/client/element/words.ts';
+import { RelayError } from '../../../src/client/session/bot-client.ts';
 import { STATES } from './chat-states.ts';
 
 /** A chat whose channel shows what a test sets, and which notes what is asked of it. */

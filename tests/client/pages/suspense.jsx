@@ -8,7 +8,7 @@ import {
 } from 'bot-relay-client/react';
 import { StrictMode, Suspense } from 'react';
 import { createRoot } from 'react-dom/client';
-import { followedSession } from '../../../src/client/followed-session.ts';
+import { followedSession } from '../../../src/client/session/followed-session.ts';
 
 /** How many listeners the page has for the session and for the channel. */
 const counts = { session: 0, channel: 0 };

@@ -2,7 +2,7 @@ import { Chat } from '@ai-sdk/react';
 import type { ChatInit, UIMessage } from 'ai';
 import { botChatTransport } from '../../../src/client/ai-sdk/bot-chat-transport.ts';
 import type { BotChatTransportOptions } from '../../../src/client/ai-sdk/chat-types.ts';
-import type { BotClient } from '../../../src/client/bot-client.ts';
+import type { BotClient } from '../../../src/client/session/bot-client.ts';
 
 /** A chat of the AI SDK over the transport of this checkout; its id is `my-chat`. */
 export function chatOf(

@@ -1,8 +1,12 @@
 import { afterEach, beforeEach, expect } from '@jest/globals';
-import { type BotClient, type BotClientOptions, createBotClient } from '../../../src/client/bot-client.ts';
-import type { Channel, ChannelMessage, ChannelOptions } from '../../../src/client/channel-types.ts';
-import { createChannel } from '../../../src/client/create-channel.ts';
-import { textOf } from '../../../src/client/text-of.ts';
+import type { Channel, ChannelMessage, ChannelOptions } from '../../../src/client/channel/channel-types.ts';
+import { createChannel } from '../../../src/client/channel/create-channel.ts';
+import { textOf } from '../../../src/client/channel/text-of.ts';
+import {
+  type BotClient,
+  type BotClientOptions,
+  createBotClient,
+} from '../../../src/client/session/bot-client.ts';
 import { startBotService } from '../../../src/demo/bot-service.ts';
 import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';

@@ -4,7 +4,7 @@ import {
   type BotClientOptions,
   type BotEvent,
   createBotClient,
-} from '../../../src/client/bot-client.ts';
+} from '../../../src/client/session/bot-client.ts';
 import { startRelay, type TestRelay, USER } from '../relay/relay.ts';
 import { type RawRequest, type RawUpstream, startRawUpstream } from '../service/raw-upstream.ts';
 

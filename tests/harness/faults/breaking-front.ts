@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
-import type { BotClientOptions } from '../../../src/client/bot-client.ts';
+import type { BotClientOptions } from '../../../src/client/session/bot-client.ts';
 import { type ClientPair, startClientPair } from '../clients/client-pair.ts';
 import { USER } from '../relay/relay.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';

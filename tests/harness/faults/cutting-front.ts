@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { BotClientOptions, MessageStore } from '../../../src/client/bot-client.ts';
+import type { BotClientOptions, MessageStore } from '../../../src/client/session/bot-client.ts';
 import { type ClientPair, startClientPair } from '../clients/client-pair.ts';
 import { USER } from '../relay/relay.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../service/raw-upstream.ts';

@@ -1,4 +1,4 @@
-import type { Facts } from '../../../src/client/bot-client.ts';
+import type { Facts } from '../../../src/client/session/bot-client.ts';
 
 type Fields = Record<string, unknown>;
 

@@ -1,12 +1,12 @@
-import type { Guards } from './bot-event.ts';
-import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from './calls.ts';
+import type { Guards } from '../transport/bot-event.ts';
+import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from '../transport/calls.ts';
+import type { MessageName } from '../transport/message-name.ts';
+import { type MessageStream, messageStream, type OnState } from '../transport/message-stream.ts';
+import { giveHint, RelayError, signedOut } from '../transport/relay-error.ts';
+import type { Open } from '../transport/way-back.ts';
 import type { MessageStore } from './kept.ts';
-import type { MessageName } from './message-name.ts';
-import { type MessageStream, messageStream, type OnState } from './message-stream.ts';
-import { giveHint, RelayError, signedOut } from './relay-error.ts';
 import { isSignedOut } from './session-calls.ts';
 import type { SessionTracker } from './session-tracker.ts';
-import type { Open } from './way-back.ts';
 
 /** Three times the default of the relay's `HEARTBEAT_MS`. */
 const SILENCE_MS = 45_000;

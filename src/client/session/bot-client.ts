@@ -1,14 +1,13 @@
+import { baseOf, caller } from '../transport/calls.ts';
+import { nameOf } from '../transport/message-name.ts';
+import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
+import { randomId } from '../transport/random-id.ts';
 import { type BotClientOptions, botCalls } from './bot-calls.ts';
-import { baseOf, caller } from './calls.ts';
 import { setParts } from './client-parts.ts';
-import { nameOf } from './message-name.ts';
-import type { MessageStream, SendOptions } from './message-stream.ts';
-import { randomId } from './random-id.ts';
 import { sessionCalls } from './session-calls.ts';
 import { type Session, sessionTracker } from './session-tracker.ts';
 import { tabsOf } from './tabs.ts';
 
-export type { BotClientOptions } from './bot-calls.ts';
 export type {
   BotEvent,
   BotMessage,
@@ -21,10 +20,16 @@ export type {
   TextMessage,
   Tool,
   UnknownEvent,
-} from './bot-event.ts';
+} from '../transport/bot-event.ts';
+export type { MessageState, MessageStream, OnState, SendOptions } from '../transport/message-stream.ts';
+export {
+  type ClientErrorCode,
+  RelayError,
+  type RelayErrorFields,
+  type Retryable,
+} from '../transport/relay-error.ts';
+export type { BotClientOptions } from './bot-calls.ts';
 export type { MessageStore } from './kept.ts';
-export type { MessageState, MessageStream, OnState, SendOptions } from './message-stream.ts';
-export { type ClientErrorCode, RelayError, type RelayErrorFields, type Retryable } from './relay-error.ts';
 export type { Session } from './session-tracker.ts';
 
 /** One bot behind the relay. Dispatches the event `signed-out` once when an answer shows that the session is over. */

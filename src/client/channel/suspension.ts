@@ -1,7 +1,7 @@
+import { after, inBackground } from '../transport/in-background.ts';
+import { RelayError } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import { isNothingThere } from './follow-history.ts';
-import { after, inBackground } from './in-background.ts';
-import { RelayError } from './relay-error.ts';
 
 /** How long a stop waits for the bot service before it leaves, in ms. */
 const LONGEST_STOP_MS = 2_000;

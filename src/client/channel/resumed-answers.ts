@@ -1,7 +1,7 @@
+import type { BotEvent } from '../transport/bot-event.ts';
+import type { MessageStream, OnState } from '../transport/message-stream.ts';
 import type { BotConversation } from './bot-conversation.ts';
-import type { BotEvent } from './bot-event.ts';
 import type { AnswerView, FollowedHistory, ShownElsewhere } from './follow-history.ts';
-import type { MessageStream, OnState } from './message-stream.ts';
 
 /** Where a page shows answers that had not ended when it was left. */
 export interface ResumedView {

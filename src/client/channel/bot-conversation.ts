@@ -1,13 +1,13 @@
-import type { BotEvent } from './bot-event.ts';
-import { baseOf } from './calls.ts';
+import { partsOf } from '../session/client-parts.ts';
+import type { BotEvent } from '../transport/bot-event.ts';
+import { baseOf } from '../transport/calls.ts';
+import { isObject } from '../transport/is-object.ts';
+import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
+import { readOnce } from '../transport/read-once.ts';
+import { postWithProgress } from '../transport/upload-progress.ts';
 import type { UploadOptions } from './channel-types.ts';
-import { partsOf } from './client-parts.ts';
 import { dataOf, ifMissing, unexpected, wasThere } from './conversation-answers.ts';
 import { type ConversationMessages, conversationMessages, POST } from './conversation-messages.ts';
-import { isObject } from './is-object.ts';
-import type { MessageStream, SendOptions } from './message-stream.ts';
-import { readOnce } from './read-once.ts';
-import { postWithProgress } from './upload-progress.ts';
 
 /** The user's answer to one tool call for which the bot has asked. */
 export interface ToolCallConsent {

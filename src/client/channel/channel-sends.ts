@@ -1,9 +1,9 @@
+import { randomId } from '../transport/random-id.ts';
+import { RelayError } from '../transport/relay-error.ts';
+import { consentResult } from '../transport/tool-calls.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelRuns } from './channel-runs.ts';
 import type { Channel, ChannelMessage, FilePart, MessagePart, NewMessage } from './channel-types.ts';
-import { randomId } from './random-id.ts';
-import { RelayError } from './relay-error.ts';
-import { consentResult } from './tool-calls.ts';
 
 type AnsweredSend = Promise<ChannelMessage | undefined>;
 

@@ -1,8 +1,8 @@
-import { readFact } from './answer-text.ts';
-import type { BotEvent, Tool } from './bot-event.ts';
+import { readFact } from '../transport/answer-text.ts';
+import type { BotEvent, Tool } from '../transport/bot-event.ts';
+import { saidIn } from '../transport/known-events.ts';
+import { callIdOf, type ToolFacts } from '../transport/tool-calls.ts';
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
-import { saidIn } from './known-events.ts';
-import { callIdOf, type ToolFacts } from './tool-calls.ts';
 
 /** What an event has changed. */
 interface Taken {

@@ -1,4 +1,4 @@
-import { baseOf } from './calls.ts';
+import { baseOf } from '../transport/calls.ts';
 import { type KeptOptions, keptList } from './kept.ts';
 
 /** The lists of default channels, of chats, and of messages under way. A row of each names its user, and then the bot. */

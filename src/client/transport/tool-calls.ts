@@ -1,4 +1,4 @@
-import type { ToolCallConsent } from './bot-conversation.ts';
+import type { ToolCallConsent } from '../channel/bot-conversation.ts';
 import type { CalledTool, Facts } from './bot-event.ts';
 
 /** The facts of all events about tool calls. */

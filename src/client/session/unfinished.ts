@@ -1,8 +1,8 @@
-import { baseOf } from './calls.ts';
+import { baseOf } from '../transport/calls.ts';
+import type { MessageName } from '../transport/message-name.ts';
 import { ofClient, partsOf } from './client-parts.ts';
 import { MESSAGES } from './forget-kept.ts';
 import { type KeptOptions, keptList } from './kept.ts';
-import type { MessageName } from './message-name.ts';
 
 /** The names of the messages whose answers have not ended, also of those that were sent before a reload. */
 export interface Unfinished {

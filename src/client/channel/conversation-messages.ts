@@ -1,10 +1,10 @@
-import { partsOf } from './client-parts.ts';
+import { partsOf } from '../session/client-parts.ts';
+import { unfinished } from '../session/unfinished.ts';
+import { isObject } from '../transport/is-object.ts';
+import type { MessageName } from '../transport/message-name.ts';
+import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
+import { randomId } from '../transport/random-id.ts';
 import { dataOf, unexpected, wasThere } from './conversation-answers.ts';
-import { isObject } from './is-object.ts';
-import type { MessageName } from './message-name.ts';
-import type { MessageStream, SendOptions } from './message-stream.ts';
-import { randomId } from './random-id.ts';
-import { unfinished } from './unfinished.ts';
 
 /** What a call is that changes something. */
 export const POST = { method: 'POST' } as const;

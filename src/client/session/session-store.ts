@@ -1,8 +1,8 @@
-import { asRelayError } from './as-relay-error.ts';
+import { asRelayError } from '../transport/as-relay-error.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import type { BotClient } from './bot-client.ts';
 import { ofClient } from './client-parts.ts';
 import { type FollowedSession, followedSession } from './followed-session.ts';
-import type { RelayError } from './relay-error.ts';
 
 /** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
 export interface SessionActions {

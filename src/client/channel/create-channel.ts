@@ -1,5 +1,7 @@
-import type { BotClient } from './bot-client.ts';
-import { callPage } from './call-page.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { ofClient } from '../session/client-parts.ts';
+import { callPage } from '../transport/call-page.ts';
+import { inBackground } from '../transport/in-background.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { channelCalls } from './channel-calls.ts';
 import { type ChannelOpening, channelOpening } from './channel-opening.ts';
@@ -9,8 +11,6 @@ import { channelSends } from './channel-sends.ts';
 import { channelState } from './channel-state.ts';
 import { channelStop } from './channel-stop.ts';
 import type { Channel, ChannelMessage, ChannelOptions } from './channel-types.ts';
-import { ofClient } from './client-parts.ts';
-import { inBackground } from './in-background.ts';
 
 /** How long a channel is kept that nobody uses, in ms. */
 const GC_MS = 300_000;

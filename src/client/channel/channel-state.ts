@@ -1,8 +1,8 @@
-import { asRelayError } from './as-relay-error.ts';
-import { callPage } from './call-page.ts';
+import { asRelayError } from '../transport/as-relay-error.ts';
+import { callPage } from '../transport/call-page.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
 import { oncePerFrame } from './once-per-frame.ts';
-import type { RelayError } from './relay-error.ts';
 
 type Messages = readonly ChannelMessage[];
 

@@ -1,11 +1,11 @@
+import { asRelayError } from '../transport/as-relay-error.ts';
+import { callPage } from '../transport/call-page.ts';
+import { randomId } from '../transport/random-id.ts';
 import { answerParts } from './answer-parts.ts';
-import { asRelayError } from './as-relay-error.ts';
 import type { ToolCallConsent } from './bot-conversation.ts';
-import { callPage } from './call-page.ts';
 import { type ChannelState, isOver } from './channel-state.ts';
 import type { ChannelMessage, ChannelOptions, MessageMetadata } from './channel-types.ts';
 import type { AnswerView } from './follow-history.ts';
-import { randomId } from './random-id.ts';
 
 /** A channel's state and its options. */
 export interface ShownChannel {

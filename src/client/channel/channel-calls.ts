@@ -1,10 +1,10 @@
+import { callPage } from '../transport/call-page.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
-import { callPage } from './call-page.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelOpening } from './channel-opening.ts';
 import type { ChannelPast } from './channel-past.ts';
 import type { Channel, UploadOptions } from './channel-types.ts';
-import type { RelayError } from './relay-error.ts';
 
 type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 

@@ -1,6 +1,6 @@
-import { answerOf, type Caller } from './calls.ts';
+import { answerOf, type Caller } from '../transport/calls.ts';
+import { RelayError } from '../transport/relay-error.ts';
 import { forgetKept, type KeptOfRelay } from './forget-kept.ts';
-import { RelayError } from './relay-error.ts';
 import type { Session, SessionTracker } from './session-tracker.ts';
 import type { Tabs } from './tabs.ts';
 

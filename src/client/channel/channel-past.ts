@@ -1,13 +1,13 @@
-import { asRelayError } from './as-relay-error.ts';
+import { isSignedOut } from '../session/session-calls.ts';
+import { asRelayError } from '../transport/as-relay-error.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
 import { isOver } from './channel-state.ts';
 import type { ChannelMessage } from './channel-types.ts';
 import { type FollowedHistory, followHistory } from './follow-history.ts';
 import { type Opened, pageStorage } from './page-storage.ts';
-import type { RelayError } from './relay-error.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
-import { isSignedOut } from './session-calls.ts';
 
 /** What was said before in a channel, and what is said in it elsewhere. */
 export interface ChannelPast {

@@ -1,6 +1,6 @@
-import type { BotEvent } from './bot-event.ts';
-import type { RelayError } from './relay-error.ts';
-import type { Session } from './session-tracker.ts';
+import type { Session } from '../session/session-tracker.ts';
+import type { BotEvent } from '../transport/bot-event.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 
 /** A text. An answer can consist of several, each a paragraph of its own. */
 export interface TextPart {

@@ -1,5 +1,5 @@
-import { isObject } from './is-object.ts';
-import { RelayError } from './relay-error.ts';
+import { isObject } from '../transport/is-object.ts';
+import { RelayError } from '../transport/relay-error.ts';
 
 /** Returns undefined for a 404 of the bot service. @throws all other errors */
 export function ifMissing(error: unknown): undefined {

@@ -1,9 +1,9 @@
-import { abortOf } from './abort-of.ts';
+import { abortOf } from '../transport/abort-of.ts';
+import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import { type ShownAnswer, type ShownChannel, showAnswer } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';
 import type { ChannelMessage } from './channel-types.ts';
-import type { MessageStream, SendOptions } from './message-stream.ts';
 
 /** Begins what a run sends. */
 export type Begin = (talk: BotConversation, options: SendOptions) => MessageStream;

@@ -1,12 +1,12 @@
-import type { BotClient } from './bot-client.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { partsOf } from '../session/client-parts.ts';
+import { type FollowedSession, followedSession } from '../session/followed-session.ts';
+import { randomId } from '../transport/random-id.ts';
+import { RelayError } from '../transport/relay-error.ts';
 import { type BotConversation, botConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelPast } from './channel-past.ts';
-import { partsOf } from './client-parts.ts';
 import { defaultChannels } from './default-channel.ts';
-import { type FollowedSession, followedSession } from './followed-session.ts';
-import { randomId } from './random-id.ts';
-import { RelayError } from './relay-error.ts';
 
 /** The conversation of a channel, which depends on who is signed in. */
 export interface ChannelOpening {

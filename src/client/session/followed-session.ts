@@ -1,8 +1,8 @@
+import { callPage } from '../transport/call-page.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import type { BotClient } from './bot-client.ts';
-import { callPage } from './call-page.ts';
 import { ofClient, partsOf } from './client-parts.ts';
 import { forgetKept } from './forget-kept.ts';
-import type { RelayError } from './relay-error.ts';
 import { sessionQuestions } from './session-questions.ts';
 import type { Session } from './session-tracker.ts';
 import { unfinished } from './unfinished.ts';

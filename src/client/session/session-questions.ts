@@ -1,8 +1,8 @@
-import { asRelayError } from './as-relay-error.ts';
+import { asRelayError } from '../transport/as-relay-error.ts';
+import { inBackground } from '../transport/in-background.ts';
+import type { RelayError } from '../transport/relay-error.ts';
+import { isTemporary } from '../transport/resumption.ts';
 import type { BotClient } from './bot-client.ts';
-import { inBackground } from './in-background.ts';
-import type { RelayError } from './relay-error.ts';
-import { isTemporary } from './resumption.ts';
 import type { Session } from './session-tracker.ts';
 
 /** Pauses between the tries of a question, in ms. */

@@ -1,9 +1,9 @@
-import type { BotClientOptions } from './bot-calls.ts';
-import { baseOf } from './calls.ts';
-import { CHANNELS, CHATS } from './forget-kept.ts';
-import { type KeptList, type KeptOptions, keptList } from './kept.ts';
-import { randomId } from './random-id.ts';
-import { botKey } from './unfinished.ts';
+import type { BotClientOptions } from '../session/bot-calls.ts';
+import { CHANNELS, CHATS } from '../session/forget-kept.ts';
+import { type KeptList, type KeptOptions, keptList } from '../session/kept.ts';
+import { botKey } from '../session/unfinished.ts';
+import { baseOf } from '../transport/calls.ts';
+import { randomId } from '../transport/random-id.ts';
 
 const MAX_ROWS = 1_000;
 

@@ -1,8 +1,8 @@
-import { abortOf } from './abort-of.ts';
+import { abortOf } from '../transport/abort-of.ts';
+import type { BotEvent } from '../transport/bot-event.ts';
+import { after, inBackground } from '../transport/in-background.ts';
+import { RelayError } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
-import type { BotEvent } from './bot-event.ts';
-import { after, inBackground } from './in-background.ts';
-import { RelayError } from './relay-error.ts';
 
 /**
  * How long nothing may come before what was said so far counts as complete, in ms. The stream of a bot service goes on

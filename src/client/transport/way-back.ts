@@ -1,7 +1,7 @@
+import { isSignedOut } from '../session/session-calls.ts';
 import { type Joining, joining, OTHER_STREAM } from './joining.ts';
 import { RelayError } from './relay-error.ts';
 import { type Resumption, resumption } from './resumption.ts';
-import { isSignedOut } from './session-calls.ts';
 
 /** Asks for a stream, after `lastEventId` if that is not empty. @throws RelayError */
 export type Open = (signal: AbortSignal, lastEventId: string) => Promise<Response>;

@@ -1,5 +1,5 @@
-import { baseOf, type CallsOptions } from './calls.ts';
-import { randomId } from './random-id.ts';
+import { baseOf, type CallsOptions } from '../transport/calls.ts';
+import { randomId } from '../transport/random-id.ts';
 
 /** Another tab or client of the page has learned who is signed in: the user's id, null after a sign-out. */
 export type OnTold = (user: string | null, isSignIn: boolean) => void;

@@ -1,8 +1,8 @@
+import type { RelayError } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';
 import type { ChannelKey, ChannelMessage, ChannelStorage } from './channel-types.ts';
-import type { RelayError } from './relay-error.ts';
 
 /** A conversation that is open. */
 export interface Opened {
