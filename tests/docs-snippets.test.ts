@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
+import { textOf } from '../src/client/channel/channel-state.ts';
 import { createChannel } from '../src/client/channel/create-channel.ts';
-import { textOf } from '../src/client/channel/text-of.ts';
 import {
   type BotClient,
   type BotClientOptions,

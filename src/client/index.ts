@@ -3,6 +3,7 @@
  * @module bot-relay-client
  */
 
+export { textOf } from './channel/channel-state.ts';
 export type {
   Channel,
   ChannelKey,
@@ -23,5 +24,4 @@ export type {
   Verdict,
 } from './channel/channel-types.ts';
 export { createChannel } from './channel/create-channel.ts';
-export { textOf } from './channel/text-of.ts';
 export * from './session/bot-client.ts';

@@ -16,11 +16,17 @@ import {
 import type { Channel, ChannelOptions, ChannelSnapshot } from './channel/channel-types.ts';
 import { createChannel, newChannel } from './channel/create-channel.ts';
 import { type BotClient, type BotClientOptions, createBotClient } from './session/bot-client.ts';
-import { type SessionSnapshot, UNKNOWN } from './session/followed-session.ts';
-import { type SessionActions, sessionStore } from './session/session-store.ts';
+import { ofClient } from './session/client-parts.ts';
+import {
+  type FollowedSession,
+  followedSession,
+  type SessionSnapshot,
+  UNKNOWN,
+} from './session/followed-session.ts';
+import { asRelayError, type RelayError } from './transport/relay-error.ts';
 
 export * from './index.ts';
-export type { SessionActions, SessionSnapshot };
+export type { SessionSnapshot };
 
 const Client = createContext<BotClient | undefined>(undefined);
 
@@ -109,4 +115,44 @@ function channelOf(client: BotClient | undefined, options: ChannelOptions): Chan
 export function useSession(): SessionSnapshot & SessionActions {
   const { subscribe, getSnapshot, actions } = sessionStore(useBotClient());
   return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...actions };
+}
+
+/** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
+export interface SessionActions {
+  /** With `AUTH_MODE=password`. */
+  readonly signIn: (username: string, password: string) => Promise<void>;
+  /** With `AUTH_MODE=guest`. */
+  readonly signInAsGuest: () => Promise<void>;
+  /** With `AUTH_MODE=oidc`: the address to send the browser to. The browser returns to the path `returnTo`. */
+  readonly signInUrl: (returnTo: string) => string;
+  /** With `AUTH_MODE=oidc`, send the browser to `logoutUrl` if it is not null. */
+  readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
+}
+
+/** Who is signed in, with what a page calls to change that. */
+export interface SessionStore extends Pick<FollowedSession, 'subscribe' | 'getSnapshot'> {
+  readonly actions: SessionActions;
+}
+
+const stores = new WeakMap<object, SessionStore>();
+
+/** The store of the client's session. */
+export function sessionStore(client: BotClient): SessionStore {
+  return ofClient(stores, client, () => {
+    const { setError, ...session } = followedSession(client);
+    return { ...session, actions: sessionActions(client, setError) };
+  });
+}
+
+function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {
+  const trying = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
+    setError(undefined);
+    return work().catch((thrown) => void setError(asRelayError(thrown)));
+  };
+  return {
+    signIn: async (username, password) => void (await trying(() => client.signIn(username, password))),
+    signInAsGuest: async () => void (await trying(() => client.signInAsGuest())),
+    signInUrl: client.signInUrl,
+    signOut: async () => (await trying(() => client.signOut())) ?? { logoutUrl: null },
+  };
 }

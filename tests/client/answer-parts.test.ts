@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { answerParts } from '../../src/client/channel/answer-parts.ts';
+import { textOf } from '../../src/client/channel/channel-state.ts';
 import type { MessagePart } from '../../src/client/channel/channel-types.ts';
-import { textOf } from '../../src/client/channel/text-of.ts';
 import { eventReader } from '../../src/client/transport/known-events.ts';
 import { deltaOf, typeOf } from '../harness/service/bot-runs.ts';
 

@@ -4,9 +4,9 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
+import { sessionStore } from '../../src/client/react.ts';
 import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { partsOf } from '../../src/client/session/client-parts.ts';
-import { sessionStore } from '../../src/client/session/session-store.ts';
 import {
   aChannelWasDropped,
   allOf,

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { chatRows, defaultChannels, lastBot } from '../../src/client/channel/default-channel.ts';
-import { forgetKept } from '../../src/client/session/forget-kept.ts';
+import { forgetKept } from '../../src/client/session/kept.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
 
 const DAY_MS = 24 * 3_600_000;

@@ -1,7 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { type Guards, RelayError } from '../../src/client/session/bot-client.ts';
-import { readFact } from '../../src/client/transport/answer-text.ts';
-import { eventReader } from '../../src/client/transport/known-events.ts';
+import { eventReader, readFact } from '../../src/client/transport/known-events.ts';
 import { ANY, FACTS, pathsIn, withOther } from '../harness/service/event-facts.ts';
 
 /** Members that may be missing, or null. */

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { textOf } from '../../src/client/channel/channel-state.ts';
 import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import { textOf } from '../../src/client/channel/text-of.ts';
 import { type BotClient, createBotClient } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, startClientPair } from '../harness/clients/client-pair.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { oncePerFrame } from '../../src/client/channel/once-per-frame.ts';
+import { oncePerFrame } from '../../src/client/channel/channel-state.ts';
 
 const frames = globalThis as {
   requestAnimationFrame?: (act: () => void) => number;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { RelayError } from '../../src/client/session/bot-client.ts';
-import { resumption } from '../../src/client/transport/resumption.ts';
+import { resumption } from '../../src/client/transport/way-back.ts';
 
 const cut = new RelayError('Cut.', { code: 'connection_lost', status: 0 });
 const busy = (retryAfter: number) =>

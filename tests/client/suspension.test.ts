@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { suspension } from '../../src/client/channel/suspension.ts';
+import { suspension } from '../../src/client/channel/channel-stop.ts';
 import { RelayError } from '../../src/client/transport/relay-error.ts';
 
 beforeEach(() => void jest.useFakeTimers());

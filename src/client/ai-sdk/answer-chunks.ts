@@ -1,7 +1,5 @@
-import { readFact, type Text } from '../transport/answer-text.ts';
 import type { BotEvent, KnownEvent, Tool } from '../transport/bot-event.ts';
-import { saidIn } from '../transport/known-events.ts';
-import { callIdOf, type ToolFacts } from '../transport/tool-calls.ts';
+import { callIdOf, readFact, saidIn, type Text, type ToolFacts } from '../transport/known-events.ts';
 import type { AnswerChunk } from './chat-types.ts';
 
 /** Makes the chunks of one answer. */

@@ -1,7 +1,6 @@
-import { asRelayError } from '../transport/as-relay-error.ts';
 import type { BotEvent } from '../transport/bot-event.ts';
 import type { MessageStream } from '../transport/message-stream.ts';
-import { RelayError, signedOut } from '../transport/relay-error.ts';
+import { asRelayError, RelayError, signedOut } from '../transport/relay-error.ts';
 import { answerChunks } from './answer-chunks.ts';
 import type { AnswerChunk } from './chat-types.ts';
 import type { Visit } from './visits.ts';

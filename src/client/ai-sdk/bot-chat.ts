@@ -1,11 +1,11 @@
+import { type Suspension, suspension } from '../channel/channel-stop.ts';
 import type { ConversationMessages } from '../channel/conversation-messages.ts';
-import { type Suspension, suspension } from '../channel/suspension.ts';
-import { abortOf } from '../transport/abort-of.ts';
+import type { MessageStream } from '../transport/message-stream.ts';
 import { RelayError, signedOut } from '../transport/relay-error.ts';
+import { abortOf } from '../transport/waits.ts';
 import { type AnswerReading, chunkStream, readAnswer } from './answer-reading.ts';
 import { blobIdsOf, type Outgoing } from './chat-message.ts';
 import type { AnswerChunk } from './chat-types.ts';
-import { joinNewest } from './join-newest.ts';
 import type { Visit } from './visits.ts';
 
 type Chunks = ReadableStream<AnswerChunk>;
@@ -104,4 +104,35 @@ function joining({ talk, visit, stop, suspending }: Parts): BotChat['join'] {
     reading = its;
     return its ? chunkStream(its, { visit: own, signal }) : null;
   };
+}
+
+/** A search for an answer that had not ended. */
+interface Search {
+  /** Undefined if the relay has none. */
+  readonly found: Promise<AnswerReading | undefined>;
+  /** Ends the search, and then rejects. */
+  readonly leave: () => void;
+}
+
+/** Asks the relay for the answers of a conversation that had not ended, the newest first, until it has one. */
+function joinNewest(talk: ConversationMessages, onEnd: () => void): Search {
+  const abort = new AbortController();
+  const { signal } = abort;
+  let onAnswered: (stream: MessageStream) => void = () => {};
+  const streams = talk.resume({ signal, onState: (state, its) => state === 'streaming' && onAnswered(its) });
+  async function search(): Promise<AnswerReading | undefined> {
+    for (const stream of streams.reverse()) {
+      // Its first event may come much later.
+      const answered = new Promise<boolean>((resolve) => {
+        onAnswered = (its) => its === stream && resolve(true);
+      });
+      const reading = readAnswer(stream, abort);
+      const isThere = reading.first.then(({ done }) => !done);
+      if (await Promise.race([answered, isThere])) return reading;
+    }
+    return undefined;
+  }
+  const found = search();
+  found.then(onEnd, onEnd);
+  return { found, leave: () => abort.abort() };
 }

@@ -1,8 +1,7 @@
-import type { ToolCallConsent } from '../channel/bot-conversation.ts';
+import { consentResult, type ToolCallConsent } from '../channel/bot-conversation.ts';
 import type { ConversationMessages } from '../channel/conversation-messages.ts';
-import { isObject } from '../transport/is-object.ts';
+import { isObject } from '../transport/known-events.ts';
 import { RelayError } from '../transport/relay-error.ts';
-import { consentResult } from '../transport/tool-calls.ts';
 import type { ChatMessage, ChatRequest } from './chat-types.ts';
 
 /** What a request of a chat sends, in the bot's own form. */

@@ -1,7 +1,5 @@
-import { readFact } from '../transport/answer-text.ts';
 import type { BotEvent, Tool } from '../transport/bot-event.ts';
-import { saidIn } from '../transport/known-events.ts';
-import { callIdOf, type ToolFacts } from '../transport/tool-calls.ts';
+import { callIdOf, readFact, saidIn, type ToolFacts } from '../transport/known-events.ts';
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
 
 /** What an event has changed. */

@@ -1,18 +1,30 @@
 import { partsOf } from '../session/client-parts.ts';
 import type { BotEvent } from '../transport/bot-event.ts';
 import { baseOf } from '../transport/calls.ts';
-import { isObject } from '../transport/is-object.ts';
-import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
-import { readOnce } from '../transport/read-once.ts';
+import { isObject } from '../transport/known-events.ts';
+import { type MessageStream, readOnce, type SendOptions } from '../transport/message-stream.ts';
 import { postWithProgress } from '../transport/upload-progress.ts';
 import type { UploadOptions } from './channel-types.ts';
-import { dataOf, ifMissing, unexpected, wasThere } from './conversation-answers.ts';
-import { type ConversationMessages, conversationMessages, POST } from './conversation-messages.ts';
+import {
+  type ConversationMessages,
+  conversationMessages,
+  dataOf,
+  ifMissing,
+  POST,
+  unexpected,
+  wasThere,
+} from './conversation-messages.ts';
 
 /** The user's answer to one tool call for which the bot has asked. */
 export interface ToolCallConsent {
   readonly toolCallId: string;
   readonly result: 'ALLOW_ONCE' | 'ALLOW_ALWAYS' | 'DENY_ONCE';
+}
+
+/** What the bot service is told when the user allows a tool call, or all of its kind, or does not. */
+export function consentResult(allow: boolean | 'always'): ToolCallConsent['result'] {
+  if (!allow) return 'DENY_ONCE';
+  return allow === 'always' ? 'ALLOW_ALWAYS' : 'ALLOW_ONCE';
 }
 
 /** What a user thinks of one message of the bot. */

@@ -1,6 +1,5 @@
-import { asRelayError } from '../transport/as-relay-error.ts';
-import { callPage } from '../transport/call-page.ts';
-import { randomId } from '../transport/random-id.ts';
+import { randomId } from '../transport/calls.ts';
+import { asRelayError, callPage } from '../transport/relay-error.ts';
 import { answerParts } from './answer-parts.ts';
 import type { ToolCallConsent } from './bot-conversation.ts';
 import { type ChannelState, isOver } from './channel-state.ts';

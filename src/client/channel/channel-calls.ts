@@ -1,5 +1,4 @@
-import { callPage } from '../transport/call-page.ts';
-import type { RelayError } from '../transport/relay-error.ts';
+import { callPage, type RelayError } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelOpening } from './channel-opening.ts';

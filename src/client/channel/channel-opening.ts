@@ -1,7 +1,7 @@
 import type { BotClient } from '../session/bot-client.ts';
 import { partsOf } from '../session/client-parts.ts';
 import { type FollowedSession, followedSession } from '../session/followed-session.ts';
-import { randomId } from '../transport/random-id.ts';
+import { randomId } from '../transport/calls.ts';
 import { RelayError } from '../transport/relay-error.ts';
 import { type BotConversation, botConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';

@@ -1,6 +1,4 @@
-import { isSignedOut } from '../session/session-calls.ts';
-import { asRelayError } from '../transport/as-relay-error.ts';
-import type { RelayError } from '../transport/relay-error.ts';
+import { asRelayError, isSignedOut, type RelayError } from '../transport/relay-error.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
 import { isOver } from './channel-state.ts';

@@ -1,5 +1,5 @@
-import { abortOf } from '../transport/abort-of.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
+import { abortOf } from '../transport/waits.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import { type ShownAnswer, type ShownChannel, showAnswer } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';

@@ -1,6 +1,6 @@
-import { randomId } from '../transport/random-id.ts';
+import { randomId } from '../transport/calls.ts';
 import { RelayError } from '../transport/relay-error.ts';
-import { consentResult } from '../transport/tool-calls.ts';
+import { consentResult } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelRuns } from './channel-runs.ts';
 import type { Channel, ChannelMessage, FilePart, MessagePart, NewMessage } from './channel-types.ts';

@@ -1,8 +1,5 @@
-import { asRelayError } from '../transport/as-relay-error.ts';
-import { callPage } from '../transport/call-page.ts';
-import type { RelayError } from '../transport/relay-error.ts';
+import { asRelayError, callPage, type RelayError } from '../transport/relay-error.ts';
 import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
-import { oncePerFrame } from './once-per-frame.ts';
 
 type Messages = readonly ChannelMessage[];
 
@@ -143,4 +140,38 @@ function statusOf({ messages, error }: ChannelSnapshot): ChannelSnapshot['status
   const states = new Set(messages.map(({ state }) => state));
   const running = (['streaming', 'reconnecting', 'submitted'] as const).find((state) => states.has(state));
   return running ?? (error ? 'error' : 'ready');
+}
+
+/** The longest wait for a frame, in ms: hidden pages have no frames, and their timers fire at most once a second. */
+const LONGEST_FRAME_MS = 1000;
+
+/** Undefined outside of browsers, where a timer is used. */
+declare const requestAnimationFrame: ((act: () => void) => number) | undefined;
+declare const cancelAnimationFrame: (frame: number) => void;
+
+/** Makes a function that calls `act` in the next frame. Several calls before that frame cause one call of `act`. */
+export function oncePerFrame(act: () => void): () => void {
+  let isScheduled = false;
+  return () => {
+    if (isScheduled) return;
+    isScheduled = true;
+    const hasFrames = typeof requestAnimationFrame === 'function';
+    const run = () => {
+      // Only one of the two may fire.
+      clearTimeout(timer);
+      if (frame !== undefined) cancelAnimationFrame(frame);
+      isScheduled = false;
+      act();
+    };
+    const timer = setTimeout(run, hasFrames ? LONGEST_FRAME_MS : 0);
+    const frame = hasFrames ? requestAnimationFrame(run) : undefined;
+  };
+}
+
+/**
+ * The text of a message; its texts are paragraphs.
+ * @param message A message of a channel.
+ */
+export function textOf({ parts }: Pick<ChannelMessage, 'parts'>): string {
+  return parts.flatMap((part) => (part.type === 'text' && part.text !== '' ? [part.text] : [])).join('\n\n');
 }

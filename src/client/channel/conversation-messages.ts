@@ -1,10 +1,10 @@
+import type { MessageName } from '../session/bot-calls.ts';
 import { partsOf } from '../session/client-parts.ts';
 import { unfinished } from '../session/unfinished.ts';
-import { isObject } from '../transport/is-object.ts';
-import type { MessageName } from '../transport/message-name.ts';
+import { randomId } from '../transport/calls.ts';
+import { isObject } from '../transport/known-events.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
-import { randomId } from '../transport/random-id.ts';
-import { dataOf, unexpected, wasThere } from './conversation-answers.ts';
+import { RelayError } from '../transport/relay-error.ts';
 
 /** What a call is that changes something. */
 export const POST = { method: 'POST' } as const;
@@ -86,4 +86,24 @@ function blobIdOf(answer: unknown): string {
   const [blob] = [dataOf(answer)].flat();
   if (isObject(blob) && typeof blob.blobId === 'string') return blob.blobId;
   throw unexpected();
+}
+
+/** Returns undefined for a 404 of the bot service. @throws all other errors */
+export function ifMissing(error: unknown): undefined {
+  if (!(error instanceof RelayError) || error.code !== 'missing') throw error;
+}
+
+/** False if the bot service answers 404. */
+export async function wasThere(asked: Promise<unknown>): Promise<boolean> {
+  return asked.then(() => true).catch((error) => ifMissing(error) ?? false);
+}
+
+/** The content of an answer: the bot service puts it into `data`. */
+export function dataOf(answer: unknown): unknown {
+  return (isObject(answer) && answer.data) || answer;
+}
+
+/** The answer is none that the bot service gives. */
+export function unexpected(): RelayError {
+  return new RelayError('The answer is not valid.', { code: 'unexpected_response', status: 200 });
 }

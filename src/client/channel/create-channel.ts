@@ -1,7 +1,7 @@
 import type { BotClient } from '../session/bot-client.ts';
 import { ofClient } from '../session/client-parts.ts';
-import { callPage } from '../transport/call-page.ts';
-import { inBackground } from '../transport/in-background.ts';
+import { callPage } from '../transport/relay-error.ts';
+import { inBackground } from '../transport/waits.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { channelCalls } from './channel-calls.ts';
 import { type ChannelOpening, channelOpening } from './channel-opening.ts';

@@ -1,9 +1,6 @@
 import type { BotClientOptions } from '../session/bot-calls.ts';
-import { CHANNELS, CHATS } from '../session/forget-kept.ts';
-import { type KeptList, type KeptOptions, keptList } from '../session/kept.ts';
-import { botKey } from '../session/unfinished.ts';
-import { baseOf } from '../transport/calls.ts';
-import { randomId } from '../transport/random-id.ts';
+import { botKey, CHANNELS, CHATS, type KeptList, type KeptOptions, keptList } from '../session/kept.ts';
+import { baseOf, randomId } from '../transport/calls.ts';
 
 const MAX_ROWS = 1_000;
 

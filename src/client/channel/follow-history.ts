@@ -1,7 +1,6 @@
-import { abortOf } from '../transport/abort-of.ts';
 import type { BotEvent } from '../transport/bot-event.ts';
-import { after, inBackground } from '../transport/in-background.ts';
 import { RelayError } from '../transport/relay-error.ts';
+import { abortOf, after, inBackground } from '../transport/waits.ts';
 import type { BotConversation } from './bot-conversation.ts';
 
 /**

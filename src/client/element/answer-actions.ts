@@ -1,8 +1,7 @@
+import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage, Verdict } from '../channel/channel-types.ts';
-import { textOf } from '../channel/text-of.ts';
-import { button, copyFrom, setAttribute } from './chat-tools.ts';
-import { newElement } from './new-element.ts';
-import type { RowParts } from './row-parts.ts';
+import { copyFrom, type RowParts } from './chat-tools.ts';
+import { button, newElement, setAttribute } from './dom.ts';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const THUMB =

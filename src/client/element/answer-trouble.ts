@@ -1,12 +1,10 @@
+import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
-import { textOf } from '../channel/text-of.ts';
 import type { RelayError } from '../transport/relay-error.ts';
-import { button, copyFrom, isDisabled, setText } from './chat-tools.ts';
-import { countdown } from './countdown.ts';
+import { copyFrom, type RowParts } from './chat-tools.ts';
+import { button, isDisabled, newElement, setText } from './dom.ts';
 import { aroundError, errorPieces, requestCode } from './error-text.ts';
-import { newElement } from './new-element.ts';
-import type { RowParts } from './row-parts.ts';
-import { timeLeft } from './time-text.ts';
+import { countdown, timeLeft } from './time-text.ts';
 
 /** How long each error asks to wait, also if its row is made again. */
 const waits = new WeakMap<RelayError, () => number>();

@@ -1,8 +1,8 @@
 import type { Channel, FilePart } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
-import { button, type ChatTools, setText } from './chat-tools.ts';
+import type { ChatTools } from './chat-tools.ts';
+import { button, newElement, setText } from './dom.ts';
 import { aroundError, errorPieces, requestPieces } from './error-text.ts';
-import { newElement } from './new-element.ts';
 import { fill } from './words.ts';
 
 /** What attachments need. `focusNext` gives the focus a place when a file's button is gone. */

@@ -1,23 +1,24 @@
+import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { lastBot } from '../channel/default-channel.ts';
-import { isOtherOrigin } from '../transport/calls.ts';
-import { afterSignOut } from './after-sign-out.ts';
+import type { BotClient } from '../session/bot-client.ts';
+import { followedSession } from '../session/followed-session.ts';
+import { answerOf, caller, isOtherOrigin } from '../transport/calls.ts';
 import type { Draft } from './chat-parts.ts';
 import { chatStyle } from './chat-style.ts';
-import { button } from './chat-tools.ts';
 import { chatView } from './chat-view.ts';
-import { chatsOf } from './chats.ts';
-import { clientOf } from './clients.ts';
-import { ElementBase } from './element-base.ts';
+import { chatsOf, clientOf } from './chats.ts';
+import { button, newElement } from './dom.ts';
 import { showError } from './error-text.ts';
-import { newElement } from './new-element.ts';
-import { type ChatSettings, settingsOf } from './settings.ts';
-import { watchChannel } from './watch-channel.ts';
-import { languageOf } from './words.ts';
+import type { DemoUser, SignInMode } from './sign-in.ts';
+import { languageOf, type Words } from './words.ts';
 
 const NAME = 'bot-chat';
 /** Where the relay is if an element does not say it. */
 let relay = '';
+
+/** The class of HTML elements. On a server, which has none, a class that does nothing, so that pages can be rendered there. */
+const ElementBase: typeof HTMLElement = typeof HTMLElement === 'function' ? HTMLElement : Object(class {});
 
 /**
  * The element `<bot-chat>`: a whole chat with one bot. Attributes: `base-url` (the relay), `bot` (`namespace/name`),
@@ -153,4 +154,54 @@ declare global {
   interface HTMLElementTagNameMap {
     'bot-chat': BotChatElement;
   }
+}
+
+/**
+ * Calls `act` when the user has signed out, here or in another tab. A session that has merely ended is no sign-out. The
+ * returned function ends that.
+ */
+function afterSignOut(client: BotClient, act: () => void): () => void {
+  const { onDrop, getSnapshot } = followedSession(client);
+  return onDrop(() =>
+    // Only then it is known whether another user has signed in.
+    queueMicrotask(() => {
+      if (!getSnapshot().session) act();
+    }),
+  );
+}
+
+/** What the relay says about its chats. */
+interface ChatSettings {
+  readonly signIn: SignInMode;
+  /** The groups of operations that the relay has enabled. */
+  readonly operations: readonly string[];
+  /** Bots to talk with, each `namespace/name`: the user chooses if the element names none. */
+  readonly bots?: readonly string[];
+  /** Only in the demo. */
+  readonly user?: DemoUser;
+  readonly title?: string;
+  readonly suggestions?: readonly string[];
+  /** Words in place of the element's own. */
+  readonly words?: Partial<Words>;
+}
+
+/** Asks the relay at `base` how its users sign in, and what it offers. @throws RelayError */
+function settingsOf(base: string): Promise<ChatSettings> {
+  return answerOf<ChatSettings>(caller({ baseUrl: base })('/client/bot-chat.json'));
+}
+
+/** Calls `say` with the events of the element, as the channel changes. The returned function ends that. */
+function watchChannel(channel: Channel, say: (name: string, detail: unknown) => void): () => void {
+  let before: Partial<ChannelSnapshot> = {};
+  function look(): void {
+    const now = channel.getSnapshot();
+    const { session: had, error: known } = before;
+    before = now;
+    if (had === undefined && now.session !== undefined) say('bot-ready', { session: now.session });
+    if (had && now.session === null) say('bot-signed-out', undefined);
+    if (now.error && now.error !== known) say('bot-error', now.error);
+  }
+  const end = channel.subscribe(look);
+  look();
+  return end;
 }

@@ -2,9 +2,9 @@ import type { ChannelSnapshot } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
 import { chatList } from './chat-list.ts';
 import type { ChatParts } from './chat-parts.ts';
-import { button, type ChatTools, setText } from './chat-tools.ts';
+import type { ChatTools } from './chat-tools.ts';
+import { button, newElement, setText } from './dom.ts';
 import { showError } from './error-text.ts';
-import { newElement } from './new-element.ts';
 import { fill } from './words.ts';
 
 interface HeaderParts

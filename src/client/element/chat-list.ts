@@ -1,8 +1,8 @@
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
-import { button, type ChatTools, setAttribute } from './chat-tools.ts';
+import type { ChatTools } from './chat-tools.ts';
 import type { Chats } from './chats.ts';
+import { button, newElement, setAttribute } from './dom.ts';
 import type { Chat } from './kept-chats.ts';
-import { newElement } from './new-element.ts';
 import { timeText } from './time-text.ts';
 
 /** What the list of chats needs. `onOpen` is called when another chat is open, or this one is empty. */

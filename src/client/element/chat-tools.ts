@@ -1,4 +1,5 @@
-import { newElement } from './new-element.ts';
+import type { Channel } from '../channel/channel-types.ts';
+import { newElement, setText } from './dom.ts';
 import type { Language } from './words.ts';
 
 /** What all parts of the chat share. */
@@ -39,34 +40,6 @@ export function announcer(): { readonly region: HTMLElement; readonly announce: 
   };
 }
 
-const DISABLED = 'aria-disabled';
-
-/** Sets a text only if it differs, so that the browser does not draw it, or read it out, again. */
-export function setText(element: Element, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-/** Sets or removes an attribute only if it differs. */
-export function setAttribute(element: Element, name: string, value: string | undefined): void {
-  if (value === undefined) element.removeAttribute(name);
-  else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
-}
-
-/** Whether a button does nothing now. */
-export const isDisabled = (button: Element): boolean => button.hasAttribute(DISABLED);
-
-/** Not `disabled`: the button would lose the focus, and screen readers could not read the time that is left. */
-export function setDisabled(button: Element, isOn: boolean): void {
-  setAttribute(button, DISABLED, isOn ? 'true' : undefined);
-}
-
-/** A button that does one thing. `part` is its name for style sheets of the page. */
-export function button(text: string, part: string, onClick: () => void): HTMLButtonElement {
-  const element = newElement('button', { type: 'button', part: `button ${part}` }, text);
-  element.addEventListener('click', onClick);
-  return element;
-}
-
 /** How long a button says that it has copied, in ms. */
 const COPIED_MS = 2_000;
 
@@ -84,4 +57,14 @@ export async function copyFrom(button: HTMLElement, text: string, { words, annou
   if (said.includes(before)) return;
   setText(button, now);
   setTimeout(() => setText(button, before), COPIED_MS);
+}
+
+/** What a row of the conversation needs. */
+export interface RowParts {
+  readonly tools: ChatTools;
+  readonly channel: Channel;
+  /** The name of the bot, as it is shown. */
+  readonly botName: string;
+  /** A message was sent again, or a consent given: its button is gone, so the focus needs another place. */
+  readonly onSent: () => void;
 }

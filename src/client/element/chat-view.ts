@@ -1,10 +1,9 @@
 import { chatHeader } from './chat-header.ts';
 import type { ChatParts, Draft } from './chat-parts.ts';
-import { announcer, button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
+import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
-import { keepAtEnd } from './keep-at-end.ts';
-import { messageLog } from './message-log.ts';
-import { newElement } from './new-element.ts';
+import { button, newElement, setText } from './dom.ts';
+import { keepAtEnd, messageLog } from './message-log.ts';
 import { signInForm } from './sign-in.ts';
 
 /** A chat that is shown. */

@@ -1,9 +1,9 @@
 import { freshId } from '../channel/channel-opening.ts';
+import { textOf } from '../channel/channel-state.ts';
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { defaultChannels } from '../channel/default-channel.ts';
-import { textOf } from '../channel/text-of.ts';
-import type { BotClient } from '../session/bot-client.ts';
+import { type BotClient, createBotClient } from '../session/bot-client.ts';
 import { partsOf } from '../session/client-parts.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { type Chat, keptChats } from './kept-chats.ts';
@@ -101,4 +101,18 @@ function switchable(client: BotClient) {
   const get = (_: Channel, name: keyof Channel) => (name === 'subscribe' ? subscribe : now[name]);
   const tell = () => [...ends.keys()].forEach((listener) => void listener());
   return { first, go, tell, channel: new Proxy(first, { get }) };
+}
+
+const clients = new Map<string, BotClient>();
+
+/**
+ * The client of the bot `namespace/name` at the relay `base`. It is the same for all elements, so that one that was
+ * removed and comes again goes on in the same channel.
+ */
+export function clientOf(base: string, bot: string): BotClient {
+  const key = JSON.stringify([base, bot]);
+  const [namespace = '', botProviderName = ''] = bot.split('/');
+  const client = clients.get(key) ?? createBotClient({ baseUrl: base, namespace, botProviderName });
+  clients.set(key, client);
+  return client;
 }

@@ -1,9 +1,9 @@
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
 import { attachments } from './attachments.ts';
-import { button, type ChatTools, onlyFirst, setText } from './chat-tools.ts';
+import { type ChatTools, onlyFirst } from './chat-tools.ts';
+import { button, newElement, setText } from './dom.ts';
 import { showError } from './error-text.ts';
-import { newElement } from './new-element.ts';
 
 /** What the composer needs. */
 export interface ComposerParts {

@@ -1,5 +1,5 @@
 import type { RelayError } from '../transport/relay-error.ts';
-import { newElement } from './new-element.ts';
+import { newElement } from './dom.ts';
 import { fill, type Language, type Words } from './words.ts';
 
 /** The words for the codes that a user can meet: of the relay, and of the client. */

@@ -2,8 +2,7 @@ import { chatRows } from '../channel/default-channel.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import { partsOf } from '../session/client-parts.ts';
 import { followedSession } from '../session/followed-session.ts';
-import type { Row } from '../session/kept.ts';
-import { botKey } from '../session/unfinished.ts';
+import { botKey, type Row } from '../session/kept.ts';
 
 const MAX_CHATS = 50;
 /** How long another tab may still write a list that it read before, in ms. */

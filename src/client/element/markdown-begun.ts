@@ -1,6 +1,5 @@
 import { inlineNodes } from './markdown-inline.ts';
-import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token } from './markdown-lexer.ts';
-import { textPieces } from './text-pieces.ts';
+import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token, textPieces } from './markdown-lexer.ts';
 
 /** The beginning of a long block, which what follows cannot change. Only the rest of the block is read again. */
 export interface Begun {

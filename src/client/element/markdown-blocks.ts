@@ -1,7 +1,6 @@
+import { newElement } from './dom.ts';
 import { inlineNodes } from './markdown-inline.ts';
-import { LONGEST_PIECE, type MarkedToken, type Token } from './markdown-lexer.ts';
-import { newElement } from './new-element.ts';
-import { textPieces } from './text-pieces.ts';
+import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './markdown-lexer.ts';
 
 /** The words beside an answer's code and tables. */
 export interface BlockWords {

@@ -1,11 +1,9 @@
+import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
-import { textOf } from '../channel/text-of.ts';
-import { copyFrom, setAttribute } from './chat-tools.ts';
+import { copyFrom, type RowParts } from './chat-tools.ts';
+import { newElement, setAttribute } from './dom.ts';
 import { aroundError, errorPieces } from './error-text.ts';
-import { keepAtEnd } from './keep-at-end.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
-import { newElement } from './new-element.ts';
-import type { RowParts } from './row-parts.ts';
 import { fill } from './words.ts';
 
 /** The messages of a conversation. A reader at its end stays there while it grows. */
@@ -68,4 +66,27 @@ function announceEnd(message: ChannelMessage, { tools, botName }: RowParts): voi
   else if (error)
     announce(errorPieces(tools, error, aroundError(text ? words.incomplete : words.failedAnswer)));
   else announce(text ? `${fill(words.saidBot, { bot: botName })}: ${text}` : words.nothing);
+}
+
+/** How near to its end a box counts as scrolled to the end, in px. */
+const NEAR_END = 60;
+
+/** Keeps a reader at the end of `box` there while its content grows. Returns the function that scrolls to the end. */
+export function keepAtEnd(box: HTMLElement, content: HTMLElement): () => void {
+  let isAtEnd = true;
+  let before = 0;
+  const scrollToEnd = () => {
+    isAtEnd = true;
+    box.scrollTop = box.scrollHeight;
+  };
+  box.addEventListener('scroll', () => {
+    const { scrollTop } = box;
+    const isNear = box.scrollHeight - scrollTop - box.clientHeight < NEAR_END;
+    // What is added moves the end away; only a reader scrolls back.
+    if (isNear || scrollTop < before) isAtEnd = isNear;
+    before = scrollTop;
+  });
+  const resizes = new ResizeObserver(() => isAtEnd && scrollToEnd());
+  for (const one of [box, content]) resizes.observe(one);
+  return scrollToEnd;
 }

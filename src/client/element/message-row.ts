@@ -1,11 +1,10 @@
+import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage, FilePart } from '../channel/channel-types.ts';
-import { textOf } from '../channel/text-of.ts';
 import { answerActions } from './answer-actions.ts';
 import { answerTrouble } from './answer-trouble.ts';
-import { type ChatTools, setAttribute, setText } from './chat-tools.ts';
+import type { ChatTools, RowParts } from './chat-tools.ts';
+import { newElement, setAttribute, setText } from './dom.ts';
 import { markdownView } from './markdown-view.ts';
-import { newElement } from './new-element.ts';
-import type { RowParts } from './row-parts.ts';
 import { timeText } from './time-text.ts';
 import { toolList } from './tool-list.ts';
 import { fill } from './words.ts';

@@ -1,9 +1,8 @@
 import type { BotClient, RelayError } from '../session/bot-client.ts';
-import { type ChatTools, isDisabled, setDisabled, setText } from './chat-tools.ts';
-import { countdown } from './countdown.ts';
+import type { ChatTools } from './chat-tools.ts';
+import { isDisabled, newElement, setDisabled, setText } from './dom.ts';
 import { showError } from './error-text.ts';
-import { newElement } from './new-element.ts';
-import { timeLeft } from './time-text.ts';
+import { countdown, timeLeft } from './time-text.ts';
 import { fill } from './words.ts';
 
 /** The user of the demo. */

@@ -1,3 +1,7 @@
+import type { ChatTools } from './chat-tools.ts';
+import { setDisabled, setText } from './dom.ts';
+import { fill } from './words.ts';
+
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** The time of a message as a reader of `lang` writes it, with the date unless it is today. A short one has no time then. */
@@ -12,7 +16,7 @@ export function timeText(date: Date, lang: string, isShort = false): string {
 }
 
 /** A duration as a reader of `lang` reads it: in minutes if it is long, else in seconds. A short unit suits every sentence. */
-export function durationText(seconds: number, lang: string): string {
+function durationText(seconds: number, lang: string): string {
   const isLong = seconds > 90;
   const unit = isLong ? 'minute' : 'second';
   const format = new Intl.NumberFormat(lang, { style: 'unit', unit, unitDisplay: 'short' });
@@ -27,4 +31,23 @@ export function timeLeft(seconds: number): () => number {
   const [date, time] = [Date.now(), performance.now()];
   return () =>
     Math.max(0, Math.ceil(seconds - Math.max(Date.now() - date, performance.now() - time) / 1_000));
+}
+
+/**
+ * Makes the function that shows on a button how long it does nothing. `left` returns the seconds that are left, and
+ * `waiting` is the text with `{time}` in it; `label` returns in the end.
+ */
+export function countdown(
+  button: HTMLElement,
+  { lang }: ChatTools,
+  { label, waiting }: { readonly label: string; readonly waiting: string },
+) {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return function draw(left: () => number): void {
+    clearTimeout(timer);
+    const seconds = left();
+    setDisabled(button, seconds > 0);
+    setText(button, seconds > 0 ? fill(waiting, { time: durationText(seconds, lang) }) : label);
+    if (seconds > 0) timer = setTimeout(() => button.isConnected && draw(left), 1_000);
+  };
 }

@@ -1,7 +1,6 @@
 import type { ChannelMessage, ToolPart } from '../channel/channel-types.ts';
-import { button, setText } from './chat-tools.ts';
-import { newElement } from './new-element.ts';
-import type { RowParts } from './row-parts.ts';
+import type { RowParts } from './chat-tools.ts';
+import { button, newElement, setText } from './dom.ts';
 import { fill } from './words.ts';
 
 /** The tools that an answer uses, and those for which it asks. */

@@ -1,11 +1,9 @@
 import type { Guards } from '../transport/bot-event.ts';
 import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from '../transport/calls.ts';
-import type { MessageName } from '../transport/message-name.ts';
 import { type MessageStream, messageStream, type OnState } from '../transport/message-stream.ts';
-import { giveHint, RelayError, signedOut } from '../transport/relay-error.ts';
+import { giveHint, isSignedOut, RelayError, signedOut } from '../transport/relay-error.ts';
 import type { Open } from '../transport/way-back.ts';
 import type { MessageStore } from './kept.ts';
-import { isSignedOut } from './session-calls.ts';
 import type { SessionTracker } from './session-tracker.ts';
 
 /** Three times the default of the relay's `HEARTBEAT_MS`. */
@@ -110,4 +108,17 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsP
 
 function queryOf({ customChannelId, customMessageId }: MessageName): Record<string, string> {
   return { custom_channel_id: customChannelId, custom_message_id: customMessageId };
+}
+
+/** What names a message at the relay. It says nothing of its text. */
+export interface MessageName {
+  readonly customChannelId: string;
+  readonly customMessageId: string;
+}
+
+/** The name of the message with this body; undefined if it has none. */
+export function nameOf(message: object): MessageName | undefined {
+  const { customChannelId, customMessageId } = message as Partial<Record<string, unknown>>;
+  if (typeof customChannelId !== 'string' || typeof customMessageId !== 'string') return undefined;
+  return customChannelId && customMessageId ? { customChannelId, customMessageId } : undefined;
 }

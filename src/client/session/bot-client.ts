@@ -1,12 +1,9 @@
-import { baseOf, caller } from '../transport/calls.ts';
-import { nameOf } from '../transport/message-name.ts';
+import { baseOf, caller, randomId } from '../transport/calls.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
-import { randomId } from '../transport/random-id.ts';
-import { type BotClientOptions, botCalls } from './bot-calls.ts';
+import { type BotClientOptions, botCalls, nameOf } from './bot-calls.ts';
 import { setParts } from './client-parts.ts';
 import { sessionCalls } from './session-calls.ts';
-import { type Session, sessionTracker } from './session-tracker.ts';
-import { tabsOf } from './tabs.ts';
+import { type Session, sessionTracker, tabsOf } from './session-tracker.ts';
 
 export type {
   BotEvent,

@@ -1,6 +1,5 @@
 import type { BotCalls, BotClientOptions } from './bot-calls.ts';
-import type { SessionTracker } from './session-tracker.ts';
-import type { Tabs } from './tabs.ts';
+import type { SessionTracker, Tabs } from './session-tracker.ts';
 
 /** What a client is made of. */
 export interface ClientParts {

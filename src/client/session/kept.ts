@@ -1,3 +1,5 @@
+import { baseOf } from '../transport/calls.ts';
+
 /** Where the browser keeps something: `sessionStorage`, or something like it. */
 export interface MessageStore {
   /** The text that is kept under `key`; null if there is none. */
@@ -65,4 +67,38 @@ export function keptList(key: string, { store, isShared, max = MAX_ROWS }: KeptO
 
 function isRow(row: unknown): row is Row {
   return Array.isArray(row) && row.slice(2).every((name) => typeof name === 'string');
+}
+
+/** The lists of default channels, of chats, and of messages under way. A row of each names its user, and then the bot. */
+export const CHANNELS = 'bot-relay-channels';
+export const CHATS = 'bot-relay-chats';
+export const MESSAGES = 'bot-relay-messages';
+
+/** Where something is kept, and of which relay. */
+export type KeptOfRelay = KeptOptions & { readonly baseUrl: string };
+
+/** Forgets what the browser keeps of the users of this relay, but for those that `stays` accepts. */
+export function forgetKept(
+  options: KeptOfRelay,
+  stays: (user: string | null) => boolean = () => false,
+): void {
+  const relay = `${baseOf(options)} `;
+  for (const key of [CHANNELS, CHATS, MESSAGES])
+    for (const isShared of [false, true]) {
+      const { all, set } = keptList(key, { ...options, isShared, max: Infinity });
+      const rows = all();
+      const own = rows.filter(([, user, bot = '']) => stays(user) || !bot.startsWith(relay));
+      if (own.length < rows.length) set(own);
+    }
+}
+
+interface BotOptions extends KeptOptions {
+  readonly baseUrl: string;
+  readonly namespace: string;
+  readonly botProviderName: string;
+}
+
+/** What a bot is called in what the browser keeps. */
+export function botKey(options: BotOptions): string {
+  return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
 }

@@ -1,8 +1,7 @@
 import { answerOf, type Caller } from '../transport/calls.ts';
-import { RelayError } from '../transport/relay-error.ts';
-import { forgetKept, type KeptOfRelay } from './forget-kept.ts';
-import type { Session, SessionTracker } from './session-tracker.ts';
-import type { Tabs } from './tabs.ts';
+import { isSignedOut } from '../transport/relay-error.ts';
+import { forgetKept, type KeptOfRelay } from './kept.ts';
+import type { Session, SessionTracker, Tabs } from './session-tracker.ts';
 
 /** The answer to a sign-out; undefined unless `AUTH_MODE=oidc`. */
 type SignOutAnswer = { readonly logoutUrl: string | null } | undefined;
@@ -57,11 +56,6 @@ export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionPa
       return { logoutUrl: answer?.logoutUrl ?? null };
     },
   };
-}
-
-/** Whether the error says that there is no session any more. */
-export function isSignedOut(error: unknown): boolean {
-  return error instanceof RelayError && ['unauthenticated', 'session_ended'].includes(error.code);
 }
 
 /** Returns undefined for an error that `isSignedOut`. @throws all other errors */

@@ -1,8 +1,6 @@
-import { baseOf } from '../transport/calls.ts';
-import type { MessageName } from '../transport/message-name.ts';
+import type { MessageName } from './bot-calls.ts';
 import { ofClient, partsOf } from './client-parts.ts';
-import { MESSAGES } from './forget-kept.ts';
-import { type KeptOptions, keptList } from './kept.ts';
+import { botKey, keptList, MESSAGES } from './kept.ts';
 
 /** The names of the messages whose answers have not ended, also of those that were sent before a reload. */
 export interface Unfinished {
@@ -10,17 +8,6 @@ export interface Unfinished {
   readonly remove: (name: MessageName) => void;
   /** Those of a conversation with this bot, the oldest first. */
   readonly list: (customChannelId: string) => MessageName[];
-}
-
-interface BotOptions extends KeptOptions {
-  readonly baseUrl: string;
-  readonly namespace: string;
-  readonly botProviderName: string;
-}
-
-/** What a bot is called in what the browser keeps. */
-export function botKey(options: BotOptions): string {
-  return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
 }
 
 const names = new WeakMap<object, Unfinished>();

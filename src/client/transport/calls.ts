@@ -107,3 +107,8 @@ function jsonOf(response: Response): Promise<unknown> {
 function asByteString(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
+
+/** 128 random bits. Browsers have `crypto.randomUUID` on https pages only. */
+export function randomId(): string {
+  return crypto.getRandomValues(new Uint32Array(4)).join('-');
+}

@@ -1,5 +1,5 @@
-import type { BotEvent, Facts, Guards } from './bot-event.ts';
-import { isObject } from './is-object.ts';
+import type { BotEvent, CalledTool, Facts, Guards } from './bot-event.ts';
+import { RelayError } from './relay-error.ts';
 
 type Guard = (value: unknown) => boolean;
 
@@ -86,4 +86,52 @@ export function eventReader(guards: Guards = {}) {
 export function saidIn<T>(event: BotEvent): Partial<T> {
   const [name = ''] = Object.keys(Object(SHAPES[event.eventType as keyof Facts]));
   return { [name]: Object(event.fact)[name] } as Partial<T>;
+}
+
+/** Whether the value is an object with members: no array, and not null. */
+export function isObject(value: unknown): value is { readonly [name: string]: unknown } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const RUN_ERROR = 'asgard.run.error';
+
+/** The text in an event: a piece to append (`add`), or the whole text so far (`text`). */
+export type Text = (
+  | { readonly add: string; readonly text?: undefined }
+  | { readonly text: string; readonly add?: undefined }
+) & {
+  /** The id of the message that the text belongs to, if an answer consists of several messages. */
+  readonly part?: string | undefined;
+};
+
+/**
+ * Reads the events of the bot service; undefined for an event without text.
+ * @throws RelayError if the event says that the bot's run has failed
+ */
+export function readFact(event: BotEvent): Text | undefined {
+  if (event.eventType === RUN_ERROR) {
+    const { message = 'The run of the bot failed.', code } = event.known ? event.fact.runError.error : {};
+    throw new RelayError(message, { code: code ?? 'unexpected_response', status: 200 });
+  }
+  const { messageStart, messageDelta, messageComplete } = saidIn<TextFacts>(event);
+  const { message } = messageDelta ?? messageComplete ?? messageStart ?? {};
+  const part = message?.messageId ?? undefined;
+  if (messageDelta) return { add: messageDelta.message.text, part };
+  if (messageComplete) return { text: messageComplete.message.text, part };
+  // A resumed stream repeats a message from its start.
+  return part === undefined ? undefined : { text: '', part };
+}
+
+type TextFacts = Facts['asgard.message.start'] &
+  Facts['asgard.message.delta'] &
+  Facts['asgard.message.complete'];
+
+/** The facts of all events about tool calls. */
+export type ToolFacts = Facts['asgard.tool_call.start'] &
+  Facts['asgard.tool_call.complete'] &
+  Facts['asgard.tool_call.consent'];
+
+/** The id of a tool call that the bot makes by itself: the same process and number mean the same call. */
+export function callIdOf({ processId, callSeq }: Pick<CalledTool, 'processId' | 'callSeq'>): string {
+  return `${processId}-${callSeq}`;
 }

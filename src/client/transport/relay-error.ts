@@ -125,8 +125,49 @@ export function signedOut(): RelayError {
   return new RelayError('Signed out.', { code: 'session_ended', status: 401 });
 }
 
+/** Whether the error says that there is no session any more. */
+export function isSignedOut(error: unknown): boolean {
+  return error instanceof RelayError && ['unauthenticated', 'session_ended'].includes(error.code);
+}
+
+/**
+ * Whether another try may get an answer: the connection failed, or the failure is a temporary one. `retryable` does not
+ * count, since it is about sending a message again. After the deadline of a message, no try helps.
+ */
+export function isTemporary(error: unknown): error is RelayError {
+  return (
+    error instanceof RelayError &&
+    error.code !== 'deadline_exceeded' &&
+    (error.status === 0 || error.status === 429 || error.status > 500)
+  );
+}
+
 type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
 
 function asProblem(problem: MaybeProblem): Problem | undefined {
   return problem?.type === 'about:blank' && problem.code ? problem : undefined;
+}
+
+/** Turns a thrown value into a RelayError, whose `cause` it is. A RelayError without a request id gets `requestId`. */
+export function asRelayError(thrown: unknown, requestId?: string): RelayError {
+  const isOurs = thrown instanceof RelayError;
+  if (isOurs && (thrown.requestId !== undefined || requestId === undefined)) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const fields = isOurs ? { ...thrown, requestId } : { code: 'unexpected_response', status: 0, requestId };
+  const error = new RelayError(message, fields);
+  error.cause = thrown;
+  return error;
+}
+
+/** Undefined in Node.js. */
+declare const reportError: ((error: unknown) => void) | undefined;
+
+/** Calls a function of the page. What it throws is reported as an uncaught error of the page, and stops nothing here. */
+export function callPage(call: () => unknown): void {
+  try {
+    call();
+  } catch (error) {
+    if (typeof reportError === 'function') reportError(error);
+    else console.error(error);
+  }
 }

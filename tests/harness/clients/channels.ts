@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect } from '@jest/globals';
+import { textOf } from '../../../src/client/channel/channel-state.ts';
 import type { Channel, ChannelMessage, ChannelOptions } from '../../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../../src/client/channel/create-channel.ts';
-import { textOf } from '../../../src/client/channel/text-of.ts';
 import {
   type BotClient,
   type BotClientOptions,

@@ -1,0 +1,45 @@
+type Child = Node | string;
+
+/**
+ * A new element with these attributes and children. Of many children, give the list itself: a call takes only so many
+ * arguments. A text is never read as HTML.
+ */
+export function newElement<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  attributes: Readonly<Record<string, string>> = {},
+  ...children: readonly (Child | readonly Child[])[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(name);
+  for (const child of children.flat()) element.append(child);
+  // After the children: with `dir="auto"`, Chromium reads all of them again at each new one.
+  for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
+  return element;
+}
+
+const DISABLED = 'aria-disabled';
+
+/** Sets a text only if it differs, so that the browser does not draw it, or read it out, again. */
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Sets or removes an attribute only if it differs. */
+export function setAttribute(element: Element, name: string, value: string | undefined): void {
+  if (value === undefined) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** Whether a button does nothing now. */
+export const isDisabled = (button: Element): boolean => button.hasAttribute(DISABLED);
+
+/** Not `disabled`: the button would lose the focus, and screen readers could not read the time that is left. */
+export function setDisabled(button: Element, isOn: boolean): void {
+  setAttribute(button, DISABLED, isOn ? 'true' : undefined);
+}
+
+/** A button that does one thing. `part` is its name for style sheets of the page. */
+export function button(text: string, part: string, onClick: () => void): HTMLButtonElement {
+  const element = newElement('button', { type: 'button', part: `button ${part}` }, text);
+  element.addEventListener('click', onClick);
+  return element;
+}
