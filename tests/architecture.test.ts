@@ -16,6 +16,8 @@ const BASE = 'errors logger secret';
 const SHARED = `bots config:types http storage ${BASE}`;
 /** `SHARED` without Redis. */
 const SHARED_BY_RELAY = `bots config:types http ${BASE}`;
+/** What each entry of the client's package may import. */
+const CLIENT = 'client/channel client/session client/transport';
 /** The stages, in the order in which a request meets them. */
 const STAGES = 'arrive authenticate guard runs pace relay watch';
 
@@ -51,9 +53,12 @@ const ROOMS: Readonly<Record<string, string>> = {
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
   commands: `process check demo authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
-  'client/ai-sdk': 'client',
-  'client/element': 'client',
-  client: '',
+  'client/transport': '',
+  'client/session': 'client/transport',
+  'client/channel': 'client/session client/transport',
+  'client/ai-sdk': CLIENT,
+  'client/element': CLIENT,
+  client: CLIENT,
   demo: `config:types http ${BASE}`,
   page: `config:types http ${BASE}`,
 };
@@ -64,7 +69,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   '@redis/client': 'storage',
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
-  'eventsource-parser': 'check client',
+  'eventsource-parser': 'check client/transport',
   express: 'app routes',
   'express-rate-limit': 'pace http',
   helmet: 'arrive',
@@ -341,6 +346,7 @@ describe('docs/architecture.md', () => {
   /** The words in its table that stand for several rooms. */
   const WORDS: Readonly<Record<string, string>> = {
     base: BASE,
+    channels: CLIENT,
     shared: SHARED,
     'shared without `storage`': SHARED_BY_RELAY,
   };
