@@ -14,7 +14,7 @@ const BOT = { namespace: 'acme', botProviderName: 'helper' };
 const SCRIPT = buildSync({
   stdin: {
     contents:
-      "import { createBotClient } from './bot-client.ts'; Object.assign(globalThis, { createBotClient });",
+      "import { createBotClient } from './session/bot-client.ts'; Object.assign(globalThis, { createBotClient });",
     resolveDir: fileURLToPath(new URL('../../src/client', import.meta.url)),
   },
   bundle: true,

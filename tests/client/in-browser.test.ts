@@ -29,7 +29,7 @@ function pageScript(): string {
   const { outputFiles } = buildSync({
     stdin: {
       contents: `
-        import * as botRelay from './bot-client.ts';
+        import * as botRelay from './session/bot-client.ts';
         const client = botRelay.createBotClient({ baseUrl: '', namespace: 'acme', botProviderName: 'helper' });
         Object.assign(globalThis, { botRelay, client, signOuts: 0 });
         client.addEventListener('signed-out', () => signOuts++);
