@@ -17,12 +17,7 @@ import type { Channel, ChannelOptions, ChannelSnapshot } from './channel/channel
 import { createChannel, newChannel } from './channel/create-channel.ts';
 import { type BotClient, type BotClientOptions, createBotClient } from './session/bot-client.ts';
 import { ofClient } from './session/client-parts.ts';
-import {
-  type FollowedSession,
-  followedSession,
-  type SessionSnapshot,
-  UNKNOWN,
-} from './session/followed-session.ts';
+import { followedSession, type SessionSnapshot, UNKNOWN } from './session/followed-session.ts';
 import { asRelayError, type RelayError } from './transport/relay-error.ts';
 
 export * from './index.ts';
@@ -65,9 +60,12 @@ export function BotProvider({ children, ...of }: BotProviderProps): ReactElement
  * @throws Error if there is none
  */
 export function useBotClient(): BotClient {
-  const client = useContext(Client);
-  if (!client) throw new Error('There is no BotProvider above this component.');
-  return client;
+  return provided(useContext(Client));
+}
+
+function provided(client: BotClient | undefined): BotClient {
+  if (client) return client;
+  throw new Error('There is no BotProvider above this component.');
 }
 
 /** A channel that the page has made, or the options of one. */
@@ -91,7 +89,7 @@ export type Bot = ChannelSnapshot & Omit<Channel, 'subscribe' | 'getSnapshot' | 
  */
 export function useBot(options: UseBotOptions = {}): Bot {
   const client = useContext(Client);
-  const channel = options.channel ?? channelOf(client, options);
+  const channel = options.channel ?? channelOf(provided(client), options);
   const { subscribe, getSnapshot, getServerSnapshot, ...functions } = channel;
   // Options of a later render, such as new functions, take the place of the former ones.
   useEffect(() => {
@@ -100,21 +98,10 @@ export function useBot(options: UseBotOptions = {}): Bot {
   return { ...useSyncExternalStore(subscribe, getSnapshot, getServerSnapshot), ...functions };
 }
 
-function channelOf(client: BotClient | undefined, options: ChannelOptions): Channel {
-  if (!client) throw new Error('There is no BotProvider above this component.');
+function channelOf(client: BotClient, options: ChannelOptions): Channel {
   // A server renders the pages of several users with one client.
   if (typeof document === 'undefined') return newChannel(client, options);
   return createChannel(client, { id: options.id, initialMessages: options.initialMessages });
-}
-
-/**
- * Who is signed in, and the functions to sign in and out. They never reject: a failure is `error`. The relay is asked
- * once, whatever uses it.
- * @throws Error if there is no BotProvider
- */
-export function useSession(): SessionSnapshot & SessionActions {
-  const { subscribe, getSnapshot, actions } = sessionStore(useBotClient());
-  return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...actions };
 }
 
 /** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
@@ -129,19 +116,19 @@ export interface SessionActions {
   readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
 }
 
-/** Who is signed in, with what a page calls to change that. */
-export interface SessionStore extends Pick<FollowedSession, 'subscribe' | 'getSnapshot'> {
-  readonly actions: SessionActions;
-}
+/** They keep their identity between renders, and in all components with the same client. */
+const actions = new WeakMap<object, SessionActions>();
 
-const stores = new WeakMap<object, SessionStore>();
-
-/** The store of the client's session. */
-export function sessionStore(client: BotClient): SessionStore {
-  return ofClient(stores, client, () => {
-    const { setError, ...session } = followedSession(client);
-    return { ...session, actions: sessionActions(client, setError) };
-  });
+/**
+ * Who is signed in, and the functions to sign in and out. They never reject: a failure is `error`. The relay is asked
+ * once, whatever uses it.
+ * @throws Error if there is no BotProvider
+ */
+export function useSession(): SessionSnapshot & SessionActions {
+  const client = useBotClient();
+  const { subscribe, getSnapshot, setError } = followedSession(client);
+  const own = ofClient(actions, client, () => sessionActions(client, setError));
+  return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...own };
 }
 
 function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {
