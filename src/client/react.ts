@@ -16,12 +16,16 @@ import {
 import type { Channel, ChannelOptions, ChannelSnapshot } from './channel/channel-types.ts';
 import { createChannel, newChannel } from './channel/create-channel.ts';
 import { type BotClient, type BotClientOptions, createBotClient } from './session/bot-client.ts';
-import { ofClient } from './session/client-parts.ts';
-import { followedSession, type SessionSnapshot, UNKNOWN } from './session/followed-session.ts';
-import { asRelayError, type RelayError } from './transport/relay-error.ts';
+import {
+  followedSession,
+  type SessionActions,
+  type SessionSnapshot,
+  sessionActions,
+  UNKNOWN,
+} from './session/followed-session.ts';
 
 export * from './index.ts';
-export type { SessionSnapshot };
+export type { SessionActions, SessionSnapshot };
 
 const Client = createContext<BotClient | undefined>(undefined);
 
@@ -104,21 +108,6 @@ function channelOf(client: BotClient, options: ChannelOptions): Channel {
   return createChannel(client, { id: options.id, initialMessages: options.initialMessages });
 }
 
-/** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
-export interface SessionActions {
-  /** With `AUTH_MODE=password`. */
-  readonly signIn: (username: string, password: string) => Promise<void>;
-  /** With `AUTH_MODE=guest`. */
-  readonly signInAsGuest: () => Promise<void>;
-  /** With `AUTH_MODE=oidc`: the address to send the browser to. The browser returns to the path `returnTo`. */
-  readonly signInUrl: (returnTo: string) => string;
-  /** With `AUTH_MODE=oidc`, send the browser to `logoutUrl` if it is not null. */
-  readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
-}
-
-/** They keep their identity between renders, and in all components with the same client. */
-const actions = new WeakMap<object, SessionActions>();
-
 /**
  * Who is signed in, and the functions to sign in and out. They never reject: a failure is `error`. The relay is asked
  * once, whatever uses it.
@@ -126,20 +115,6 @@ const actions = new WeakMap<object, SessionActions>();
  */
 export function useSession(): SessionSnapshot & SessionActions {
   const client = useBotClient();
-  const { subscribe, getSnapshot, setError } = followedSession(client);
-  const own = ofClient(actions, client, () => sessionActions(client, setError));
-  return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...own };
-}
-
-function sessionActions(client: BotClient, setError: (error?: RelayError) => void): SessionActions {
-  const trying = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
-    setError(undefined);
-    return work().catch((thrown) => void setError(asRelayError(thrown)));
-  };
-  return {
-    signIn: async (username, password) => void (await trying(() => client.signIn(username, password))),
-    signInAsGuest: async () => void (await trying(() => client.signInAsGuest())),
-    signInUrl: client.signInUrl,
-    signOut: async () => (await trying(() => client.signOut())) ?? { logoutUrl: null },
-  };
+  const { subscribe, getSnapshot } = followedSession(client);
+  return { ...useSyncExternalStore(subscribe, getSnapshot, () => UNKNOWN), ...sessionActions(client) };
 }

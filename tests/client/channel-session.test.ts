@@ -4,9 +4,9 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import { sessionStore } from '../../src/client/react.ts';
 import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { partsOf } from '../../src/client/session/client-parts.ts';
+import { followedSession, sessionActions } from '../../src/client/session/followed-session.ts';
 import {
   aChannelWasDropped,
   allOf,
@@ -45,10 +45,10 @@ describe('the session of a client', () => {
     const { client, asked } = counted();
     const channels = [createChannel(client), createChannel(client, { id: 'one' })];
     for (const channel of channels) channel.subscribe(() => {});
-    const leave = sessionStore(client).subscribe(() => {});
+    const leave = followedSession(client).subscribe(() => {});
     expect(await Promise.all([client.session(), client.session()])).toEqual([undefined, undefined]);
     await until(() => channels.every((channel) => channel.getSnapshot().session === null));
-    expect(sessionStore(client).getSnapshot()).toEqual({ session: null, error: undefined });
+    expect(followedSession(client).getSnapshot()).toEqual({ session: null, error: undefined });
     leave();
     expect(asked()).toBe(1);
   });
@@ -56,7 +56,7 @@ describe('the session of a client', () => {
   test('is asked for only when somebody listens', async () => {
     const { client, asked } = counted();
     createChannel(client).getSnapshot();
-    sessionStore(client).getSnapshot();
+    followedSession(client).getSnapshot();
     // A question would have been asked before these.
     await stage.signedIn();
     expect(asked()).toBe(0);
@@ -73,7 +73,7 @@ describe('the session of a client', () => {
 
   test('is not known again when nobody has listened for a while', async () => {
     const client = await stage.signedIn();
-    const { subscribe, getSnapshot } = sessionStore(client);
+    const { subscribe, getSnapshot } = followedSession(client);
     const leave = subscribe(() => {});
     await until(() => getSnapshot().session?.user.name === USER.name);
     leave();
@@ -144,7 +144,8 @@ test('no function of a channel and of its session rejects', async () => {
     fetch: () => Promise.reject(new TypeError('no network')),
   });
   const channel = createChannel(client);
-  const { actions, getSnapshot } = sessionStore(client);
+  const { getSnapshot } = followedSession(client);
+  const actions = sessionActions(client);
   expect(await channel.send('Hello')).toMatchObject({ state: 'error', error: { code: 'unreachable' } });
   expect(await channel.upload(new File(['text'], 'a.txt'))).toBeUndefined();
   // A page in JavaScript can pass anything.

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { sessionQuestions } from '../../src/client/session/followed-session.ts';
+import { sessionQuestions } from '../../src/client/session/session-calls.ts';
 import { RelayError } from '../../src/client/transport/relay-error.ts';
 
 beforeEach(() => void jest.useFakeTimers());

@@ -1,8 +1,8 @@
-import { asRelayError, callPage, isTemporary, type RelayError } from '../transport/relay-error.ts';
-import { inBackground } from '../transport/waits.ts';
+import { asRelayError, callPage, type RelayError } from '../transport/relay-error.ts';
 import type { BotClient } from './bot-client.ts';
 import { ofClient, partsOf } from './client-parts.ts';
 import { forgetKept } from './kept.ts';
+import { sessionQuestions } from './session-calls.ts';
 import type { Session } from './session-tracker.ts';
 import { unfinished } from './unfinished.ts';
 
@@ -179,56 +179,35 @@ function listenForChanges(client: BotClient, { told, returned, session, ask }: C
   };
 }
 
-/** Pauses between the tries of a question, in ms. */
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 30_000;
-const MAX_TRIES = 10;
+/** The calls of a client that change who is signed in. They never reject: a failure is the snapshot's `error`. */
+export interface SessionActions {
+  /** With `AUTH_MODE=password`. */
+  readonly signIn: (username: string, password: string) => Promise<void>;
+  /** With `AUTH_MODE=guest`. */
+  readonly signInAsGuest: () => Promise<void>;
+  /** With `AUTH_MODE=oidc`: the address to send the browser to. The browser returns to the path `returnTo`. */
+  readonly signInUrl: (returnTo: string) => string;
+  /** With `AUTH_MODE=oidc`, send the browser to `logoutUrl` if it is not null. */
+  readonly signOut: () => Promise<{ readonly logoutUrl: string | null }>;
+}
 
-type Timer = ReturnType<typeof setTimeout> | undefined;
+const actions = new WeakMap<object, SessionActions>();
 
-/** Asks who is signed in, and again with pauses while the relay cannot say so. */
-export function sessionQuestions(client: Pick<BotClient, 'session'>, onError: (error: RelayError) => void) {
-  let isOn = false;
-  let next: Timer;
-  let atEnd: Timer;
-  let session: Session | null | undefined;
-  async function ask(tries: number): Promise<void> {
-    try {
-      await client.session();
-    } catch (thrown) {
-      const error = asRelayError(thrown);
-      onError(error);
-      if (!isOn) return;
-      if (!isTemporary(error) || tries >= MAX_TRIES) return awaitEnd(session);
-      const pauseMs = Math.max(FIRST_PAUSE_MS * 2 ** tries, (error.retryAfter ?? 0) * 1000);
-      clearTimeout(next);
-      next = inBackground(() => void ask(tries + 1), Math.min(pauseMs, LONGEST_PAUSE_MS));
-    }
-  }
-  /** Asks when this session should have ended: a tab that stays visible would not notice. */
-  function awaitEnd(its: Session | null | undefined): void {
-    session = its;
-    clearTimeout(atEnd);
-    const end = Date.parse(`${its?.idleExpiresAt}`);
-    if (!isOn || Number.isNaN(end)) return;
-    // A second later, since clocks differ a little. If they differ much, the relay is not asked all the time.
-    const restMs = Math.max(end + 1_000 - Date.now(), LONGEST_PAUSE_MS);
-    // A hidden tab asks when it is visible again.
-    const act = () => void (globalThis.document?.hidden || ask(0));
-    // A longer timer than 2 ** 31 - 1 ms would fire at once.
-    atEnd = inBackground(act, Math.min(restMs, 2e9));
-  }
+/** The functions of the client that change who is signed in: the same ones at each call. */
+export function sessionActions(client: BotClient): SessionActions {
+  return ofClient(actions, client, () => newActions(client));
+}
+
+function newActions(client: BotClient): SessionActions {
+  const { setError } = followedSession(client);
+  const trying = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
+    setError(undefined);
+    return work().catch((thrown) => void setError(asRelayError(thrown)));
+  };
   return {
-    begin() {
-      isOn = true;
-      clearTimeout(next);
-      next = setTimeout(ask, 0, 0);
-    },
-    awaitEnd,
-    end() {
-      isOn = false;
-      clearTimeout(next);
-      clearTimeout(atEnd);
-    },
+    signIn: async (username, password) => void (await trying(() => client.signIn(username, password))),
+    signInAsGuest: async () => void (await trying(() => client.signInAsGuest())),
+    signInUrl: client.signInUrl,
+    signOut: async () => (await trying(() => client.signOut())) ?? { logoutUrl: null },
   };
 }
