@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { createBotClient } from '../../src/client/session/bot-client.ts';
-import { partsOf } from '../../src/client/session/client-parts.ts';
+import { internalsOf } from '../../src/client/session/client-internals.ts';
 import { followedSession, sessionActions } from '../../src/client/session/followed-session.ts';
 import {
   aChannelWasDropped,
@@ -127,7 +127,7 @@ async function said() {
 
 test('a sign-out empties channels also if the streams of its session have told of it first', async () => {
   const { client, channel } = await said();
-  const { tracker } = partsOf(client);
+  const { tracker } = internalsOf(client);
   const askedIn = tracker.current();
   // What a stream learns when the relay ends it, before the answer to the sign-out is there.
   tracker.learn(false, askedIn);

@@ -5,7 +5,7 @@
 
 import { conversationMessages } from '../channel/conversation-messages.ts';
 import type { BotClient } from '../session/bot-client.ts';
-import { partsOf } from '../session/client-parts.ts';
+import { internalsOf } from '../session/client-internals.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { asRelayError, callPage } from '../transport/relay-error.ts';
 import { type BotChat, botChat } from './bot-chat.ts';
@@ -33,7 +33,7 @@ export function botChatTransport(
   client: BotClient,
   { regenerate, onStopError, onUserLeft }: BotChatTransportOptions = {},
 ): BotChatTransport {
-  const { tracker } = partsOf(client);
+  const { tracker } = internalsOf(client);
   const chats = new Map<string, BotChat>();
   const fail = (thrown: unknown) => callPage(() => onStopError?.(asRelayError(thrown)));
   const store = followedSession(client);
@@ -41,7 +41,7 @@ export function botChatTransport(
     chats.clear();
     callPage(() => onUserLeft?.());
   });
-  const parts = { visit, fail };
+  const shared = { visit, fail };
   let isFollowing = false;
   /** Does something in a chat, which fails with RelayError. */
   async function inChat<T>(
@@ -50,7 +50,7 @@ export function botChatTransport(
   ): Promise<T> {
     if (!isFollowing) store.subscribe(() => {});
     isFollowing = true;
-    const chat = chats.get(chatId) ?? botChat({ ...parts, talk: conversationMessages(client, chatId) });
+    const chat = chats.get(chatId) ?? botChat({ ...shared, talk: conversationMessages(client, chatId) });
     chats.set(chatId, chat);
     try {
       return await act(chat, abortSignal);

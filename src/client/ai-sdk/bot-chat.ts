@@ -21,7 +21,7 @@ export interface BotChat {
   readonly isUnsent: (messageId: string) => boolean;
 }
 
-export interface BotChatParts {
+export interface BotChatDependencies {
   readonly talk: ConversationMessages;
   /** The current visit of a user, who alone may see an answer that begins now. */
   readonly visit: () => Visit;
@@ -30,23 +30,23 @@ export interface BotChatParts {
 }
 
 /** The chat in a conversation. */
-export function botChat({ talk, visit, fail }: BotChatParts): BotChat {
+export function botChat({ talk, visit, fail }: BotChatDependencies): BotChat {
   const suspending = suspension(fail);
   const stop = async (reading: AnswerReading) => {
     // What runs now may be another tab's.
     if (reading.stream.state !== 'done') await suspending.stop(talk);
     reading.leave();
   };
-  const parts = { talk, visit, stop, suspending };
-  return { ...sending(parts), join: joining(parts) };
+  const dependencies = { talk, visit, stop, suspending };
+  return { ...sending(dependencies), join: joining(dependencies) };
 }
 
-interface Parts extends Omit<BotChatParts, 'fail'> {
+interface Dependencies extends Omit<BotChatDependencies, 'fail'> {
   readonly stop: (reading: AnswerReading) => Promise<void>;
   readonly suspending: Suspension;
 }
 
-function sending({ talk, visit, stop, suspending }: Parts): Pick<BotChat, 'send' | 'isUnsent'> {
+function sending({ talk, visit, stop, suspending }: Dependencies): Pick<BotChat, 'send' | 'isUnsent'> {
   let unsent: string | undefined;
   return {
     isUnsent: (messageId) => messageId === unsent,
@@ -71,7 +71,7 @@ function sending({ talk, visit, stop, suspending }: Parts): Pick<BotChat, 'send'
   };
 }
 
-function joining({ talk, visit, stop, suspending }: Parts): BotChat['join'] {
+function joining({ talk, visit, stop, suspending }: Dependencies): BotChat['join'] {
   let last: object | undefined;
   let search: ReturnType<typeof joinNewest> | undefined;
   return async (signal) => {

@@ -1,4 +1,4 @@
-import { partsOf } from '../session/client-parts.ts';
+import { internalsOf } from '../session/client-internals.ts';
 import type { BotEvent } from '../transport/bot-event.ts';
 import { baseOf } from '../transport/calls.ts';
 import { isObject } from '../transport/known-events.ts';
@@ -66,7 +66,7 @@ export interface BotConversation extends Omit<ConversationMessages, 'upload'> {
 
 /** The conversation `customChannelId` with the bot of the client. */
 export function botConversation(client: EventTarget, customChannelId: string): BotConversation {
-  const { calls, options } = partsOf(client);
+  const { calls, options } = internalsOf(client);
   const { pathOf, ask, stream } = calls;
   const messages = conversationMessages(client, customChannelId);
   const here = (operation: string, query?: Readonly<Record<string, string>>) =>

@@ -7,7 +7,7 @@ import type { Channel, UploadOptions } from './channel-types.ts';
 
 type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 
-interface CallsParts {
+interface ChannelCallsDependencies {
   readonly shown: ShownChannel;
   readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'> & {
     /** Adds to the number of those that use the channel: 1 at the start, -1 at the end. */
@@ -18,8 +18,8 @@ interface CallsParts {
 }
 
 /** What else a page does in a channel. */
-export function channelCalls(parts: CallsParts): Calls {
-  const { opening, shown } = parts;
+export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
+  const { opening, shown } = dependencies;
   const { state } = shown;
   /** Resolves with undefined if `work` fails, and shows why if the user has not left. */
   async function trying<T>(
@@ -60,12 +60,15 @@ export function channelCalls(parts: CallsParts): Calls {
         return { type: 'file', mediaType, filename: file.name, url: talk.downloadUrl(file.name), blobId };
       }, options);
     },
-    reset: async () => (await trying((talk) => reset(parts, talk))) ?? false,
+    reset: async () => (await trying((talk) => reset(dependencies, talk))) ?? false,
   };
 }
 
 /** Forgets all that was said in `talk`. Returns false if the user has left meanwhile. @throws RelayError */
-async function reset({ shown, opening, past, stop }: CallsParts, talk: BotConversation): Promise<boolean> {
+async function reset(
+  { shown, opening, past, stop }: ChannelCallsDependencies,
+  talk: BotConversation,
+): Promise<boolean> {
   await stop();
   let isRenewed = false;
   await talk.reset().catch((error: RelayError) => {

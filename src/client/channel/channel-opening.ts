@@ -1,5 +1,5 @@
 import type { BotClient } from '../session/bot-client.ts';
-import { partsOf } from '../session/client-parts.ts';
+import { internalsOf } from '../session/client-internals.ts';
 import { type FollowedSession, followedSession } from '../session/followed-session.ts';
 import { randomId } from '../transport/calls.ts';
 import { RelayError } from '../transport/relay-error.ts';
@@ -46,7 +46,7 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
   let talk: BotConversation | undefined;
   function open(its: string, isFresh = false): void {
     const found =
-      options.id === undefined ? defaultChannels(partsOf(client).options).idFor(its, isFresh) : undefined;
+      options.id === undefined ? defaultChannels(internalsOf(client).options).idFor(its, isFresh) : undefined;
     user = its;
     talk = botConversation(client, found?.id ?? `${options.id}`);
     past.begin({ talk, user: its, isNew: found?.isNew ?? fresh.delete(`${options.id}`) });

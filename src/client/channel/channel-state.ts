@@ -70,7 +70,7 @@ export function channelState(options: ChannelOptions): ChannelState {
   };
 }
 
-interface ListParts {
+interface MessageListDependencies {
   /** The messages at first. */
   readonly first: Messages;
   readonly all: () => Messages;
@@ -78,7 +78,7 @@ interface ListParts {
   readonly set: (messages: Messages) => void;
 }
 
-function messageList({ first, all, isShown, set }: ListParts): MessageList {
+function messageList({ first, all, isShown, set }: MessageListDependencies): MessageList {
   let initial = idsOf(first);
   /** In order: what the past does not have, and the beginnings of the questions that it has. */
   let before: unknown[] = [];

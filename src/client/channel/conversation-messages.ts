@@ -1,5 +1,5 @@
 import type { MessageName } from '../session/bot-calls.ts';
-import { partsOf } from '../session/client-parts.ts';
+import { internalsOf } from '../session/client-internals.ts';
 import { unfinished } from '../session/unfinished.ts';
 import { randomId } from '../transport/calls.ts';
 import { isObject } from '../transport/known-events.ts';
@@ -42,7 +42,7 @@ export interface ConversationMessages {
 
 /** The messages of the conversation `customChannelId` with the bot of the client. */
 export function conversationMessages(client: EventTarget, customChannelId: string): ConversationMessages {
-  const { pathOf, ask } = partsOf(client).calls;
+  const { pathOf, ask } = internalsOf(client).calls;
   const names = unfinished(client);
   const answer = answering(client);
   return {
@@ -67,7 +67,7 @@ export function conversationMessages(client: EventTarget, customChannelId: strin
 
 /** Makes the function that asks for the answer to a message, whose name is kept until it has ended. */
 function answering(client: EventTarget) {
-  const { stream } = partsOf(client).calls;
+  const { stream } = internalsOf(client).calls;
   const names = unfinished(client);
   return (path: string | undefined, { name, body, options: { signal, onState } = {} }: Named) =>
     stream(path, body === undefined ? {} : { ...POST, body }, {

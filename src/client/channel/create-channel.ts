@@ -1,5 +1,5 @@
 import type { BotClient } from '../session/bot-client.ts';
-import { ofClient } from '../session/client-parts.ts';
+import { ofClient } from '../session/client-internals.ts';
 import { callPage } from '../transport/relay-error.ts';
 import { inBackground } from '../transport/waits.ts';
 import type { ShownChannel } from './channel-answer.ts';

@@ -1,6 +1,6 @@
 import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage, Verdict } from '../channel/channel-types.ts';
-import { copyFrom, type RowParts } from './chat-tools.ts';
+import { copyFrom, type RowDependencies } from './chat-tools.ts';
 import { button, newElement, setAttribute } from './dom.ts';
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -8,7 +8,7 @@ const THUMB =
   'M3 11h4v10H3zM7 20.5V11l4-8c1.6 0 2.6 1.3 2.2 3L12.5 9.5H19c1.5 0 2.4 1.3 2 2.7l-2 6.6c-.3 1-1.2 1.7-2.2 1.7z';
 
 /** What a user can do with an answer that has ended: copy it, ask again, and say what they think of it. */
-export function answerActions({ tools, channel, onSent }: RowParts) {
+export function answerActions({ tools, channel, onSent }: RowDependencies) {
   const { words } = tools;
   let message: ChannelMessage | undefined;
   const copy = button(words.copyAnswer, 'copy', () => {

@@ -1,7 +1,7 @@
 import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
-import { copyFrom, type RowParts } from './chat-tools.ts';
+import { copyFrom, type RowDependencies } from './chat-tools.ts';
 import { button, isDisabled, newElement, setText } from './dom.ts';
 import { aroundError, errorPieces, requestCode } from './error-text.ts';
 import { countdown, timeLeft } from './time-text.ts';
@@ -16,7 +16,7 @@ function waitOf(error: RelayError): () => number {
 }
 
 /** Why an answer is not complete, its request id for the operator, and when the user can ask again. */
-export function answerTrouble({ tools, channel, onSent }: RowParts) {
+export function answerTrouble({ tools, channel, onSent }: RowDependencies) {
   const { words } = tools;
   const why = newElement('p', { class: 'why' });
   const id = requestCode();

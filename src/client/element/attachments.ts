@@ -6,7 +6,7 @@ import { aroundError, errorPieces, requestPieces } from './error-text.ts';
 import { fill } from './words.ts';
 
 /** What attachments need. `focusNext` gives the focus a place when a file's button is gone. */
-export interface AttachmentParts {
+export interface AttachmentsDependencies {
   readonly tools: ChatTools;
   readonly channel: Pick<Channel, 'upload'>;
   readonly focusNext: () => void;
@@ -22,7 +22,7 @@ interface Attachment {
 const reasons = new WeakSet<RelayError>();
 
 /** The files for the next message. */
-export function attachments({ tools, channel, focusNext }: AttachmentParts) {
+export function attachments({ tools, channel, focusNext }: AttachmentsDependencies) {
   const { words } = tools;
   const element = newElement('ul', { class: 'files', part: 'files', 'aria-label': words.files });
   const all = new Set<Attachment>();

@@ -4,7 +4,7 @@ import { lastBot } from '../channel/default-channel.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { answerOf, caller, isOtherOrigin } from '../transport/calls.ts';
-import type { Draft } from './chat-parts.ts';
+import type { Draft } from './chat-dependencies.ts';
 import { chatStyle } from './chat-style.ts';
 import { chatView } from './chat-view.ts';
 import { chatsOf, clientOf } from './chats.ts';

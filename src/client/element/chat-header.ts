@@ -1,24 +1,27 @@
 import type { ChannelSnapshot } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
+import type { ChatDependencies } from './chat-dependencies.ts';
 import { chatList } from './chat-list.ts';
-import type { ChatParts } from './chat-parts.ts';
 import type { ChatTools } from './chat-tools.ts';
 import { button, newElement, setText } from './dom.ts';
 import { showError } from './error-text.ts';
 import { fill } from './words.ts';
 
-interface HeaderParts
-  extends Pick<ChatParts, 'client' | 'channel' | 'botName' | 'hasChat' | 'chats' | 'bot' | 'bots' | 'onBot'> {
+interface HeaderDependencies
+  extends Pick<
+    ChatDependencies,
+    'client' | 'channel' | 'botName' | 'hasChat' | 'chats' | 'bot' | 'bots' | 'onBot'
+  > {
   readonly tools: ChatTools;
   /** The user has opened another chat. */
   readonly onOpen: () => void;
 }
 
 /** The name of the bot or a choice of bots, who is signed in, and the buttons for chats and to sign out. */
-export function chatHeader(parts: HeaderParts) {
-  const { client, channel, botName, hasChat, tools, onOpen } = parts;
+export function chatHeader(dependencies: HeaderDependencies) {
+  const { client, channel, botName, hasChat, tools, onOpen } = dependencies;
   // Elsewhere, nothing would lead back to a chat.
-  const chats = hasChat ? parts.chats : undefined;
+  const chats = hasChat ? dependencies.chats : undefined;
   const { words } = tools;
   const title = newElement('h2', { part: 'title' }, newElement('span', { dir: 'auto' }, botName));
   const who = newElement('p', { class: 'note who', dir: 'auto' });
@@ -44,7 +47,7 @@ export function chatHeader(parts: HeaderParts) {
     'header',
     { part: 'header' },
     title,
-    ...botChoice(parts, title),
+    ...botChoice(dependencies, title),
     who,
     ...buttons,
     why,
@@ -63,7 +66,7 @@ export function chatHeader(parts: HeaderParts) {
 }
 
 /** The choice of bots, if there are several. It takes the place of a title that would only be the bot's name. */
-function botChoice({ bot, bots, onBot, botName, tools }: HeaderParts, title: Element): HTMLElement[] {
+function botChoice({ bot, bots, onBot, botName, tools }: HeaderDependencies, title: Element): HTMLElement[] {
   if (bots.length < 2) return [];
   const select = newElement('select', { part: 'bots', 'aria-label': tools.words.bot });
   for (const one of bots) select.append(new Option(one, one, false, one === bot));

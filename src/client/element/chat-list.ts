@@ -6,7 +6,7 @@ import type { Chat } from './kept-chats.ts';
 import { timeText } from './time-text.ts';
 
 /** What the list of chats needs. `onOpen` is called when another chat is open, or this one is empty. */
-export interface ChatListParts {
+export interface ChatListDependencies {
   readonly tools: ChatTools;
   readonly chats: Chats;
   readonly channel: Pick<Channel, 'id' | 'reset'>;
@@ -14,7 +14,7 @@ export interface ChatListParts {
 }
 
 /** The chats of this browser, which a button shows. */
-export function chatList({ tools, chats, channel, onOpen }: ChatListParts) {
+export function chatList({ tools, chats, channel, onOpen }: ChatListDependencies) {
   const { words } = tools;
   const summary = newElement('summary', { class: 'button', part: 'button chats' }, words.chats);
   const list = newElement('ul', { 'aria-label': words.chats });
@@ -64,7 +64,7 @@ export function chatList({ tools, chats, channel, onOpen }: ChatListParts) {
 }
 
 /** Forgets the open chat and takes it off the list. Resolves with false if that has failed. */
-async function forgetChat({ chats, channel, onOpen }: Omit<ChatListParts, 'tools'>): Promise<boolean> {
+async function forgetChat({ chats, channel, onOpen }: Omit<ChatListDependencies, 'tools'>): Promise<boolean> {
   const { id } = channel;
   if (!(await channel.reset())) return false;
   chats.remove(id);
@@ -73,12 +73,12 @@ async function forgetChat({ chats, channel, onOpen }: Omit<ChatListParts, 'tools
   return true;
 }
 
-interface ItemParts extends Pick<ChatListParts, 'tools'> {
+interface ItemDependencies extends Pick<ChatListDependencies, 'tools'> {
   readonly isOpen: boolean;
   readonly open: () => void;
 }
 
-function chatItem({ title, at }: Chat, { tools, isOpen, open }: ItemParts): HTMLElement {
+function chatItem({ title, at }: Chat, { tools, isOpen, open }: ItemDependencies): HTMLElement {
   const { words, lang } = tools;
   const time = newElement('time', { class: 'note' }, timeText(new Date(at), lang, true));
   const element = button('', 'chat', open);

@@ -60,7 +60,7 @@ export async function copyFrom(button: HTMLElement, text: string, { words, annou
 }
 
 /** What a row of the conversation needs. */
-export interface RowParts {
+export interface RowDependencies {
   readonly tools: ChatTools;
   readonly channel: Channel;
   /** The name of the bot, as it is shown. */

@@ -1,5 +1,5 @@
+import type { ChatDependencies, Draft } from './chat-dependencies.ts';
 import { chatHeader } from './chat-header.ts';
-import type { ChatParts, Draft } from './chat-parts.ts';
 import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
 import { button, newElement, setText } from './dom.ts';
@@ -18,13 +18,13 @@ export interface ChatView {
 }
 
 /** Makes the whole chat: header, messages, the form for signing in, and the composer. */
-export function chatView(parts: ChatParts): ChatView {
-  const shown = chatElements(parts);
-  const draw = drawing(parts, shown);
+export function chatView(dependencies: ChatDependencies): ChatView {
+  const shown = chatElements(dependencies);
+  const draw = drawing(dependencies, shown);
   return {
     element: shown.element,
     begin() {
-      const end = parts.channel.subscribe(draw);
+      const end = dependencies.channel.subscribe(draw);
       draw();
       return () => {
         shown.writer.clear();
@@ -37,14 +37,14 @@ export function chatView(parts: ChatParts): ChatView {
       shown.region.replaceChildren();
     },
     draft() {
-      const { session } = parts.channel.getSnapshot();
+      const { session } = dependencies.channel.getSnapshot();
       return session ? { user: session.user.id, text: shown.writer.draft() } : undefined;
     },
   };
 }
 
-function chatElements(parts: ChatParts) {
-  const { language, channel, botName } = parts;
+function chatElements(dependencies: ChatDependencies) {
+  const { language, channel, botName } = dependencies;
   const { region, announce } = announcer();
   const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst() };
   const onSent = () => {
@@ -57,16 +57,16 @@ function chatElements(parts: ChatParts) {
     writer.clearFiles();
     onSent();
   };
-  const header = chatHeader({ ...parts, tools, onOpen });
+  const header = chatHeader({ ...dependencies, tools, onOpen });
   const log = messageLog({ tools, channel, botName, onSent });
   const maySend = () => {
     const isSignedIn = Boolean(channel.getSnapshot().session);
     if (!isSignedIn) form.focus();
     return isSignedIn;
   };
-  const writer = composer({ ...parts, tools, draft: parts.draft?.text ?? '', maySend, onSent });
-  const form = signInForm({ ...parts, tools });
-  const empty = emptyState(parts, tools, (text) => {
+  const writer = composer({ ...dependencies, tools, draft: dependencies.draft?.text ?? '', maySend, onSent });
+  const form = signInForm({ ...dependencies, tools });
+  const empty = emptyState(dependencies, tools, (text) => {
     if (!tools.isFirstPress() || !maySend()) return;
     void channel.send(text);
     onSent();
@@ -79,12 +79,15 @@ function chatElements(parts: ChatParts) {
   );
   // In a low window, all of the chat is scrolled.
   const scrollToEnd = keepAtEnd(element, log.element);
-  if (parts.hasFiles) takeDrops(element, writer.addFiles);
+  if (dependencies.hasFiles) takeDrops(element, writer.addFiles);
   return { element, header, log, loading, empty, form, writer, region, tools };
 }
 
 /** Makes the function that shows what the channel has now. */
-function drawing({ channel, mode, draft }: ChatParts, shown: ReturnType<typeof chatElements>): () => void {
+function drawing(
+  { channel, mode, draft }: ChatDependencies,
+  shown: ReturnType<typeof chatElements>,
+): () => void {
   const { element, header, log, loading, empty, form, writer, tools } = shown;
   let user = draft?.user;
   let wasSignedIn = false;
@@ -131,7 +134,7 @@ function drawing({ channel, mode, draft }: ChatParts, shown: ReturnType<typeof c
 }
 
 function emptyState(
-  { suggestions }: ChatParts,
+  { suggestions }: ChatDependencies,
   { words }: ChatTools,
   send: (text: string) => void,
 ): HTMLElement {

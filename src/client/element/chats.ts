@@ -4,7 +4,7 @@ import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { defaultChannels } from '../channel/default-channel.ts';
 import { type BotClient, createBotClient } from '../session/bot-client.ts';
-import { partsOf } from '../session/client-parts.ts';
+import { internalsOf } from '../session/client-internals.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { type Chat, keptChats } from './kept-chats.ts';
 
@@ -39,7 +39,7 @@ export function chatsOf(client: BotClient): Chats {
 }
 
 function newChats(client: BotClient): Chats {
-  const { options } = partsOf(client);
+  const { options } = internalsOf(client);
   const { channel, go, tell, first } = switchable(client);
   const { user, all, put, remove } = keptChats(client);
   const keep = (id: string) => defaultChannels(options).choose(user(), id);

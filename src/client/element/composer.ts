@@ -6,7 +6,7 @@ import { button, newElement, setText } from './dom.ts';
 import { showError } from './error-text.ts';
 
 /** What the composer needs. */
-export interface ComposerParts {
+export interface ComposerDependencies {
   readonly tools: ChatTools;
   readonly channel: Channel;
   readonly hasFiles: boolean;
@@ -21,7 +21,7 @@ export interface ComposerParts {
 const RUNNING: readonly ChannelSnapshot['status'][] = ['submitted', 'streaming', 'reconnecting'];
 
 /** Where the user writes, and the buttons Send and Stop. */
-export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: ComposerParts) {
+export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: ComposerDependencies) {
   const { words } = tools;
   const note = newElement('p', { class: 'why' });
   const history = historyTrouble(tools, channel);

@@ -1,6 +1,6 @@
 import { chatRows } from '../channel/default-channel.ts';
 import type { BotClient } from '../session/bot-client.ts';
-import { partsOf } from '../session/client-parts.ts';
+import { internalsOf } from '../session/client-internals.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { botKey, type Row } from '../session/kept.ts';
 
@@ -21,7 +21,7 @@ export interface Chat {
 
 /** The list that the browser keeps of the chats with the client's bot, for the user who is signed in. */
 export function keptChats(client: BotClient) {
-  const { options } = partsOf(client);
+  const { options } = internalsOf(client);
   const bot = botKey(options);
   const user = () => followedSession(client).getSnapshot().session?.user.id ?? '';
   const rows = () => chatRows(options, user());

@@ -1,14 +1,14 @@
 import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
-import { copyFrom, type RowParts } from './chat-tools.ts';
+import { copyFrom, type RowDependencies } from './chat-tools.ts';
 import { newElement, setAttribute } from './dom.ts';
 import { aroundError, errorPieces } from './error-text.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
 import { fill } from './words.ts';
 
 /** The messages of a conversation. A reader at its end stays there while it grows. */
-export function messageLog(parts: RowParts) {
-  const { tools } = parts;
+export function messageLog(dependencies: RowDependencies) {
+  const { tools } = dependencies;
   const list = newElement('ol', { class: 'messages' });
   const attributes = { class: 'log', part: 'log', role: 'log', 'aria-live': 'off', tabindex: '0' };
   const element = newElement('div', { ...attributes, 'aria-label': tools.words.conversation }, list);
@@ -23,7 +23,7 @@ export function messageLog(parts: RowParts) {
   function rowOf(message: ChannelMessage): HTMLElement {
     const known = rows.get(message.id);
     if (!known) {
-      const row = messageRow(message, parts);
+      const row = messageRow(message, dependencies);
       rows.set(message.id, { row, message });
       return row.element;
     }
@@ -31,7 +31,7 @@ export function messageLog(parts: RowParts) {
       const before = known.message;
       known.message = message;
       known.row.update(message);
-      if (isGrowing(before) && !isGrowing(message)) announceEnd(message, parts);
+      if (isGrowing(before) && !isGrowing(message)) announceEnd(message, dependencies);
     }
     return known.row.element;
   }
@@ -58,7 +58,7 @@ export function messageLog(parts: RowParts) {
 }
 
 /** An answer is read out once, when it has ended. */
-function announceEnd(message: ChannelMessage, { tools, botName }: RowParts): void {
+function announceEnd(message: ChannelMessage, { tools, botName }: RowDependencies): void {
   const { words, announce } = tools;
   const text = textOf(message);
   const { state, error } = message;

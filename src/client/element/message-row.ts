@@ -2,7 +2,7 @@ import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage, FilePart } from '../channel/channel-types.ts';
 import { answerActions } from './answer-actions.ts';
 import { answerTrouble } from './answer-trouble.ts';
-import type { ChatTools, RowParts } from './chat-tools.ts';
+import type { ChatTools, RowDependencies } from './chat-tools.ts';
 import { newElement, setAttribute, setText } from './dom.ts';
 import { markdownView } from './markdown-view.ts';
 import { timeText } from './time-text.ts';
@@ -22,8 +22,10 @@ const GROWING: readonly ChannelMessage['state'][] = ['submitted', 'streaming', '
 export const isGrowing = ({ state }: ChannelMessage): boolean => GROWING.includes(state);
 
 /** Makes the row of a message. */
-export function messageRow(message: ChannelMessage, parts: RowParts): Row {
-  return message.role === 'user' ? questionRow(message, parts.tools) : answerRow(message, parts);
+export function messageRow(message: ChannelMessage, dependencies: RowDependencies): Row {
+  return message.role === 'user'
+    ? questionRow(message, dependencies.tools)
+    : answerRow(message, dependencies);
 }
 
 function head(name: string, { metadata }: ChannelMessage, { lang }: ChatTools): HTMLElement {
@@ -65,14 +67,14 @@ function fileItem({ filename, url }: FilePart, unnamed: string): HTMLElement {
   return newElement('li', { dir: 'auto' }, newElement('a', link, name));
 }
 
-function answerRow(first: ChannelMessage, parts: RowParts): Row {
-  const { tools, botName } = parts;
+function answerRow(first: ChannelMessage, dependencies: RowDependencies): Row {
+  const { tools, botName } = dependencies;
   const { words } = tools;
   const text = newElement('div', { class: 'text answer-text', part: 'answer' });
   const note = newElement('p', { class: 'note', part: 'note' });
-  const called = toolList(parts);
-  const trouble = answerTrouble(parts);
-  const actions = answerActions(parts);
+  const called = toolList(dependencies);
+  const trouble = answerTrouble(dependencies);
+  const actions = answerActions(dependencies);
   const element = newElement(
     'li',
     { part: 'message answer', class: 'answer' },

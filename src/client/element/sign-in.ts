@@ -15,7 +15,7 @@ export interface DemoUser {
 export type SignInMode = 'password' | 'guest' | 'oidc';
 
 /** What the forms for signing in need. */
-export interface SignInParts {
+export interface SignInDependencies {
   readonly tools: ChatTools;
   readonly client: Pick<BotClient, 'session' | 'signIn' | 'signInAsGuest' | 'signInUrl'>;
   readonly mode: SignInMode;
@@ -25,7 +25,7 @@ export interface SignInParts {
 }
 
 /** What a user fills in to sign in. */
-export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInParts) {
+export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInDependencies) {
   const { words } = tools;
   const title = newElement('h3', {}, words.signInAsk);
   const why = newElement('p', { class: 'why' });

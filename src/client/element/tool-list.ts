@@ -1,10 +1,10 @@
 import type { ChannelMessage, ToolPart } from '../channel/channel-types.ts';
-import type { RowParts } from './chat-tools.ts';
+import type { RowDependencies } from './chat-tools.ts';
 import { button, newElement, setText } from './dom.ts';
 import { fill } from './words.ts';
 
 /** The tools that an answer uses, and those for which it asks. */
-export function toolList({ tools, channel, onSent }: RowParts) {
+export function toolList({ tools, channel, onSent }: RowDependencies) {
   const { words, announce } = tools;
   const element = newElement('ul', { class: 'tools', part: 'tools' });
   const rows = new Map<string, { readonly item: HTMLElement; state: ToolPart['state'] }>();

@@ -54,13 +54,13 @@ export interface StreamOptions {
 }
 
 /** What the calls of a bot share with its client. */
-export interface BotCallsParts {
+export interface BotCallsDependencies {
   readonly call: Caller;
   readonly tracker: SessionTracker;
 }
 
 /** The calls of the bot that `options` name. */
-export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsParts): BotCalls {
+export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsDependencies): BotCalls {
   const { namespace, botProviderName, silenceMs = SILENCE_MS, guards } = options;
   const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>

@@ -1,7 +1,7 @@
 import { baseOf, caller, randomId } from '../transport/calls.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
 import { type BotClientOptions, botCalls, nameOf } from './bot-calls.ts';
-import { setParts } from './client-parts.ts';
+import { setInternals } from './client-internals.ts';
 import { sessionCalls } from './session-calls.ts';
 import { type Session, sessionTracker, tabsOf } from './session-tracker.ts';
 
@@ -78,7 +78,7 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const tracker = sessionTracker(() => client.dispatchEvent(new Event('signed-out')));
   const calls = botCalls(options, { call, tracker });
   const tabs = tabsOf(options);
-  setParts(client, { options, calls, tracker, tabs });
+  setInternals(client, { options, calls, tracker, tabs });
   const channel = randomId();
   return Object.assign(client, sessionCalls(call, { options, tracker, tabs }), {
     send(message: string | object, sendOptions: SendOptions = {}) {

@@ -1,6 +1,6 @@
 import { asRelayError, callPage, type RelayError } from '../transport/relay-error.ts';
 import type { BotClient } from './bot-client.ts';
-import { ofClient, partsOf } from './client-parts.ts';
+import { internalsOf, ofClient } from './client-internals.ts';
 import { forgetKept } from './kept.ts';
 import { sessionQuestions } from './session-calls.ts';
 import type { Session } from './session-tracker.ts';
@@ -116,7 +116,7 @@ interface Followed {
 
 /** Learns from all calls of the client who is signed in. */
 function followTracker(client: BotClient, { drop, set, session }: Following): Followed {
-  const { tracker, options } = partsOf(client);
+  const { tracker, options } = internalsOf(client);
   // It forgets the names of messages at the end of a session.
   unfinished(client);
   let user: string | undefined;
@@ -156,7 +156,7 @@ interface Changes extends Followed, Pick<Following, 'session'> {
 
 /** Listens for what changes the session outside of this client. The returned function ends it. */
 function listenForChanges(client: BotClient, { told, returned, session, ask }: Changes): () => void {
-  const { tracker, tabs } = partsOf(client);
+  const { tracker, tabs } = internalsOf(client);
   const end = tabs.listen((user, isSignIn) => {
     if (user === null) return tracker.learn(null);
     told(user);

@@ -8,14 +8,14 @@ import type { Session, SessionTracker, Tabs } from './session-tracker.ts';
 type SignOutAnswer = { readonly logoutUrl: string | null } | undefined;
 
 /** Who learns what each call has found. */
-interface SessionParts {
+interface SessionCallsDependencies {
   readonly options: KeptOfRelay;
   readonly tracker: SessionTracker;
   readonly tabs: Tabs;
 }
 
 /** The calls of a client that begin, end and show its session. */
-export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionParts) {
+export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCallsDependencies) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
     // Nothing else does it where the page follows no session.

@@ -1,5 +1,5 @@
 import type { MessageName } from './bot-calls.ts';
-import { ofClient, partsOf } from './client-parts.ts';
+import { internalsOf, ofClient } from './client-internals.ts';
 import { botKey, keptList, MESSAGES } from './kept.ts';
 
 /** The names of the messages whose answers have not ended, also of those that were sent before a reload. */
@@ -18,7 +18,7 @@ export function unfinished(client: EventTarget): Unfinished {
 }
 
 function newNames(client: EventTarget): Unfinished {
-  const { options, tracker } = partsOf(client);
+  const { options, tracker } = internalsOf(client);
   const bot = botKey(options);
   const { all, set } = keptList(MESSAGES, options);
   // The next user of this tab must not ask for them.

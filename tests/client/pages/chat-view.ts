@@ -7,7 +7,7 @@ import type {
   FilePart,
   MessagePart,
 } from '../../../src/client/channel/channel-types.ts';
-import type { ChatParts } from '../../../src/client/element/chat-parts.ts';
+import type { ChatDependencies } from '../../../src/client/element/chat-dependencies.ts';
 import { chatStyle } from '../../../src/client/element/chat-style.ts';
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
@@ -20,13 +20,13 @@ export type ChatWindow = typeof globalThis & {
   /** With `chats`, they are in the list of this browser; without, the page has named a conversation. */
   show(options?: {
     readonly lang?: string;
-    readonly mode?: ChatParts['mode'];
+    readonly mode?: ChatDependencies['mode'];
     readonly chats?: readonly Chat[];
     readonly bots?: readonly string[];
-    readonly user?: ChatParts['user'];
+    readonly user?: ChatDependencies['user'];
     readonly isOtherOrigin?: boolean;
     /** What calls answer in place of what they usually do. */
-    readonly calls?: Partial<ChatParts['client']>;
+    readonly calls?: Partial<ChatDependencies['client']>;
     readonly words?: Partial<Words>;
     readonly session?: undefined;
   }): void;
@@ -90,7 +90,7 @@ const channel: Channel = {
   },
   downloadUrl: (path) => `/download?${path}`,
 };
-const client: ChatParts['client'] = {
+const client: ChatDependencies['client'] = {
   session: note('session', SESSION),
   signIn: note('signIn', SESSION),
   signInAsGuest: note('signInAsGuest', SESSION),

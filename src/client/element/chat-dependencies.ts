@@ -12,7 +12,7 @@ export interface Draft {
 }
 
 /** What a chat needs. */
-export interface ChatParts {
+export interface ChatDependencies {
   readonly language: Language;
   readonly client: Pick<BotClient, 'session' | 'signIn' | 'signInAsGuest' | 'signInUrl' | 'signOut'>;
   readonly channel: Channel;
