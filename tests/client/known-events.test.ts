@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { type Guards, RelayError } from '../../src/client/session/bot-client.ts';
-import { eventReader, readFact } from '../../src/client/transport/known-events.ts';
+import { eventReader, readText } from '../../src/client/transport/known-events.ts';
 import { ANY, FACTS, pathsIn, withOther } from '../harness/service/event-facts.ts';
 
 /** Members that may be missing, or null. */
@@ -86,7 +86,7 @@ describe('the event', () => {
 
   test('asgard.run.error makes the answer fail also if its shape is not known', () => {
     const failed = (fact: unknown) =>
-      readFact(read({ eventType: 'asgard.run.error', fact }, 'message', undefined));
+      readText(read({ eventType: 'asgard.run.error', fact }, 'message', undefined));
     for (const fact of [null, { runError: null }, { runError: { error: { message: 5 } } }])
       expect(() => failed(fact)).toThrow(
         new RelayError('The run of the bot failed.', { code: '', status: 200 }),

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { RelayError } from '../../src/client/session/bot-client.ts';
-import { resumption } from '../../src/client/transport/way-back.ts';
+import { resuming } from '../../src/client/transport/reconnecting.ts';
 
 const cut = new RelayError('Cut.', { code: 'connection_lost', status: 0 });
 const busy = (retryAfter: number) =>
@@ -10,7 +10,7 @@ beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());
 
 function resumed(isLive: boolean) {
-  const position = resumption(isLive);
+  const position = resuming(isLive);
   position.onId('7');
   return position;
 }

@@ -1,5 +1,5 @@
 import type { BotEvent, KnownEvent, Tool } from '../transport/bot-event.ts';
-import { callIdOf, readFact, saidIn, type Text, type ToolFacts } from '../transport/known-events.ts';
+import { callIdOf, knownMember, readText, type Text, type ToolFacts } from '../transport/known-events.ts';
 import type { AnswerChunk } from './chat-types.ts';
 
 /** Makes the chunks of one answer. */
@@ -44,7 +44,7 @@ export function answerChunks(): AnswerChunks {
   }
   return {
     take(event) {
-      const said = readFact(event);
+      const said = readText(event);
       messageId = said?.part ?? messageId;
       if (said) return takeText(said, event.eventType === 'asgard.message.complete');
       const others = event.known ? othersIn(event, `data ${parts.size}`) : [];
@@ -87,7 +87,7 @@ type Part = [key: string, ...chunks: AnswerChunk[]];
 function othersIn(event: KnownEvent, newKey: string): Part[] {
   if (!event.eventType.startsWith('asgard.'))
     return [[newKey, { type: `data-${event.eventType}`, data: event.fact }]];
-  const { toolCallConsent, toolCallStart, toolCallComplete } = saidIn<ToolFacts>(event);
+  const { toolCallConsent, toolCallStart, toolCallComplete } = knownMember<ToolFacts>(event);
   const called = toolCallStart ?? toolCallComplete;
   if (!called)
     return (toolCallConsent?.pendingCalls ?? []).map((call) => {

@@ -1,5 +1,5 @@
 import type { BotEvent, Tool } from '../transport/bot-event.ts';
-import { callIdOf, readFact, saidIn, type ToolFacts } from '../transport/known-events.ts';
+import { callIdOf, knownMember, readText, type ToolFacts } from '../transport/known-events.ts';
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
 
 /** What an event has changed. */
@@ -30,7 +30,7 @@ export function answerParts(): AnswerParts {
   }
   return {
     take(event) {
-      const said = readFact(event);
+      const said = readText(event);
       if (said) {
         const key = `text ${said.part ?? ''}`;
         const before = parts.get(key) as TextPart | undefined;
@@ -38,7 +38,7 @@ export function answerParts(): AnswerParts {
         return { parts: [...parts.values()], messageId: said.part };
       }
       if (!event.known) return {};
-      const { toolCallConsent, toolCallStart, toolCallComplete } = saidIn<ToolFacts>(event);
+      const { toolCallConsent, toolCallStart, toolCallComplete } = knownMember<ToolFacts>(event);
       const asks = toolCallConsent?.pendingCalls.map((call) =>
         ask(callOf(call.toolCallId, call), call.toolCallId),
       );

@@ -1,8 +1,8 @@
 import type { Guards } from '../transport/bot-event.ts';
 import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from '../transport/calls.ts';
 import { type MessageStream, messageStream, type OnState } from '../transport/message-stream.ts';
+import type { OpenStream } from '../transport/reconnecting.ts';
 import { giveHint, isSignedOut, RelayError, signedOut } from '../transport/relay-error.ts';
-import type { Open } from '../transport/way-back.ts';
 import type { MessageStore } from './kept.ts';
 import type { SessionTracker } from './session-tracker.ts';
 
@@ -31,15 +31,21 @@ export interface BotClientOptions extends CallsOptions {
 
 /** Calls of one bot's operations. The tracker learns from each answer whether somebody is signed in. */
 export interface BotCalls {
-  /** The path of an operation below the relay's base path. */
+  /** The path of an operation, below the base path of the relay. */
   readonly pathOf: (operation: string, query?: Readonly<Record<string, string>>) => string;
   /** The JSON of an answer; undefined for 204. @throws RelayError */
   readonly ask: (path: string, call?: Call) => Promise<unknown>;
   /**
-   * An event stream, which is asked for when it is first read; without a `path`, it is that of a message that was sent
-   * before. It fails if somebody else has signed in meanwhile.
+   * An event stream, which is asked for when it is first read. Without a `path`, it is the stream of a message that was
+   * sent before. It fails if somebody else has signed in meanwhile.
    */
   readonly stream: (path: string | undefined, call: Call, options: StreamOptions) => MessageStream;
+}
+
+/** By what the relay knows a message. It does not depend on the text. */
+export interface MessageName {
+  readonly customChannelId: string;
+  readonly customMessageId: string;
 }
 
 /** How an event stream is read. */
@@ -53,7 +59,7 @@ export interface StreamOptions {
   readonly onAsk?: (() => void) | undefined;
 }
 
-/** What the calls of a bot share with its client. */
+/** What the calls of a bot need of its client. */
 export interface BotCallsDependencies {
   readonly call: Caller;
   readonly tracker: SessionTracker;
@@ -65,7 +71,7 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsD
   const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>
     base + operation + (query ? `?${new URLSearchParams(query)}` : '');
-  /** Lets the tracker learn from an error, and says in its hint which bot is not known. */
+  /** Tells the tracker of an error, and adds a hint if the relay does not know the bot. */
   const noting = (askedIn: number) => (error: unknown) => {
     if (isSignedOut(error)) tracker.learn(false, askedIn);
     if (error instanceof RelayError && error.code === 'unknown_bot')
@@ -82,14 +88,14 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsD
     stream(path, init, { name, onAsk, ...streamOptions }) {
       const askedIn = tracker.current();
       const asking =
-        (of: string, by: Call): Open =>
+        (of: string, init: Call): OpenStream =>
         async (signal, lastEventId) => {
-          // Nothing must be sent, resumed or shown in the session of another user.
+          // In the session of another user, nothing may be sent, resumed or shown.
           if (askedIn !== tracker.current()) throw signedOut();
           onAsk?.();
-          // What is asked for once more, or by its name, has left before.
-          const unsent = by.body && !lastEventId ? 'new message' : undefined;
-          const response = await streamOf(call(of, { ...by, lastEventId, signal }), unsent);
+          // A message that is resumed, or joined by its name, was sent before.
+          const unsent = init.body && !lastEventId ? 'new message' : undefined;
+          const response = await streamOf(call(of, { ...init, lastEventId, signal }), unsent);
           tracker.learn(true, askedIn);
           return response;
         };
@@ -108,12 +114,6 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsD
 
 function queryOf({ customChannelId, customMessageId }: MessageName): Record<string, string> {
   return { custom_channel_id: customChannelId, custom_message_id: customMessageId };
-}
-
-/** What names a message at the relay. It says nothing of its text. */
-export interface MessageName {
-  readonly customChannelId: string;
-  readonly customMessageId: string;
 }
 
 /** The name of the message with this body; undefined if it has none. */

@@ -1,32 +1,32 @@
 import type { BotEvent } from './bot-event.ts';
 import { RelayError } from './relay-error.ts';
 
-/** How often in a row a stream is joined without a new event before it fails. */
+/** How many times in a row a stream is joined without a new event before it fails. */
 const MAX_TRIES = 15;
-/** The same if nothing was answered yet: the message may not have arrived at all, and its user waits in vain. */
+/** The same before the first answer: the message may never have arrived. */
 const MAX_UNANSWERED_TRIES = 3;
-/** How often in all, since a stream could break after each event. */
+/** How many times in all, since a stream could break after each event. */
 const MAX_JOINS = 50;
-/** The pause before the first try, in ms. It doubles up to the longest: a run goes on alone for seconds only. */
+/** The pause before the first try, in ms. It doubles with each try: the relay keeps a run without readers for seconds only. */
 const JOIN_AFTER_MS = 250;
 const LONGEST_PAUSE_MS = 2_000;
-/** The longest sum of all pauses in a row, whatever `Retry-After` says, in ms. */
+/** The longest sum of the pauses in a row, in ms, whatever `Retry-After` says. */
 const LONGEST_WAIT_MS = 60_000;
 
-/** A stream that was asked for again does not have what was read before. */
+/** The error of a stream that was asked for again and does not repeat what was read before. */
 export const OTHER_STREAM = new RelayError('The connection is lost.', { code: 'connection_lost', status: 0 });
 
-/** Whether and when the stream of a message can be joined, and which of its events were read before. */
+/** When the stream of a message is joined again, and which of its events are new. */
 export interface Joining {
-  /** The stream has a new last id, after which it comes again. After an empty one, it cannot be joined any more. */
+  /** The stream has a new last id: it comes again from the event after that. */
   readonly onId: () => void;
   /**
-   * Takes each event, and returns those that are new. A joined stream has the same events as before, byte for byte. The
-   * bot service may repeat those after the last id, or not, or in another form: they are held until all of them have come
-   * again, and are dropped then; if another event comes first, they come before it. @throws OTHER_STREAM
+   * Takes each event, and returns those that are new. The relay repeats the events that were read after the last id, byte
+   * for byte. The bot service may repeat them or not: they are held until all of them have come again, and then dropped.
+   * If a different event comes first, they are new, and come before it. @throws OTHER_STREAM
    */
   readonly take: (event: BotEvent, data: string) => readonly BotEvent[];
-  /** A stream has been answered: after the last id if there is one. Unless it `isJoined`, the bot service has sent it. */
+  /** A stream begins after the last id, or from its beginning. If it `isJoined`, the relay has repeated it, else the bot service. */
   readonly begin: (isJoined: boolean) => void;
   /** The stream has ended well. @throws OTHER_STREAM if not all that was read before has come again */
   readonly end: () => void;
@@ -34,12 +34,13 @@ export interface Joining {
   readonly pauseAfter: (error: RelayError) => number | undefined;
 }
 
-/** Follows how far the stream of one message was read. One that `isLive` goes on for days: of that, all is new. */
+/** Follows how far the stream of one message was read. A live stream goes on for days: all of its events are new. */
 export function joining(isLive?: boolean): Joining {
-  /** The data of what was read after the last id, or from the beginning. */
+  /** The data of the events that were read after the last id, or from the beginning. */
   let tail: string[] = [];
-  /** What of it has not come again yet, and what has. */
+  /** Those of them that have not come again yet. */
   let expected: string[] = [];
+  /** The events that seem to come again. */
   let held: BotEvent[] = [];
   let isOfRelay = false;
   let isAnswered = false;
@@ -57,7 +58,7 @@ export function joining(isLive?: boolean): Joining {
         if (!expected.length) held = [];
         return [];
       }
-      // Messages may have the same id, such as a consent that has that of its question.
+      // It is another message with the same id, such as a consent with the id of its question.
       if (isOfRelay && next !== undefined) throw OTHER_STREAM;
       expected = [];
       tries = waitMs = 0;
@@ -75,11 +76,13 @@ export function joining(isLive?: boolean): Joining {
     },
     pauseAfter({ retryable, retryAfter = 0 }) {
       const maxTries = isAnswered || retryable ? MAX_TRIES : MAX_UNANSWERED_TRIES;
-      // Longer by up to a half, since a restart of the relay cuts the streams of all pages at once.
-      const backOffMs = Math.min(JOIN_AFTER_MS * 2 ** tries, LONGEST_PAUSE_MS) * (1 + Math.random() / 2);
+      const backOffMs = spread(Math.min(JOIN_AFTER_MS * 2 ** tries, LONGEST_PAUSE_MS));
       const pauseMs = Math.max(backOffMs, retryAfter * 1000);
       waitMs += pauseMs;
       return tries++ < maxTries && joins++ < MAX_JOINS && waitMs <= LONGEST_WAIT_MS ? pauseMs : undefined;
     },
   };
 }
+
+/** A pause that is longer by up to a half: a restart of the relay cuts the streams of all pages at once. */
+export const spread = (ms: number): number => ms * (1 + Math.random() / 2);

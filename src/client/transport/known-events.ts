@@ -3,7 +3,7 @@ import { RelayError } from './relay-error.ts';
 
 type Guard = (value: unknown) => boolean;
 
-/** What a value must be: a guard says it, or each item has one shape, or each member has its own. */
+/** What a value must be: what a guard accepts, a list of one shape, or an object with a shape for each member. */
 type Shape<T> = T extends string | number
   ? Guard
   : T extends readonly (infer Item)[]
@@ -36,10 +36,15 @@ const SHAPES: { readonly [K in keyof Facts]: Shape<Facts[K]> } = {
   },
 };
 
-/** A value that does not have its shape. */
+/** Whether the value is an object with members: no array, and not null. */
+export function isObject(value: unknown): value is { readonly [name: string]: unknown } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** In place of a value that does not have its shape. */
 const NONE = Symbol();
 
-/** The value if it has this shape, without members that may be missing and have another; `NONE` if it has not. */
+/** A copy of the value, or `NONE` if it does not have this shape. Optional members with a wrong value are left out. */
 function fitting(value: unknown, shape: unknown): unknown {
   if (typeof shape === 'function') return shape(value) ? value : NONE;
   if (Array.isArray(shape)) {
@@ -58,7 +63,7 @@ function fitting(value: unknown, shape: unknown): unknown {
   return fit;
 }
 
-/** Makes the function that finds out what an event is. `guards` are those of the application. */
+/** Makes the function that makes a BotEvent of an event's data. `guards` are those of the application. */
 export function eventReader(guards: Guards = {}) {
   // The client reads its own kinds by their shapes, which no guard can replace.
   const shapes: Record<string, unknown> = { ...guards, ...SHAPES };
@@ -80,20 +85,13 @@ export function eventReader(guards: Guards = {}) {
 }
 
 /**
- * What an event of one of the client's own kinds says, by the one member of its shape; nothing for any other event. The
- * fact itself can have any other members, and that of an application's kind can be anything.
+ * The one member that `Facts` names in the fact of this kind of event. Empty for kinds of the application, whose facts can
+ * be anything.
  */
-export function saidIn<T>(event: BotEvent): Partial<T> {
+export function knownMember<T>(event: BotEvent): Partial<T> {
   const [name = ''] = Object.keys(Object(SHAPES[event.eventType as keyof Facts]));
   return { [name]: Object(event.fact)[name] } as Partial<T>;
 }
-
-/** Whether the value is an object with members: no array, and not null. */
-export function isObject(value: unknown): value is { readonly [name: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-const RUN_ERROR = 'asgard.run.error';
 
 /** The text in an event: a piece to append (`add`), or the whole text so far (`text`). */
 export type Text = (
@@ -104,16 +102,21 @@ export type Text = (
   readonly part?: string | undefined;
 };
 
+/** The facts of all events with a text. */
+type TextFacts = Facts['asgard.message.start'] &
+  Facts['asgard.message.delta'] &
+  Facts['asgard.message.complete'];
+
 /**
- * Reads the events of the bot service; undefined for an event without text.
+ * The text in an event; undefined if it has none.
  * @throws RelayError if the event says that the bot's run has failed
  */
-export function readFact(event: BotEvent): Text | undefined {
-  if (event.eventType === RUN_ERROR) {
+export function readText(event: BotEvent): Text | undefined {
+  if (event.eventType === 'asgard.run.error') {
     const { message = 'The run of the bot failed.', code } = event.known ? event.fact.runError.error : {};
     throw new RelayError(message, { code: code ?? 'unexpected_response', status: 200 });
   }
-  const { messageStart, messageDelta, messageComplete } = saidIn<TextFacts>(event);
+  const { messageStart, messageDelta, messageComplete } = knownMember<TextFacts>(event);
   const { message } = messageDelta ?? messageComplete ?? messageStart ?? {};
   const part = message?.messageId ?? undefined;
   if (messageDelta) return { add: messageDelta.message.text, part };
@@ -122,16 +125,12 @@ export function readFact(event: BotEvent): Text | undefined {
   return part === undefined ? undefined : { text: '', part };
 }
 
-type TextFacts = Facts['asgard.message.start'] &
-  Facts['asgard.message.delta'] &
-  Facts['asgard.message.complete'];
-
 /** The facts of all events about tool calls. */
 export type ToolFacts = Facts['asgard.tool_call.start'] &
   Facts['asgard.tool_call.complete'] &
   Facts['asgard.tool_call.consent'];
 
-/** The id of a tool call that the bot makes by itself: the same process and number mean the same call. */
+/** The id of a tool call: the same process and number mean the same call. */
 export function callIdOf({ processId, callSeq }: Pick<CalledTool, 'processId' | 'callSeq'>): string {
   return `${processId}-${callSeq}`;
 }

@@ -1,9 +1,9 @@
 import { createParser } from 'eventsource-parser';
 import type { BotEvent, Guards } from './bot-event.ts';
 import { eventReader } from './known-events.ts';
+import { reconnecting, type StreamSources } from './reconnecting.ts';
 import { errorOfEvent, RelayError } from './relay-error.ts';
 import { pause } from './waits.ts';
-import { type Ways, wayBack } from './way-back.ts';
 
 /** The state of a message: not answered yet, or connecting again (`waiting`), being answered, or over. */
 export type MessageState = 'waiting' | 'streaming' | 'done';
@@ -19,7 +19,7 @@ export interface MessageStream extends AsyncIterable<BotEvent> {
   readonly requestId: string | undefined;
 }
 
-export interface MessageStreamOptions extends Ways {
+export interface MessageStreamOptions extends StreamSources {
   /** Aborts the message. */
   readonly signal?: AbortSignal | undefined;
   /** Aborted when the session of the message has ended. */
@@ -48,10 +48,10 @@ interface StreamInfo {
 }
 
 /**
- * A message that is sent once. If the connection fails, the relay is asked for its stream again; sending again could be
- * a second run of the bot. An error event of the relay ends it, unless it says that the run can be joined, or is lost
- * after an event with an id. Without `open`, the stream of a message that was sent before: empty if the relay has none.
- * Reading throws RelayError, or the reason of `signal` once it is aborted.
+ * A message that is sent once. If the connection fails, the relay is asked for its stream again, since to send again could
+ * be a second run of the bot. An error event of the relay ends it, unless the run can be joined or the stream resumed.
+ * Without `open`, it is the stream of a message that was sent before, and empty if the relay has none. Reading throws
+ * RelayError, or the reason of `signal` once that is aborted.
  */
 export function messageStream(options: MessageStreamOptions): MessageStream {
   const info: StreamInfo = { state: 'waiting', requestId: undefined };
@@ -60,11 +60,12 @@ export function messageStream(options: MessageStreamOptions): MessageStream {
     info.state = state;
     options.onState?.(state, stream);
   };
-  const stream = Object.assign(info, readOnce(run(options, info, enter)));
+  const stream = Object.assign(info, readOnce(eventsOf(options, info, enter)));
   return stream;
 }
 
-async function* run(
+/** Asks for the stream, and again after each break, and reads its events. */
+async function* eventsOf(
   options: MessageStreamOptions,
   info: StreamInfo,
   enter: (state: MessageState) => void,
@@ -72,29 +73,29 @@ async function* run(
   const { signal, ended, silenceMs, guards } = options;
   const abort = new AbortController();
   const stop = () => abort.abort(signal?.reason);
-  const way = wayBack(options);
+  const connection = reconnecting(options);
   if (signal?.aborted) stop();
   signal?.addEventListener('abort', stop, { signal: abort.signal });
   try {
     for (;;) {
       try {
         abort.signal.throwIfAborted();
-        const response = await way.ask(abort.signal);
+        const response = await connection.ask(abort.signal);
         info.requestId = response.headers.get('X-Request-Id') ?? undefined;
         enter('streaming');
-        for await (const event of readEvents(response, { ...way, silenceMs, guards })) {
+        for await (const event of readEvents(response, { ...connection, silenceMs, guards })) {
           if (event instanceof RelayError) {
-            way.onErrorEvent(event);
+            connection.onErrorEvent(event);
             throw event;
           }
           yield event;
           abort.signal.throwIfAborted();
         }
-        way.end();
+        connection.end();
         return;
       } catch (error) {
         abort.signal.throwIfAborted();
-        const pauseMs = way.pauseAfter(error);
+        const pauseMs = connection.pauseAfter(error);
         if (pauseMs === undefined) return;
         enter('waiting');
         abort.signal.throwIfAborted();
@@ -111,7 +112,7 @@ async function* run(
   }
 }
 
-/** The same events for one loop. A second one throws, so that it does not look like an answer without events. */
+/** The same events, for one loop. A second loop throws: it would look like an answer without events. */
 export function readOnce<T>(events: AsyncIterator<T>): AsyncIterable<T> {
   let isRead = false;
   return {
@@ -166,8 +167,8 @@ async function* readEvents(
       status: 0,
       requestId: response.headers.get('X-Request-Id') ?? undefined,
     });
-  // Only the time of waiting for the relay counts, not the caller's own work. It counts in two halves: a page that was
-  // busy reads the bytes that have arrived meanwhile before the second half ends.
+  // Only the time of waiting for the relay counts, not the caller's own work. The timer fires twice: a page that was busy
+  // for long reads the bytes that have arrived meanwhile between the two.
   const read = () =>
     new Promise<Awaited<ReturnType<typeof reader.read>>>((resolve, reject) => {
       let halves = 0;
@@ -188,7 +189,7 @@ async function* readEvents(
       yield* events.splice(0);
     }
   } finally {
-    // If the caller stops reading, the relay closes its connection to the bot service, too.
+    // If the caller stops reading, the connection to the relay is closed.
     reader.cancel().catch(() => {});
   }
 }

@@ -44,7 +44,7 @@ export interface RelayErrorFields extends ErrorOptions {
 /** The message of `unreachable`. */
 export const UNREACHABLE = 'The server is unreachable.';
 
-/** The hints that the console has. */
+/** The hints that were written to the console. */
 const hints = new Set<string>();
 
 /** Why a call or a message failed. `message` is one sentence that a page can show. */
@@ -75,14 +75,14 @@ export function giveHint(error: RelayError, hint: string): void {
 }
 
 /**
- * The error of an unexpected answer. It holds the problem (RFC 9457) of `body` if that is one. `unsent` is what to try if
- * a load balancer has passed the request on to no relay.
+ * The error of an unexpected answer: the problem in `body` if that is one. `unsent` is the `retryable` of the error if a
+ * load balancer has passed the request on to no relay.
  */
 export function errorOf({ status, headers, url }: Response, body: unknown, unsent?: Retryable): RelayError {
   const isHtml = /html/i.test(`${headers.get('Content-Type')}`);
-  // What is in front of a relay that is away says 5xx.
+  // A page, or a 404 without JSON, comes from another server. A proxy whose relay is away answers 5xx.
   const isOther = (isHtml && status < 300) || (status === 404 && !body);
-  // An upload has no address.
+  // The response to an upload has no `url`.
   const answered = `The server answered${url && ` ${url.split('?')[0]}`} with ${status}${isHtml ? ' and HTML' : ''}.`;
   const isAway = status === 503;
   const problem = asProblem(body as MaybeProblem) ?? {
@@ -101,14 +101,15 @@ export function errorOf({ status, headers, url }: Response, body: unknown, unsen
 }
 
 /**
- * The error in the last event of a stream (`event: error`); undefined for an event of the bot. The relay has done what
- * can be done to go on with the stream, so it is final unless it says otherwise.
+ * The error in the last event of a stream (`event: error`); undefined for an event of the bot. The relay has
+ * tried to go on with the stream, so the error is final unless it says otherwise.
  */
 export function errorOfEvent(event: string, data: unknown): RelayError | undefined {
   const problem = event === 'error' && asProblem(data as MaybeProblem);
   return problem ? new RelayError(problem.detail, { retryable: false, ...problem }) : undefined;
 }
 
+/** A problem of the relay (RFC 9457). */
 interface Problem {
   readonly code: string;
   readonly status: number;
@@ -120,7 +121,13 @@ interface Problem {
   readonly upstream?: unknown;
 }
 
-/** The error of a call whose session another user, or nobody, has taken the place of. */
+type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
+
+function asProblem(problem: MaybeProblem): Problem | undefined {
+  return problem?.type === 'about:blank' && problem.code ? problem : undefined;
+}
+
+/** The error of a call whose session is over: nobody is signed in, or another user. */
 export function signedOut(): RelayError {
   return new RelayError('Signed out.', { code: 'session_ended', status: 401 });
 }
@@ -142,13 +149,10 @@ export function isTemporary(error: unknown): error is RelayError {
   );
 }
 
-type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
-
-function asProblem(problem: MaybeProblem): Problem | undefined {
-  return problem?.type === 'about:blank' && problem.code ? problem : undefined;
-}
-
-/** Turns a thrown value into a RelayError, whose `cause` it is. A RelayError without a request id gets `requestId`. */
+/**
+ * Turns a thrown value into a RelayError with the value as its `cause`. A RelayError stays as it is, unless it lacks the
+ * request id: then there is a new one with `requestId`.
+ */
 export function asRelayError(thrown: unknown, requestId?: string): RelayError {
   const isOurs = thrown instanceof RelayError;
   if (isOurs && (thrown.requestId !== undefined || requestId === undefined)) return thrown;
@@ -162,7 +166,7 @@ export function asRelayError(thrown: unknown, requestId?: string): RelayError {
 /** Undefined in Node.js. */
 declare const reportError: ((error: unknown) => void) | undefined;
 
-/** Calls a function of the page. What it throws is reported as an uncaught error of the page, and stops nothing here. */
+/** Calls a function of the page. An error of it is reported as an uncaught error of the page, and is not thrown here. */
 export function callPage(call: () => unknown): void {
   try {
     call();

@@ -1,21 +1,21 @@
-import { type Joining, joining, OTHER_STREAM } from './joining.ts';
+import { type Joining, joining, OTHER_STREAM, spread } from './joining.ts';
 import { isSignedOut, isTemporary, RelayError } from './relay-error.ts';
 
 /** Asks for a stream, after `lastEventId` if that is not empty. @throws RelayError */
-export type Open = (signal: AbortSignal, lastEventId: string) => Promise<Response>;
+export type OpenStream = (signal: AbortSignal, lastEventId: string) => Promise<Response>;
 
-/** The two ways to a stream; each message has at least one. */
-export interface Ways {
+/** The two ways to ask for a stream; each message has at least one. */
+export interface StreamSources {
   /** Sends the message, or asks the bot service for the rest of its answer. */
-  readonly open?: Open | undefined;
-  /** Asks the relay alone for the message's stream, by its name: nothing is sent to the bot service, or sent again. */
-  readonly join?: Open | undefined;
-  /** It belongs to no message, so that asking for it again is no run. */
+  readonly open?: OpenStream | undefined;
+  /** Asks the relay for the stream of the message with this name. Nothing is sent to the bot service. */
+  readonly join?: OpenStream | undefined;
+  /** It belongs to no message, so asking for it again runs no bot. */
   readonly isLive?: boolean | undefined;
 }
 
 /** Asks for one stream until it has ended. */
-export interface WayBack extends Pick<Resumption, 'onRetry'>, Pick<Joining, 'take' | 'end'> {
+export interface Reconnecting extends Pick<Resuming, 'onRetry'>, Pick<Joining, 'take' | 'end'> {
   /** Takes each id of the stream, before its event. */
   readonly onId: (id: string) => void;
   /** Asks for the stream, or for what is missing of it. */
@@ -30,44 +30,44 @@ export interface WayBack extends Pick<Resumption, 'onRetry'>, Pick<Joining, 'tak
 }
 
 /**
- * The way back to a stream that breaks. A message is joined by its name as long as the relay has its run. If it has not,
- * or has lost it, the rest is asked for by the last event id, if there is one.
+ * Asks again for a stream that breaks. A message is joined by its name while the relay has its run. Otherwise the stream
+ * is resumed: the bot service is asked for what follows the last event id, if there is one.
  */
-export function wayBack({ open, join, isLive }: Ways): WayBack {
-  const position = resumption(isLive);
-  const read = joining(isLive);
+export function reconnecting({ open, join, isLive }: StreamSources): Reconnecting {
+  const resumed = resuming(isLive);
+  const joined = joining(isLive);
   let canJoin = join !== undefined;
   let isJoining = open === undefined;
   let isOpen = false;
-  /** What has broken the stream that is being joined. */
+  /** The error that has broken the stream which is being joined. */
   let broken: unknown;
-  /** With what the relay has lost the answer, unless it has said since then how that ended. */
+  /** The error with which the relay has said that it lost the answer, unless another error event came after it. */
   let lost: RelayError | undefined;
   function resume(error: unknown): number {
     canJoin = isJoining = false;
-    const pauseMs = open && position.pauseAfter(error);
+    const pauseMs = open && resumed.pauseAfter(error);
     if (pauseMs !== undefined) return pauseMs;
-    // A refusal of the rest would say that nothing has run.
+    // The bot may have run, and the error of a refused resumption would say that it has not.
     throw (!isSignedOut(error) && lost) || error;
   }
   return {
-    ...read,
-    onRetry: position.onRetry,
+    ...joined,
+    onRetry: resumed.onRetry,
     onId(id) {
-      read.onId();
-      position.onId(id);
+      joined.onId();
+      resumed.onId(id);
     },
     async ask(signal) {
-      const response = await ((isJoining ? join : open) as Open)(signal, position.lastEventId());
+      const response = await ((isJoining ? join : open) as OpenStream)(signal, resumed.lastEventId());
       isOpen = true;
-      read.begin(isJoining);
+      joined.begin(isJoining);
       return response;
     },
     onErrorEvent(error) {
       if (error.retryable) return;
-      // Its instance is lost, or leaves: the bot service may still have the rest. Else the relay has tried all.
+      // An instance of the relay is lost, but the bot service may have the rest. After another error, nothing has it.
       lost = ['answer_lost', 'draining'].includes(error.code) ? error : undefined;
-      if (!lost) position.onId('');
+      if (!lost) resumed.onId('');
     },
     pauseAfter(error) {
       if (!canJoin || !(error instanceof RelayError)) return resume(error);
@@ -79,20 +79,20 @@ export function wayBack({ open, join, isLive }: Ways): WayBack {
       // Status 0: the stream broke between the relay and this client.
       if (error.status !== 0 && !(isJoining && couldNotAnswer(error))) return resume(error);
       isJoining = true;
-      const pauseMs = read.pauseAfter(error);
+      const pauseMs = joined.pauseAfter(error);
       if (pauseMs === undefined) throw broken ?? error;
       return pauseMs;
     },
   };
 }
 
-/** Whether the relay, or a proxy, could not answer now. What the message itself has failed with is not meant. */
+/** Whether the relay, or a proxy, could not answer the request to join. An error of the message itself does not count. */
 function couldNotAnswer({ status, retryable }: RelayError): boolean {
-  // A problem of the relay has `retryable`, and a page of a proxy has not.
+  // A problem of the relay has `retryable`. A page of a proxy has not.
   return Boolean(retryable) || (retryable === undefined && (status === 429 || status > 501));
 }
 
-/** Whether the relay has no such run, or there is nothing that could be asked for one. */
+/** Whether the relay has no such run, or does not join streams. */
 function isRefusal({ status }: RelayError): boolean {
   return status === 501 || (status > 0 && status <= 410 && status !== 401);
 }
@@ -101,15 +101,15 @@ function isRefusal({ status }: RelayError): boolean {
 const MAX_IDLE_RESUMES = 5;
 /** How many times a stream is resumed in all, since a service could give new ids to the same events for ever. */
 const MAX_RESUMES = 50;
-/** The pause before a resumption, unless `retry:` sets another. It doubles with each resumption without a new id. */
+/** The pause before a resumption, in ms, unless `retry:` sets another. It doubles with each resumption without a new id. */
 const RESUME_AFTER_MS = 1000;
-/** The longest pause, whatever `retry:` and `Retry-After` say. */
+/** The longest pause, in ms, whatever `retry:` and `Retry-After` say. */
 const LONGEST_PAUSE_MS = 60_000;
-/** A live stream that has lasted so long is a new one: it has all its resumptions again. Longer than any pause. */
+/** After this time without a cut, in ms, a live stream has all its resumptions again. It is longer than any pause. */
 const LASTING_MS = 120_000;
 
 /** Whether, when and from which event a stream can be resumed. */
-export interface Resumption {
+export interface Resuming {
   /** Sets the id of the last event; an empty id means that the stream cannot be resumed. */
   readonly onId: (id: string) => void;
   /** Sets the pause before a resumption, in ms. */
@@ -120,8 +120,8 @@ export interface Resumption {
   readonly pauseAfter: (error: unknown) => number | undefined;
 }
 
-/** The resumption of one message, or of a stream that `isLive`, which ends only when it is cut. */
-export function resumption(isLive = false): Resumption {
+/** The resumptions of one message, or of a live stream, which ends only when it is cut. */
+export function resuming(isLive = false): Resuming {
   let lastId = '';
   let resumedFrom = '';
   let retryMs = RESUME_AFTER_MS;
@@ -144,9 +144,8 @@ export function resumption(isLive = false): Resumption {
       lastCut = now;
       if (!lastId || !isTemporary(error) || idle >= MAX_IDLE_RESUMES || resumes++ >= MAX_RESUMES)
         return undefined;
-      // Longer by up to a half, since a restart of the relay cuts the streams of all pages at once.
-      const pauseMs = retryMs * 2 ** idle++ * (1 + Math.random() / 2);
-      return Math.min(Math.max(pauseMs, (error.retryAfter ?? 0) * 1000), LONGEST_PAUSE_MS);
+      const pauseMs = Math.max(spread(retryMs * 2 ** idle++), (error.retryAfter ?? 0) * 1000);
+      return Math.min(pauseMs, LONGEST_PAUSE_MS);
     },
   };
 }
