@@ -17,22 +17,22 @@ export interface SessionSnapshot {
 /** Before anything is known. */
 export const UNKNOWN: SessionSnapshot = { session: undefined, error: undefined };
 
-/** Who is signed in, for all that shows it. Tabs of a browser tell each other of a sign-in and a sign-out. */
+/** Who is signed in, followed for all that shows it. The tabs of a browser tell each other of sign-ins and sign-outs. */
 export interface FollowedSession {
   /** Adds a listener; the returned function removes it. With the first one, the relay is asked. */
   readonly subscribe: (listener: () => void) => () => void;
   readonly getSnapshot: () => SessionSnapshot;
   /** Resolves when it is known who is signed in, or why it is not. */
   readonly known: () => Promise<SessionSnapshot>;
-  /** Adds a function that is called when the user has signed out, or another one has signed in. */
+  /** Calls `drop` when the user has signed out, or another one has signed in. The returned function ends that. */
   readonly onDrop: (drop: () => void) => () => void;
-  /** Shows why a sign-in or sign-out has failed, or that one has begun. */
+  /** Shows why a sign-in or sign-out has failed. Without an error, one has begun, and the last error is removed. */
   readonly setError: (error?: RelayError) => void;
 }
 
 const sessions = new WeakMap<object, FollowedSession>();
 
-/** The session of the client, which all that shows it shares. */
+/** The session of the client: the same one at each call. */
 export function followedSession(client: BotClient): FollowedSession {
   return ofClient(sessions, client, () => newSession(client));
 }
@@ -42,27 +42,28 @@ function newSession(client: BotClient): FollowedSession {
   const drops = new Set<() => void>();
   let snapshot = UNKNOWN;
   let end: () => void = () => {};
+  const session = () => snapshot.session;
   const set = (next: SessionSnapshot) => {
     snapshot = next;
     for (const listener of [...listeners]) callPage(listener);
   };
-  // What is known stays: the relay may only be away.
-  const onError = (error: RelayError) => snapshot.session === undefined && set({ ...UNKNOWN, error });
+  // A session that is known stays: the relay may only be away.
+  const onError = (error: RelayError) => session() === undefined && set({ ...UNKNOWN, error });
   const asking = sessionQuestions(client, onError);
   const followed = followTracker(client, {
     drop: () => drops.forEach(callPage),
-    set(session) {
-      set({ session, error: undefined });
-      asking.awaitEnd(session);
+    set(found) {
+      set({ session: found, error: undefined });
+      asking.awaitEnd(found);
     },
-    session: () => snapshot.session,
+    session,
   });
   const subscribe = (listener: () => void) => {
     listeners.add(listener);
     if (listeners.size === 1) {
       // Somebody may have signed in or out while nobody listened.
       snapshot = UNKNOWN;
-      end = listenForChanges(client, { ...followed, session: () => snapshot.session, ask: asking.begin });
+      end = listenForChanges(client, { ...followed, session, ask: asking.begin });
       asking.begin();
     }
     return () => {
@@ -75,7 +76,7 @@ function newSession(client: BotClient): FollowedSession {
     subscribe,
     getSnapshot: () => snapshot,
     known: async () =>
-      snapshot.session === undefined ? nextKnown(subscribe, () => snapshot, asking.begin) : snapshot,
+      session() === undefined ? nextKnown(subscribe, () => snapshot, asking.begin) : snapshot,
     setError: (error) => set({ ...snapshot, error }),
     onDrop(drop) {
       drops.add(drop);
@@ -84,7 +85,7 @@ function newSession(client: BotClient): FollowedSession {
   };
 }
 
-/** Asks, and resolves when the session is known, or why it is not. */
+/** Asks who is signed in. Resolves when that is known, or why it is not. */
 function nextKnown(
   subscribe: FollowedSession['subscribe'],
   getSnapshot: () => SessionSnapshot,
@@ -108,16 +109,16 @@ interface Following {
 }
 
 interface Followed {
-  /** Somebody is signed in elsewhere: what another user has seen goes at once. */
+  /** Another tab has told that this user is signed in: what another user has seen is dropped at once. */
   readonly told: (user: string) => void;
-  /** The page was away: if nobody is signed in now, that counts as a sign-out. */
+  /** The page was left, and the user has come back to it: if nobody is signed in now, that counts as a sign-out. */
   readonly returned: () => void;
 }
 
-/** Learns from all calls of the client who is signed in. */
+/** Learns from all calls of the client who is signed in, and drops what a user leaves behind. */
 function followTracker(client: BotClient, { drop, set, session }: Following): Followed {
   const { tracker, options } = internalsOf(client);
-  // It forgets the names of messages at the end of a session.
+  // From now on, the names of messages are forgotten at the end of a session.
   unfinished(client);
   let user: string | undefined;
   let hasReturned = false;
@@ -127,7 +128,7 @@ function followTracker(client: BotClient, { drop, set, session }: Following): Fo
     user = undefined;
   }
   tracker.watch((found) => {
-    // A message was accepted: somebody has signed in elsewhere.
+    // The relay has accepted a call. If nobody was signed in, somebody has signed in elsewhere.
     if (found === true) return void (session() === null && client.session().catch(() => {}));
     if (found) {
       if (user !== undefined && user !== found.user.id) leave(found.user.id);
@@ -154,7 +155,7 @@ interface Changes extends Followed, Pick<Following, 'session'> {
   readonly ask: () => void;
 }
 
-/** Listens for what changes the session outside of this client. The returned function ends it. */
+/** Listens to what changes the session from outside of this client. The returned function ends that. */
 function listenForChanges(client: BotClient, { told, returned, session, ask }: Changes): () => void {
   const { tracker, tabs } = internalsOf(client);
   const end = tabs.listen((user, isSignIn) => {

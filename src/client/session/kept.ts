@@ -15,19 +15,21 @@ declare const document: unknown;
 declare const localStorage: MessageStore;
 declare const sessionStorage: MessageStore;
 
+/** How long a row is kept, in ms. */
 const LONGEST_MS = 30 * 24 * 3_600_000;
 const MAX_ROWS = 20;
 
-/** One kept thing: when it was kept in ms since 1970, of which user if that is known, and what names it. */
+/** One row: when it was kept, in ms since 1970, the id of its user if that is known, and its names, such as the bot. */
 export type Row = readonly [at: number, user: string | null, ...names: string[]];
 
-/** A list that the browser keeps, the oldest first; what is 30 days old is removed. What cannot be stored or read is not kept: nothing is thrown. */
+/** A list that the browser keeps, the oldest row first. If it cannot be stored or read, it is empty: nothing is thrown. */
 export interface KeptList {
-  /** Those that are not too old. */
+  /** The rows of the last 30 days. Older ones are removed. */
   readonly all: () => Row[];
   readonly set: (rows: readonly Row[]) => void;
 }
 
+/** Where a list is kept. */
 export interface KeptOptions {
   /** In place of the browser's own; null keeps nothing, which is the default in Node.js. */
   readonly store?: MessageStore | null | undefined;
@@ -41,7 +43,7 @@ export interface KeptOptions {
 export function keptList(key: string, { store, isShared, max = MAX_ROWS }: KeptOptions): KeptList {
   function withStore<T>(use: (its: MessageStore) => T): T | undefined {
     try {
-      // A browser may throw at the name alone.
+      // A browser may throw an error at the name of the storage.
       const own = () => (isShared ? localStorage : sessionStorage);
       const its = store === undefined && typeof document === 'object' ? own() : store;
       return its ? use(its) : undefined;
@@ -69,15 +71,15 @@ function isRow(row: unknown): row is Row {
   return Array.isArray(row) && row.slice(2).every((name) => typeof name === 'string');
 }
 
-/** The lists of default channels, of chats, and of messages under way. A row of each names its user, and then the bot. */
+/** The keys of the lists: default channels, chats, and messages under way. The first name in a row is the bot. */
 export const CHANNELS = 'bot-relay-channels';
 export const CHATS = 'bot-relay-chats';
 export const MESSAGES = 'bot-relay-messages';
 
-/** Where something is kept, and of which relay. */
+/** Where lists are kept, and of which relay. */
 export type KeptOfRelay = KeptOptions & { readonly baseUrl: string };
 
-/** Forgets what the browser keeps of the users of this relay, but for those that `stays` accepts. */
+/** Forgets what the browser keeps for the users of this relay. What is kept for a user that `stays` accepts, stays. */
 export function forgetKept(
   options: KeptOfRelay,
   stays: (user: string | null) => boolean = () => false,
@@ -98,7 +100,7 @@ interface BotOptions extends KeptOptions {
   readonly botProviderName: string;
 }
 
-/** What a bot is called in what the browser keeps. */
+/** The name of a bot in the rows. */
 export function botKey(options: BotOptions): string {
   return `${baseOf(options)} ${options.namespace}/${options.botProviderName}`;
 }

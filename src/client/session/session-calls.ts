@@ -7,7 +7,7 @@ import type { Session, SessionTracker, Tabs } from './session-tracker.ts';
 /** The answer to a sign-out; undefined unless `AUTH_MODE=oidc`. */
 type SignOutAnswer = { readonly logoutUrl: string | null } | undefined;
 
-/** Who learns what each call has found. */
+/** What learns of each sign-in, sign-out and session. */
 interface SessionCallsDependencies {
   readonly options: KeptOfRelay;
   readonly tracker: SessionTracker;
@@ -18,7 +18,7 @@ interface SessionCallsDependencies {
 export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCallsDependencies) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
-    // Nothing else does it where the page follows no session.
+    // A page that follows no session forgets what other users have left only here.
     forgetKept(options, (of) => of === session.user.id);
     tracker.learn(session);
     tabs.tell(session.user.id, true);
@@ -59,19 +59,20 @@ export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCa
   };
 }
 
-/** Returns undefined for an error that `isSignedOut`. @throws all other errors */
+/** Undefined if the error says that there is no session. @throws all other errors */
 function unlessSignedOut(error: unknown): undefined {
   if (!isSignedOut(error)) throw error;
 }
 
-/** Pauses between the tries of a question, in ms. */
+/** The pauses before the relay is asked again, in ms. They double. */
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
+/** How many times it is asked again. */
 const MAX_TRIES = 10;
 
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
-/** Asks who is signed in, and again with pauses while the relay cannot say so. */
+/** Asks who is signed in, and again with pauses while the relay does not answer. */
 export function sessionQuestions(
   client: { session(): Promise<unknown> },
   onError: (error: RelayError) => void,
@@ -93,13 +94,13 @@ export function sessionQuestions(
       next = inBackground(() => void ask(tries + 1), Math.min(pauseMs, LONGEST_PAUSE_MS));
     }
   }
-  /** Asks when this session should have ended: a tab that stays visible would not notice. */
+  /** Asks again when this session should have ended, which a tab that stays visible would not notice. */
   function awaitEnd(its: Session | null | undefined): void {
     session = its;
     clearTimeout(atEnd);
     const end = Date.parse(`${its?.idleExpiresAt}`);
     if (!isOn || Number.isNaN(end)) return;
-    // A second later, since clocks differ a little. If they differ much, the relay is not asked all the time.
+    // One second later, since clocks differ a little. If they differ much, there is a pause all the same.
     const restMs = Math.max(end + 1_000 - Date.now(), LONGEST_PAUSE_MS);
     // A hidden tab asks when it is visible again.
     const act = () => void (globalThis.document?.hidden || ask(0));

@@ -15,28 +15,28 @@ export interface Session {
   readonly absoluteExpiresAt: string;
 }
 
-/** Follows by the answers of the relay whether somebody is signed in, and numbers the sessions. */
+/** Learns from the answers of the relay whether somebody is signed in, and numbers the sessions. */
 export interface SessionTracker {
-  /** The number of the current session. The answer to a call that began in an older one says nothing about this one. */
+  /** The number of the current session. An answer to a call of an older session says nothing about this one. */
   readonly current: () => number;
   /** Aborted at the end of the current session. */
   readonly ended: () => AbortSignal;
   /** The id of the user who is signed in; null if it is not known. */
   readonly user: () => string | null;
   /**
-   * Takes what a call has found. `found` is the session, or undefined if there is none. For a message it is whether the
-   * relay accepted the session, and null for a sign-out. `askedIn` is the session's number when the call began; it is
-   * left out for a sign-in.
+   * Takes what a call has found: the session, or undefined if there is none. A call that does not return the session has
+   * found true if the relay accepted it, else false; a sign-out has found null. `askedIn` is the number of the session in
+   * which the call began. It is left out for a sign-in.
    */
   readonly learn: (found: Found, askedIn?: number) => void;
-  /** Calls it with all that `learn` takes, and whether that was a sign-in. */
+  /** Calls `watcher` with each `found` that counts. There is one watcher. */
   readonly watch: (watcher: Watcher) => void;
 }
 
-export type Found = Session | boolean | null | undefined;
-export type Watcher = (found: Found, isSignIn: boolean) => void;
+type Found = Session | boolean | null | undefined;
+type Watcher = (found: Found) => void;
 
-/** Calls `onEnd` once when a session has ended. */
+/** The tracker of one client. `onEnd` is called once for each session that has ended. */
 export function sessionTracker(onEnd: () => void): SessionTracker {
   let signedIn: boolean | undefined;
   /** The absolute limit of the session. It never changes during a session, so it tells sessions apart. */
@@ -53,7 +53,7 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
     ended: () => session.signal,
     user: () => user,
     learn(found, askedIn) {
-      // A sign-out also ends the streams of its session, which may have told so first.
+      // The streams of the session end with a sign-out, and may have told so before.
       const isKnown = found === null && signedIn === false;
       if (number !== (askedIn ?? number) && !isKnown) return;
       // A page that sends a message or signs out expects a session, even if nothing is known yet.
@@ -62,26 +62,26 @@ export function sessionTracker(onEnd: () => void): SessionTracker {
       const before = limit;
       limit = (found as Session | null | undefined)?.absoluteExpiresAt ?? before;
       if (found !== true) user = found ? found.user.id : null;
-      // Another limit means that somebody has signed in elsewhere, such as in another tab.
+      // With another limit, somebody has signed in elsewhere, such as in another tab.
       if (!found || askedIn === undefined || (before ?? limit) !== limit) {
         number++;
         session.abort();
         session = new AbortController();
       }
       if (!found && wasSignedIn) onEnd();
-      tell(found, askedIn === undefined);
+      tell(found);
     },
   };
 }
 
-/** Another tab or client of the page has learned who is signed in: the user's id, null after a sign-out. */
-export type OnTold = (user: string | null, isSignIn: boolean) => void;
+/** Called when another tab or client has learned who is signed in: the id of the user, null after a sign-out. */
+type OnTold = (user: string | null, isSignIn: boolean) => void;
 
 /** The other tabs of this browser, and the other clients of this page, at the same relay. */
 export interface Tabs {
-  /** Tells who is signed in; only changes are told, and sign-ins. */
+  /** Tells them who is signed in, if that is a change or a sign-in. */
   readonly tell: (user: string | null | undefined, isSignIn?: boolean) => void;
-  /** The returned function ends it. */
+  /** Calls `onTold` when another one tells who is signed in. The returned function ends that. */
   readonly listen: (onTold: OnTold) => () => void;
 }
 
@@ -90,7 +90,7 @@ export function tabsOf(options: CallsOptions): Tabs {
   const own = randomId();
   let last: string | null | undefined;
   const open = () =>
-    // Node.js would not end as long as it is open.
+    // A process of Node.js would not end as long as it is open.
     typeof location === 'object'
       ? new BroadcastChannel(`bot-relay ${new URL(baseOf(options) || '/', location.href)}`)
       : undefined;

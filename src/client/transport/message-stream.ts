@@ -70,17 +70,18 @@ async function* eventsOf(
   info: StreamInfo,
   enter: (state: MessageState) => void,
 ): AsyncGenerator<BotEvent, void, void> {
-  const { signal, ended, silenceMs, guards } = options;
+  const { signal: given, ended, silenceMs, guards } = options;
   const abort = new AbortController();
-  const stop = () => abort.abort(signal?.reason);
+  const { signal } = abort;
+  const stop = () => abort.abort(given?.reason);
   const connection = reconnecting(options);
-  if (signal?.aborted) stop();
-  signal?.addEventListener('abort', stop, { signal: abort.signal });
+  if (given?.aborted) stop();
+  given?.addEventListener('abort', stop, { signal });
   try {
     for (;;) {
       try {
-        abort.signal.throwIfAborted();
-        const response = await connection.ask(abort.signal);
+        signal.throwIfAborted();
+        const response = await connection.ask(signal);
         info.requestId = response.headers.get('X-Request-Id') ?? undefined;
         enter('streaming');
         for await (const event of readEvents(response, { ...connection, silenceMs, guards })) {
@@ -89,22 +90,22 @@ async function* eventsOf(
             throw event;
           }
           yield event;
-          abort.signal.throwIfAborted();
+          signal.throwIfAborted();
         }
         connection.end();
         return;
       } catch (error) {
-        abort.signal.throwIfAborted();
+        signal.throwIfAborted();
         const pauseMs = connection.pauseAfter(error);
         if (pauseMs === undefined) return;
         enter('waiting');
-        abort.signal.throwIfAborted();
-        await pause(pauseMs, { signal: abort.signal, ended });
+        signal.throwIfAborted();
+        await pause(pauseMs, { signal, ended });
       }
     }
   } catch (error) {
     info.requestId = (error as Partial<RelayError> | undefined)?.requestId ?? info.requestId;
-    if (!abort.signal.aborted) options.onError(error);
+    if (!signal.aborted) options.onError(error);
     throw error;
   } finally {
     abort.abort();
