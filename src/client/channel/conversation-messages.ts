@@ -6,10 +6,11 @@ import { isObject } from '../transport/known-events.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
 import { RelayError } from '../transport/relay-error.ts';
 
-/** What a call is that changes something. */
+/** The options of a call that changes something. */
 export const POST = { method: 'POST' } as const;
 
-interface Named {
+/** A message whose answer is asked for. */
+interface Asked {
   readonly name: MessageName;
   /** Missing if the message was sent before. */
   readonly body?: string;
@@ -22,7 +23,7 @@ interface FileUpload {
   readonly by?: typeof fetch | undefined;
 }
 
-/** What is said in a conversation. Every promise rejects with RelayError. */
+/** The messages and files of a conversation. Every promise rejects with RelayError. */
 export interface ConversationMessages {
   /**
    * Sends a message: its text, or members of the bot's own form, such as `{ text, blobIds }`. It is a paid run. The
@@ -30,8 +31,8 @@ export interface ConversationMessages {
    */
   send(message: string | object, options?: SendOptions): MessageStream;
   /**
-   * The answers in this conversation that had not ended when the page was left, the oldest first. Each comes from its
-   * beginning if the relay has its run, and is empty if not. It runs nothing.
+   * The answers that had not ended when the page was left, the oldest first. If the relay has the run of an answer, it
+   * comes from its beginning, else it is empty. The bot does not run.
    */
   resume(options?: SendOptions): MessageStream[];
   /** Stops what runs in the conversation, and drops what waits. Returns false if there was nothing. */
@@ -42,14 +43,24 @@ export interface ConversationMessages {
 
 /** The messages of the conversation `customChannelId` with the bot of the client. */
 export function conversationMessages(client: EventTarget, customChannelId: string): ConversationMessages {
-  const { pathOf, ask } = internalsOf(client).calls;
+  const { pathOf, ask, stream } = internalsOf(client).calls;
   const names = unfinished(client);
-  const answer = answering(client);
+  /** Asks for the answer to a message. Its name is kept until the answer has ended. */
+  const answer = (path: string | undefined, { name, body, options = {} }: Asked) =>
+    stream(path, body === undefined ? {} : { ...POST, body }, {
+      signal: options.signal,
+      name,
+      onAsk: () => names.add(name),
+      onState(state, answering) {
+        if (state === 'done') names.remove(name);
+        options.onState?.(state, answering);
+      },
+    });
   return {
     send(message, options) {
       const defaults = { text: '', action: 'NONE', customMessageId: randomId() };
       const members = typeof message === 'string' ? { text: message } : message;
-      // A message never leaves its conversation.
+      // Whatever a page gives as the conversation of the message.
       const name = { ...defaults, ...members, customChannelId };
       return answer(pathOf('message/sse'), { name, body: JSON.stringify(name), options });
     },
@@ -65,30 +76,14 @@ export function conversationMessages(client: EventTarget, customChannelId: strin
   };
 }
 
-/** Makes the function that asks for the answer to a message, whose name is kept until it has ended. */
-function answering(client: EventTarget) {
-  const { stream } = internalsOf(client).calls;
-  const names = unfinished(client);
-  return (path: string | undefined, { name, body, options: { signal, onState } = {} }: Named) =>
-    stream(path, body === undefined ? {} : { ...POST, body }, {
-      signal,
-      name,
-      onAsk: () => names.add(name),
-      onState(state, its) {
-        if (state === 'done') names.remove(name);
-        onState?.(state, its);
-      },
-    });
-}
-
-/** The id of the file in the answer to an upload, which is about one file or a list of one. @throws RelayError */
+/** The id of the file in the answer to an upload, which is one file or a list of one. @throws RelayError */
 function blobIdOf(answer: unknown): string {
   const [blob] = [dataOf(answer)].flat();
   if (isObject(blob) && typeof blob.blobId === 'string') return blob.blobId;
   throw unexpected();
 }
 
-/** Returns undefined for a 404 of the bot service. @throws all other errors */
+/** Undefined for a 404 of the bot service. @throws all other errors */
 export function ifMissing(error: unknown): undefined {
   if (!(error instanceof RelayError) || error.code !== 'missing') throw error;
 }
@@ -103,7 +98,7 @@ export function dataOf(answer: unknown): unknown {
   return (isObject(answer) && answer.data) || answer;
 }
 
-/** The answer is none that the bot service gives. */
+/** The error of an answer that is not what the bot service gives. */
 export function unexpected(): RelayError {
   return new RelayError('The answer is not valid.', { code: 'unexpected_response', status: 200 });
 }
