@@ -3,8 +3,8 @@ import { callIdOf, knownMember, readText, type ToolFacts } from '../transport/kn
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
 
 /** What an event has changed. */
-interface Taken {
-  /** All parts, if there is a change. */
+interface Changed {
+  /** All parts, if one of them has changed. */
   readonly parts?: MessagePart[];
   /** The id of the text in the event. */
   readonly messageId?: string | undefined;
@@ -15,15 +15,15 @@ interface Taken {
 /** Collects the parts of one answer. */
 export interface AnswerParts {
   /** Takes an event. @throws RelayError if the run has failed */
-  readonly take: (event: BotEvent) => Taken;
-  /** Shows what the user has decided about a tool call, or with undefined that it waits; returns all parts. */
+  readonly take: (event: BotEvent) => Changed;
+  /** Sets what the user has decided about a tool call; with undefined, it waits for the user. Returns all parts. */
   readonly decide: (toolCallId: string, approved: boolean | undefined) => MessagePart[];
 }
 
-/** Makes the parts of one answer from its events, in the order in which each has begun. */
+/** Makes the parts of one answer from its events, in the order in which they have begun. */
 export function answerParts(): AnswerParts {
   const parts = new Map<string, MessagePart>();
-  /** Shows that the user is asked about a call. */
+  /** Makes a call wait for the user. Returns its id. */
   function ask(call: ToolCall, id: string): string {
     parts.set(id, { ...call, state: 'approval-requested', approval: { id } });
     return id;

@@ -21,7 +21,7 @@ export interface ToolCallConsent {
   readonly result: 'ALLOW_ONCE' | 'ALLOW_ALWAYS' | 'DENY_ONCE';
 }
 
-/** What the bot service is told when the user allows a tool call, or all of its kind, or does not. */
+/** The result for the bot service when the user allows a tool call (`always`: each call of the tool), or does not. */
 export function consentResult(allow: boolean | 'always'): ToolCallConsent['result'] {
   if (!allow) return 'DENY_ONCE';
   return allow === 'always' ? 'ALLOW_ALWAYS' : 'ALLOW_ONCE';
@@ -52,15 +52,15 @@ export interface BotConversation extends Omit<ConversationMessages, 'upload'> {
   metadata(): Promise<ConversationMetadata | undefined>;
   /**
    * What was said so far, and then each event as it comes, until the bot service ends the stream. Empty if there is no
-   * such conversation yet. It runs nothing, so it is resumed after every cut: a message then comes again from its start.
+   * such conversation yet. The bot does not run, so it is resumed after every cut: a message comes again from its start.
    */
   history(options?: Pick<SendOptions, 'signal'>): AsyncIterable<BotEvent>;
   /** Uploads a file, and returns its `blobId` for a message. */
   upload(file: File, options?: UploadOptions): Promise<string>;
   feedback(feedback: Feedback): Promise<void>;
-  /** Forgets all that was said. It runs nothing, and the conversation stays. Returns false if there was none. */
+  /** Forgets all that was said. The conversation stays. Returns false if there was none. */
   reset(): Promise<boolean>;
-  /** The address of a file, for a link. `path` is the file's path in the conversation. */
+  /** The address of a file, for a link. `path` is its path in the conversation. */
   downloadUrl(path: string): string;
 }
 

@@ -6,31 +6,33 @@ import { type ChannelState, isOver } from './channel-state.ts';
 import type { ChannelMessage, ChannelOptions, MessageMetadata } from './channel-types.ts';
 import type { AnswerView } from './follow-history.ts';
 
-/** A channel's state and its options. */
+/** What a channel shows, and what shows it. */
 export interface ShownChannel {
   readonly state: ChannelState;
   readonly options: ChannelOptions;
-  /** The tool calls that wait for the user, by their ids, each with its answer and what the user has decided. */
+  /** The tool calls that wait for the user, by their ids. */
   readonly pending: Map<string, PendingConsent>;
   /** Called with each answer that has ended. */
   readonly onEnd: (answer: ChannelMessage) => void;
 }
 
-export interface PendingConsent {
+interface PendingConsent {
+  /** The answer that asks. */
   readonly answer: ShownAnswer;
+  /** What the user has decided. */
   result?: ToolCallConsent['result'];
 }
 
 /** An answer that a channel shows. What comes after a stop or a failure is not shown. */
 export interface ShownAnswer extends AnswerView {
   readonly now: () => ChannelMessage;
-  /** Notes its id in the relay's log. */
+  /** Notes the id of the request in the relay's log, if there is one. */
   readonly note: (requestId?: string) => void;
-  /** Shows what the user has decided about a tool call, or with undefined that it waits. */
+  /** Shows what the user has decided about a tool call. With undefined, it waits for the user. */
   readonly decide: (toolCallId: string, approved: boolean | undefined) => void;
 }
 
-/** Adds an answer by `add`: one that is `submitted` now, or one of the past. */
+/** Shows an answer, which `add` puts in its place. `first` is its first state: `done` for an answer of the history. */
 export function showAnswer(
   { state, options, pending, onEnd }: ShownChannel,
   add: (message: ChannelMessage) => void,
@@ -43,7 +45,7 @@ export function showAnswer(
     state.replace(now);
     if (changes.state && isOver(changes.state)) onEnd(now);
   };
-  /** One of the past is `done`, and may be under way all the same. */
+  /** An answer of the history that is `done` may still be under way. */
   const isEnded = () => now.state === 'stopped' || now.state === 'error';
   const note = (requestId?: string) => requestId && change({}, { requestId });
   const answer: ShownAnswer = {
@@ -62,7 +64,7 @@ export function showAnswer(
       if (isEnded()) return;
       const error = asRelayError(thrown, now.metadata.requestId);
       note(error.requestId);
-      // The bot service was told to stop before the message had left.
+      // It was stopped before it was sent.
       if (error.code === 'stopped') return change({ state: 'stopped' });
       change({ state: 'error', error });
       state.fail(error);

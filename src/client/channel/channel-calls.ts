@@ -10,18 +10,18 @@ type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 interface ChannelCallsDependencies {
   readonly shown: ShownChannel;
   readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'> & {
-    /** Adds to the number of those that use the channel: 1 at the start, -1 at the end. */
+    /** Counts a user of the channel: 1 when its use begins, -1 when it ends. */
     readonly hold: (by: 1 | -1) => void;
   };
   readonly past: ChannelPast;
   readonly stop: () => Promise<void>;
 }
 
-/** What else a page does in a channel. */
+/** The calls of a channel that send no message. */
 export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
   const { opening, shown } = dependencies;
   const { state } = shown;
-  /** Resolves with undefined if `work` fails, and shows why if the user has not left. */
+  /** Resolves with undefined if `work` fails. The error is shown if its conversation is still open. */
   async function trying<T>(
     work: (talk: BotConversation) => Promise<T>,
     { signal, onError }: UploadOptions = {},
@@ -64,7 +64,7 @@ export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
   };
 }
 
-/** Forgets all that was said in `talk`. Returns false if the user has left meanwhile. @throws RelayError */
+/** Forgets all that was said in `talk`. Returns false if another conversation is open meanwhile. @throws RelayError */
 async function reset(
   { shown, opening, past, stop }: ChannelCallsDependencies,
   talk: BotConversation,
@@ -73,14 +73,14 @@ async function reset(
   let isRenewed = false;
   await talk.reset().catch((error: RelayError) => {
     if (talk !== opening.talk()) return;
-    // The relay lets nothing be forgotten: then another one begins.
+    // Without the group `chat`, nothing can be forgotten, but a new conversation can begin.
     if (error.code !== 'operation_not_enabled' || !opening.renew()) throw error;
     isRenewed = true;
   });
   // Another user's messages may be there by now.
   if (!isRenewed && talk !== opening.talk()) return false;
-  const its = isRenewed ? undefined : past.forget();
-  if (its) past.begin({ ...its, isNew: true });
+  const opened = isRenewed ? undefined : past.forget();
+  if (opened) past.begin({ ...opened, isNew: true });
   shown.pending.clear();
   shown.state.removeAll();
   return true;

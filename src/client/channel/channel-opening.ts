@@ -10,46 +10,52 @@ import { defaultChannels } from './default-channel.ts';
 
 /** The conversation of a channel, which depends on who is signed in. */
 export interface ChannelOpening {
-  /** Begins to follow who is signed in; what was said before is then shown. */
+  /** Begins to follow who is signed in, and opens the conversation of that user. */
   readonly begin: () => void;
+  /** Closes the conversation, and follows nobody any more. */
   readonly end: () => void;
   /** Undefined while nobody is signed in, or while that is not known. */
   readonly talk: () => BotConversation | undefined;
-  /** Waits until somebody is signed in. @throws RelayError if nobody is */
+  /** Waits until it is known who is signed in. @throws RelayError if nobody is */
   readonly opened: () => Promise<BotConversation>;
   /** Begins a new default channel; returns false if the channel has an id of its own. */
   readonly renew: () => boolean;
 }
 
-interface OpeningOptions {
+interface ChannelOpeningDependencies {
   readonly shown: ShownChannel;
   readonly past: ChannelPast;
-  /** Ends all that is under way, since the user has left. */
+  /** Ends all that is under way, when the user has left. */
   readonly leave: () => void;
 }
 
-/** The ids of `freshId` that no channel has opened yet. */
+/** The ids of `freshId` that no channel has opened so far. */
 const fresh = new Set<string>();
 
-/** Makes the id of a conversation that is new: its channel does not ask what was said before. */
+/** Makes the id of a new conversation. Its channel does not ask for a history. */
 export function freshId(): string {
   const id = randomId();
   fresh.add(id);
   return id;
 }
 
-/** Opens a channel for the user who is signed in, and empties it when that user leaves. */
-export function channelOpening(client: BotClient, { shown, past, leave }: OpeningOptions): ChannelOpening {
+/** Opens the conversation of the user who is signed in, and empties the channel when that user leaves. */
+export function channelOpening(
+  client: BotClient,
+  { shown, past, leave }: ChannelOpeningDependencies,
+): ChannelOpening {
   const { state, options } = shown;
   const store = followedSession(client);
   let user: string | undefined;
   let talk: BotConversation | undefined;
-  function open(its: string, isFresh = false): void {
+  function open(next: string, isFresh = false): void {
     const found =
-      options.id === undefined ? defaultChannels(internalsOf(client).options).idFor(its, isFresh) : undefined;
-    user = its;
+      options.id === undefined
+        ? defaultChannels(internalsOf(client).options).idFor(next, isFresh)
+        : undefined;
+    user = next;
     talk = botConversation(client, found?.id ?? `${options.id}`);
-    past.begin({ talk, user: its, isNew: found?.isNew ?? fresh.delete(`${options.id}`) });
+    past.begin({ talk, user: next, isNew: found?.isNew ?? fresh.delete(`${options.id}`) });
   }
   function empty(isDropped = false): void {
     if (isDropped) past.forget();
@@ -62,9 +68,9 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
     const { session, error } = store.getSnapshot();
     state.change({ session, ...(session === null && { isLoading: false }) });
     if (error && session === undefined) state.fail(error);
-    const its = session?.user.id;
-    if (its && its !== user && its === (options.user ?? its)) open(its);
-    past.onSession(its === user);
+    const id = session?.user.id;
+    if (id && id !== user && id === (options.user ?? id)) open(id);
+    past.onSession(id === user);
   }
   const following = followed(store, look, () => empty(true));
   return {
@@ -88,7 +94,7 @@ export function channelOpening(client: BotClient, { shown, past, leave }: Openin
   };
 }
 
-/** Looks who is signed in, and again at each change, from `begin` to `end`. */
+/** Calls `look` at `begin` and at each change of the session, and `drop` when the user has left, until `end`. */
 function followed(store: FollowedSession, look: () => void, drop: () => void) {
   let ends: (() => void)[] = [];
   return {

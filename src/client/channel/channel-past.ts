@@ -7,33 +7,36 @@ import { type FollowedHistory, followHistory } from './follow-history.ts';
 import { type Opened, pageStorage } from './page-storage.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
 
-/** What was said before in a channel, and what is said in it elsewhere. */
+/** What a channel shows besides the runs of this page: its history, and answers that go on after a reload. */
 export interface ChannelPast {
-  readonly begin: (its: Opened) => void;
-  /** Takes whether its user is signed in: then, what the end of a session has broken begins again. */
+  /** Begins to show what was said in this conversation. */
+  readonly begin: (opened: Opened) => void;
+  /** Takes whether the user is signed in. If so, a history that the end of a session has broken is loaded again. */
   readonly onSession: (isSignedIn: boolean) => void;
+  /** Whether an answer of it is under way. */
   readonly isRunning: () => boolean;
-  /** Resolves when all of it is there that is shown before a message which is sent now. */
+  /** Resolves when the history is shown above which a message would be sent now. */
   readonly readyToSend: (signal: AbortSignal) => Promise<void> | undefined;
   /** Shows answers that are under way as stopped. */
   readonly showStopped: () => void;
-  /** Follows it no further. */
+  /** Follows the conversation no further. */
   readonly leave: () => void;
-  /** The same, and shows nothing of the conversation any more. */
+  /** The same, and nothing of the conversation is kept or shown any more. */
   readonly close: () => void;
-  /** Has the page keep the messages, if the bot service does not. */
+  /** Has the page keep the messages, if the bot service gives no history. */
   readonly save: () => void;
-  /** Has the page forget them, and closes. Returns what was opened. */
+  /** Has the page forget the messages, and closes. Returns what was open. */
   readonly forget: () => Opened | undefined;
 }
 
+/** A history that is being loaded. */
 interface Loading {
-  /** Whether the conversation is still the one that could not be loaded. */
+  /** Whether it is still the one that is shown. */
   readonly isOpen: () => boolean;
   readonly load: () => void;
 }
 
-/** Shows why a history could not be loaded, and loads it again. */
+/** Shows why a history could not be loaded, and loads it again when that is asked for or the user has signed in again. */
 function failures({ change, fail, messages, setInitial }: ShownChannel['state']) {
   let isSignedIn = true;
   let signedInAgain = () => {};
@@ -47,7 +50,7 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
       function loadAgain(): void {
         const all = messages();
         if (!isOpen() || !all.every((one) => isOver(one.state))) return;
-        // What is shown stays until there is something in its place; the bot service lacks what was refused.
+        // All that is shown stays until the history takes its place, but for the messages that it will never have.
         setInitial(all.filter((one, at) => ![one, all[at + 1]].some(isRefused)));
         change({ error: undefined });
         load();
@@ -58,17 +61,17 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
         return;
       }
       signedInAgain = loadAgain;
-      // The same user may be back already, in another session.
+      // The same user may have signed in again already.
       if (isSignedIn) loadAgain();
     },
   };
 }
 
-/** Whether a message was refused before the bot could run: the relay says of all others that they may have started. */
+/** Whether a message was refused before the bot could run. Of every other one, the relay says that it may have started. */
 const isRefused = ({ error }: Partial<ChannelMessage> = {}) =>
   error && !error.maybeStarted && (error.retryable !== undefined || isSignedOut(error));
 
-/** Shows what was said before: as the bot service tells it, else what the page has kept. */
+/** Shows what was said before: the history of the bot service or, if it gives none, the messages that the page has kept. */
 export function channelPast(shown: ShownChannel): ChannelPast {
   const { state, options } = shown;
   let history: FollowedHistory | undefined;
@@ -86,15 +89,15 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     opened = undefined;
     storage.close();
   }
-  function begin(its: Opened): void {
+  function begin(next: Opened): void {
     leave();
-    opened = its;
-    const loading = { isOpen: () => own === history, load: () => begin(its) };
+    opened = next;
+    const loading = { isOpen: () => own === history, load: () => begin(next) };
     const onAnswer = () => showAnswer(shown, state.addResumed, 'done');
-    resumed = resumedAnswers(its.talk, { onAnswer, onError: state.fail, history: () => history });
-    state.change({ isLoading: !its.isNew, failedHistory: undefined });
-    if (its.isNew && !options.history) return;
-    const own = followHistory(storage.withKept(its), {
+    resumed = resumedAnswers(next.talk, { onAnswer, onError: state.fail, history: () => history });
+    state.change({ isLoading: !next.isNew, failedHistory: undefined });
+    if (next.isNew && !options.history) return;
+    const own = followHistory(storage.withKept(next), {
       onQuestion: (text, blobIds) => state.addPast(questionOf(text, blobIds.map(fileOf))),
       onAnswer: () => showAnswer(shown, state.addPast, 'done'),
       onError: (thrown, isWhole) => onError(asRelayError(thrown), isWhole, loading),
@@ -110,10 +113,10 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     ...{ begin, onSession, leave, close },
     save: storage.save,
     forget() {
-      const its = opened;
+      const before = opened;
       close();
-      if (its) void storage.clear(its);
-      return its;
+      if (before) void storage.clear(before);
+      return before;
     },
   };
 }

@@ -5,20 +5,20 @@ import { type ShownAnswer, type ShownChannel, showAnswer } from './channel-answe
 import { isOver } from './channel-state.ts';
 import type { ChannelMessage } from './channel-types.ts';
 
-/** Begins what a run sends. */
+/** Sends what begins a run. */
 export type Begin = (talk: BotConversation, options: SendOptions) => MessageStream;
 
-/** Resolves with the conversation when something may be sent. @throws RelayError if it never may */
+/** Resolves with the conversation when something may be sent. @throws RelayError if nothing can be sent */
 export type Ready = (signal: AbortSignal) => Promise<BotConversation>;
 
 /** The runs that this page begins in a channel. */
 export interface ChannelRuns {
   readonly isRunning: () => boolean;
-  /** Begins a run, and resolves with its answer when that has ended. It stands below the user's message `question`. */
+  /** Begins a run, and resolves with its answer when that has ended. The answer is shown below the message `question`. */
   readonly run: (begin: Begin, question?: string) => Promise<ChannelMessage>;
-  /** Shows all answers as stopped, and sends no message that waits. The returned function reads no answer further. */
+  /** Shows all answers as stopped, and drops messages that wait. The returned function reads the answers no further. */
   readonly stop: () => () => void;
-  /** Reads no answer further; their runs go on. */
+  /** Reads the answers no further. Their runs go on. */
   readonly leave: () => void;
 }
 

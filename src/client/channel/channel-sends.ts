@@ -12,7 +12,7 @@ interface Sends extends Pick<Channel, 'send' | 'retry' | 'consent'> {
   readonly drop: () => void;
 }
 
-/** The messages of the user: sent at once, refused while the channel is busy, or sent when it is free again. */
+/** Sends the messages of the user. While the channel is busy, they are refused, or wait until it is free. */
 export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () => boolean): Sends {
   const { state, options } = shown;
   const queue: ((isSent: boolean) => void)[] = [];
@@ -48,7 +48,7 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     const question = upTo.filter(({ role }) => role === 'user').at(-1);
     return question && send(bodyOf(question));
   }
-  // What a page passes that is no message is a failure, too.
+  // A page can pass anything, and what is no message must not reject.
   const trying = (sent: AnsweredSend) => sent.catch((thrown) => void state.fail(thrown));
   return {
     send: (message) => trying(send(message)),
@@ -60,7 +60,7 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
   };
 }
 
-/** Sends what the user has decided when nothing of the same answer waits any more. */
+/** Takes what the user has decided, and sends it when no tool call of the same answer waits any more. */
 function consenting({ pending, state }: ShownChannel, runs: ChannelRuns): Channel['consent'] {
   return async (toolCallId, allow) => {
     const call = pending.get(toolCallId);
@@ -95,7 +95,7 @@ export function questionOf(
   return { id: randomId(), role: 'user', parts, state, metadata: {} };
 }
 
-/** What sends this message of the user once more. */
+/** The message to send, if this message of the user is sent once more. */
 function bodyOf({ parts }: ChannelMessage): NewMessage {
   const text = parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
   const files = parts.filter((part) => part.type === 'file');

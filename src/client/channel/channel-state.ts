@@ -3,27 +3,30 @@ import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-
 
 type Messages = readonly ChannelMessage[];
 
-/** What a channel shows now, and the changes for the next frame. */
+/** What a channel shows now, and what it will show in the next frame. */
 export interface ChannelState extends MessageList {
   readonly listeners: Set<() => void>;
+  /** What is shown now. */
   readonly shown: () => ChannelSnapshot;
+  /** What was shown before anything had come. */
   readonly first: ChannelSnapshot;
+  /** Changes what the next frame shows. */
   readonly change: (changes: Partial<Omit<ChannelSnapshot, 'status'>>) => void;
   /** Shows what was thrown as `error`, and returns that. */
   readonly fail: (thrown: unknown) => RelayError;
 }
 
-/** The messages of a channel, with those that only the next frame shows. */
+/** The messages of a channel, as the next frame shows them. */
 interface MessageList {
   readonly messages: () => Messages;
   readonly add: (message: ChannelMessage) => void;
   /** Adds an answer below the message with this id, if it is still there. */
   readonly addBelow: (id: string, answer: ChannelMessage) => void;
-  /** Adds a message of the past, above those that `add` has added. The first one takes the place of the initial ones. */
+  /** Adds a message of the history, above those that `add` has added. The first one takes the place of the initial ones. */
   readonly addPast: (message: ChannelMessage) => void;
-  /** Has these count as the initial ones from now on. */
+  /** Makes these the initial ones, and expects the history from its beginning again. */
   readonly setInitial: (messages: Messages) => void;
-  /** Adds an answer that goes on: below the past, and above what `add` has added. */
+  /** Adds an answer that goes on after a reload: below the history, and above those that `add` has added. */
   readonly addResumed: (answer: ChannelMessage) => void;
   /** Replaces the message with the same id; does nothing if it was removed. */
   readonly replace: (message: ChannelMessage) => void;
@@ -74,14 +77,19 @@ interface MessageListDependencies {
   /** The messages at first. */
   readonly first: Messages;
   readonly all: () => Messages;
+  /** Whether the list `all` is shown already. */
   readonly isShown: () => boolean;
   readonly set: (messages: Messages) => void;
 }
 
 function messageList({ first, all, isShown, set }: MessageListDependencies): MessageList {
   let initial = idsOf(first);
-  /** In order: what the past does not have, and the beginnings of the questions that it has. */
+  /**
+   * Used while a history comes a second time: in order, the messages that the history lacks, and for each question of the
+   * history its `startOf`.
+   */
   let before: unknown[] = [];
+  /** How many messages at the beginning of the list are of the history, and how many after them are resumed answers. */
   let past = 0;
   let resumed = 0;
   const insert = (list: Messages, at: number, message: ChannelMessage) =>
@@ -96,7 +104,7 @@ function messageList({ first, all, isShown, set }: MessageListDependencies): Mes
     },
     addPast(message) {
       const others = past > 0 ? all() : all().filter(({ id }) => !initial.has(id));
-      // What the past does not have stays above the question that came after it. The same question can come again.
+      // A message that the history lacks stays above the question that came after it. A question can be asked twice.
       const above = before.splice(0, before.indexOf(startOf(message)) + 1);
       while (above.includes(others[past])) past++;
       insert(others, past++, message);
@@ -113,7 +121,7 @@ function messageList({ first, all, isShown, set }: MessageListDependencies): Mes
     replace(message) {
       const at = placeOf(message.id);
       if (at < 0) return;
-      // Copied once a frame, not for each event: until it is shown, the list belongs to this state alone.
+      // The list is copied once a frame, not for each event: nobody else has a list that is not shown yet.
       const list = (isShown() ? [...all()] : all()) as ChannelMessage[];
       list[at] = message;
       set(list);
@@ -126,7 +134,7 @@ function messageList({ first, all, isShown, set }: MessageListDependencies): Mes
   };
 }
 
-/** What a message begins with. A history has the same for a text. */
+/** The first part of a message, as a text to compare. It is the same in a history. */
 const startOf = ({ parts }: ChannelMessage) => JSON.stringify([parts[0]]);
 
 const idsOf = (messages: Messages) => new Set(messages.map(({ id }) => id));
@@ -134,6 +142,14 @@ const idsOf = (messages: Messages) => new Set(messages.map(({ id }) => id));
 /** Whether an answer in this state has ended. */
 export function isOver(state: ChannelMessage['state']): boolean {
   return state === 'done' || state === 'stopped' || state === 'error';
+}
+
+/**
+ * The text of a message. If it has several texts, they are paragraphs.
+ * @param message A message of a channel.
+ */
+export function textOf({ parts }: Pick<ChannelMessage, 'parts'>): string {
+  return parts.flatMap((part) => (part.type === 'text' && part.text !== '' ? [part.text] : [])).join('\n\n');
 }
 
 function statusOf({ messages, error }: ChannelSnapshot): ChannelSnapshot['status'] {
@@ -166,12 +182,4 @@ export function oncePerFrame(act: () => void): () => void {
     const timer = setTimeout(run, hasFrames ? LONGEST_FRAME_MS : 0);
     const frame = hasFrames ? requestAnimationFrame(run) : undefined;
   };
-}
-
-/**
- * The text of a message; its texts are paragraphs.
- * @param message A message of a channel.
- */
-export function textOf({ parts }: Pick<ChannelMessage, 'parts'>): string {
-  return parts.flatMap((part) => (part.type === 'text' && part.text !== '' ? [part.text] : [])).join('\n\n');
 }

@@ -5,21 +5,21 @@ import type { ChannelPast } from './channel-past.ts';
 import type { ChannelRuns } from './channel-runs.ts';
 import { isNothingThere } from './follow-history.ts';
 
-/** How long a stop waits for the bot service before it leaves, in ms. */
+/** How long a stop waits for the bot service, in ms. After that, the answer is left. */
 const LONGEST_STOP_MS = 2_000;
-/** After which time a suspend without an answer is aborted, in ms. */
+/** How long the bot service may take to answer a suspend, in ms. */
 const LONGEST_SUSPEND_MS = 10_000;
 
 type Stoppable = Pick<BotConversation, 'stop'>;
 
-/** One suspend of a conversation at a time. */
+/** Suspends the runs of a conversation: one suspend at a time. */
 export interface Suspension {
   /**
-   * Suspends what runs in `talk`, unless a suspend is under way; without `talk`, only waits for that one. Resolves when
-   * the bot service has answered, after 2 seconds at the latest. It never rejects.
+   * Suspends what runs in `talk`, unless a suspend is under way; without `talk`, only waits for that. Resolves when the
+   * bot service has answered, after 2 seconds at the latest. It never rejects.
    */
   readonly stop: (talk: Stoppable | undefined) => Promise<void>;
-  /** Resolves when no suspend is under way, which would stop a message that is sent now; undefined if none is. */
+  /** Resolves when the suspend has ended, which would stop a message that is sent now; undefined if none is under way. */
   readonly ended: () => Promise<unknown> | undefined;
   /** Ends a suspend that is under way. */
   readonly leave: () => void;
@@ -33,7 +33,7 @@ export function suspension(fail: (thrown: unknown) => void): Suspension {
     const unanswered = new RelayError('The stop was not answered.', { code: 'unreachable', status: 0 });
     const timer = inBackground(() => controller.abort(unanswered), LONGEST_SUSPEND_MS);
     const ended = talk.stop(controller).catch((error) => {
-      // What `leave` has ended is no failure.
+      // A suspend that `leave` has aborted is no failure.
       if (current === own && !isNothingThere(error)) fail(error);
     });
     const own = {
@@ -58,7 +58,8 @@ export function suspension(fail: (thrown: unknown) => void): Suspension {
   };
 }
 
-interface Stopped {
+/** What a stop of a channel needs. */
+interface ChannelStopDependencies {
   readonly talk: () => BotConversation | undefined;
   readonly past: ChannelPast;
   readonly runs: ChannelRuns;
@@ -67,23 +68,23 @@ interface Stopped {
 
 /** Stops what runs in a channel. */
 export interface ChannelStop extends Pick<Suspension, 'ended' | 'leave'> {
-  /** Shows all answers as stopped, suspends their runs, and leaves. */
+  /** Shows all answers as stopped, suspends their runs, and then reads the answers no further. */
   readonly stop: () => Promise<void>;
 }
 
-/** One suspend at a time: a stop during it stops what this page has begun meanwhile, which has not left yet. */
-export function channelStop({ talk, past, runs, fail }: Stopped): ChannelStop {
+/** Makes the stop of a channel. A stop during a suspend drops the messages that wait for its end. */
+export function channelStop({ talk, past, runs, fail }: ChannelStopDependencies): ChannelStop {
   const suspending = suspension(fail);
   return {
     ...suspending,
     async stop() {
       const isBusy = runs.isRunning() || past.isRunning();
       const leave = runs.stop();
-      // Now: a run that has ended by the suspend would show its answer as whole.
+      // Before the suspend: a run that it has ended would show its answer as whole.
       past.showStopped();
       await suspending.stop(isBusy ? talk() : undefined);
       leave();
-      // What was said is still shown if it comes later.
+      // A history in which nothing runs is followed further: more of it may come.
       if (past.isRunning()) past.leave();
     },
   };

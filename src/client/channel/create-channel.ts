@@ -12,16 +12,16 @@ import { channelState } from './channel-state.ts';
 import { channelStop } from './channel-stop.ts';
 import type { Channel, ChannelMessage, ChannelOptions } from './channel-types.ts';
 
-/** How long a channel is kept that nobody uses, in ms. */
+/** How long a channel is kept that is not used, in ms. */
 const GC_MS = 300_000;
 
-interface Kept {
+interface Registered {
   readonly channel: Channel;
-  /** A later call changes those that it names. */
+  /** Later calls of `createChannel` change these. */
   readonly options: ChannelOptions;
 }
 
-const registry = new WeakMap<object, Map<string | undefined, Kept>>();
+const registry = new WeakMap<object, Map<string | undefined, Registered>>();
 
 /**
  * The channel with this id. The same client and id give the same channel, with the options of all calls; without an id,
@@ -36,7 +36,7 @@ export function createChannel(client: BotClient, options: ChannelOptions = {}): 
     return before.channel;
   }
   const own = { ...options };
-  const one: Kept = {
+  const one: Registered = {
     options: own,
     channel: newChannel(client, own, (isUsed) => {
       if (!isUsed && kept.get(own.id) === one) kept.delete(own.id);
@@ -47,7 +47,7 @@ export function createChannel(client: BotClient, options: ChannelOptions = {}): 
   return one.channel;
 }
 
-/** A channel that is in no list. `onUse` is called when it is used, and when it has not been used for a while. */
+/** A channel that is in no registry. `onUse` is called when it is used, and when it has not been used for a while. */
 export function newChannel(
   client: BotClient,
   options: ChannelOptions,
@@ -97,30 +97,31 @@ export function newChannel(
   };
 }
 
-interface Used {
+/** What `usage` needs. */
+interface UsageDependencies {
   readonly state: ShownChannel['state'];
   readonly options: ChannelOptions;
   readonly isBusy: () => boolean;
   readonly onUse: ((isUsed: boolean) => void) | undefined;
 }
 
-/** Ends a channel that nobody has used for a while. */
-function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Used) {
+/** Counts who uses a channel, and ends it when nobody has used it for a while. */
+function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: UsageDependencies) {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  /** How many subscribers and calls hold it. */
-  let holders = 0;
+  /** How many subscribers and calls use it. */
+  let users = 0;
   function look(): void {
     clearTimeout(timer);
-    if (holders === 0) timer = inBackground(end, options.gcMs ?? GC_MS);
+    if (users === 0) timer = inBackground(end, options.gcMs ?? GC_MS);
   }
   function end(): void {
-    // The end of the run looks again.
+    // It looks again when the run has ended.
     if (isBusy()) return;
     opening.end();
     onUse?.(false);
   }
   function hold(by: 1 | -1): void {
-    holders += by;
+    users += by;
     look();
   }
   if (onUse) look();

@@ -4,11 +4,11 @@ import { baseOf, randomId } from '../transport/calls.ts';
 
 const MAX_ROWS = 1_000;
 
-/** The ids of the default channels that the browser keeps, for one user at a time. */
+/** The ids of the default channels that the browser keeps. */
 export interface DefaultChannels {
-  /** The id of this user's channel with the bot, and whether it was made now. With `isNew`, it is made anew. */
+  /** The id of the user's channel with the bot, and whether it is new. With `isNew`, it is replaced by a new one. */
   readonly idFor: (user: string, isNew?: boolean) => { readonly id: string; readonly isNew: boolean };
-  /** Makes another conversation the default one. */
+  /** Makes this conversation the default one. */
   readonly choose: (user: string, id: string) => void;
 }
 
@@ -16,12 +16,12 @@ const listOf = (key: string, options: KeptOptions, isShared: boolean) =>
   keptList(key, { ...options, isShared, max: MAX_ROWS });
 const isGuest = (user: string) => user.startsWith('guest:');
 
-/** The chats of a user, each with its id and its title behind the bot. A guest's are kept in the tab. */
+/** The list of a user's chats. The names of a row are the bot, the chat's id and its title. A guest's list is kept in the tab. */
 export function chatRows(options: KeptOptions, user: string): KeptList {
   return listOf(CHATS, options, !isGuest(user));
 }
 
-/** The one of `bots` that this tab has opened last or, in a new tab, another one of the browser. */
+/** The one of `bots` that was opened last in this tab or, if there is none, in another tab. */
 export function lastBot(
   options: Pick<BotClientOptions, 'baseUrl' | 'store'>,
   bots: readonly string[],
@@ -30,7 +30,7 @@ export function lastBot(
   return rows.reverse().flatMap(([, , key]) => bots.filter((bot) => key === `${baseOf(options)} ${bot}`))[0];
 }
 
-/** Opens what the browser keeps. A guest's is kept in the tab; any other one for the tab, and for later tabs. */
+/** The default channels of a bot. They are kept in the tab and, unless the user is a guest, for later tabs. */
 export function defaultChannels(options: BotClientOptions): DefaultChannels {
   const bot = botKey(options);
   const idsOf = (user: string) =>

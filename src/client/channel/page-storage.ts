@@ -9,45 +9,45 @@ export interface Opened {
   readonly talk: BotConversation;
   /** The id of the user. */
   readonly user: string;
-  /** Nothing was said there yet. */
+  /** Whether nothing was said there yet. */
   readonly isNew: boolean;
 }
 
-/** The messages of a channel that the page keeps, if the bot service has no history. */
+/** Has the page keep the messages of a channel, if the bot service gives no history. */
 export interface PageStorage {
-  /** The conversation; without a history of the bot service, it shows what is kept when it is asked for. */
-  readonly withKept: (its: Opened) => Pick<BotConversation, 'history' | 'metadata'>;
+  /** The same conversation. If it turns out to give no history, the messages that the page has kept are shown. */
+  readonly withKept: (opened: Opened) => Pick<BotConversation, 'history' | 'metadata'>;
   readonly save: () => void;
-  readonly clear: (its: Opened) => Promise<void>;
-  /** Nothing more is kept. */
+  readonly clear: (opened: Opened) => Promise<void>;
+  /** From now on, nothing is kept. */
   readonly close: () => void;
 }
 
-/** Calls the functions of the page for the conversation that is open `now`. */
+/** Calls the functions of the page. `now` returns the conversation that is open. */
 export function pageStorage({ state, options }: ShownChannel, now: () => Opened | undefined): PageStorage {
   let isKept = false;
-  /** Calls a function of the page. Its failure is shown if the conversation is still there. */
-  async function page(its: Opened, call: (storage: ChannelStorage) => Promise<void>): Promise<void> {
+  /** Calls a function of the page. Its error is shown if the conversation is still open. */
+  async function page(opened: Opened, call: (storage: ChannelStorage) => Promise<void>): Promise<void> {
     try {
       if (options.history) await call(options.history);
     } catch (error) {
-      if (its === now()) state.fail(error);
+      if (opened === now()) state.fail(error);
     }
   }
   function save(): void {
-    const its = now();
-    if (its && isKept) void page(its, (storage) => storage.save(state.messages(), keyOf(its)));
+    const opened = now();
+    if (opened && isKept) void page(opened, (storage) => storage.save(state.messages(), keyOf(opened)));
   }
-  const clear = (its: Opened) => page(its, (storage) => storage.clear(keyOf(its)));
-  /** Shows them, and has the page keep more from now on. */
-  async function show(its: Opened): Promise<void> {
+  const clear = (opened: Opened) => page(opened, (storage) => storage.clear(keyOf(opened)));
+  /** Shows the messages that the page has kept. From now on, it keeps all. */
+  async function show(opened: Opened): Promise<void> {
     let messages: readonly ChannelMessage[] = [];
-    // Nothing of a new conversation, whatever the page would load.
-    if (its.isNew) await clear(its);
-    else messages = (await options.history?.load(keyOf(its))) ?? [];
+    // A new conversation has no messages, whatever the page would load.
+    if (opened.isNew) await clear(opened);
+    else messages = (await options.history?.load(keyOf(opened))) ?? [];
     // The user may have left meanwhile.
-    if (its !== now()) return;
-    // What was said while it could not be loaded is kept, too.
+    if (opened !== now()) return;
+    // Messages that were sent before these were loaded are kept, too.
     state.setInitial(state.first.messages);
     for (const message of messages) state.addPast(message);
     isKept = true;
@@ -56,11 +56,11 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
   }
   return {
     clear,
-    withKept: (its) => ({
-      history: its.talk.history,
+    withKept: (opened) => ({
+      history: opened.talk.history,
       metadata: () =>
-        its.talk.metadata().catch(async (error: RelayError) => {
-          if (its === now() && error.code === 'operation_not_enabled') await show(its);
+        opened.talk.metadata().catch(async (error: RelayError) => {
+          if (opened === now() && error.code === 'operation_not_enabled') await show(opened);
           throw error;
         }),
     }),

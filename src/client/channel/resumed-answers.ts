@@ -3,17 +3,17 @@ import type { MessageStream, OnState } from '../transport/message-stream.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { AnswerView, FollowedHistory, ShownElsewhere } from './follow-history.ts';
 
-/** Where a page shows answers that had not ended when it was left. */
+/** Where answers are shown that had not ended when the page was left. */
 export interface ResumedView {
-  /** An answer goes on here. */
+  /** Shows another answer. */
   readonly onAnswer: () => AnswerView;
   /** The relay could not be asked for an answer. */
   readonly onError: (error: unknown) => void;
-  /** What was said before, if the page shows that, too: each run is shown by one of the two. */
+  /** The history, if there is one: each run is shown by one of the two. */
   readonly history: () => FollowedHistory | undefined;
 }
 
-/** Answers that had not ended when the page was left. `begun`: each goes on, or is not there. */
+/** Answers that had not ended when the page was left. `begun` resolves when each has begun, or the relay does not have it. */
 export interface ResumedAnswers extends ShownElsewhere {
   readonly isRunning: () => boolean;
   /** Shows answers that are under way as `stopped`, before their runs end. */
@@ -31,7 +31,7 @@ export function resumedAnswers(
   const { signal } = abort;
   const runs = new Set<unknown>();
   const answers = new Map<MessageStream, AnswerView>();
-  /** Shows the answer of this event; undefined if the history shows it already, or would show it a second time. */
+  /** Shows the answer of this event; undefined if the history shows it, or could show it a second time. */
   function begin(stream: MessageStream, { runId: run }: BotEvent): AnswerView | undefined {
     const history = view.history();
     if (history && (run === undefined || history.shows(run))) return undefined;
