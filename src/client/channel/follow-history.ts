@@ -4,24 +4,24 @@ import { abortOf, after, inBackground } from '../transport/waits.ts';
 import type { BotConversation } from './bot-conversation.ts';
 
 /**
- * How long nothing may come before what was said so far counts as complete, in ms. The stream of a bot service goes on
- * with what is said now, and nothing in it says where that begins.
+ * After this time without an event, in ms, what was said so far counts as complete. The stream goes on with what is said
+ * now, and nothing in it says where that begins.
  */
 const QUIET_MS = 500;
 /** The longest wait until what was said so far counts as complete, in ms. */
 const LONGEST_WAIT_MS = 5_000;
-/** How long it waits until resumed answers have begun, in ms: which runs they show is known only then. */
+/** How long it waits for resumed answers to begin, in ms: only then it is known which runs they show. */
 const LONGEST_RESUME_MS = 2_000;
 
 /** Where a page shows what was said before. */
 export interface HistoryView {
-  /** The user has said this, or has sent these files. */
+  /** Shows what the user has said, and the files that they have sent. */
   readonly onQuestion: (text: string, blobIds: readonly string[]) => void;
-  /** The bot has answered, or answers. */
+  /** Shows another answer. */
   readonly onAnswer: () => AnswerView;
-  /** What was said cannot be shown or, if `isWhole`, all of it is shown and cannot be followed further. */
+  /** The history has failed: some of it is missing or, if `isWhole`, it is shown and cannot be followed further. */
   readonly onError: (error: unknown, isWhole: boolean) => void;
-  /** Answers that the page shows in another way: their runs are left out. */
+  /** Runs that are left out, since the page shows them in another way. */
   readonly resumed?: ShownElsewhere | undefined;
 }
 
@@ -32,7 +32,7 @@ export interface ShownElsewhere {
   readonly shows: (run: unknown) => boolean;
 }
 
-/** One answer of the bot. It is complete until `onState` says something else. */
+/** One answer of the bot. It counts as complete until `onState` says something else. */
 export interface AnswerView {
   readonly onEvent: (event: BotEvent) => void;
   readonly onState: (state: 'waiting' | 'streaming' | 'done' | 'stopped') => void;
@@ -44,18 +44,18 @@ export interface AnswerView {
 export interface FollowedHistory {
   /** Whether a run is under way that was begun before. */
   readonly isRunning: () => boolean;
-  /** Whether it shows this run. */
+  /** Whether it shows the run with this id. */
   readonly shows: (run: unknown) => boolean;
-  /** Resolves when everything that was said is shown, or nothing has come for a while. */
+  /** Resolves when what was said so far is shown, or the longest wait is over. */
   readonly settled: Promise<void>;
   /**
-   * Waits until it is `settled`; rejects when `signal` is aborted. When it is settled, only the runs that are under way are
-   * followed further: what a page sends itself would be shown twice.
+   * Waits until it is `settled`; rejects when `signal` is aborted. After that, only the runs that are under way are followed
+   * further: a message that the page sends itself would be shown twice.
    */
   readonly readyToSend: (signal: AbortSignal) => Promise<void>;
   /** Shows answers that are under way as `stopped`, before their runs end. */
   readonly showStopped: () => void;
-  /** Follows nothing any more. Answers that are under way are `stopped`; their runs go on. */
+  /** Follows it no further. Answers that are under way are `stopped`; their runs go on. */
   readonly leave: () => void;
 }
 
@@ -65,19 +65,19 @@ type Followed = Pick<BotConversation, 'metadata' | 'history'>;
 export function followHistory(conversation: Followed, view: HistoryView): FollowedHistory {
   const abort = new AbortController();
   const shown = shownRuns(view);
-  const { settled, wait, isQuiet } = quietness(LONGEST_WAIT_MS);
+  const { settled, wait, isQuiet } = quietAfter(LONGEST_WAIT_MS);
   let isFinishing = false;
-  /** A run that is under way has said something. */
+  /** Whether an event of what is said now has come. */
   let isLive = false;
   async function follow(): Promise<void> {
     if (view.resumed?.begun) {
       await Promise.race([view.resumed.begun, abortOf(abort.signal), after(LONGEST_RESUME_MS)]);
     }
-    // Asked first, so that no live stream is opened for a new conversation.
+    // Asked first: for a new conversation, no stream is opened.
     if (!(await conversation.metadata())) return;
     for await (const event of conversation.history({ signal: abort.signal })) {
       if (abort.signal.aborted) return;
-      // What is said now may go on for minutes, so only its first event counts.
+      // Of what is said now, only the first event counts: it may go on for minutes.
       if (event.id !== undefined || !isLive) wait(QUIET_MS);
       isLive ||= event.id === undefined;
       shown.take(event, isFinishing);
@@ -111,7 +111,7 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
   };
 }
 
-/** The runs of a history. */
+/** Shows the runs of a history. */
 function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
   const answers = new Map<unknown, AnswerView>();
   const running = new Set<unknown>();
@@ -140,7 +140,7 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
       const answer = answers.get(run) ?? (isOfAnswer(event) && onAnswer());
       if (!answer) return;
       answers.set(run, answer);
-      // Only what is kept has an id; all else is said now.
+      // An event that the bot service keeps has an id. One without an id is said now.
       if (event.id === undefined && !running.has(run)) {
         running.add(run);
         answer.onState('streaming');
@@ -161,26 +161,27 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
   };
 }
 
-/** Whether a refusal means that the group `chat` is off, so that nothing is there. */
+/** Whether an error says that the group `chat` is off: there is no history, and nothing that could be stopped. */
 export function isNothingThere(error: unknown): boolean {
   return error instanceof RelayError && error.code === 'operation_not_enabled';
 }
 
-/** Whether an event belongs to an answer for sure. */
+/** Whether an event surely belongs to an answer. */
 function isOfAnswer({ known, eventType }: BotEvent): boolean {
   return known || eventType === 'asgard.run.error';
 }
 
-interface Quietness {
-  /** Resolves when the time of the last `wait`, in ms, has passed, or the longest time. */
+interface Quiet {
+  /** Resolves when the time of the last `wait` has passed, or the longest time. */
   readonly settled: Promise<void>;
+  /** Waits for so many ms from now on, in place of the `wait` before. */
   readonly wait: (ms: number) => void;
   /** Whether the time of a `wait` has passed. */
   readonly isQuiet: () => boolean;
 }
 
-/** Waits for `longest` ms after this call at the latest. */
-function quietness(longest: number): Quietness {
+/** Finds out when no event has come for a while. `longest` is the longest time that it takes, in ms. */
+function quietAfter(longest: number): Quiet {
   let isQuiet = false;
   let settle: () => void = () => {};
   const settled = new Promise<void>((resolve) => {

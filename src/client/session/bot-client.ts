@@ -82,12 +82,11 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const channel = randomId();
   return Object.assign(client, sessionCalls(call, { options, tracker, tabs }), {
     send(message: string | object, sendOptions: SendOptions = {}) {
-      // The channel's id also holds the session's number, so that the next user does not continue this user's
-      // conversation.
+      // With the number of the session, so that the next user does not continue the conversation of this one.
       const customChannelId = `${channel}-${tracker.current()}`;
       const ofText = { text: message, action: 'NONE', customMessageId: randomId(), customChannelId };
       const sent = typeof message === 'string' ? ofText : message;
-      // Serialized now, since the caller may change the object: a stream must be resumed with the same body.
+      // Made to JSON now: a stream is resumed with the same body, and the caller may change the object meanwhile.
       const body = JSON.stringify(sent);
       const init = { method: 'POST', body } as const;
       return calls.stream(calls.pathOf('message/sse'), init, { ...sendOptions, name: nameOf(sent) });

@@ -1,5 +1,6 @@
 import { errorOf, RelayError, type Retryable, UNREACHABLE } from './relay-error.ts';
 
+/** How the relay is reached. */
 export interface CallsOptions {
   /**
    * The origin of the relay with its base path: `https://chat.example.com`, or `/chat-api`. On the page's own origin the
@@ -15,6 +16,7 @@ export interface CallsOptions {
   readonly cookies?: 'keep' | undefined;
 }
 
+/** What a call sends. */
 export interface Call {
   readonly method?: 'POST';
   /** JSON text, or a form. */
@@ -40,7 +42,7 @@ export function caller(options: CallsOptions): Caller {
     if (lastEventId) headers.set('Last-Event-ID', asByteString(lastEventId));
     if (cookies.size) headers.set('Cookie', [...cookies.values()].join('; '));
     signal?.throwIfAborted();
-    // Not said before, since a server may render the page.
+    // Not before a call, since a server may render the page without one.
     if (!by && typeof location === 'undefined' && !/^h/i.test(base)) throw wrongBase();
     const response = await (by ?? fetch)(base + path, {
       ...init,
@@ -49,7 +51,7 @@ export function caller(options: CallsOptions): Caller {
       credentials: 'include',
     }).catch((cause) => {
       signal?.throwIfAborted();
-      // A browser does not tell a refused origin from a lost connection.
+      // A browser does not say whether the origin was refused or the connection failed.
       const hint =
         isReached || !isOtherOrigin(base)
           ? undefined
@@ -57,7 +59,7 @@ export function caller(options: CallsOptions): Caller {
       throw new RelayError(UNREACHABLE, { code: 'unreachable', status: 0, hint, cause });
     });
     isReached = true;
-    // A server may render the pages of many users with one client.
+    // Only if asked for: a server may render the pages of many users with one client.
     for (const line of (options.cookies && response.headers.getSetCookie?.()) || []) {
       const [pair = '', name = '', value] = /^(.*?)=([^;]*)/.exec(line) ?? [];
       if (value) cookies.set(name, pair);
@@ -103,7 +105,7 @@ function jsonOf(response: Response): Promise<unknown> {
   return response.json().catch(() => undefined);
 }
 
-/** The bytes of `text` in UTF-8, each as one character: `fetch` takes headers in this form (Fetch §5.1, `ByteString`). */
+/** Each byte of `text` in UTF-8 as one character, the form in which `fetch` takes headers (Fetch §5.1, `ByteString`). */
 function asByteString(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
