@@ -119,6 +119,7 @@ function queryOf({ customChannelId, customMessageId }: MessageName): Record<stri
 /** The name of the message with this body; undefined if it has none. */
 export function nameOf(message: object): MessageName | undefined {
   const { customChannelId, customMessageId } = message as Partial<Record<string, unknown>>;
-  if (typeof customChannelId !== 'string' || typeof customMessageId !== 'string') return undefined;
-  return customChannelId && customMessageId ? { customChannelId, customMessageId } : undefined;
+  return isId(customChannelId) && isId(customMessageId) ? { customChannelId, customMessageId } : undefined;
 }
+
+const isId = (value: unknown): value is string => typeof value === 'string' && value !== '';

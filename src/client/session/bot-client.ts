@@ -78,9 +78,10 @@ export function createBotClient(options: BotClientOptions): BotClient {
   const tracker = sessionTracker(() => client.dispatchEvent(new Event('signed-out')));
   const calls = botCalls(options, { call, tracker });
   const tabs = tabsOf(options);
-  setInternals(client, { options, calls, tracker, tabs });
+  const internals = { options, calls, tracker, tabs };
+  setInternals(client, internals);
   const channel = randomId();
-  return Object.assign(client, sessionCalls(call, { options, tracker, tabs }), {
+  return Object.assign(client, sessionCalls(call, internals), {
     send(message: string | object, sendOptions: SendOptions = {}) {
       // With the number of the session, so that the next user does not continue the conversation of this one.
       const customChannelId = `${channel}-${tracker.current()}`;

@@ -1,5 +1,6 @@
 import type { BotEvent } from './bot-event.ts';
 import { RelayError } from './relay-error.ts';
+import { spread } from './waits.ts';
 
 /** How many times in a row a stream is joined without a new event before it fails. */
 const MAX_TRIES = 15;
@@ -83,6 +84,3 @@ export function joining(isLive?: boolean): Joining {
     },
   };
 }
-
-/** A pause that is longer by up to a half: a restart of the relay cuts the streams of all pages at once. */
-export const spread = (ms: number): number => ms * (1 + Math.random() / 2);

@@ -1,5 +1,6 @@
-import { type Joining, joining, OTHER_STREAM, spread } from './joining.ts';
+import { type Joining, joining, OTHER_STREAM } from './joining.ts';
 import { isSignedOut, isTemporary, RelayError } from './relay-error.ts';
+import { spread } from './waits.ts';
 
 /** Asks for a stream, after `lastEventId` if that is not empty. @throws RelayError */
 export type OpenStream = (signal: AbortSignal, lastEventId: string) => Promise<Response>;

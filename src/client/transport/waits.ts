@@ -30,3 +30,8 @@ export function pause(
     if (ended.aborted) end();
   });
 }
+
+/** A pause that is longer by up to a half: a restart of the relay cuts the streams of all pages at once. */
+export function spread(ms: number): number {
+  return ms * (1 + Math.random() / 2);
+}
