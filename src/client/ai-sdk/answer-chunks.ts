@@ -10,7 +10,7 @@ export interface AnswerChunks {
   readonly end: () => AnswerChunk[];
 }
 
-/** A text: what it is `now`, and what of it was `shown`. */
+/** A text of the answer: what it is `now`, and what of it is `shown` by the chunks so far. */
 interface TextShown {
   readonly id: string;
   now: string;
@@ -21,7 +21,7 @@ interface TextShown {
 /** Makes the chunks of one answer from its events. */
 export function answerChunks(): AnswerChunks {
   const texts = new Map<string, TextShown>();
-  /** What was shown, in order: a text, or the chunks of something else. */
+  /** The parts of the answer, in order: a text, or the chunks of something else. */
   const parts = new Map<string, TextShown | AnswerChunk[]>();
   let messageId: string | undefined;
   function takeText({ add, text, part: id = '' }: Text, isOver: boolean): AnswerChunk[] {
@@ -34,11 +34,11 @@ export function answerChunks(): AnswerChunks {
       const rest = isNext ? add : one.now.slice(one.shown.length);
       if (!one.isOver || rest === '') return goOn(one, rest, isOver);
     } else if (!isOver && one.shown.startsWith(one.now)) {
-      // It comes again from its start, as after a resumption.
+      // The text comes again from its start, as after a resumption.
       return [];
     }
     one.isOver ||= isOver;
-    // A chunk can only append to a text, so all of this answer is shown anew.
+    // The text has changed, and a chunk can only append to it: all of this answer is shown again.
     const anew = [...parts.values()].flatMap((part) => (Array.isArray(part) ? part : showAnew(part)));
     return [{ type: 'reset-step' }, ...anew];
   }
@@ -62,28 +62,30 @@ export function answerChunks(): AnswerChunks {
   };
 }
 
-/** Shows the `rest` of a text, and its end if it is over. */
+/** The chunks for the `rest` of a text, and for its end if it is over. */
 function goOn(text: TextShown, rest: string, isOver: boolean): AnswerChunk[] {
   const { id } = text;
   const chunks: AnswerChunk[] = [];
   if (rest && !text.shown) chunks.push({ type: 'text-start', id });
   if (rest) chunks.push({ type: 'text-delta', id, delta: rest });
-  // Not appended: comparing two copies of a long text for each piece would take long.
+  // The same string, not a copy of it: to compare two copies of a long text for each piece would take long.
   if (rest) text.shown = text.now;
   if (isOver && !text.isOver && text.shown) chunks.push({ type: 'text-end', id });
   text.isOver ||= isOver;
   return chunks;
 }
 
+/** The chunks that show a text from its start again. */
 function showAnew(text: TextShown): AnswerChunk[] {
   const { now, isOver } = text;
   Object.assign(text, { shown: '', isOver: false });
   return goOn(text, now, isOver);
 }
 
+/** A part that is no text: its key, and its chunks. */
 type Part = [key: string, ...chunks: AnswerChunk[]];
 
-/** What else an event shows; the chunks of a part begin with those of an earlier event. */
+/** What else an event shows. The chunks of a part begin with those that an earlier event has given for it. */
 function othersIn(event: KnownEvent, newKey: string): Part[] {
   if (!event.eventType.startsWith('asgard.'))
     return [[newKey, { type: `data-${event.eventType}`, data: event.fact }]];

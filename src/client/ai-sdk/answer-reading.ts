@@ -11,13 +11,13 @@ type Next = Promise<IteratorResult<BotEvent, unknown>>;
 export interface AnswerReading {
   readonly stream: MessageStream;
   readonly first: Next;
-  /** Each event, also the first one. */
+  /** Reads the next event; at first, that is `first`. */
   readonly next: () => Next;
   /** Reads no further; the run goes on. */
   readonly leave: () => void;
 }
 
-/** Begins to read an answer, which `abort` ends: a message is sent now. */
+/** Begins to read an answer: its message is sent now. `abort` ends it. */
 export function readAnswer(stream: MessageStream, abort: AbortController): AnswerReading {
   const events = stream[Symbol.asyncIterator]();
   const first = events.next();
@@ -32,19 +32,19 @@ export function readAnswer(stream: MessageStream, abort: AbortController): Answe
     },
     leave() {
       abort.abort();
-      // An answer whose reader is slow ends only so.
+      // If nothing is being read, the abort alone does not end it.
       void events.return?.();
     },
   };
 }
 
-/** What a chat shows of an answer. */
+/** How a chat shows an answer. */
 export interface AnswerOptions {
-  /** At its end, the answer is left. */
+  /** The answer is left at the end of this visit. */
   readonly visit: Visit;
-  /** The message of the chat that it continues. Without it, it is a message of its own, with the id of its run. */
+  /** The id of the message that it continues. Without it, the answer is a new message, with the id of its run. */
   readonly continues?: string | undefined;
-  /** Aborted when the user stops the answer, which is left after that. */
+  /** Aborted when the user stops the answer. It is left when the stop is done. */
   readonly signal: AbortSignal | undefined;
 }
 
@@ -73,7 +73,7 @@ async function* chunksOf(
     const messageId = continues ?? first?.runId;
     const messageMetadata = stream.requestId === undefined ? {} : { requestId: stream.requestId };
     const start = { type: 'start', ...(messageId !== undefined && { messageId }), messageMetadata } as const;
-    // What was decided about tool calls of an earlier step is not sent again.
+    // A new step: decisions about the tool calls of an earlier step are not sent again.
     return [start, { type: 'start-step' }];
   };
   visit.ended.addEventListener('abort', leave);
@@ -83,7 +83,7 @@ async function* chunksOf(
     yield* begin(read.done ? undefined : read.value);
     for (; !read.done; read = await next()) yield* answer.take(read.value);
   } catch (thrown) {
-    // An error without a user would be shown to the next one.
+    // Another user may be there: an error would be shown to them.
     if (visit.isLeft()) throw new DOMException('The user has left.', 'AbortError');
     throw visit.ended.aborted && !(thrown instanceof RelayError)
       ? signedOut()

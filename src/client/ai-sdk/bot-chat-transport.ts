@@ -36,8 +36,8 @@ export function botChatTransport(
   const { tracker } = internalsOf(client);
   const chats = new Map<string, BotChat>();
   const fail = (thrown: unknown) => callPage(() => onStopError?.(asRelayError(thrown)));
-  const store = followedSession(client);
-  const visit = visits({ tracker, store }, () => {
+  const session = followedSession(client);
+  const visit = visits({ tracker, session }, () => {
     chats.clear();
     callPage(() => onUserLeft?.());
   });
@@ -48,7 +48,7 @@ export function botChatTransport(
     { chatId, abortSignal }: { readonly chatId: string; readonly abortSignal?: AbortSignal | undefined },
     act: (chat: BotChat, signal: AbortSignal | undefined) => Promise<T>,
   ): Promise<T> {
-    if (!isFollowing) store.subscribe(() => {});
+    if (!isFollowing) session.subscribe(() => {});
     isFollowing = true;
     const chat = chats.get(chatId) ?? botChat({ ...shared, talk: conversationMessages(client, chatId) });
     chats.set(chatId, chat);

@@ -11,13 +11,13 @@ import type { Visit } from './visits.ts';
 type Chunks = ReadableStream<AnswerChunk>;
 type Signal = AbortSignal | undefined;
 
-/** A chat of the AI SDK, which is one conversation. An abort stops what runs in it, and then leaves the answer. */
+/** A chat of the AI SDK, which is one conversation. An abort of a signal stops what runs in it, and leaves the answer. */
 export interface BotChat {
   /** Sends a message. @throws RelayError, or the signal's reason */
   readonly send: (message: Outgoing, signal: Signal) => Promise<Chunks>;
   /** Joins the newest answer that had not ended; null if there is none. @throws RelayError, or the signal's reason */
   readonly join: (signal: Signal) => Promise<Chunks | null>;
-  /** Whether the bot has surely not run for this message, which was sent last. */
+  /** Whether this message was sent last, and the bot has surely not run for it. */
   readonly isUnsent: (messageId: string) => boolean;
 }
 
@@ -29,24 +29,25 @@ export interface BotChatDependencies {
   readonly fail: (thrown: unknown) => void;
 }
 
-/** The chat in a conversation. */
+/** Makes the chat of a conversation. */
 export function botChat({ talk, visit, fail }: BotChatDependencies): BotChat {
   const suspending = suspension(fail);
   const stop = async (reading: AnswerReading) => {
-    // What runs now may be another tab's.
+    // When the answer is done, what runs may be of another tab.
     if (reading.stream.state !== 'done') await suspending.stop(talk);
     reading.leave();
   };
   const dependencies = { talk, visit, stop, suspending };
-  return { ...sending(dependencies), join: joining(dependencies) };
+  return { ...sender(dependencies), join: joiner(dependencies) };
 }
 
+/** What `sender` and `joiner` need. */
 interface Dependencies extends Omit<BotChatDependencies, 'fail'> {
   readonly stop: (reading: AnswerReading) => Promise<void>;
   readonly suspending: Suspension;
 }
 
-function sending({ talk, visit, stop, suspending }: Dependencies): Pick<BotChat, 'send' | 'isUnsent'> {
+function sender({ talk, visit, stop, suspending }: Dependencies): Pick<BotChat, 'send' | 'isUnsent'> {
   let unsent: string | undefined;
   return {
     isUnsent: (messageId) => messageId === unsent,
@@ -57,7 +58,7 @@ function sending({ talk, visit, stop, suspending }: Dependencies): Pick<BotChat,
       await Promise.race([suspending.ended(), abortOf(signal)]);
       const blobs = await blobIdsOf(files, { talk, signal });
       signal?.throwIfAborted();
-      // What one user has said must not leave as another one's.
+      // A message of one user must not be sent as that of another.
       if (own.ended.aborted) throw signedOut();
       const abort = new AbortController();
       const reading = readAnswer(talk.send({ ...members, ...blobs }, { signal: abort.signal }), abort);
@@ -71,13 +72,13 @@ function sending({ talk, visit, stop, suspending }: Dependencies): Pick<BotChat,
   };
 }
 
-function joining({ talk, visit, stop, suspending }: Dependencies): BotChat['join'] {
+function joiner({ talk, visit, stop, suspending }: Dependencies): BotChat['join'] {
   let last: object | undefined;
   let search: ReturnType<typeof joinNewest> | undefined;
   return async (signal) => {
-    const token = {};
-    last = token;
-    // It stops what could be joined.
+    const call = {};
+    last = call;
+    // The suspend stops what could be joined.
     if (suspending.ended()) return null;
     const own = visit();
     search ??= joinNewest(talk, () => {
@@ -87,8 +88,8 @@ function joining({ talk, visit, stop, suspending }: Dependencies): BotChat['join
     let reading: AnswerReading | undefined;
     const onAbort = async () => {
       await undefined;
-      // The AI SDK aborts a call when it makes the next one, as in StrictMode. That is no stop of the user.
-      const isStop = last === token;
+      // The AI SDK aborts a call when it makes the next one, as in StrictMode. Then the user has stopped nothing.
+      const isStop = last === call;
       if (!reading) return isStop && leave();
       return isStop ? stop(reading) : reading.leave();
     };
@@ -98,11 +99,13 @@ function joining({ talk, visit, stop, suspending }: Dependencies): BotChat['join
       if (thrown instanceof RelayError || !own.ended.aborted) throw thrown;
       return undefined;
     };
-    const its = await found.catch(unlessEnded).finally(() => own.ended.removeEventListener('abort', leave));
-    if (last !== token) return null;
+    const joined = await found
+      .catch(unlessEnded)
+      .finally(() => own.ended.removeEventListener('abort', leave));
+    if (last !== call) return null;
     signal?.throwIfAborted();
-    reading = its;
-    return its ? chunkStream(its, { visit: own, signal }) : null;
+    reading = joined;
+    return joined ? chunkStream(joined, { visit: own, signal }) : null;
   };
 }
 
@@ -110,11 +113,11 @@ function joining({ talk, visit, stop, suspending }: Dependencies): BotChat['join
 interface Search {
   /** Undefined if the relay has none. */
   readonly found: Promise<AnswerReading | undefined>;
-  /** Ends the search, and then rejects. */
+  /** Ends the search: `found` rejects. */
   readonly leave: () => void;
 }
 
-/** Asks the relay for the answers of a conversation that had not ended, the newest first, until it has one. */
+/** Asks the relay for the answers that had not ended, the newest first, until it has one. `onEnd` is called at the end. */
 function joinNewest(talk: ConversationMessages, onEnd: () => void): Search {
   const abort = new AbortController();
   const { signal } = abort;
@@ -122,7 +125,7 @@ function joinNewest(talk: ConversationMessages, onEnd: () => void): Search {
   const streams = talk.resume({ signal, onState: (state, its) => state === 'streaming' && onAnswered(its) });
   async function search(): Promise<AnswerReading | undefined> {
     for (const stream of streams.reverse()) {
-      // Its first event may come much later.
+      // It is there if the relay answers: its first event may come much later.
       const answered = new Promise<boolean>((resolve) => {
         onAnswered = (its) => its === stream && resolve(true);
       });

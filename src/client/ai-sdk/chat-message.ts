@@ -7,7 +7,7 @@ import type { ChatMessage, ChatRequest } from './chat-types.ts';
 /** What a request of a chat sends, in the bot's own form. */
 export interface Outgoing {
   readonly members: object;
-  /** Uploaded before it is sent; their ids stand in `blobIds`. */
+  /** Files that are uploaded before the message is sent, or ids of files that were uploaded. */
   readonly files: readonly (File | string)[];
   /** The message of the chat that is sent. */
   readonly messageId?: string;
@@ -15,7 +15,7 @@ export interface Outgoing {
   readonly continues?: string;
 }
 
-/** Reads what the user has said or decided last. @throws RelayError `unsupported` for all else */
+/** What to send for a request: what the user has said or decided last. @throws RelayError `unsupported` for all else */
 export function outgoingOf(
   { trigger, messageId, messages, body }: Omit<ChatRequest, 'chatId' | 'abortSignal'>,
   mayRunAgain: (messageId: string) => boolean,
@@ -33,7 +33,7 @@ export function outgoingOf(
   return { members: { ...body, text: texts.join('\n\n') }, files, messageId: about.id };
 }
 
-/** The ids of the files, of which those that were not uploaded are uploaded now. */
+/** Uploads the files that were not uploaded so far, and returns the ids of all. */
 export async function blobIdsOf(
   files: Outgoing['files'],
   { talk, signal }: { readonly talk: ConversationMessages; readonly signal: AbortSignal | undefined },

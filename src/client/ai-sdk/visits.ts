@@ -1,7 +1,7 @@
 import type { FollowedSession } from '../session/followed-session.ts';
 import type { SessionTracker } from '../session/session-tracker.ts';
 
-/** The time in which one user sees the chats of a transport. */
+/** The time in which one user sees the chats: it ends with their session. */
 export interface Visit {
   /** Aborted at the end of the session, and when another user may see the chats. */
   readonly ended: AbortSignal;
@@ -11,7 +11,7 @@ export interface Visit {
 
 /** Returns a function that gives the current visit. `onLeft` is called when its user has left. */
 export function visits(
-  { tracker, store }: { readonly tracker: SessionTracker; readonly store: FollowedSession },
+  { tracker, session }: { readonly tracker: SessionTracker; readonly session: FollowedSession },
   onLeft: () => void,
 ): () => Visit {
   let leave: () => void = () => {};
@@ -26,7 +26,7 @@ export function visits(
     return { ended: abort.signal, isLeft: () => left };
   }
   let current = begin();
-  store.onDrop(() => {
+  session.onDrop(() => {
     leave();
     onLeft();
   });
