@@ -41,11 +41,11 @@ export function answerActions({ tools, channel, onSent }: RowDependencies) {
   );
   return {
     element,
-    /** Shows what can be done with another state of the answer. */
+    /** Shows what can be done with the answer in its new state. */
     update(next: ChannelMessage): void {
       message = next;
       const { state, metadata, parts } = next;
-      // The bot has asked something: this is not its answer yet.
+      // The bot asks for a consent: its answer comes after that.
       const isAsking = parts.some((part) => 'state' in part && part.state === 'approval-requested');
       const hasText = textOf(next) !== '';
       element.hidden = isAsking || !(state === 'done' || state === 'stopped');

@@ -6,7 +6,7 @@ import { button, isDisabled, newElement, setText } from './dom.ts';
 import { aroundError, errorPieces, requestCode } from './error-text.ts';
 import { countdown, timeLeft } from './time-text.ts';
 
-/** How long each error asks to wait, also if its row is made again. */
+/** The seconds that are left of the `retryAfter` of each error. They count on if the row is made again. */
 const waits = new WeakMap<RelayError, () => number>();
 
 function waitOf(error: RelayError): () => number {
@@ -39,7 +39,7 @@ export function answerTrouble({ tools, channel, onSent }: RowDependencies) {
   }
   return {
     element,
-    /** Shows the error of another state of the answer. */
+    /** Shows the error of the answer in its new state. */
     update(message: ChannelMessage): void {
       const { error, metadata } = message;
       element.hidden = error === undefined;

@@ -5,7 +5,7 @@ import { button, newElement, setText } from './dom.ts';
 import { aroundError, errorPieces, requestPieces } from './error-text.ts';
 import { fill } from './words.ts';
 
-/** What attachments need. `focusNext` gives the focus a place when a file's button is gone. */
+/** What attachments need. `focusNext` moves the focus when the button of a file is removed. */
 export interface AttachmentsDependencies {
   readonly tools: ChatTools;
   readonly channel: Pick<Channel, 'upload'>;
@@ -18,7 +18,7 @@ interface Attachment {
   part?: FilePart | undefined;
 }
 
-/** The errors that stand beside a file. */
+/** The errors that are shown beside a file. */
 const reasons = new WeakSet<RelayError>();
 
 /** The files for the next message. */
@@ -57,11 +57,11 @@ export function attachments({ tools, channel, focusNext }: AttachmentsDependenci
     add: (files: Iterable<File>) => {
       for (const file of files) void add(file);
     },
-    /** Whether `error` stands beside a file. */
+    /** Whether `error` is shown beside a file. */
     isShown: (error: RelayError) => reasons.has(error),
     isEmpty: () => all.size === 0,
     isUploading: () => [...all].some(({ part }) => part === undefined),
-    /** The uploaded files. They are no longer attached. */
+    /** Takes the uploaded files out, to send them. */
     take: () => empty().flatMap(({ part }) => part ?? []),
     /** Ends all uploads. */
     clear() {
@@ -70,7 +70,7 @@ export function attachments({ tools, channel, focusNext }: AttachmentsDependenci
   };
 }
 
-/** Says in `state` why the file is not uploaded, or that it is. */
+/** Says in `state`, and aloud, that the file is uploaded, or why it is not. */
 function telling({ name: file }: File, tools: ChatTools, state: Element) {
   const { words, announce } = tools;
   let isTold = false;
@@ -82,7 +82,7 @@ function telling({ name: file }: File, tools: ChatTools, state: Element) {
       announce(errorPieces(tools, error, aroundError(words.notUploaded, { file })));
     },
     end(isUploaded: boolean): void {
-      // Nothing has told why if its user has left.
+      // `onError` has told already. It is not called if the user has left.
       if (isTold) return;
       const text = fill(isUploaded ? words.attached : words.notUploaded, { file, error: '' });
       setText(state, isUploaded ? '' : text);

@@ -14,10 +14,10 @@ import type { DemoUser, SignInMode } from './sign-in.ts';
 import { languageOf, type Words } from './words.ts';
 
 const NAME = 'bot-chat';
-/** Where the relay is if an element does not say it. */
+/** The address of the relay for elements without `base-url`. */
 let relay = '';
 
-/** The class of HTML elements. On a server, which has none, a class that does nothing, so that pages can be rendered there. */
+/** `HTMLElement`. A server that renders the page has none: there it is an empty class. */
 const ElementBase: typeof HTMLElement = typeof HTMLElement === 'function' ? HTMLElement : Object(class {});
 
 /**
@@ -32,7 +32,7 @@ export class BotChatElement extends ElementBase {
   #end = () => {};
   /** The bot that the user has chosen. */
   #bot: string | undefined;
-  /** Counts the starts: an older one, which waits for the relay, must show nothing. */
+  /** The number of the last start: one before it, which still waits for the relay, must show nothing. */
   #starts = 0;
 
   constructor() {
@@ -59,14 +59,14 @@ export class BotChatElement extends ElementBase {
     this.#starts += 1;
     this.#end();
     this.#end = () => {};
-    // The next user must not find it, and what comes next may take a while.
+    // Removed at once: the next user must not see it, and the next chat may take a while.
     this.shadowRoot?.replaceChildren();
   }
 
   async #start(): Promise<void> {
     this.#stop();
     const own = this.#starts;
-    // Several attributes that change together are one start.
+    // Attributes that change together cause one start.
     await undefined;
     if (own !== this.#starts) return;
     const base = (this.getAttribute('base-url') ?? relay).replace(/\/+$/, '');
@@ -83,7 +83,7 @@ export class BotChatElement extends ElementBase {
     const { bots = [] } = settings;
     const named = this.getAttribute('bot');
     const id = this.getAttribute('channel');
-    // A page that names a conversation means one bot.
+    // A page that names a bot or a conversation leaves no choice.
     const choice = named === null && !id ? bots : [];
     const chosen = choice.find((one) => one === this.#bot) ?? lastBot({ baseUrl: base }, choice);
     const bot = named ?? chosen ?? bots[0] ?? '';
@@ -145,7 +145,7 @@ export class BotChatElement extends ElementBase {
 /** Defines `<bot-chat>`. `base` is the relay of elements without `base-url`; empty: the one of the page's own origin. */
 export function defineBotChat(base: string): void {
   relay = base;
-  // A server has no elements, and a page can load the file twice.
+  // A server has no elements. A page can load the file twice.
   if (typeof customElements === 'undefined' || customElements.get(NAME)) return;
   customElements.define(NAME, BotChatElement);
 }
@@ -157,20 +157,20 @@ declare global {
 }
 
 /**
- * Calls `act` when the user has signed out, here or in another tab. A session that has merely ended is no sign-out. The
+ * Calls `act` when the user has signed out, here or in another tab, and not when the session has ended by itself. The
  * returned function ends that.
  */
 function afterSignOut(client: BotClient, act: () => void): () => void {
   const { onDrop, getSnapshot } = followedSession(client);
   return onDrop(() =>
-    // Only then it is known whether another user has signed in.
+    // In a microtask, since only then it is known whether another user has signed in.
     queueMicrotask(() => {
       if (!getSnapshot().session) act();
     }),
   );
 }
 
-/** What the relay says about its chats. */
+/** The settings of the relay for its chats. */
 interface ChatSettings {
   readonly signIn: SignInMode;
   /** The groups of operations that the relay has enabled. */

@@ -4,7 +4,7 @@ import type { Chats } from './chats.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Language } from './words.ts';
 
-/** What a user has written and not sent. */
+/** A text that a user has written and not sent. */
 export interface Draft {
   readonly text: string;
   /** The id of the user. */
@@ -22,9 +22,9 @@ export interface ChatDependencies {
   readonly bot: string;
   readonly bots: readonly string[];
   readonly onBot: (bot: string) => void;
-  /** What was written before the bot was chosen. */
+  /** The text that was written before the user chose the bot. */
   readonly draft?: Draft | undefined;
-  /** Who can sign in, if everybody may know that. */
+  /** The user whose name and password are filled in, in the demo. */
   readonly user?: DemoUser | undefined;
   readonly mode: SignInMode;
   /** Whether the relay is not on the page's own origin. */

@@ -20,7 +20,7 @@ interface HeaderDependencies
 /** The name of the bot or a choice of bots, who is signed in, and the buttons for chats and to sign out. */
 export function chatHeader(dependencies: HeaderDependencies) {
   const { client, channel, botName, hasChat, tools, onOpen } = dependencies;
-  // Elsewhere, nothing would lead back to a chat.
+  // Without the group `chat` there is no history, so nobody could go back to an earlier chat.
   const chats = hasChat ? dependencies.chats : undefined;
   const { words } = tools;
   const title = newElement('h2', { part: 'title' }, newElement('span', { dir: 'auto' }, botName));
@@ -54,7 +54,7 @@ export function chatHeader(dependencies: HeaderDependencies) {
   );
   return {
     element,
-    /** Shows who is signed in, and what can be done. */
+    /** Shows who is signed in, and the buttons that can be used. */
     update(snapshot: ChannelSnapshot): void {
       const { session, messages } = snapshot;
       setText(who, session ? fill(words.signedInAs, { user: session.user.name }) : '');
@@ -65,7 +65,7 @@ export function chatHeader(dependencies: HeaderDependencies) {
   };
 }
 
-/** The choice of bots, if there are several. It takes the place of a title that would only be the bot's name. */
+/** The choice of bots, if there are several. The title is hidden if it is only the name of the bot. */
 function botChoice({ bot, bots, onBot, botName, tools }: HeaderDependencies, title: Element): HTMLElement[] {
   if (bots.length < 2) return [];
   const select = newElement('select', { part: 'bots', 'aria-label': tools.words.bot });

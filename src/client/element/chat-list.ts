@@ -5,7 +5,7 @@ import { button, newElement, setAttribute } from './dom.ts';
 import type { Chat } from './kept-chats.ts';
 import { timeText } from './time-text.ts';
 
-/** What the list of chats needs. `onOpen` is called when another chat is open, or this one is empty. */
+/** What the list of chats needs. `onOpen` is called when another chat was opened, or this one was forgotten. */
 export interface ChatListDependencies {
   readonly tools: ChatTools;
   readonly chats: Chats;
@@ -13,7 +13,7 @@ export interface ChatListDependencies {
   readonly onOpen: () => void;
 }
 
-/** The chats of this browser, which a button shows. */
+/** The list of this browser's chats, and the button that shows it. */
 export function chatList({ tools, chats, channel, onOpen }: ChatListDependencies) {
   const { words } = tools;
   const summary = newElement('summary', { class: 'button', part: 'button chats' }, words.chats);
@@ -43,17 +43,17 @@ export function chatList({ tools, chats, channel, onOpen }: ChatListDependencies
     list.replaceChildren(...chats.all().map(item));
   }
   let shown = '';
-  // Not at `toggle`, which comes later: who is quick with the Tab key would lose the focus.
+  // Not at `toggle`, which comes later: a user who presses Tab quickly would lose the focus.
   summary.addEventListener('click', draw);
   closeOnLeaving(element, close);
   return {
     element,
-    /** Shows the button if there is something to choose. */
+    /** Shows the button if there are chats. */
     update(snapshot: ChannelSnapshot): void {
       chats.note(snapshot);
       const { session, messages, isLoading } = snapshot;
       const key = `${session?.user.id} ${channel.id} ${messages.length} ${isLoading}`;
-      // To read the list takes longer than to draw a frame of an answer.
+      // This is called for each frame of an answer, and to read the list takes long.
       if (key === shown) return;
       shown = key;
       element.hidden = !session || chats.all().length === 0;
@@ -87,7 +87,7 @@ function chatItem({ title, at }: Chat, { tools, isOpen, open }: ItemDependencies
   return newElement('li', {}, element);
 }
 
-/** Closes it with the Escape key, and when the focus goes elsewhere. */
+/** Closes the list with the Escape key, and when the focus leaves it. */
 function closeOnLeaving(element: HTMLDetailsElement, close: () => void): void {
   element.addEventListener('keydown', ({ key }) => {
     if (key === 'Escape') close();

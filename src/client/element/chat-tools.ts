@@ -6,14 +6,14 @@ import type { Language } from './words.ts';
 export interface ChatTools extends Language {
   /** Has screen readers read a text once, after what they are reading. */
   readonly announce: (text: string | readonly (Node | string)[]) => void;
-  /** Asked at each press that runs the bot: false for the second one of a double-click, which would be another paid run. */
+  /** Whether a press is the first one: the second press of a double-click would be another paid run. */
   readonly isFirstPress: () => boolean;
 }
 
 /** Presses with less than this time between them, in ms, are one press. */
 const DOUBLE_PRESS_MS = 300;
 
-/** Makes a function that tells whether a press is the first one of a double-click or a triple one. */
+/** Makes a function that is called at each press, and tells whether that is the first one of a double-click. */
 export function onlyFirst(): () => boolean {
   let last = -DOUBLE_PRESS_MS;
   return () => {
@@ -24,10 +24,10 @@ export function onlyFirst(): () => boolean {
   };
 }
 
-/** How long an announcement stays, in ms: a user who reads the page should not find it again. */
+/** How long an announcement stays in the page, in ms. After that, a screen reader does not find it any more. */
 const ANNOUNCED_MS = 10_000;
 
-/** A region that is not seen, and the function that announces a text in it. */
+/** A region for screen readers alone, and the function that has a text read out in it. */
 export function announcer(): { readonly region: HTMLElement; readonly announce: ChatTools['announce'] } {
   const region = newElement('div', { class: 'unseen', 'aria-live': 'polite', 'aria-relevant': 'additions' });
   return {
@@ -43,7 +43,7 @@ export function announcer(): { readonly region: HTMLElement; readonly announce: 
 /** How long a button says that it has copied, in ms. */
 const COPIED_MS = 2_000;
 
-/** Copies a text, and says on the button whether that has worked: pages without TLS have no clipboard. */
+/** Copies a text, and says on the button whether it worked: a page without TLS has no clipboard. */
 export async function copyFrom(button: HTMLElement, text: string, { words, announce }: ChatTools) {
   const before = button.textContent ?? '';
   const said = [words.copied, words.notCopied];
@@ -65,6 +65,6 @@ export interface RowDependencies {
   readonly channel: Channel;
   /** The name of the bot, as it is shown. */
   readonly botName: string;
-  /** A message was sent again, or a consent given: its button is gone, so the focus needs another place. */
+  /** Called when a message was sent again, or a consent given: its button is gone, so the focus needs another place. */
   readonly onSent: () => void;
 }

@@ -6,14 +6,14 @@ import { button, newElement, setText } from './dom.ts';
 import { keepAtEnd, messageLog } from './message-log.ts';
 import { signInForm } from './sign-in.ts';
 
-/** A chat that is shown. */
+/** A chat as the page shows it. */
 export interface ChatView {
   readonly element: HTMLElement;
-  /** Shows what the channel has from now on; the returned function ends that, and stops no run. */
+  /** Shows the channel from now on. The returned function ends that, and stops no run. */
   begin(): () => void;
-  /** Forgets what the user has written, attached and filled in, since they have left. */
+  /** Forgets what the user who has left has written, attached and filled in. */
   forget(): void;
-  /** What the user who is signed in has written and not sent. */
+  /** The text that the user has written and not sent; undefined if nobody is signed in. */
   draft(): Draft | undefined;
 }
 
@@ -33,7 +33,7 @@ export function chatView(dependencies: ChatDependencies): ChatView {
     },
     forget() {
       for (const part of [shown.writer, shown.form]) part.clear();
-      // What was announced can be a whole answer.
+      // An announcement can be a whole answer.
       shown.region.replaceChildren();
     },
     draft() {
@@ -53,7 +53,7 @@ function chatElements(dependencies: ChatDependencies) {
     scrollToEnd();
   };
   const onOpen = () => {
-    // They belong to the chat before.
+    // The files belong to the chat before.
     writer.clearFiles();
     onSent();
   };
@@ -77,7 +77,7 @@ function chatElements(dependencies: ChatDependencies) {
     { class: 'chat', lang: language.lang, dir: language.dir },
     ...[header.element, log.element, loading, empty, form.element, writer.element, region],
   );
-  // In a low window, all of the chat is scrolled.
+  // In a low window, the whole chat is scrolled.
   const scrollToEnd = keepAtEnd(element, log.element);
   if (dependencies.hasFiles) takeDrops(element, writer.addFiles);
   return { element, header, log, loading, empty, form, writer, region, tools };
@@ -94,7 +94,7 @@ function drawing(
   let chat: string | undefined;
   let hadMessages = false;
   function onUser(next: string): void {
-    // A guest is a new user in each session, but the same person.
+    // A guest is another user in each session, but the same person: only the files are of the old one.
     if (user !== undefined && user !== next) {
       if (mode === 'guest') writer.clearFiles();
       else writer.clear();
@@ -108,10 +108,10 @@ function drawing(
     const focused = root instanceof ShadowRoot ? root.activeElement : null;
     form.show(session === null, user !== undefined);
     if (session) onUser(session.user.id);
-    // A session can end with no act of the user.
+    // A session can end without an act of the user.
     if (wasSignedIn && session === null) {
       tools.announce(tools.words.signedOut);
-      // In the next session, the same guest is another user.
+      // In the next session, the same guest is another user, who cannot send these files.
       if (mode === 'guest') writer.clearFiles();
     }
     // Another element of the page may have opened another chat, or forgotten this one.
@@ -126,7 +126,7 @@ function drawing(
     log.element.hidden = messages.length === 0;
     writer.element.hidden = !session && user === undefined;
     writer.update(snapshot);
-    // What is hidden loses the focus.
+    // An element that is hidden loses the focus.
     if (!focused?.closest('[hidden]')) return;
     if (session === null) form.focus();
     else writer.focus();
@@ -151,7 +151,7 @@ function emptyState(
   return newElement('div', { class: 'empty', part: 'empty' }, title, ...(buttons.length > 0 ? [list] : []));
 }
 
-/** Files can be dropped anywhere in the chat. */
+/** Takes files that are dropped anywhere in the chat. */
 function takeDrops(element: HTMLElement, add: (files: Iterable<File>) => void): void {
   const mark = (isOver: boolean) => element.toggleAttribute('data-dropping', isOver);
   element.addEventListener('dragover', (event) => {

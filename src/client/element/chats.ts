@@ -12,17 +12,17 @@ const MAX_TITLE = 80;
 
 /** The chats of this browser with one bot, those of the user who is signed in. */
 export interface Chats {
-  /** The chat that is open, whichever that is. */
+  /** The channel of the chat that is open. It stays the same object when another chat is opened. */
   readonly channel: Channel;
-  /** Opens a chat of the list. An answer in the chat before comes on. */
+  /** Opens a chat of the list. An answer in the chat before it goes on. */
   readonly open: (id: string) => void;
   /** Opens a new one. */
   readonly begin: () => void;
-  /** The newest first. */
+  /** The chats of the list, the newest first. */
   readonly all: () => readonly Chat[];
-  /** Has a reload open the same chat. */
+  /** Remembers the open chat, so that a reload opens it again. */
   readonly keep: () => void;
-  /** Keeps the open chat in the list if something was said in it. */
+  /** Puts the open chat into the list if something was said in it. */
   readonly note: (snapshot: ChannelSnapshot) => void;
   /** Takes a chat off the list. If something is said in it later, it is in the list again. */
   readonly remove: (id: string | undefined) => void;
@@ -48,7 +48,7 @@ function newChats(client: BotClient): Chats {
     if (id === channel.id) return;
     keep(id);
     go(id === first.id ? first : createChannel(client, { id, user: user(), whileBusy: 'queue' }));
-    // A channel that has not been used for a while tells of its own change.
+    // A channel whose session is not known tells its listeners itself when it is.
     if (channel.getSnapshot().session) tell();
   }
   return {
@@ -74,7 +74,7 @@ function newChats(client: BotClient): Chats {
   };
 }
 
-/** One channel that is another one after each `go`; its listeners stay. A user who leaves gets the default one again. */
+/** A channel that passes all on to another channel after each `go`; its listeners stay. When a user leaves, it is the default one again. */
 function switchable(client: BotClient) {
   const first = createChannel(client, { whileBusy: 'queue' });
   const ends = new Map<() => void, () => void>();
@@ -95,7 +95,7 @@ function switchable(client: BotClient) {
   }
   followedSession(client).onDrop(() => {
     now = first;
-    // Only then the store no longer has the session of the user who has left.
+    // In a microtask, since only then the session of the user who has left is gone.
     queueMicrotask(() => go(first));
   });
   const get = (_: Channel, name: keyof Channel) => (name === 'subscribe' ? subscribe : now[name]);

@@ -54,36 +54,36 @@ export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: C
     addFiles: files.add,
     clearFiles: files.clear,
     focus,
-    /** What is written and was not sent. */
+    /** The text that is written and not sent. */
     draft: () => text.value,
     /** Forgets what was written and attached. */
     clear() {
       text.value = '';
       files.clear();
     },
-    /** Shows what may be pressed now, and an error that belongs to no message. */
+    /** Shows the buttons that can be used, and an error that belongs to no message. */
     update(snapshot: ChannelSnapshot): void {
       stop.hidden = !RUNNING.includes(snapshot.status);
       history.update(snapshot, stop.hidden);
-      const error = errorOfNone(snapshot);
+      const error = errorOutside(snapshot);
       showError(note, tools, error && files.isShown(error) ? undefined : error);
     },
   };
 }
 
 /** The error of a call that belongs to no message and not to the history. */
-function errorOfNone(snapshot: ChannelSnapshot): RelayError | undefined {
+function errorOutside(snapshot: ChannelSnapshot): RelayError | undefined {
   const { error, failedHistory } = snapshot;
   return error === failedHistory?.error ? undefined : unlessInMessage(snapshot, error);
 }
 
-/** The error, unless a message shows it: with a request id of its own, that is another one with this `cause`. */
+/** The error, unless a message shows it. The error of a message can be another object, with this one as its `cause`. */
 function unlessInMessage({ messages }: ChannelSnapshot, error?: RelayError): RelayError | undefined {
   const isShown = messages.some((one) => error && [one.error, one.error?.cause].includes(error));
   return isShown ? undefined : error;
 }
 
-/** Why what was said before is missing, and a button that loads it again. */
+/** Why the history is missing, and a button that loads it again. */
 function historyTrouble(tools: ChatTools, channel: Channel) {
   const why = newElement('p', { class: 'why' });
   const again = button(tools.words.tryAgain, 'try-again', () =>
@@ -101,7 +101,7 @@ function historyTrouble(tools: ChatTools, channel: Channel) {
   };
 }
 
-/** The row below the text. */
+/** The row of buttons below the text. */
 function trayOf({ words }: ChatTools, picker: readonly Node[], stop: Node): HTMLElement {
   const keys = newElement('p', { class: 'note', id: 'keys' }, words.keys);
   const send = newElement('button', { type: 'submit', part: 'button send' }, words.send);
@@ -128,7 +128,7 @@ function textField({ words }: ChatTools): HTMLTextAreaElement {
     ...{ 'aria-label': words.message, placeholder: words.message, 'aria-describedby': 'keys' },
   });
   text.addEventListener('keydown', (event) => {
-    // An Enter that ends the composition of a character does not send.
+    // An Enter that ends the composition of a character (IME) does not send.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     text.form?.requestSubmit();
@@ -147,7 +147,7 @@ function fileButton(label: string, add: (files: Iterable<File>) => void): HTMLEl
   const input = newElement('input', { type: 'file', multiple: '', hidden: '' });
   input.addEventListener('change', () => {
     add([...(input.files ?? [])]);
-    // The same file can be chosen again.
+    // So that the same file can be chosen again.
     input.value = '';
   });
   return [button(label, 'attach', () => input.click()), input];

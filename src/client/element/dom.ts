@@ -1,8 +1,8 @@
 type Child = Node | string;
 
 /**
- * A new element with these attributes and children. Of many children, give the list itself: a call takes only so many
- * arguments. A text is never read as HTML.
+ * A new element with these attributes and children. Pass many children as one list: a call has a limit of arguments. A
+ * text is never read as HTML.
  */
 export function newElement<K extends keyof HTMLElementTagNameMap>(
   name: K,
@@ -29,10 +29,10 @@ export function setAttribute(element: Element, name: string, value: string | und
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** Whether a button does nothing now. */
+/** Whether a button does nothing when it is pressed. */
 export const isDisabled = (button: Element): boolean => button.hasAttribute(DISABLED);
 
-/** Not `disabled`: the button would lose the focus, and screen readers could not read the time that is left. */
+/** Sets whether a button does nothing. With `disabled` it would lose the focus, and screen readers could not read it. */
 export function setDisabled(button: Element, isOn: boolean): void {
   setAttribute(button, DISABLED, isOn ? 'true' : undefined);
 }

@@ -24,13 +24,13 @@ export function errorWords(code: string): keyof Words | undefined {
 type Failure = Pick<Error, 'message'> & Partial<Pick<RelayError, 'code' | 'status' | 'requestId'>>;
 type Pieces = readonly (Node | string)[];
 
-/** What stands before and behind the error in `sentence`; one text if that leaves the error out. */
+/** The texts before and after `{error}` in a sentence. One text if the sentence has no `{error}`. */
 export const aroundError = (sentence: string, values: Parameters<typeof fill>[1] = {}): readonly string[] =>
   sentence.split('{error}').map((piece) => fill(piece, values));
 
 /**
- * An error in its sentence: in the words for its code or, where there are none, with its own message. That of the relay
- * and the client is English, that of a bot can be in any language.
+ * An error in its sentence: the words for its code or, if there are none, its own message. A message of the relay or the
+ * client is English, one of a bot can be in any language.
  */
 export function errorPieces(
   { words }: Language,
@@ -40,7 +40,7 @@ export function errorPieces(
   const { code = '', status, message } = error;
   const [before = '', after] = around;
   if (after === undefined) return [before];
-  // What the client has not understood comes with this status, too.
+  // An answer that the client has not understood has this status, too.
   const isOfBot = status === 200 && code !== 'unexpected_response';
   const name = isOfBot ? undefined : errorWords(code);
   const text = name && words[name];
@@ -49,15 +49,15 @@ export function errorPieces(
   return [before, own, after];
 }
 
-/** Shows an error in `element`, and has it read out; without one, nothing. */
+/** Shows an error in `element`, and has it read out. Without an error, `element` is emptied. */
 export function showError(element: Element, language: Language, error?: Failure): void {
   const alert = newElement('span', { role: 'alert' }, error ? errorPieces(language, error) : []);
   const next = newElement('p', {}, error ? [alert, ...requestPieces(language, error)] : []);
-  // What is the same is not read out again.
+  // The same text is not read out again.
   if (next.textContent !== element.textContent) element.replaceChildren(...next.childNodes);
 }
 
-/** The request id of an error for the operator. It is no part of what is read out: that would take half a minute. */
+/** The request id of an error, for the operator. It is not read out: that would take half a minute. */
 export const requestPieces = ({ words }: Language, { requestId }: Failure): Pieces =>
   requestId ? [newElement('span', {}, ` ${words.requestId} `, requestCode(requestId))] : [];
 

@@ -5,9 +5,9 @@ import { followedSession } from '../session/followed-session.ts';
 import { botKey, type Row } from '../session/kept.ts';
 
 const MAX_CHATS = 50;
-/** How long another tab may still write a list that it read before, in ms. */
+/** How long another tab may take from reading the list to writing it, in ms. */
 const STALE_MS = 2_000;
-/** How long the list says that a chat was removed, in ms: longer than another tab may write it again. */
+/** How long the list keeps that a chat was removed, in ms: no tab may write it again meanwhile. */
 const REMOVED_MS = 60_000;
 
 /** A chat in the list of this browser. */
@@ -26,14 +26,14 @@ export function keptChats(client: BotClient) {
   const user = () => followedSession(client).getSnapshot().session?.user.id ?? '';
   const rows = () => chatRows(options, user());
   const isOwn = ([, its, one]: Row) => its === user() && one === bot;
-  /** The newest first. */
+  /** The rows of this user and bot, the newest first. */
   const own = () =>
     rows()
       .all()
       .filter((row) => isOwn(row) && isCurrent(row))
       .sort(([one], [other]) => other - one);
   const forgetRemoved = () => rows().set(rows().all().filter(isCurrent));
-  /** The list with this chat as its newest, and without what there is no room for. */
+  /** The list with this chat as the newest one. The oldest are left out if there are too many. */
   function withChat(id: string, at: number, title: readonly string[]): Row[] {
     const others = rows()
       .all()
@@ -47,17 +47,17 @@ export function keptChats(client: BotClient) {
     const owner = user();
     const write = () => rows().set(withChat(id, at, title));
     write();
-    // Two tabs may write at once: then the list of the later one lacks this change.
+    // Another tab may write a list that it read before this change.
     const writeAgain = ({ newValue }: StorageEvent) => {
       const isThere = () => own().some(([since, , , one]) => one === id && since >= at);
-      // Where nothing is left, all was forgotten.
+      // An empty list was forgotten on purpose.
       if (newValue && user() === owner && !isThere()) write();
     };
     addEventListener('storage', writeAgain, { signal: AbortSignal.timeout(STALE_MS) });
   }
   return {
     user,
-    /** The newest first. */
+    /** The chats of the list, the newest first. */
     all: (): Chat[] =>
       own().flatMap(([at, , , id = '', title]) => (title === undefined ? [] : { at, id, title })),
     put: ({ id, title, at }: Chat) => keep(id, at, title),
@@ -69,11 +69,12 @@ export function keptChats(client: BotClient) {
   };
 }
 
-/** A chat that was removed has no title. */
+/** Whether a row is a chat. The row of a chat that was removed has no title. */
 function isChat([, , , , title]: Row): boolean {
   return title !== undefined;
 }
 
+/** Whether a row still counts. */
 function isCurrent(row: Row): boolean {
   return isChat(row) || row[0] > Date.now() - REMOVED_MS;
 }

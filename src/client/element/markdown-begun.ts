@@ -1,40 +1,40 @@
 import { inlineNodes } from './markdown-inline.ts';
 import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token, textPieces } from './markdown-lexer.ts';
 
-/** The beginning of a long block, which what follows cannot change. Only the rest of the block is read again. */
+/** The beginning of a long block that the text after it cannot change. Only the rest of the block is parsed again. */
 export interface Begun {
   readonly type?: MarkedToken['type'];
-  /** By how many nodes it is shown. */
+  /** The number of nodes that show it. */
   readonly nodes: number;
-  /** The text of a paragraph, of that in a quotation, or of code. */
+  /** The text, of a paragraph (also in a quotation) or of code. */
   readonly text: string;
-  /** How many characters the items of a list have, or the head and the rows of a table. */
+  /** The number of characters, of the items of a list or of the rows of a table with its head. */
   readonly length: number;
-  /** What stands before the other items or rows when they are read. */
+  /** The text that is put before the rest of a list or a table, so that it is parsed as one. */
   readonly head: string;
-  /** Whether the items of a list have paragraphs, since there are blank lines. Then the head is an item. */
+  /** Whether blank lines make paragraphs of the items of a list. Then `head` is an item. */
   readonly isLoose?: boolean;
 }
 
-/** Nothing of a block. */
+/** No beginning is known. */
 export const NOT_BEGUN: Begun = { nodes: 0, text: '', length: 0, head: '' };
 
 /** How many pieces, items or rows at the end of a block can still change. */
 const OPEN = 2;
 
-/** Whether `block` is the one that has begun so; else it has become another one. */
+/** Whether `block` still begins like this. More text can make another block of it. */
 export function goesOn(block: MarkedToken | undefined, { type, text, isLoose }: Begun): boolean {
   if (!type) return true;
   if (block?.type !== type || (block.type === 'blockquote' && !onlyParagraph(block))) return false;
   if (block.type === 'list') return block.loose === isLoose;
-  // A text that has become shorter can be cut elsewhere.
+  // A text that has become shorter can be cut at another place.
   return (
     !text ||
     ('text' in block && block.text.startsWith(text) && block.text.length > text.length + LONGEST_PIECE)
   );
 }
 
-/** How a long block has begun, of which `before` is known; undefined if no more of it is sure. */
+/** More of the beginning of a long block than `before`; undefined if there is not more. */
 export function begunOf(block: MarkedToken, before: Begun): Begun | undefined {
   if (block.type === 'list') return begunList(block, before);
   if (block.type === 'table') return begunTable(block, before);
