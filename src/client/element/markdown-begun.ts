@@ -52,29 +52,29 @@ export function begunOf(block: MarkedToken, before: Begun): Begun | undefined {
   return { ...before, type, nodes, text: before.text + begun.map(({ raw }) => raw).join('') };
 }
 
-/** The paragraph that is all of a quotation. */
+/** The paragraph of a quotation that has nothing else. */
 function onlyParagraph({ tokens }: Token<'blockquote'>): Token<'paragraph'> | undefined {
   const [inner, ...others] = tokens as readonly MarkedToken[];
   return inner?.type === 'paragraph' && others.length === 0 ? inner : undefined;
 }
 
-/** All but the last ones of the parts of a long block. */
+/** The pieces, items or rows of a long block that cannot change any more. */
 const sure = <T>(text: string, parts: readonly T[]): readonly T[] =>
   text.length > OPEN * LONGEST_PIECE ? parts.slice(0, -OPEN) : [];
 
 function begunList({ type, items, loose, raw }: Token<'list'>, before: Begun): Begun | undefined {
   const begun = sure(raw, items.slice(before.isLoose ? 1 : 0));
   const isLoose = before.isLoose || begun.some(hasBlankLine);
-  // If only items at the end have blank lines, these can still turn out to be its last ones.
+  // Blank lines only at the end may turn out to be behind the list.
   if (begun.length === 0 || isLoose !== loose) return undefined;
   const [bullet] = raw.trimStart().split(/\s/, 1);
   const length = begun.reduce((sum, item) => sum + item.raw.length, before.length);
-  // The head is as far to the right as an item may stand, so that the next one does not lie in it.
+  // Indented as far as an item may be, so that the next item does not become a part of it.
   const head = isLoose ? `   ${bullet} a\n\n` : '';
   return { ...before, type, nodes: before.nodes + begun.length, length, head, isLoose };
 }
 
-/** Whether this item, if another one follows, gives paragraphs to all items of its list. */
+/** Whether blank lines in or behind this item make paragraphs of all items, if another item follows. */
 function hasBlankLine({ raw, tokens }: Token<'list'>['items'][number]): boolean {
   const isApart = tokens.some((token) => token.type === 'space' && /\n.*\n/.test(token.raw));
   return isApart || /\n[ \t]*\n[ \t]*$/.test(raw);

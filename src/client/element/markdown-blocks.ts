@@ -2,17 +2,17 @@ import { newElement } from './dom.ts';
 import { inlineNodes } from './markdown-inline.ts';
 import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './markdown-lexer.ts';
 
-/** The words beside an answer's code and tables. */
+/** The words for the code and the tables of an answer. */
 export interface BlockWords {
   readonly copy: string;
   readonly code: string;
   readonly table: string;
 }
 
-/** What a box is that can be scrolled sideways with the keyboard alone. */
+/** The attributes of a box that can be scrolled sideways with the keyboard alone. */
 const scrollable = (label: string) => ({ role: 'region', tabindex: '0', 'aria-label': label });
 
-/** The element of one block; undefined for what is not shown. Of code, it leaves out the text `begun`. */
+/** The element of one block; undefined if it is not shown. Of code, the beginning `begun` is left out. */
 export function blockElement(token: MarkedToken, words: BlockWords, begun = ''): HTMLElement | undefined {
   switch (token.type) {
     case 'space':
@@ -21,7 +21,7 @@ export function blockElement(token: MarkedToken, words: BlockWords, begun = ''):
     case 'hr':
       return newElement('hr');
     case 'heading':
-      // All of one level: answers skip levels, and the levels of the page around them are not known.
+      // All on one level: answers skip levels, and the levels of the page are not known.
       return newElement('h3', { dir: 'auto', 'data-depth': `${token.depth}` }, inlineNodes(token.tokens));
     case 'code':
       return codeElement({ ...token, text: token.text.slice(begun.length) }, words);
@@ -69,7 +69,7 @@ function listElement({ ordered, start, items }: Token<'list'>, words: BlockWords
 }
 
 function itemElement({ tokens }: Token<'list_item'>, words: BlockWords): HTMLElement {
-  // The text of an item stands in it without a paragraph, unless the list has blank lines.
+  // Without blank lines in the list, the text of an item is no paragraph.
   const nodes = (tokens as readonly MarkedToken[]).flatMap((token): (Node | undefined)[] =>
     token.type === 'text' || token.type === 'checkbox' ? inlineNodes([token]) : [blockElement(token, words)],
   );

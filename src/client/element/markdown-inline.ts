@@ -6,7 +6,7 @@ type Inline = Extract<MarkedToken, { type: 'link' | 'image' }>;
 /** The elements of tokens that only contain others. */
 const WRAPPERS = { strong: 'strong', em: 'em', del: 'del' } as const;
 
-/** The nodes of inline tokens. What is in no list here is shown as its source. In a link, there is no other one. */
+/** The nodes of inline tokens. A token of another type is shown as its source. A link in a link is only its text. */
 export function inlineNodes(tokens: readonly object[] = [], isInLink = false): Node[] {
   return (tokens as readonly MarkedToken[]).flatMap((token) => nodesOf(token, isInLink));
 }
@@ -36,20 +36,20 @@ function nodesOf(token: MarkedToken, isInLink: boolean): Node[] {
   }
 }
 
-/** A picture is a link, too: to load it would tell another server who reads this, and when. */
+/** A link. A picture is a link, too: to load it would tell another server who reads this, and when. */
 function linkNodes(token: Inline, isInLink: boolean): Node[] {
   const isLiteral = token.type === 'link' && token.autolink === true;
   const href = safeAddress(isLiteral ? token.href : decodeReferences(token.href));
   const text = () => (isLiteral ? [new Text(token.text)] : inlineNodes(token.tokens, true));
   if (isInLink) return text();
-  // The reader sees where it would lead.
+  // Shown as its source, so that the reader sees the address.
   if (href === undefined) return [new Text(token.raw)];
   const attributes = { part: 'link', href, target: '_blank', rel: 'noopener noreferrer' };
   const shown = text();
   return [newElement('a', attributes, shown.length > 0 ? shown : href)];
 }
 
-/** The named character references that are common in answers (WHATWG HTML §13.5 has all of them). */
+/** The named character references that answers often have (WHATWG HTML §13.5 has all of them). */
 const NAMED: Readonly<Record<string, string>> = {
   ...{ amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', shy: '\u00ad' },
   ...{ copy: '©', reg: '®', trade: '™', deg: '°', plusmn: '±', micro: 'µ', para: '¶', sect: '§' },
@@ -70,7 +70,7 @@ function decodeReferences(text: string): string {
   });
 }
 
-/** CommonMark §2.5: U+FFFD in place of what is no character. */
+/** The character with this number; U+FFFD if there is none (CommonMark §2.5). */
 function characterOf(code: number): string {
   const isCharacter = code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
   return String.fromCodePoint(isCharacter ? code : 0xfffd);
@@ -79,8 +79,8 @@ function characterOf(code: number): string {
 const PROTOCOLS = ['http:', 'https:', 'mailto:'];
 
 /**
- * The address of a link in an answer, if it is a whole one that begins with `http:`, `https:` or `mailto:`; undefined for
- * every other one. The browser gets the address as it was parsed here.
+ * The address of a link, if it is a whole one that begins with `http:`, `https:` or `mailto:`; undefined for every other
+ * one. It is returned as it was parsed, so that the browser reads it in the same way.
  */
 function safeAddress(address: string): string | undefined {
   try {

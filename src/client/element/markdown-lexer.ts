@@ -5,19 +5,19 @@ export type { Links, MarkedToken } from 'marked';
 /** The tokens of one type. */
 export type Token<T extends MarkedToken['type']> = Extract<MarkedToken, { type: T }>;
 
-/** How deep blocks may lie in blocks, and emphasis in emphasis. What is deeper is text: no one reads it. */
+/** How deep blocks may be in blocks, and emphasis in emphasis. Deeper ones are text. */
 const MAX_DEPTH = 24;
 
 /**
- * How many characters of a paragraph are parsed at once. The time grows with their square. Emphasis, a link or code that
- * goes on in the next piece is shown as its source.
+ * How many characters of a paragraph are parsed at once, since the time grows with their square. Emphasis, a link or code
+ * that goes on in the next piece is shown as its source.
  */
 export const LONGEST_PIECE = 1_024;
 
 /**
- * Parses Markdown as GitHub reads comments: with tables, and each new line begins a line. HTML is text. `links` are the
- * reference links that the text before it defines. A text that cannot be parsed is one paragraph. If `text` begins with
- * a paragraph, and that with `begun`, its tokens are those of the rest. A long paragraph has one token for each piece.
+ * Parses Markdown as in comments on GitHub: with tables, and with line breaks as they are. HTML is text. `links` are the
+ * reference links of the text before. If the first paragraph begins with `begun`, only the rest of it has tokens. A long
+ * paragraph has one token for each piece. A text that cannot be parsed is one paragraph.
  */
 export function parseMarkdown(text: string, links: Links, begun = ''): readonly MarkedToken[] {
   const lexer = new Lexer({ gfm: true, breaks: true, tokenizer: boundedTokenizer() });
@@ -26,7 +26,7 @@ export function parseMarkdown(text: string, links: Links, begun = ''): readonly 
   let known = begun;
   lexer.inlineTokens = (source, tokens = []) => {
     const start = source.startsWith(known) ? known.length : 0;
-    // Only the first block has begun.
+    // Only the first block can begin so.
     known = '';
     if (start === 0 && source.length <= LONGEST_PIECE) return whole(source, tokens);
     for (const piece of textPieces(source.slice(start), LONGEST_PIECE)) {
@@ -48,7 +48,7 @@ export function parseMarkdown(text: string, links: Links, begun = ''): readonly 
 /** The token of a text that is not parsed. */
 export const pieceToken = (text: string) => ({ type: 'text', raw: text, text, escaped: true }) as const;
 
-/** A tokenizer that knows no HTML, and whose recursion has a bound. */
+/** A tokenizer without HTML, whose recursion has a limit. */
 function boundedTokenizer(): Tokenizer {
   const tokenizer = new Tokenizer();
   let depth = 0;
@@ -74,8 +74,8 @@ function boundedTokenizer(): Tokenizer {
 }
 
 /**
- * Cuts `text` into pieces of at most `longest` characters: at the last end of a line or, where a line is longer, behind
- * the last space or, where a word is longer, in the word. Joined, the pieces are the text.
+ * Cuts `text` into pieces of at most `longest` characters: after the last end of a line, else after the last space, else in
+ * a word. Joined, the pieces are the text.
  */
 export function textPieces(text: string, longest: number): string[] {
   const pieces: string[] = [];

@@ -3,20 +3,20 @@ import { type BlockWords, blockElement } from './markdown-blocks.ts';
 import { type Links, type MarkedToken, parseMarkdown } from './markdown-lexer.ts';
 import { morphChildren } from './morph.ts';
 
-/** After a drawing, how many times its own time passes before the next one: other work must have its turn. */
+/** The pause after a drawing, as a multiple of the time that it took. The page needs time for other work. */
 const REST = 2;
 
-/** Shows `text`; `isWhole` if it does not grow any more. */
+/** Shows `text`, which does not grow any more if it `isWhole`. */
 export type ShowMarkdown = (text: string, isWhole: boolean) => void;
 
-/** The beginning of a text, which what follows cannot change. */
+/** The beginning of a text that the text after it cannot change. */
 interface Settled {
   readonly length: number;
-  /** How many elements show it. */
+  /** The number of elements that show it. */
   readonly elements: number;
   /** The reference links that it defines. */
   readonly links: Links;
-  /** The beginning of the block after it. */
+  /** The beginning of the block after it that cannot change either. */
   readonly begun: Begun;
 }
 
@@ -38,7 +38,7 @@ export function markdownView(root: HTMLElement, words: BlockWords): ShowMarkdown
     before = text;
     try {
       settled = drawn(root, { text, settled, words });
-      // A link may be defined below the text that uses it.
+      // A link can be defined below the text that uses it, so all is parsed again.
       if (isWhole && text.includes(']:')) settled = drawn(root, { text, settled: NOTHING, words });
     } catch {
       // A text that is too much for the parser or the page is shown as it came.
@@ -63,7 +63,7 @@ interface Drawing {
   readonly words: BlockWords;
 }
 
-/** Shows what follows the settled beginning of `text`, and returns what is settled now. */
+/** Shows the text after its settled beginning, and returns what is settled now. */
 function drawn(root: HTMLElement, drawing: Drawing): Settled {
   const { text, settled, words } = drawing;
   const { begun } = settled;
@@ -79,16 +79,16 @@ function drawn(root: HTMLElement, drawing: Drawing): Settled {
   return nowSettled(drawing, blocks, elements);
 }
 
-/** Shows the rest of a block, which is in `rest`, behind its beginning. */
+/** Shows the rest of a block after its beginning. The element `rest` shows the rest alone. */
 function showMore(block: Element, rest: Element, { nodes, isLoose }: Begun): void {
   const [to, from] = [block, rest].map(
-    // Where the rows of a table, the text of code or of a quotation, or the items of a list stand.
+    // The element with the rows of a table, the text of code or of a quotation, or the items of a list.
     (element) => element.querySelector(':scope > table > tbody, :scope > pre > code, :scope > p') ?? element,
   );
   if (to && from) morphChildren(to, [...from.childNodes].slice(isLoose ? 1 : 0), nodes);
 }
 
-/** What is settled when `blocks` follow what was settled before. */
+/** What is settled now that `blocks` were parsed after the settled beginning. */
 function nowSettled(
   { text, settled }: Drawing,
   blocks: readonly MarkedToken[],
@@ -97,7 +97,7 @@ function nowSettled(
   const own = [...blocks.keys()].filter((at) => blocks[at]?.type !== 'space');
   const last = own.at(-1) ?? 0;
   const begun = blocks[last] && begunOf(blocks[last], last === 0 ? settled.begun : NOT_BEGUN);
-  // A list goes on if the block after it becomes an item: `1. a`, an empty line, `2`. A long block stays what it is.
+  // The last two blocks are not settled: in `1. a`, an empty line, `2`, the last one may become an item of the list.
   const end = begun ? last : (own.at(-2) ?? 0);
   let { length, elements, links, begun: before } = settled;
   for (const [at, block] of blocks.slice(0, end).entries()) {

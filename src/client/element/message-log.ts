@@ -6,7 +6,7 @@ import { aroundError, errorPieces } from './error-text.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
 import { fill } from './words.ts';
 
-/** The messages of a conversation. A reader at its end stays there while it grows. */
+/** The messages of a conversation. A reader at the end stays there while it grows. */
 export function messageLog(dependencies: RowDependencies) {
   const { tools } = dependencies;
   const list = newElement('ol', { class: 'messages' });
@@ -68,7 +68,7 @@ function announceEnd(message: ChannelMessage, { tools, botName }: RowDependencie
   else announce(text ? `${fill(words.saidBot, { bot: botName })}: ${text}` : words.nothing);
 }
 
-/** How near to its end a box counts as scrolled to the end, in px. */
+/** A box counts as scrolled to the end if it is as near to it, in px. */
 const NEAR_END = 60;
 
 /** Keeps a reader at the end of `box` there while its content grows. Returns the function that scrolls to the end. */
@@ -82,7 +82,7 @@ export function keepAtEnd(box: HTMLElement, content: HTMLElement): () => void {
   box.addEventListener('scroll', () => {
     const { scrollTop } = box;
     const isNear = box.scrollHeight - scrollTop - box.clientHeight < NEAR_END;
-    // What is added moves the end away; only a reader scrolls back.
+    // New content moves the end away. Only a reader scrolls back.
     if (isNear || scrollTop < before) isAtEnd = isNear;
     before = scrollTop;
   });

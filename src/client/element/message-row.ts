@@ -12,7 +12,7 @@ import { fill } from './words.ts';
 /** One message of the conversation, as the page shows it. */
 export interface Row {
   readonly element: HTMLElement;
-  /** Shows another state of the same message. */
+  /** Shows the message in its new state. */
   update(message: ChannelMessage): void;
 }
 
@@ -59,7 +59,7 @@ function questionRow(message: ChannelMessage, tools: ChatTools): Row {
   return { element, update };
 }
 
-/** A file of a message. Its address is the relay's, and the browser downloads it. */
+/** A file of a message. Its address is at the relay, and the browser downloads it. */
 function fileItem({ filename, url }: FilePart, unnamed: string): HTMLElement {
   const name = filename ?? unnamed;
   if (!url) return newElement('li', { dir: 'auto' }, name);
@@ -114,8 +114,8 @@ function noteOf(message: ChannelMessage, { words }: ChatTools): string {
 }
 
 /**
- * Makes a function that starts and stops counting the seconds since the start in `element`, whose text `sentence` makes. It
- * ends when the element is no longer in the page.
+ * Makes a function that starts and stops a count of seconds in `element`. `sentence` makes its text. The count ends when the
+ * element is no longer in the page.
  */
 function counter(element: Element, sentence: (seconds: number) => string): (isOn: boolean) => void {
   let timer: ReturnType<typeof setInterval> | undefined;

@@ -1,6 +1,6 @@
 /**
- * Gives `parent` these children after its first `kept` ones. Nodes that are equal stay: so do the focus, a selection and
- * the place in a scrolled box, and the browser lays out only what has changed.
+ * Gives `parent` these children after its first `kept` ones. Nodes that are equal stay, and with them the focus, a selection
+ * and the place in a scrolled box. The browser lays out only what has changed.
  */
 export function morphChildren(parent: Node, children: readonly Node[], kept = 0): void {
   let old: ChildNode | null = parent.childNodes[kept] ?? null;
@@ -22,7 +22,7 @@ function becomes(old: ChildNode, wanted: Node): boolean {
   if (old.isEqualNode(wanted)) return true;
   if (old.nodeName !== wanted.nodeName) return false;
   if (old instanceof Text && wanted instanceof Text) {
-    // Only the end of a growing text is new.
+    // Of a text that grows, only the end is new.
     if (wanted.data.startsWith(old.data)) old.appendData(wanted.data.slice(old.length));
     else old.data = wanted.data;
     return true;

@@ -20,11 +20,11 @@ export interface SignInDependencies {
   readonly client: Pick<BotClient, 'session' | 'signIn' | 'signInAsGuest' | 'signInUrl'>;
   readonly mode: SignInMode;
   readonly isOtherOrigin: boolean;
-  /** Filled in. */
+  /** The user whose name and password are filled in. */
   readonly user?: DemoUser | undefined;
 }
 
-/** What a user fills in to sign in. */
+/** The form for signing in. */
 export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInDependencies) {
   const { words } = tools;
   const title = newElement('h3', {}, words.signInAsk);
@@ -54,7 +54,7 @@ export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInD
       if (mode === 'guest') await client.signInAsGuest();
       else await client.signIn(name.input.value, password.input.value);
       password.input.value = password.input.defaultValue;
-      // Between sites, browsers drop the cookie without a word.
+      // If the relay is on another site, browsers drop its cookie, and no error says so.
       if (isOtherOrigin && !(await client.session())) showError(why, tools, { message: words.crossSite });
     } catch (error) {
       showError(why, tools, error as RelayError);
@@ -66,7 +66,7 @@ export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInD
     element,
     clear: () => element.reset(),
     focus: () => element.querySelector<HTMLElement>('input, button, a')?.focus(),
-    /** Shows the form, or hides it. `wasSignedIn` if somebody has been signed in here. */
+    /** Shows or hides the form. `wasSignedIn` says whether somebody was signed in here before. */
     show(isShown: boolean, wasSignedIn: boolean): void {
       element.hidden = !isShown;
       setText(title, wasSignedIn ? words.signedOut : words.signInAsk);
@@ -75,7 +75,7 @@ export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInD
   };
 }
 
-/** The button that signs in, which can be pressed once at a time, and not while the relay has asked to wait. */
+/** The button that signs in. It does nothing while a sign-in is under way, or the relay has asked to wait. */
 function submitButton(tools: ChatTools, label: string, name: HTMLElement) {
   const submit = newElement('button', { type: 'submit', part: 'button sign-in' }, label);
   const draw = countdown(submit, tools, { label, waiting: tools.words.tryAgainIn });
@@ -85,7 +85,7 @@ function submitButton(tools: ChatTools, label: string, name: HTMLElement) {
     draw(timeLeft(waitSeconds));
     if (waitSeconds > 0) tools.announce(submit.textContent ?? '');
   }
-  // The relay counts failures by user, too. An attempt that is under way goes on.
+  // The relay counts failures by user, so another user need not wait. A sign-in that is under way goes on.
   name.addEventListener('input', () => isTaken || release());
   return {
     submit,
@@ -99,7 +99,7 @@ function submitButton(tools: ChatTools, label: string, name: HTMLElement) {
   };
 }
 
-/** An input that must be filled in, with its label; `value` stands in it. */
+/** An input that must be filled in, with its label and its first value. */
 function field(kind: Readonly<Record<'type' | 'autocomplete', string>>, label: string, value = '') {
   const attributes = { ...kind, value, autocapitalize: 'none', spellcheck: 'false', required: '' };
   const input = newElement('input', { ...attributes, part: 'input' });

@@ -4,18 +4,18 @@ import { fill } from './words.ts';
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** The time of a message as a reader of `lang` writes it, with the date unless it is today. A short one has no time then. */
+/** The time of a message in the form of `lang`, with the date unless it is today. The short form has a time only today. */
 export function timeText(date: Date, lang: string, isShort = false): string {
   const dateStyle = date.toDateString() === new Date().toDateString() ? undefined : 'medium';
   const timeStyle = dateStyle && isShort ? undefined : 'short';
   const key = `${lang} ${dateStyle} ${timeStyle}`;
-  // To make a format takes longer than to use it.
+  // Kept, since making a format takes longer than using it.
   const format = formats.get(key) ?? new Intl.DateTimeFormat(lang, { dateStyle, timeStyle });
   formats.set(key, format);
   return format.format(date);
 }
 
-/** A duration as a reader of `lang` reads it: in minutes if it is long, else in seconds. A short unit suits every sentence. */
+/** A duration in the form of `lang`: in minutes if it is long, else in seconds. A short unit fits into every sentence. */
 function durationText(seconds: number, lang: string): string {
   const isLong = seconds > 90;
   const unit = isLong ? 'minute' : 'second';
@@ -24,8 +24,8 @@ function durationText(seconds: number, lang: string): string {
 }
 
 /**
- * The seconds that are left of `seconds` from now on. The clock can be set back, and the other one can stand while the
- * computer sleeps: what has gone by is the more of both.
+ * Makes a function that returns how many of `seconds` are left. The clock of `Date` can be set back, and that of
+ * `performance` can stand while the computer sleeps: the one counts that has gone further.
  */
 export function timeLeft(seconds: number): () => number {
   const [date, time] = [Date.now(), performance.now()];
@@ -34,8 +34,8 @@ export function timeLeft(seconds: number): () => number {
 }
 
 /**
- * Makes the function that shows on a button how long it does nothing. `left` returns the seconds that are left, and
- * `waiting` is the text with `{time}` in it; `label` returns in the end.
+ * Makes the function that shows on a button how long it does nothing. It gets a function that returns the seconds that are
+ * left. The text is `waiting` with its `{time}`, and `label` at the end.
  */
 export function countdown(
   button: HTMLElement,

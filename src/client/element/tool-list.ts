@@ -3,7 +3,7 @@ import type { RowDependencies } from './chat-tools.ts';
 import { button, newElement, setText } from './dom.ts';
 import { fill } from './words.ts';
 
-/** The tools that an answer uses, and those for which it asks. */
+/** The tools that an answer uses, and those for which it asks a consent. */
 export function toolList({ tools, channel, onSent }: RowDependencies) {
   const { words, announce } = tools;
   const element = newElement('ul', { class: 'tools', part: 'tools' });
@@ -37,7 +37,7 @@ export function toolList({ tools, channel, onSent }: RowDependencies) {
   }
   return {
     element,
-    /** Shows the tools of another state of the answer. */
+    /** Shows the tools of the answer in its new state. */
     update({ parts }: ChannelMessage): void {
       for (const part of parts) {
         if (part.type !== 'dynamic-tool') continue;

@@ -3,7 +3,7 @@ import { ENGLISH, type Words } from './words-en.ts';
 
 export type { Words } from './words-en.ts';
 
-/** Words, and how they are written. */
+/** The words of one language, and the direction of its script. */
 export interface Language {
   readonly lang: string;
   readonly dir: 'ltr' | 'rtl';
@@ -15,14 +15,14 @@ const LANGUAGES: Readonly<Record<string, Language>> = {
   ar: { lang: 'ar', dir: 'rtl', words: ARABIC },
 };
 
-/** The words of `lang`, such as `ar-EG`; English if there are none. `own` take the place of single words. */
+/** The language of `lang`, such as `ar-EG`; English if there are no words in it. `own` replaces single words. */
 export function languageOf(lang: string, own: Partial<Words> = {}): Language {
   const found = LANGUAGES[lang.toLowerCase().split('-', 1)[0] ?? ''] ?? LANGUAGES.en;
   const { dir, words } = found as Language;
   return { lang: (found as Language).lang, dir, words: { ...words, ...own } };
 }
 
-/** A text with its values. */
+/** Puts the values into a text, in place of `{name}`. */
 export function fill(text: string, values: Readonly<Record<string, string | number>>): string {
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
