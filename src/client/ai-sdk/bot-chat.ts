@@ -122,12 +122,15 @@ function joinNewest(talk: ConversationMessages, onEnd: () => void): Search {
   const abort = new AbortController();
   const { signal } = abort;
   let onAnswered: (stream: MessageStream) => void = () => {};
-  const streams = talk.resume({ signal, onState: (state, its) => state === 'streaming' && onAnswered(its) });
+  const streams = talk.resume({
+    signal,
+    onState: (state, stream) => state === 'streaming' && onAnswered(stream),
+  });
   async function search(): Promise<AnswerReading | undefined> {
     for (const stream of streams.reverse()) {
       // It is there if the relay answers: its first event may come much later.
       const answered = new Promise<boolean>((resolve) => {
-        onAnswered = (its) => its === stream && resolve(true);
+        onAnswered = (one) => one === stream && resolve(true);
       });
       const reading = readAnswer(stream, abort);
       const isThere = reading.first.then(({ done }) => !done);

@@ -1,4 +1,4 @@
-import { callPage, type RelayError } from '../transport/relay-error.ts';
+import { callPage, isNotEnabled } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import type { ChannelOpening } from './channel-opening.ts';
@@ -22,7 +22,7 @@ export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
   const { opening, shown } = dependencies;
   const { state } = shown;
   /** Resolves with undefined if `work` fails. The error is shown if its conversation is still open. */
-  async function trying<T>(
+  async function attempt<T>(
     work: (talk: BotConversation) => Promise<T>,
     { signal, onError }: UploadOptions = {},
   ): Promise<T | undefined> {
@@ -44,7 +44,7 @@ export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
   const find = (id: string) => state.messages().find((one) => one.id === id);
   return {
     feedback: async (id, verdict, comment = '') =>
-      (await trying(async (talk) => {
+      (await attempt(async (talk) => {
         await talk.feedback({ messageId: find(id)?.metadata.messageId ?? '', verdict, comment });
         const message = find(id);
         if (message) state.replace({ ...message, metadata: { ...message.metadata, verdict } });
@@ -52,7 +52,7 @@ export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
       })) ?? false,
     upload: (file, given) => {
       const options = given ?? {};
-      return trying(async (talk) => {
+      return attempt(async (talk) => {
         const blobId = await talk.upload(file, options);
         // In another conversation, the bot has no such file.
         if (talk !== opening.talk()) return undefined;
@@ -60,7 +60,7 @@ export function channelCalls(dependencies: ChannelCallsDependencies): Calls {
         return { type: 'file', mediaType, filename: file.name, url: talk.downloadUrl(file.name), blobId };
       }, options);
     },
-    reset: async () => (await trying((talk) => reset(dependencies, talk))) ?? false,
+    reset: async () => (await attempt((talk) => reset(dependencies, talk))) ?? false,
   };
 }
 
@@ -71,10 +71,10 @@ async function reset(
 ): Promise<boolean> {
   await stop();
   let isRenewed = false;
-  await talk.reset().catch((error: RelayError) => {
+  await talk.reset().catch((error) => {
     if (talk !== opening.talk()) return;
     // Without the group `chat`, nothing can be forgotten, but a new conversation can begin.
-    if (error.code !== 'operation_not_enabled' || !opening.renew()) throw error;
+    if (!isNotEnabled(error) || !opening.renew()) throw error;
     isRenewed = true;
   });
   // Another user's messages may be there by now.

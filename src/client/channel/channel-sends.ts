@@ -48,11 +48,11 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     const question = upTo.filter(({ role }) => role === 'user').at(-1);
     return question && send(bodyOf(question));
   }
-  // A page can pass anything, and what is no message must not reject.
-  const trying = (sent: AnsweredSend) => sent.catch((thrown) => void state.fail(thrown));
+  // A page in JavaScript can pass anything: what is thrown for it is shown, too.
+  const attempt = (sent: AnsweredSend) => sent.catch((thrown) => void state.fail(thrown));
   return {
-    send: (message) => trying(send(message)),
-    retry: (id) => trying(retry(id)),
+    send: (message) => attempt(send(message)),
+    retry: (id) => attempt(retry(id)),
     consent: consenting(shown, runs),
     drop() {
       for (const resolve of queue.splice(0)) resolve(false);

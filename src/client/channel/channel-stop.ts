@@ -1,9 +1,8 @@
-import { RelayError } from '../transport/relay-error.ts';
+import { isNotEnabled, RelayError } from '../transport/relay-error.ts';
 import { after, inBackground } from '../transport/waits.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { ChannelPast } from './channel-past.ts';
 import type { ChannelRuns } from './channel-runs.ts';
-import { isNothingThere } from './follow-history.ts';
 
 /** How long a stop waits for the bot service, in ms. After that, the answer is left. */
 const LONGEST_STOP_MS = 2_000;
@@ -34,7 +33,7 @@ export function suspension(fail: (thrown: unknown) => void): Suspension {
     const timer = inBackground(() => controller.abort(unanswered), LONGEST_SUSPEND_MS);
     const ended = talk.stop(controller).catch((error) => {
       // A suspend that `leave` has aborted is no failure.
-      if (current === own && !isNothingThere(error)) fail(error);
+      if (current === own && !isNotEnabled(error)) fail(error);
     });
     const own = {
       controller,

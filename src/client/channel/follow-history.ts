@@ -1,5 +1,5 @@
 import type { BotEvent } from '../transport/bot-event.ts';
-import { RelayError } from '../transport/relay-error.ts';
+import { isNotEnabled } from '../transport/relay-error.ts';
 import { abortOf, after, inBackground } from '../transport/waits.ts';
 import type { BotConversation } from './bot-conversation.ts';
 
@@ -87,7 +87,7 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
   const followed = follow().then(
     () => shown.end(),
     (error) => {
-      if (abort.signal.aborted || isNothingThere(error)) return;
+      if (abort.signal.aborted || isNotEnabled(error)) return;
       shown.end(error);
       view.onError(error, isQuiet());
     },
@@ -159,11 +159,6 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
       for (const run of running) answers.get(run)?.onState('stopped');
     },
   };
-}
-
-/** Whether an error says that the group `chat` is off: there is no history, and nothing that could be stopped. */
-export function isNothingThere(error: unknown): boolean {
-  return error instanceof RelayError && error.code === 'operation_not_enabled';
 }
 
 /** Whether an event surely belongs to an answer. */

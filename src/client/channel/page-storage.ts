@@ -1,4 +1,4 @@
-import type { RelayError } from '../transport/relay-error.ts';
+import { isNotEnabled } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';
@@ -59,8 +59,8 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
     withKept: (opened) => ({
       history: opened.talk.history,
       metadata: () =>
-        opened.talk.metadata().catch(async (error: RelayError) => {
-          if (opened === now() && error.code === 'operation_not_enabled') await show(opened);
+        opened.talk.metadata().catch(async (error) => {
+          if (opened === now() && isNotEnabled(error)) await show(opened);
           throw error;
         }),
     }),

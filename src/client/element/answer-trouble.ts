@@ -10,9 +10,9 @@ import { countdown, timeLeft } from './time-text.ts';
 const waits = new WeakMap<RelayError, () => number>();
 
 function waitOf(error: RelayError): () => number {
-  const its = waits.get(error) ?? timeLeft(error.retryAfter ?? 0);
-  waits.set(error, its);
-  return its;
+  const left = waits.get(error) ?? timeLeft(error.retryAfter ?? 0);
+  waits.set(error, left);
+  return left;
 }
 
 /** Why an answer is not complete, its request id for the operator, and when the user can ask again. */

@@ -25,7 +25,7 @@ export function keptChats(client: BotClient) {
   const bot = botKey(options);
   const user = () => followedSession(client).getSnapshot().session?.user.id ?? '';
   const rows = () => chatRows(options, user());
-  const isOwn = ([, its, one]: Row) => its === user() && one === bot;
+  const isOwn = ([, owner, itsBot]: Row) => owner === user() && itsBot === bot;
   /** The rows of this user and bot, the newest first. */
   const own = () =>
     rows()

@@ -72,7 +72,7 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsD
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>
     base + operation + (query ? `?${new URLSearchParams(query)}` : '');
   /** Tells the tracker of an error, and adds a hint if the relay does not know the bot. */
-  const noting = (askedIn: number) => (error: unknown) => {
+  const onErrorIn = (askedIn: number) => (error: unknown) => {
     if (isSignedOut(error)) tracker.learn(false, askedIn);
     if (error instanceof RelayError && error.code === 'unknown_bot')
       giveHint(error, `The relay has no bot ${namespace}/${botProviderName}: look at its BOTS.`);
@@ -82,7 +82,7 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsD
     async ask(path, init) {
       const askedIn = tracker.current();
       const asked = answerOf<unknown>(call(path, init));
-      asked.then(() => tracker.learn(true, askedIn), noting(askedIn));
+      asked.then(() => tracker.learn(true, askedIn), onErrorIn(askedIn));
       return asked;
     },
     stream(path, init, { name, onAsk, ...streamOptions }) {
@@ -106,7 +106,7 @@ export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsD
         ended: tracker.ended(),
         open: path === undefined ? path : asking(path, init),
         join: name && asking(pathOf('message/run', queryOf(name)), {}),
-        onError: noting(askedIn),
+        onError: onErrorIn(askedIn),
       });
     },
   };

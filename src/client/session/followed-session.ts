@@ -201,14 +201,14 @@ export function sessionActions(client: BotClient): SessionActions {
 
 function newActions(client: BotClient): SessionActions {
   const { setError } = followedSession(client);
-  const trying = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
+  const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
     setError(undefined);
     return work().catch((thrown) => void setError(asRelayError(thrown)));
   };
   return {
-    signIn: async (username, password) => void (await trying(() => client.signIn(username, password))),
-    signInAsGuest: async () => void (await trying(() => client.signInAsGuest())),
+    signIn: async (username, password) => void (await attempt(() => client.signIn(username, password))),
+    signInAsGuest: async () => void (await attempt(() => client.signInAsGuest())),
     signInUrl: client.signInUrl,
-    signOut: async () => (await trying(() => client.signOut())) ?? { logoutUrl: null },
+    signOut: async () => (await attempt(() => client.signOut())) ?? { logoutUrl: null },
   };
 }

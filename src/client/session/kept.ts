@@ -41,23 +41,23 @@ export interface KeptOptions {
 
 /** The list that is kept under `key`. */
 export function keptList(key: string, { store, isShared, max = MAX_ROWS }: KeptOptions): KeptList {
-  function withStore<T>(use: (its: MessageStore) => T): T | undefined {
+  function withStore<T>(use: (storage: MessageStore) => T): T | undefined {
     try {
       // A browser may throw an error at the name of the storage.
       const own = () => (isShared ? localStorage : sessionStorage);
-      const its = store === undefined && typeof document === 'object' ? own() : store;
-      return its ? use(its) : undefined;
+      const storage = store === undefined && typeof document === 'object' ? own() : store;
+      return storage ? use(storage) : undefined;
     } catch {
       return undefined;
     }
   }
   const set = (rows: readonly Row[]) =>
-    withStore((its) =>
-      rows.length > 0 ? its.setItem(key, JSON.stringify(rows.slice(-max))) : its.removeItem(key),
+    withStore((storage) =>
+      rows.length > 0 ? storage.setItem(key, JSON.stringify(rows.slice(-max))) : storage.removeItem(key),
     );
   return {
     all() {
-      const read = (its: MessageStore) => [...JSON.parse(its.getItem(key) ?? '[]')].filter(isRow);
+      const read = (storage: MessageStore) => [...JSON.parse(storage.getItem(key) ?? '[]')].filter(isRow);
       const rows = withStore(read) ?? [];
       const kept = rows.filter(([at]) => at > Date.now() - LONGEST_MS);
       if (kept.length < rows.length) set(kept);

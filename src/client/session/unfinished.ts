@@ -33,7 +33,7 @@ function newNames(client: EventTarget): Unfinished {
     remove: (name) => set(others(name)),
     list: (channel) =>
       all()
-        .filter(([, , its, where]) => its === bot && where === channel)
+        .filter(([, , itsBot, itsChannel]) => itsBot === bot && itsChannel === channel)
         .map(([, , , customChannelId = '', customMessageId = '']) => ({ customChannelId, customMessageId })),
   };
 }

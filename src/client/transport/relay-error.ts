@@ -137,6 +137,11 @@ export function isSignedOut(error: unknown): boolean {
   return error instanceof RelayError && ['unauthenticated', 'session_ended'].includes(error.code);
 }
 
+/** Whether the relay has not enabled the group of this operation, such as `chat`. */
+export function isNotEnabled(error: unknown): boolean {
+  return error instanceof RelayError && error.code === 'operation_not_enabled';
+}
+
 /**
  * Whether another try may get an answer: the connection failed, or the failure is a temporary one. `retryable` does not
  * count, since it is about sending a message again. After the deadline of a message, no try helps.
