@@ -107,9 +107,12 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     own.settled.then(() => own === history && state.change({ isLoading: false }));
   }
   return {
-    isRunning: () => [resumed, history].some((one) => one?.isRunning()),
+    isRunning: () => Boolean(resumed?.isRunning() || history?.isRunning()),
     readyToSend: (signal) => history?.readyToSend(signal),
-    showStopped: () => [resumed, history].forEach((one) => void one?.showStopped()),
+    showStopped() {
+      resumed?.showStopped();
+      history?.showStopped();
+    },
     ...{ begin, onSession, leave, close },
     save: storage.save,
     forget() {

@@ -96,12 +96,12 @@ export function tabsOf(options: CallsOptions): Tabs {
       : undefined;
   return {
     tell(user, isSignIn = false) {
-      const isChange = user !== last;
+      if (user !== undefined && (user !== last || isSignIn)) {
+        const tabs = open();
+        tabs?.postMessage([own, user, isSignIn]);
+        tabs?.close();
+      }
       last = user;
-      if (user === undefined || !(isChange || isSignIn)) return;
-      const tabs = open();
-      tabs?.postMessage([own, user, isSignIn]);
-      tabs?.close();
     },
     listen(onTold) {
       const tabs = open();

@@ -77,8 +77,8 @@ export function joining(isLive?: boolean): Joining {
     },
     pauseAfter({ retryable, retryAfter = 0 }) {
       const maxTries = isAnswered || retryable ? MAX_TRIES : MAX_UNANSWERED_TRIES;
-      const backOffMs = spread(Math.min(JOIN_AFTER_MS * 2 ** tries, LONGEST_PAUSE_MS));
-      const pauseMs = Math.max(backOffMs, retryAfter * 1000);
+      const backOffMs = Math.min(JOIN_AFTER_MS * 2 ** tries, LONGEST_PAUSE_MS);
+      const pauseMs = Math.max(spread(backOffMs), retryAfter * 1000);
       waitMs += pauseMs;
       return tries++ < maxTries && joins++ < MAX_JOINS && waitMs <= LONGEST_WAIT_MS ? pauseMs : undefined;
     },
