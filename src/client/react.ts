@@ -45,8 +45,8 @@ export type BotProviderProps = {
 );
 
 /**
- * Gives the components below it one client. Of options, the client is made once; another one is made when `baseUrl`,
- * `namespace` or `botProviderName` change. Plain options can come from a component of the server.
+ * Gives the components below it one client. With options, the client is made once; another one is made when
+ * `baseUrl`, `namespace` or `botProviderName` change. Plain options can come from a component of the server.
  * @param props A client, or the options of one.
  */
 export function BotProvider({ children, ...of }: BotProviderProps): ReactElement {

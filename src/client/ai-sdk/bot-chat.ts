@@ -11,7 +11,7 @@ import type { Visit } from './visits.ts';
 type Chunks = ReadableStream<AnswerChunk>;
 type Signal = AbortSignal | undefined;
 
-/** A chat of the AI SDK, which is one conversation. An abort of a signal stops what runs in it, and leaves the answer. */
+/** A chat of the AI SDK, which is one conversation. An abort stops what runs in it, and leaves the answer. */
 export interface BotChat {
   /** Sends a message. @throws RelayError, or the signal's reason */
   readonly send: (message: Outgoing, signal: Signal) => Promise<Chunks>;
@@ -117,7 +117,7 @@ interface Search {
   readonly leave: () => void;
 }
 
-/** Asks the relay for the answers that had not ended, the newest first, until it has one. `onEnd` is called at the end. */
+/** Asks the relay for the answers that had not ended, the newest first, until it has one. Then, `onEnd` is called. */
 function joinNewest(talk: ConversationMessages, onEnd: () => void): Search {
   const abort = new AbortController();
   const { signal } = abort;

@@ -10,7 +10,7 @@ type Calls = Pick<Channel, 'feedback' | 'upload' | 'reset'>;
 interface ChannelCallsDependencies {
   readonly shown: ShownChannel;
   readonly opening: Pick<ChannelOpening, 'opened' | 'renew' | 'talk'> & {
-    /** Counts a user of the channel: 1 when its use begins, -1 when it ends. */
+    /** Counts the uses of the channel: 1 when one begins, -1 when it ends. */
     readonly hold: (by: 1 | -1) => void;
   };
   readonly past: ChannelPast;

@@ -36,7 +36,7 @@ interface Loading {
   readonly load: () => void;
 }
 
-/** Shows why a history could not be loaded, and loads it again when that is asked for or the user has signed in again. */
+/** Shows why a history could not be loaded, and loads it again, also when the user has signed in again. */
 function failures({ change, fail, messages, setInitial }: ShownChannel['state']) {
   let isSignedIn = true;
   let signedInAgain = () => {};
@@ -67,11 +67,11 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
   };
 }
 
-/** Whether a message was refused before the bot could run. Of every other one, the relay says that it may have started. */
+/** Whether a message was refused before the bot could run. */
 const isRefused = ({ error }: Partial<ChannelMessage> = {}) =>
   error && !error.maybeStarted && (error.retryable !== undefined || isSignedOut(error));
 
-/** Shows what was said before: the history of the bot service or, if it gives none, the messages that the page has kept. */
+/** Shows what was said before: the history of the bot service, else the messages that the page has kept. */
 export function channelPast(shown: ShownChannel): ChannelPast {
   const { state, options } = shown;
   let history: FollowedHistory | undefined;

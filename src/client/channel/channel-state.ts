@@ -22,7 +22,7 @@ interface MessageList {
   readonly add: (message: ChannelMessage) => void;
   /** Adds an answer below the message with this id, if it is still there. */
   readonly addBelow: (id: string, answer: ChannelMessage) => void;
-  /** Adds a message of the history, above those that `add` has added. The first one takes the place of the initial ones. */
+  /** Adds a message of the history, above those of `add`. The first one takes the place of the initial ones. */
   readonly addPast: (message: ChannelMessage) => void;
   /** Makes these the initial ones, and expects the history from its beginning again. */
   readonly setInitial: (messages: Messages) => void;

@@ -105,14 +105,14 @@ interface UsageDependencies {
   readonly onUse: ((isUsed: boolean) => void) | undefined;
 }
 
-/** Counts who uses a channel, and ends it when nobody has used it for a while. */
+/** Counts the uses of a channel, and ends it when it was not used for a while. */
 function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: UsageDependencies) {
   let timer: ReturnType<typeof setTimeout> | undefined;
   /** How many subscribers and calls use it. */
-  let users = 0;
+  let uses = 0;
   function look(): void {
     clearTimeout(timer);
-    if (users === 0) timer = inBackground(end, options.gcMs ?? GC_MS);
+    if (uses === 0) timer = inBackground(end, options.gcMs ?? GC_MS);
   }
   function end(): void {
     // It looks again when the run has ended.
@@ -121,7 +121,7 @@ function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Usage
     onUse?.(false);
   }
   function hold(by: 1 | -1): void {
-    users += by;
+    uses += by;
     look();
   }
   if (onUse) look();

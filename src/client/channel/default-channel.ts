@@ -16,7 +16,7 @@ const listOf = (key: string, options: KeptOptions, isShared: boolean) =>
   keptList(key, { ...options, isShared, max: MAX_ROWS });
 const isGuest = (user: string) => user.startsWith('guest:');
 
-/** The list of a user's chats. The names of a row are the bot, the chat's id and its title. A guest's list is kept in the tab. */
+/** The list of a user's chats. The names in a row: bot, id, title. A guest's list is kept in the tab. */
 export function chatRows(options: KeptOptions, user: string): KeptList {
   return listOf(CHATS, options, !isGuest(user));
 }

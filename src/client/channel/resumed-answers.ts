@@ -13,7 +13,7 @@ export interface ResumedView {
   readonly history: () => FollowedHistory | undefined;
 }
 
-/** Answers that had not ended when the page was left. `begun` resolves when each has begun, or the relay does not have it. */
+/** Answers that had not ended when the page was left. `begun` resolves when each has begun, or is lost. */
 export interface ResumedAnswers extends ShownElsewhere {
   readonly isRunning: () => boolean;
   /** Shows answers that are under way as `stopped`, before their runs end. */

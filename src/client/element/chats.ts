@@ -74,7 +74,7 @@ function newChats(client: BotClient): Chats {
   };
 }
 
-/** A channel that passes all on to another channel after each `go`; its listeners stay. When a user leaves, it is the default one again. */
+/** A channel that stands for another one after each `go`. Its listeners stay. When a user leaves, it is the default one. */
 function switchable(client: BotClient) {
   const first = createChannel(client, { whileBusy: 'queue' });
   const ends = new Map<() => void, () => void>();

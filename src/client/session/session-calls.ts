@@ -18,7 +18,7 @@ interface SessionCallsDependencies {
 export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCallsDependencies) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
-    // A page that follows no session forgets what other users have left only here.
+    // A page that follows no session would not forget what other users have left.
     forgetKept(options, (of) => of === session.user.id);
     tracker.learn(session);
     tabs.tell(session.user.id, true);

@@ -8,8 +8,9 @@ const MAX_TRIES = 15;
 const MAX_UNANSWERED_TRIES = 3;
 /** How many times in all, since a stream could break after each event. */
 const MAX_JOINS = 50;
-/** The pause before the first try, in ms. It doubles with each try: the relay keeps a run without readers for seconds only. */
+/** The pause before the first try, in ms. It doubles with each try. */
 const JOIN_AFTER_MS = 250;
+/** The longest pause, in ms: the relay keeps a run without readers for seconds only. */
 const LONGEST_PAUSE_MS = 2_000;
 /** The longest sum of the pauses in a row, in ms, whatever `Retry-After` says. */
 const LONGEST_WAIT_MS = 60_000;
@@ -27,7 +28,7 @@ export interface Joining {
    * If a different event comes first, they are new, and come before it. @throws OTHER_STREAM
    */
   readonly take: (event: BotEvent, data: string) => readonly BotEvent[];
-  /** A stream begins after the last id, or from its beginning. If it `isJoined`, the relay has repeated it, else the bot service. */
+  /** A stream comes again, after the last id or from its beginning: from the relay if it `isJoined`, else from the bot service. */
   readonly begin: (isJoined: boolean) => void;
   /** The stream has ended well. @throws OTHER_STREAM if not all that was read before has come again */
   readonly end: () => void;

@@ -87,7 +87,7 @@ export function reconnecting({ open, join, isLive }: StreamSources): Reconnectin
   };
 }
 
-/** Whether the relay, or a proxy, could not answer the request to join. An error of the message itself does not count. */
+/** Whether the relay, or a proxy, could not answer the request to join. An error of the message does not count. */
 function couldNotAnswer({ status, retryable }: RelayError): boolean {
   // A problem of the relay has `retryable`. A page of a proxy has not.
   return Boolean(retryable) || (retryable === undefined && (status === 429 || status > 501));
@@ -102,7 +102,7 @@ function isRefusal({ status }: RelayError): boolean {
 const MAX_IDLE_RESUMES = 5;
 /** How many times a stream is resumed in all, since a service could give new ids to the same events for ever. */
 const MAX_RESUMES = 50;
-/** The pause before a resumption, in ms, unless `retry:` sets another. It doubles with each resumption without a new id. */
+/** The pause before a resumption, in ms, unless `retry:` sets another. It doubles until there is a new id. */
 const RESUME_AFTER_MS = 1000;
 /** The longest pause, in ms, whatever `retry:` and `Retry-After` say. */
 const LONGEST_PAUSE_MS = 60_000;

@@ -2,8 +2,8 @@
 declare const XMLHttpRequest: { new (): globalThis.XMLHttpRequest } | undefined;
 
 /**
- * A `fetch` that posts a body, and tells which part of it was sent, from 0 to 1. The browser's own `fetch` does not tell it, so
- * XMLHttpRequest is used. Where there is none, or with a `fetch` of the application (`own`), only the end is told.
+ * A `fetch` that posts a body, and tells which part of it was sent, from 0 to 1. It uses XMLHttpRequest, since a browser's
+ * `fetch` cannot tell it. Without XMLHttpRequest, or with a `fetch` of the application (`own`), only the end is told.
  */
 export function postWithProgress(onProgress: (part: number) => void, own?: typeof fetch): typeof fetch {
   return async (url, init = {}) => {
