@@ -42,7 +42,7 @@ interface Fact {
 }
 const factOf = ({ raw }: { raw: unknown }) => (raw as { fact: Fact }).fact;
 /** The whole messages of the user and of the bot. */
-const knownMember = (events: readonly { raw: unknown }[]) =>
+const saidIn = (events: readonly { raw: unknown }[]) =>
   events
     .map(factOf)
     .flatMap(({ messageUser, messageComplete }) => messageUser?.text ?? messageComplete?.message.text ?? []);
@@ -75,7 +75,7 @@ describe('a conversation', () => {
     });
     const { events, error } = await readAll(talk.history());
     expect(error).toBeUndefined();
-    expect(knownMember(events)).toEqual(['One', 'You said: One', 'Two', 'You said: Two']);
+    expect(saidIn(events)).toEqual(['One', 'You said: One', 'Two', 'You said: Two']);
     expect(events.map(factOf)[0]?.messageUser?.customMessageId).toMatch(/^[\d-]{15,}$/);
     expect(await botConversation(bob, 'history').metadata()).toBeUndefined();
     expect((await readAll(botConversation(bob, 'history').history())).events).toEqual([]);
@@ -88,7 +88,7 @@ describe('a conversation', () => {
     while (runState !== 'RUNNING') runState = (await talk.metadata())?.runState;
     const live = await readAll(talk.history());
     await run;
-    expect(knownMember(live.events).at(-1)).toMatch(/^You said:( word){100}$/);
+    expect(saidIn(live.events).at(-1)).toMatch(/^You said:( word){100}$/);
     expect(JSON.stringify(live.events.at(-1)?.raw)).toContain('runDone');
   });
 
@@ -100,7 +100,7 @@ describe('a conversation', () => {
     });
     expect(await stopped).toBe(true);
     expect(error).toBeUndefined();
-    expect(knownMember(events)[0]?.length).toBeLessThan(LONG.length / 2);
+    expect(saidIn(events)[0]?.length).toBeLessThan(LONG.length / 2);
     expect((await talk.metadata())?.runState).toBe('IDLE');
     expect(await talk.stop()).toBe(false);
   });
@@ -111,7 +111,7 @@ describe('a conversation', () => {
     const blobId = await talk.upload(file);
     expect(blobId).toMatch(/^[0-9a-f-]{36}$/);
     const { events } = await readAll(talk.send({ text: 'See', blobIds: [blobId] }));
-    expect(knownMember(events)).toEqual(['You said: See You sent: a note.txt']);
+    expect(saidIn(events)).toEqual(['You said: See You sent: a note.txt']);
     const url = talk.downloadUrl('a note.txt');
     expect(url.startsWith(`${relay.url}/generic/ns/demo/bot-provider/echo/channel-home/download?`)).toBe(
       true,
@@ -184,7 +184,7 @@ describe('a conversation', () => {
     expect(await talk.reset()).toBe(true);
     expect(messages()).toBe(before);
     expect(await talk.metadata()).toMatchObject({ title: null });
-    expect(knownMember((await readAll(talk.history())).events)).toEqual([]);
+    expect(saidIn((await readAll(talk.history())).events)).toEqual([]);
   });
 
   test('goes on when the user allows a tool', async () => {
@@ -194,7 +194,7 @@ describe('a conversation', () => {
     const calls = asked.events.map(factOf).flatMap((fact) => fact.toolCallConsent?.pendingCalls ?? []);
     expect(calls).toHaveLength(1);
     const consents = calls.map(({ toolCallId }) => ({ toolCallId, result: 'ALLOW_ONCE' as const }));
-    expect(knownMember((await readAll(talk.consent(consents))).events)).toEqual([
+    expect(saidIn((await readAll(talk.consent(consents))).events)).toEqual([
       expect.stringMatching(/^It is \d\d:\d\d in UTC\.$/),
     ]);
   });
