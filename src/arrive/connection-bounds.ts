@@ -30,7 +30,7 @@ export interface ConnectionBounds {
 interface Group {
   readonly most: number;
   count: number;
-  /** The one that has been idle for longest is the first. */
+  /** In the order in which they became idle. */
   readonly idle: Set<Socket>;
 }
 

@@ -11,7 +11,7 @@ interface Queues {
 
 /** First in, first out; an empty queue takes no memory. */
 export function createQueues(): Queues {
-  // Those that wait behind the one whose turn it is.
+  // By key, the callers that wait behind the one whose turn it is.
   const queues = new Map<string, (() => void)[]>();
 
   function leave(key: string): void {

@@ -63,7 +63,7 @@ function resumptionSlot(slots: SlotWaits, first: EndpointSlot, signal: AbortSign
     sent: () => slots.sent(slot),
     async takeExtraSlot() {
       const extra = await slots.takeExtra(slot, signal);
-      // It is a number only where the wait has a limit.
+      // It is never a number here, since these waits have no limit.
       if (typeof extra !== 'number') slot = extra;
     },
     refused: (askedMs) => slots.pauseAfterRefusal(slot.endpoint, askedMs),

@@ -71,9 +71,9 @@ export class Reader {
     this.aborted.reject(failureOf(reason, run));
     const problem = reason instanceof Problem ? endingOf(reason, run) : undefined;
     const hadEnd = reading?.hasEnd;
-    // One that was ended for too many newer readers has just left; any other problem of a last reader ends the run.
+    // Ended for too many newer readers, it counts as left; any other problem of the last reader ends the run.
     run.left(this, reason === TOO_MANY_OF_USER ? undefined : problem);
-    // It is cut if it has not taken all of an ended stream yet: those bytes are in memory, and in no bound.
+    // Bytes of an ended stream that the client has not taken are in no bound: its connection is cut.
     if (problem && hadEnd) reading?.cut(problem);
     else if (problem && !reading?.hasEnd) reading?.end(problem);
   };

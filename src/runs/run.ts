@@ -124,7 +124,7 @@ export class Run {
     return attach(this, client);
   }
 
-  /** It leaves for the bot service. */
+  /** It is being sent to the bot service. */
   sent(): void {
     this.phase = 'sent';
   }

@@ -93,7 +93,7 @@ export function keepConnected(options: ConnectionOptions): RedisConnection {
 async function connect(state: ConnectionState): Promise<void> {
   const { signal } = state.closing;
   for (let failures = 0; !state.isClosed; failures += 1) {
-    const beganAt = await holdLink(state);
+    const beganAt = await linkUntilLost(state);
     if (performance.now() - beganAt > SHORT_MS) failures = 0;
     const delay = failures === 0 ? 0 : FIRST_DELAY_MS * 2 ** (failures - 1);
     await sleep(Math.min(delay, MAX_DELAY_MS), undefined, { signal }).catch(() => {});
@@ -101,7 +101,7 @@ async function connect(state: ConnectionState): Promise<void> {
 }
 
 /** Makes a link. Resolves when it is lost, with when it began; or when it could not be made. */
-async function holdLink(state: ConnectionState): Promise<number> {
+async function linkUntilLost(state: ConnectionState): Promise<number> {
   const ending = new AbortController();
   const over = Promise.withResolvers<void>();
   let opened: RedisLink | undefined;

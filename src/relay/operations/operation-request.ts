@@ -67,8 +67,8 @@ export function operationRequestBuilder({ baseUrl, userHeader }: OperationReques
 }
 
 /**
- * One range of bytes (RFC 9110 §14.1.2). Any other is not asked for, nor one under a condition, which could not hold:
- * the client has got no validator. Then it gets the whole file.
+ * One range of bytes (RFC 9110 §14.1.2). Several ranges are not passed on, nor one with `If-Range`, since the client has
+ * got no validator: then it gets the whole file.
  */
 function rangeOf({ range, 'if-range': condition }: IncomingHttpHeaders): string | undefined {
   return condition === undefined &&
