@@ -165,6 +165,12 @@ describe('a problem is a load balancer', () => {
       },
       rows: { cookie: ['problem it is not HttpOnly; it is not Secure; it has a Domain'] },
     }),
+    finds("that shows the session's cookie in another header", {
+      tamper: (headers, { url = '', headers: { cookie } }) => {
+        if (cookie && url.includes('/message/sse')) headers['x-debug'] = cookie;
+      },
+      rows: { headers: ['ok as they should be', 'problem one of them holds a secret'] },
+    }),
     finds('that loses the session, and no message is sent', {
       answer: (req) => {
         if (req.url === '/auth/session') delete req.headers.cookie;
