@@ -92,7 +92,7 @@ const SECRETS_OPENED = {
   'authenticate/oidc/sign-in-flows.ts': 'SESSION_SECRETS, for sign-ins that are under way',
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
   'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
-  'check/through-client.ts': 'the password of the user that a check signs in',
+  'check/http-client.ts': 'the passwords of the users that a check signs in',
   'demo/start-demo.ts': 'API keys, for the embedded bot service that takes them',
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',

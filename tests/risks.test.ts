@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { checkConfiguration } from '../src/check/check-configuration.ts';
-import type { Report } from '../src/check/findings.ts';
+import { CheckReport } from '../src/check/report.ts';
 import { loadConfig } from '../src/config/config.ts';
 import { risksOf } from '../src/config/risks.ts';
 import { startProcess, stopProcesses } from './harness/relay/process.ts';
@@ -159,10 +159,9 @@ describe('--check-config', () => {
 describe('the check of a deployment', () => {
   test('notes every risk, except a missing Redis, which another row reports', () => {
     const notesOf = (environment: Record<string, string>) => {
-      const notes: string[] = [];
-      const report: Report = ({ state, says }) => void (state === 'note' && notes.push(says));
+      const report = new CheckReport();
       checkConfiguration(loadConfig(environment), {}, report);
-      return notes;
+      return report.findings.filter(({ state }) => state === 'note').map(({ says }) => says);
     };
     expect(notesOf(dangerous)).toEqual(risksOf(loadConfig(dangerous)));
     expect(notesOf(dangerous).filter((says) => says.startsWith('REDIS_URL'))).toHaveLength(2);

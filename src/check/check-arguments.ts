@@ -14,6 +14,14 @@ export const CHECK_USAGE = `Usage: bot-relay check [options]     prove this conf
   --json                 print JSON
 `;
 
+/** A user who signs in, and where the password may be: in a variable, or in the file that an option names. */
+export interface UserOption {
+  readonly name: string;
+  readonly variable: string;
+  readonly option: string;
+  readonly file: string | undefined;
+}
+
 /** The options of a check. */
 export interface CheckOptions {
   readonly json: boolean;
@@ -22,10 +30,8 @@ export interface CheckOptions {
   /** Bots by name; all of `BOTS` if there are none. */
   readonly bots: readonly string[];
   readonly through: Readonly<URL> | undefined;
-  readonly user: string | undefined;
-  readonly passwordFile: string | undefined;
-  readonly otherUser: string | undefined;
-  readonly otherPasswordFile: string | undefined;
+  /** The first user, and the second one, who must not reach what the first one has. */
+  readonly users: readonly UserOption[];
 }
 
 const DEFAULT_TEXT = 'This is a test of the connection. Please answer with three short sentences.';
@@ -35,60 +41,41 @@ export function readArguments(args: readonly string[]): CheckOptions | string {
   const values = parsed(args);
   if (!values) return CHECK_USAGE;
   const { json = false, text = DEFAULT_TEXT, bot: bots = [], through, user } = values;
-  const wrongBot = bots.some((name) => name.includes('*') || !botPattern.safeParse(name).success);
-  if (wrongBot) return '--bot takes one bot by name: namespace/bot\n';
-  if (through !== undefined && !isOrigin(through)) {
-    return '--through takes an http or https origin such as https://chat.example.com\n';
-  }
-  const wrongUsers = faultOfUsers(values);
-  if (wrongUsers !== undefined) return wrongUsers;
+  const { 'password-file': file, 'other-user': other, 'other-password-file': otherFile } = values;
+  const faults: readonly (readonly [boolean, string])[] = [
+    [!bots.every(isBot), '--bot takes one bot by name: namespace/bot'],
+    [!isOrigin(through), '--through takes an http or https origin such as https://chat.example.com'],
+    [through === undefined && (user ?? file) !== undefined, '--user and --password-file go with --through'],
+    [user === undefined && file !== undefined, '--password-file goes with --user'],
+    [user === undefined && other !== undefined, '--other-user goes with --user'],
+    [other === undefined && otherFile !== undefined, '--other-password-file goes with --other-user'],
+    [other !== undefined && other === user, '--other-user must be another user than --user'],
+  ];
+  const fault = faults.find(([isWrong]) => isWrong);
+  if (fault) return `${fault[1]}\n`;
   return {
     json,
     messages: values['no-messages'] !== true,
     text,
     bots: [...new Set(bots)],
     through: through === undefined ? undefined : new URL(through),
-    user,
-    passwordFile: values['password-file'],
-    otherUser: values['other-user'],
-    otherPasswordFile: values['other-password-file'],
+    users: [
+      { name: user, variable: 'CHECK_PASSWORD', option: '--password-file', file },
+      { name: other, variable: 'CHECK_OTHER_PASSWORD', option: '--other-password-file', file: otherFile },
+    ].filter((one): one is UserOption => one.name !== undefined),
   };
-}
-
-/** What is wrong with the users that are to sign in, as a text; `undefined` if nothing is. */
-function faultOfUsers(values: NonNullable<ReturnType<typeof parsed>>): string | undefined {
-  const {
-    through,
-    user,
-    'password-file': file,
-    'other-user': other,
-    'other-password-file': otherFile,
-  } = values;
-  if (through === undefined && (user ?? file) !== undefined)
-    return '--user and --password-file go with --through\n';
-  if (user === undefined && file !== undefined) return '--password-file goes with --user\n';
-  if (user === undefined && other !== undefined) return '--other-user goes with --user\n';
-  if (other === undefined && otherFile !== undefined) return '--other-password-file goes with --other-user\n';
-  return other !== undefined && other === user
-    ? '--other-user must be another user than --user\n'
-    : undefined;
 }
 
 /** `undefined` if an argument is unknown. It is not printed, since it may be a password typed in the wrong place. */
 function parsed(args: readonly string[]) {
+  const text = { type: 'string' } as const;
+  const flag = { type: 'boolean' } as const;
   try {
     return parseArgs({
       args: [...args],
       options: {
-        json: { type: 'boolean' },
-        'no-messages': { type: 'boolean' },
-        text: { type: 'string' },
-        bot: { type: 'string', multiple: true },
-        through: { type: 'string' },
-        user: { type: 'string' },
-        'password-file': { type: 'string' },
-        'other-user': { type: 'string' },
-        'other-password-file': { type: 'string' },
+        ...{ json: flag, 'no-messages': flag, text, through: text, bot: { ...text, multiple: true } },
+        ...{ user: text, 'password-file': text, 'other-user': text, 'other-password-file': text },
       },
     }).values;
   } catch {
@@ -96,7 +83,12 @@ function parsed(args: readonly string[]) {
   }
 }
 
-function isOrigin(text: string): boolean {
+function isBot(name: string): boolean {
+  return !name.includes('*') && botPattern.safeParse(name).success;
+}
+
+function isOrigin(text: string | undefined): boolean {
+  if (text === undefined) return true;
   if (!URL.canParse(text)) return false;
   const { protocol, href, origin } = new URL(text);
   return /^https?:$/.test(protocol) && href === `${origin}/`;

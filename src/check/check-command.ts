@@ -2,22 +2,18 @@ import type { Terminal } from '../authenticate/password/ask-password.ts';
 import { type Config, ConfigError, loadConfig } from '../config/config.ts';
 import type { Sources } from '../config/environment.ts';
 import { keyRings } from '../relay/upstream/key-rings.ts';
-import { maskKeys } from '../relay/upstream/upstream-request.ts';
-import { type Secret, secret } from '../secret.ts';
+import type { Redis } from '../storage/redis.ts';
 import { checkAddress } from './check-address.ts';
 import { type CheckOptions, readArguments } from './check-arguments.ts';
-import { checkConfiguration, reportConfigProblems } from './check-configuration.ts';
-import { botsToAsk, checkKeys, type KeyAnswer, keysToTry } from './check-keys.ts';
+import { checkConfiguration } from './check-configuration.ts';
+import { type BotAnswer, type BotKey, botsToAsk, checkKeys, keysToTry } from './check-keys.ts';
 import { checkProvider } from './check-provider.ts';
 import { checkRedis } from './check-redis.ts';
 import { checkResumption } from './check-resumption.ts';
 import { checkThrough } from './check-through.ts';
-import { collectFindings, quoter, type Report } from './findings.ts';
-import { groupsOfBot } from './groups-of-bot.ts';
-import { messageSlots } from './message-slots.ts';
-import { type MessagePlan, planMessages } from './plan-messages.ts';
-import { count, findingsAsJson, findingsAsTable, problemsIn } from './print-findings.ts';
-import { testMessages } from './send-message.ts';
+import { groupsOfBot } from './conversation.ts';
+import { DirectService } from './direct-service.ts';
+import { CheckReport, count, reportAsJson, reportAsTable } from './report.ts';
 import { type Visitors, visitorsOf } from './visitors.ts';
 
 /** Exit codes of sysexits.h. */
@@ -36,100 +32,71 @@ export interface CheckTerminal extends Terminal {
  */
 export async function checkCommand(
   args: readonly string[],
-  sources: Sources,
+  { environment, inFile }: Sources,
   terminal: CheckTerminal,
 ): Promise<number> {
   const options = readArguments(args);
-  if (typeof options === 'string') {
-    terminal.progress.write(options);
-    return EX_USAGE;
-  }
-  const { environment } = sources;
-  const loaded = load(sources);
-  const mode = 'problems' in loaded ? 'password' : loaded.config.authMode;
-  let visitors: Visitors;
-  try {
-    const { input, progress } = terminal;
-    const asked = { environment, terminal: { input, output: progress } };
-    visitors = await visitorsOf(mode, options, asked);
-  } catch (error) {
-    terminal.progress.write(`${(error as Error).message}\n`);
-    return EX_USAGE;
-  }
-  const hidden = [...visitors.hidden];
-  let mask = maskKeys(hidden);
-  const { findings, report } = collectFindings(() => mask);
-  const messages = { sent: 0 };
-  const hide = (secrets: readonly Secret[]) => {
-    hidden.push(...secrets);
-    mask = maskKeys(hidden);
+  if (typeof options === 'string') return wrongArguments(options, terminal);
+  const report = new CheckReport();
+  const print = (exitCode: number) => {
+    terminal.output.write(options.json ? reportAsJson(report) : reportAsTable(report));
+    return exitCode;
   };
-  let isGood = false;
-  if ('problems' in loaded) reportConfigProblems(loaded.problems, report);
-  else {
-    const { config } = loaded;
-    isGood = checkConfiguration(config, environment, report);
-    const run = { config, options, visitors, report, hide, messages, terminal };
-    await runChecks({ ...run, mask: (text) => mask(text) });
-  }
-  const result = { findings, messages: messages.sent };
-  terminal.output.write(options.json ? findingsAsJson(result) : findingsAsTable(result));
-  if (!isGood) return EX_CONFIG;
-  return problemsIn(findings) === 0 ? 0 : 1;
-}
-
-function load({ environment, inFile }: Sources): { readonly config: Config } | Pick<ConfigError, 'problems'> {
+  let config: Config;
   try {
-    return { config: loadConfig(environment, inFile) };
+    config = loadConfig(environment, inFile);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return error;
+    const advice = 'Mend it in the environment or in .env; docs/configuration.md lists the variables.';
+    for (const says of error.problems) report.about('configuration').problem(says, advice);
+    return print(EX_CONFIG);
   }
+  let visitors: Visitors;
+  try {
+    const asked = { input: terminal.input, output: terminal.progress };
+    visitors = await visitorsOf(config.authMode, options.users, { environment, terminal: asked, report });
+  } catch (error) {
+    return wrongArguments(`${(error as Error).message}\n`, terminal);
+  }
+  const isGood = checkConfiguration(config, environment, report);
+  await runChecks({ config, options, visitors, report, terminal });
+  return print(isGood ? Math.min(report.problems, 1) : EX_CONFIG);
+}
+
+function wrongArguments(text: string, { progress }: CheckTerminal): number {
+  progress.write(text);
+  return EX_USAGE;
 }
 
 interface CheckRun {
   readonly config: Config;
   readonly options: CheckOptions;
   readonly visitors: Visitors;
-  readonly report: Report;
-  /** Makes everything that is reported from now on mask these. */
-  readonly hide: (secrets: readonly Secret[]) => void;
-  readonly mask: (text: string) => string;
-  readonly messages: { sent: number };
+  readonly report: CheckReport;
   readonly terminal: CheckTerminal;
 }
 
 async function runChecks(run: CheckRun): Promise<void> {
-  const { config, options, visitors, report, hide, mask } = run;
-  hide(keyRings({ settings: config.upstream, bots: config.bots }).keys());
-  const quote = quoter(mask);
+  const { config, options, visitors, report } = run;
+  report.hide(...keyRings({ settings: config.upstream, bots: config.bots }).keys());
   const isOidc = config.authMode === 'oidc';
-  if (isOidc) hide([config.oidc.clientSecret]);
-  if (options.user !== undefined) noteUnusedUser(config.authMode, report);
+  if (isOidc) report.hide(config.oidc.clientSecret);
   const signInEndpoint = isOidc ? await checkProvider(config, report) : undefined;
   const redis = await checkRedis(config, report);
   try {
     const bots = botsToAsk(config, options.bots, report);
-    const plan = planMessages({ config, options, bots, ...visitors });
-    announce(plan, run.terminal);
-    const answers = await checkService(run, { bots, slots: messageSlots(config, redis) });
+    const keys = options.messages && !config.demo ? keysToTry(config, bots) : [];
+    const taking = bots.filter((bot) => groupsOfBot(config, bot).includes('message'));
     const { through, text } = options;
+    const isSentThrough = options.messages && through && visitors.visitor && taking.length > 0;
+    announce(keys.length + (isResumptionTried(run, keys) ? 1 : 0) + (isSentThrough ? 1 : 0), run);
+    const answers = await checkService(run, keys, redis);
     if (!through) return;
-    const bot = botToCall(config, bots, answers);
+    // A bot that takes messages, and has answered one if possible.
+    const bot = taking.find((one) => answers.has(one)) ?? taking[0] ?? bots[0];
     await checkThrough({
-      config,
-      through,
-      report,
-      quote,
-      mask,
-      ...visitors,
-      signInEndpoint,
-      hide: (value) => hide([secret(value)]),
-      bot,
-      otherBots: bots.filter((one) => one !== bot),
-      text: plan.through > 0 ? text : undefined,
-      sendsForeignFile: plan.foreignFile > 0,
-      onSend: () => run.messages.sent++,
+      ...{ config, report, through, ...visitors, signInEndpoint, bot },
+      text: isSentThrough ? text : undefined,
       direct: bot === undefined ? undefined : answers.get(bot)?.seen,
     });
   } finally {
@@ -137,49 +104,41 @@ async function runChecks(run: CheckRun): Promise<void> {
   }
 }
 
-/** The bot that is called through the load balancer: one that takes messages, and has answered one if possible. */
-function botToCall(config: Config, bots: readonly string[], answers: ReadonlyMap<string, KeyAnswer>) {
-  const taking = bots.filter((bot) => groupsOfBot(config, bot).includes('message'));
-  return taking.find((bot) => answers.has(bot)) ?? taking[0] ?? bots[0];
-}
-
-function noteUnusedUser(mode: Config['authMode'], report: Report): void {
-  if (mode === 'password') return;
-  const where = mode === 'guest' ? 'visitors need no name' : 'users sign in at the identity provider';
-  report({
-    state: 'note',
-    check: 'sign-in',
-    says: `--user is not used: with AUTH_MODE=${mode} ${where}`,
-    advice: 'Leave --user out, or look at AUTH_MODE.',
-  });
+function isResumptionTried({ config }: CheckRun, keys: readonly BotKey[]): boolean {
+  return config.upstream.resume && keys.length > 0;
 }
 
 /** Prints how many messages the check will send, before it sends them. */
-function announce({ total }: MessagePlan, terminal: CheckTerminal): void {
-  if (total === 0) return;
+function announce(messages: number, { terminal }: CheckRun): void {
+  if (messages === 0) return;
   terminal.progress.write(
-    `Sending up to ${count(total, 'message')}, each a run of a bot that the bot service counts (even if the check does not wait for its end); --no-messages sends none.\n`,
+    `Sending up to ${count(messages, 'message')}, each a run of a bot that the bot service counts (even if the check does not wait for its end); --no-messages sends none.\n`,
   );
 }
 
-/** Checks whether the bot service can be reached and accepts each key of `bots`. Returns the answers by bot. */
+/** Checks whether the bot service can be reached and accepts each of `keys`. Returns the answers by bot. */
 async function checkService(
-  { config, options, report, mask, messages }: CheckRun,
-  { bots, slots }: { bots: readonly string[]; slots: ReturnType<typeof messageSlots> },
-): Promise<Map<string, KeyAnswer>> {
+  run: CheckRun,
+  keys: readonly BotKey[],
+  redis: Redis | undefined,
+): Promise<ReadonlyMap<string, BotAnswer>> {
+  const { config, options, report } = run;
   const { baseUrl } = config.upstream;
-  const quote = quoter(mask);
-  if (!baseUrl || !(await checkAddress(baseUrl, { report, quote }))) return new Map();
+  if (!baseUrl || !(await checkAddress(baseUrl, report))) return new Map();
   if (!options.messages) {
-    report({ state: 'note', check: 'key', says: 'not tried: --no-messages' });
+    report.about('key').note('not tried: --no-messages');
     return new Map();
   }
-  const send = testMessages({ config, slots, mask, onSend: () => messages.sent++ });
-  const keys = keysToTry(config, bots);
-  const sending = { text: options.text, report, quote, send };
-  const answers = await checkKeys(keys, sending);
-  // One bot is enough, since all have the same service, and the message is paid.
-  const [first] = answers;
-  if (config.upstream.resume && first) await checkResumption({ bot: first[0], ...first[1] }, sending);
-  return answers;
+  const service = new DirectService({ config, redis, report });
+  const { maxExecutionMs } = config.upstream;
+  const messages = { service, text: options.text, report, maxExecutionMs };
+  try {
+    const answers = await checkKeys(keys, messages);
+    // One bot is enough, since all have the same service, and the message is paid.
+    const [first] = answers.values();
+    if (first && isResumptionTried(run, keys)) await checkResumption(first, messages);
+    return answers;
+  } finally {
+    await service.removeConversations();
+  }
 }

@@ -1,15 +1,13 @@
 import { cookieFlags } from '../authenticate/sessions/session-cookie.ts';
-import type { Config } from '../config/config.ts';
+import { botPath } from '../bots/bot.ts';
 import { isLoopback } from '../http/hosts.ts';
+import { adviceFor, adviceOnProblem } from './advice.ts';
+import { type Answer, problemOf, unauthenticatedFaults } from './answers.ts';
 import { checkAddress } from './check-address.ts';
-import { adviceFor } from './failure-advice.ts';
-import type { Report } from './findings.ts';
-import { unauthenticatedFaults } from './judge-answer.ts';
-import { checkConversation } from './operations/check-conversation.ts';
-import { messageBody, pathFor } from './send-message.ts';
-import { type Answer, throughClient } from './through-client.ts';
+import { checkConversation } from './check-conversation.ts';
+import { botOf, newMessage } from './conversation.ts';
+import { HttpClient, jsonBody } from './http-client.ts';
 import type { ThroughContext, ThroughOptions } from './through-context.ts';
-import { checkForeignHost } from './through-host.ts';
 import { checkProbes } from './through-probes.ts';
 import { checkProviderSignIn } from './through-provider.ts';
 import { checkSession } from './through-session.ts';
@@ -17,85 +15,69 @@ import { checkSession } from './through-session.ts';
 /** Checks the whole path from the public address, with a sign-in, a message and a sign-out. */
 export async function checkThrough(options: ThroughOptions): Promise<void> {
   const { config, through, report, visitor } = options;
-  checkPublicUrl(config, through, report);
-  if (!(await checkAddress(through, options))) return;
+  checkPublicUrl(options);
+  if (!(await checkAddress(through, report))) return;
+  const https = config.publicUrl.protocol === 'https:';
   const context: ThroughContext = {
     ...options,
-    client: throughClient(through),
-    base: config.basePath,
-    cookie: cookieFlags({
-      https: config.publicUrl.protocol === 'https:',
-      sameSite: config.session.sameSite,
+    client: new HttpClient(through, {
+      // As a browser sends it: a load balancer may compress for clients that accept it.
+      ...{ 'Accept-Encoding': 'gzip, deflate, br', Accept: '*/*' },
+      ...{ 'Sec-Fetch-Site': 'same-origin', Origin: through.origin },
     }),
+    base: config.basePath,
+    cookie: cookieFlags({ https, sameSite: config.session.sameSite }),
   };
   try {
     if (!(await checkUnauthenticated(context))) return;
-    await checkForeignHost(context);
     if (config.authMode === 'oidc') await checkProviderSignIn(context);
-    else if (visitor)
-      await checkSession({ ...context, visitor }, (cookie) => checkConversation(context, cookie));
-    else {
-      const advice = 'Give --user NAME.';
-      report({
-        state: 'note',
-        check: 'sign-in',
-        says: 'not checked, and neither are cookie and message',
-        advice,
-      });
-    }
+    else if (visitor) await checkSession(context, visitor, (cookie) => checkConversation(context, cookie));
+    else report.about('sign-in').note('not checked, and neither are cookie and message', 'Give --user NAME.');
     // Done last: a load balancer may stop using an instance for a while after it fails.
     await checkProbes(context);
   } catch (error) {
     const code = (error as Error).message;
-    const says = `no answer from ${through.host} (${code})`;
-    report({ state: 'problem', check: 'connection', about: through.host, says, advice: adviceFor(code) });
+    report
+      .about('connection', through.host)
+      .problem(`no answer from ${through.host} (${code})`, adviceFor(code));
   }
 }
 
-function checkPublicUrl({ publicUrl }: Config, through: Readonly<URL>, report: Report): void {
-  const check = 'public address';
+function checkPublicUrl({ config: { publicUrl }, through, report }: ThroughOptions): void {
+  const { ok, problem } = report.about('public address');
   if (publicUrl.origin !== through.origin) {
     const says = `PUBLIC_URL is ${publicUrl.origin}, and this address is ${through.origin}`;
-    const advice = 'Set PUBLIC_URL to what browsers have in their address bar.';
-    report({ state: 'problem', check, says, advice });
+    problem(says, 'Set PUBLIC_URL to what browsers have in their address bar.');
   } else if (through.protocol !== 'https:' && !isLoopback(through.hostname)) {
     const says = 'not https: everybody on the way can read cookies and passwords';
-    report({ state: 'problem', check, says, advice: 'Let the load balancer end TLS.' });
-  } else report({ state: 'ok', check, says: 'is PUBLIC_URL' });
+    problem(says, 'Let the load balancer end TLS.');
+  } else ok('is PUBLIC_URL');
 }
 
 const NO_BOT = 'check/check';
 
 /** Sends a message without a session: it costs nothing, and shows whether the path leads to the relay. */
-async function checkUnauthenticated({
-  client,
-  base,
-  bot = NO_BOT,
-  text,
-  report,
-  quote,
-}: ThroughContext): Promise<boolean> {
-  const path = pathFor(base, text === undefined ? NO_BOT : bot);
-  const answer = await client.call({ method: 'POST', path, json: messageBody('Test without a session.') });
+async function checkUnauthenticated(context: ThroughContext): Promise<boolean> {
+  const { client, base, bot = NO_BOT, text, report } = context;
+  const path = `${botPath(base, '/generic/ns', botOf(text === undefined ? NO_BOT : bot))}/message/sse`;
+  const body = jsonBody(newMessage('Test without a session.'));
+  const answer = await client.call({ method: 'POST', path, body });
   const faults = unauthenticatedFaults(answer);
-  const check = 'not signed in';
-  if (faults.length === 0)
-    report({ state: 'ok', check, says: 'a message is refused with 401, as problem+json' });
-  else {
-    const says = `a message is not refused as it should be: ${quote(faults.join('; '))}`;
-    report({ state: 'problem', check, says, advice: adviceOn(answer) });
-  }
+  const { ok, problem } = report.about('not signed in');
+  if (faults.length === 0) ok('a message is refused with 401, as problem+json');
+  else
+    problem(`a message is not refused as it should be: ${report.quote(faults.join('; '))}`, adviceOn(answer));
   return answer.status === 401;
 }
 
-function adviceOn({ status, headers }: Answer): string {
-  if (status === 401) return 'Let the load balancer pass the answers of the relay on as they are.';
-  if (status === 421)
-    return 'Let the load balancer pass Host on as it came; or add what it sends to ALLOWED_HOSTS.';
-  if (status >= 300 && status < 400)
-    return 'Use the address that it redirects to, or take the redirect away.';
-  if (status === 403) return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';
-  if (status >= 500) return 'Look at whether the relay runs, and at where the load balancer looks for it.';
-  const isRelay = headers['x-request-id'] !== undefined;
-  return isRelay ? 'Look at BASE_PATH.' : 'Look at the paths that the load balancer hands to the relay.';
+function adviceOn(answer: Answer): string {
+  const { status } = answer;
+  const none =
+    status >= 300 && status < 400
+      ? 'Use the address that it redirects to, or take the redirect away.'
+      : status >= 500
+        ? 'Look at whether the relay runs, and at where the load balancer looks for it.'
+        : 'Look at the paths that the load balancer hands to the relay.';
+  const unauthenticated = 'Let the load balancer pass the answers of the relay on as they are.';
+  return adviceOnProblem(problemOf(answer)?.code, { none, unauthenticated, not_found: 'Look at BASE_PATH.' });
 }

@@ -1,139 +1,127 @@
-import type { Readable } from 'node:stream';
 import { createParser } from 'eventsource-parser';
-import { heldBytes } from '../relay/message/held-bytes.ts';
-import { runEventOf } from '../relay/message/run-events.ts';
-import { holds, isInsideEvent, push, wholeEvents } from '../relay/message/whole-events.ts';
-import { codeOf } from './failure-advice.ts';
-import { type AnsweredProblem, problemIn } from './judge-answer.ts';
-
-/** How a stream of events arrived. Times in ms. A moment ends with a pause of more than `MOMENT_MS`. */
-export interface Observation {
-  /** From the request to the response's headers, to the first byte of its body, and to its end. */
-  readonly headersMs: number;
-  readonly firstByteMs: number | undefined;
-  readonly endMs: number;
-  readonly events: number;
-  /** How many ids it carried, from which it can be resumed. */
-  readonly ids: number;
-  readonly moments: number;
-  /** How many moments, without the last one, ended inside an event. */
-  readonly tornMoments: number;
-  /** From the first byte to the last. */
-  readonly spreadMs: number;
-  /** The longest silence between two events; heartbeats do not end it. */
-  readonly longestSilenceMs: number;
-  /** Comment lines that came in a moment of their own. */
-  readonly heartbeats: number;
-  /** Why the stream broke; `undefined` if it ended well. */
-  readonly broken: string | undefined;
-  /** The error that an event of the stream reported, in its own words. */
-  readonly runError: string | undefined;
-  /** What the relay said, if its error event was the first one: the message has failed. */
-  readonly failure: AnsweredProblem | undefined;
-}
+import { codeOf } from './advice.ts';
+import { type AnsweredProblem, jsonOf, problemIn } from './answers.ts';
+import { type Opened, TIMED_OUT } from './http-client.ts';
 
 /** A pause that is too short for a buffer or a person to notice, in ms. */
 const MOMENT_MS = 25;
 /** How much of an answer is read at most, in bytes: more than any text. */
 const MAX_BYTES = 16 * 1024 * 1024;
-/** Beyond so many bytes an event is not held, which makes no difference here. */
-const MAX_HELD_BYTES = 64 * 1024;
+/** A piece that holds comment lines and nothing else. */
+const COMMENTS = /^(:[^\r\n]*(\r\n|\n|\r))+$/;
+/** The end of a whole event, with any ends of lines (WHATWG HTML §9.2.5). */
+const EVENT_END = /(\n\r?\n|\r\r)$/;
 
-/**
- * Reads a stream of events to its end. `sentAt` is when the request was sent, by `performance.now()`. `onRun` is called
- * with each id of a run, as an event has it.
- */
+export interface ObservingOptions {
+  /** How long the stream may take from now, in ms. */
+  readonly limitMs: number;
+  /** Called with each id of a run, as an event has it. */
+  readonly onRun?: (requestId: string) => void;
+}
+
+/** Reads a stream of events to its end. */
 export async function observeStream(
-  response: Readable,
-  sentAt: number,
-  onRun: (requestId: string) => void = () => {},
+  { response, sentAt }: Opened,
+  { limitMs, onRun = () => {} }: ObservingOptions,
 ): Promise<Observation> {
-  const headersMs = performance.now() - sentAt;
-  const notes = noteArrivals(sentAt, onRun);
-  let broken: string | undefined;
+  const seen = new Observation(sentAt, onRun);
+  const decoder = new TextDecoder();
+  const timer = setTimeout(() => response.destroy(TIMED_OUT), limitMs);
   let bytes = 0;
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
+      seen.take(decoder.decode(chunk, { stream: true }));
       bytes += chunk.length;
-      notes.take(chunk);
       if (bytes > MAX_BYTES) break;
     }
   } catch (error) {
-    broken = codeOf(error);
+    seen.broken = codeOf(error);
+  } finally {
+    clearTimeout(timer);
   }
-  return { headersMs, endMs: performance.now() - sentAt, broken, ...notes.result() };
+  seen.endMs = performance.now() - sentAt;
+  return seen;
 }
 
-type Arrivals = Omit<Observation, 'headersMs' | 'endMs' | 'broken'>;
+/** How a stream of events arrived. Times in ms, since the request was sent. A moment ends with a pause. */
+export class Observation {
+  headersMs: number;
+  firstByteMs: number | undefined;
+  lastByteMs = 0;
+  endMs = 0;
+  events = 0;
+  /** How many ids it carried, from which it can be resumed. */
+  ids = 0;
+  moments = 0;
+  /** How many moments, without the last one, ended inside an event. */
+  tornMoments = 0;
+  /** Comment lines that came in a moment of their own. */
+  heartbeats = 0;
+  /** The longest silence between two events; heartbeats do not end it. */
+  longestSilenceMs = 0;
+  /** Why the stream broke; `undefined` if it ended well. */
+  broken: string | undefined;
+  /** The error that an event of the stream reported, in its own words. */
+  runError: string | undefined;
+  /** What the relay said, if its error event was the first one: the message has failed. */
+  failure: AnsweredProblem | undefined;
+  readonly #sentAt: number;
+  readonly #parser;
+  #lastEventMs = 0;
+  /** The last characters that were no heartbeat. */
+  #tail = '';
 
-function noteArrivals(sentAt: number, onRun: (requestId: string) => void) {
-  const events = wholeEvents({
-    maxBytes: MAX_HELD_BYTES,
-    held: heldBytes(MAX_BYTES),
-    onUnheld: () => undefined,
-  });
-  const decoder = new TextDecoder();
-  const times: { firstAt?: number; lastAt: number; lastEventAt: number } = { lastAt: 0, lastEventAt: 0 };
-  const counts = { events: 0, ids: 0, moments: 0, tornMoments: 0, heartbeats: 0 };
-  let longestSilenceMs = 0;
-  let runError: string | undefined;
-  let failure: AnsweredProblem | undefined;
-  const parser = createParser({
-    onId: () => counts.ids++,
-    onEvent({ event, data }) {
-      counts.events++;
-      runError ??= errorIn(data);
-      if (event === 'error' && counts.events === 1) failure = problemIn(data, 200);
-      if (failure) return;
-      const { requestId } = runEventOf(data);
-      if (typeof requestId === 'string') onRun(requestId);
-    },
-  });
+  constructor(sentAt: number, onRun: (requestId: string) => void) {
+    this.#sentAt = sentAt;
+    this.headersMs = performance.now() - sentAt;
+    this.#parser = createParser({
+      onId: () => void this.ids++,
+      onEvent: ({ event, data }) => {
+        this.events++;
+        if (event === 'error' && this.events === 1) this.failure = problemIn(data, 200);
+        const { eventType, requestId, fact } = Object(jsonOf(data)) as Partial<RunEvent>;
+        if (eventType === 'asgard.run.error') this.runError ??= errorIn(fact);
+        if (typeof requestId === 'string' && !this.failure) onRun(requestId);
+      },
+    });
+  }
 
-  return {
-    take(chunk: Buffer): void {
-      const now = performance.now();
-      const isNewMoment = times.firstAt === undefined || now - times.lastAt > MOMENT_MS;
-      const isHeartbeat = isNewMoment && isComments(chunk);
-      times.firstAt ??= now;
-      if (isHeartbeat) counts.heartbeats++;
-      else if (isNewMoment) {
-        if (counts.moments > 0 && (isInsideEvent(events) || holds(events) !== 'nothing'))
-          counts.tornMoments++;
-        if (counts.moments > 0) longestSilenceMs = Math.max(longestSilenceMs, now - times.lastEventAt);
-        counts.moments++;
+  /** From the first byte to the last. */
+  get spreadMs(): number {
+    return this.firstByteMs === undefined ? 0 : this.lastByteMs - this.firstByteMs;
+  }
+
+  /** Takes a piece that has just arrived. */
+  take(text: string): void {
+    const now = performance.now() - this.#sentAt;
+    const isNewMoment = this.firstByteMs === undefined || now - this.lastByteMs > MOMENT_MS;
+    this.firstByteMs ??= now;
+    this.lastByteMs = now;
+    if (isNewMoment && COMMENTS.test(text)) this.heartbeats++;
+    else {
+      if (isNewMoment && this.moments > 0) {
+        if (!EVENT_END.test(this.#tail)) this.tornMoments++;
+        this.longestSilenceMs = Math.max(this.longestSilenceMs, now - this.#lastEventMs);
       }
-      times.lastAt = now;
-      if (!isHeartbeat) times.lastEventAt = now;
-      push(events, chunk);
-      parser.feed(decoder.decode(chunk, { stream: true }));
-    },
-    result(): Arrivals {
-      const { firstAt, lastAt } = times;
-      const firstByteMs = firstAt === undefined ? undefined : firstAt - sentAt;
-      const spreadMs = firstAt === undefined ? 0 : lastAt - firstAt;
-      return { ...counts, firstByteMs, spreadMs, longestSilenceMs, runError, failure };
-    },
+      if (isNewMoment) this.moments++;
+      this.#lastEventMs = now;
+      this.#tail = (this.#tail + text).slice(-3);
+    }
+    this.#parser.feed(text);
+  }
+}
+
+/** An event in the shape seen in the field, which the service does not specify. */
+interface RunEvent {
+  readonly eventType: unknown;
+  readonly requestId: unknown;
+  readonly fact: {
+    readonly runError?: { readonly error?: { readonly code?: unknown; readonly message?: unknown } };
   };
 }
 
-/** Whether a chunk holds comment lines and nothing else. */
-function isComments(chunk: Buffer): boolean {
-  return /^(:[^\r\n]*(\r\n|\n|\r))+$/.test(chunk.toString('latin1'));
-}
-
-/** The code and message of an error event, in the shape seen in the field, which the service does not specify. */
-function errorIn(data: string): string | undefined {
-  if (!data.includes('asgard.run.error')) return undefined;
-  try {
-    const { eventType, fact } = JSON.parse(data) as {
-      eventType?: unknown;
-      fact?: { runError?: { error?: { code?: unknown; message?: unknown } } };
-    };
-    if (eventType !== 'asgard.run.error') return undefined;
-    const { code, message } = fact?.runError?.error ?? {};
-    return [code, message].filter((part) => typeof part === 'string').join(': ');
-  } catch {
-    return undefined;
-  }
+/** The code and message of an error event. */
+function errorIn(fact: Partial<RunEvent>['fact']): string {
+  const { code, message } = fact?.runError?.error ?? {};
+  return [code, message].filter((part) => typeof part === 'string').join(': ');
 }

@@ -1,8 +1,11 @@
 import { callbackUrlOf } from '../authenticate/oidc/identity-provider.ts';
 import { SIGN_IN_COOKIE } from '../authenticate/oidc/sign-in-flows.ts';
-import { cookieFaults, problemOf } from './judge-answer.ts';
-import type { Answer } from './through-client.ts';
-import { reportHeaders, reportWrongAnswer, type ThroughContext } from './through-context.ts';
+import { secret } from '../secret.ts';
+import { adviceOnProblem } from './advice.ts';
+import { type Answer, cookieAttributes, cookieFaults, problemOf } from './answers.ts';
+import { reportHeaders, reportWrong, type ThroughContext } from './through-context.ts';
+
+const SET_COOKIE = new RegExp(`^((?:__Host-)?${SIGN_IN_COOKIE}[^=]*)=([^;]+)`);
 
 /**
  * Checks as much of a sign-in at the identity provider as is possible without a browser: that the relay redirects
@@ -10,94 +13,69 @@ import { reportHeaders, reportWrongAnswer, type ThroughContext } from './through
  */
 export async function checkProviderSignIn(context: ThroughContext): Promise<void> {
   const { client, base, config, report } = context;
+  const about = report.about('sign-in');
   const answer = await client.call({ method: 'GET', path: `${base}/auth/login` });
-  const location = locationOf(answer);
-  if (location) {
-    reportHeaders(answer, { ...context, kind: 'json' });
+  const { location = '' } = answer.headers;
+  if (answer.status === 302 && URL.canParse(location)) {
+    reportHeaders(answer.headers, 'sign-in', report);
     reportCookie(answer, context);
-    reportLocation(location, context);
+    reportLocation(new URL(location), context);
     await checkCallback(context);
-  } else reportWrongAnswer(answer, { ...context, check: 'sign-in', advice: adviceOn(answer) });
-  report({
-    state: 'note',
-    check: 'sign-in',
-    says: 'nobody was signed in, since this needs a browser: session and message are not checked',
-    advice: `Open ${config.publicUrl.origin}${base}/auth/login in a browser.`,
-  });
-}
-
-function locationOf({ status, headers }: Answer): URL | undefined {
-  const { location = '' } = headers;
-  return status === 302 && URL.canParse(location) ? new URL(location) : undefined;
+  } else reportWrong(answer, about, adviceOn(answer));
+  about.note(
+    'nobody was signed in, since this needs a browser: session and message are not checked',
+    `Open ${config.publicUrl.origin}${base}/auth/login in a browser.`,
+  );
 }
 
 /** Reports the cookie that binds the sign-in to the browser: without it, the callback is refused. */
-function reportCookie({ headers }: Answer, { cookie, report, hide }: ThroughContext): void {
-  const check = 'cookie';
+function reportCookie({ headers }: Answer, { cookie, report }: ThroughContext): void {
+  const { ok, problem } = report.about('cookie');
   const setCookie = headers['set-cookie']?.find((one) => SET_COOKIE.test(one));
   if (setCookie === undefined) {
-    const advice = 'Let the load balancer pass Set-Cookie on.';
-    report({ state: 'problem', check, says: 'none came for the sign-in', advice });
+    problem('none came for the sign-in', 'Let the load balancer pass Set-Cookie on.');
     return;
   }
   const [, name = '', value = ''] = SET_COOKIE.exec(setCookie) ?? [];
-  hide(value);
+  report.hide(secret(value));
   const { secure } = cookie.flags;
-  const faults = cookieFaults(setCookie, { name, flags: { sameSite: 'lax', secure } });
+  const attributes = cookieAttributes('lax', secure);
+  const faults = cookieFaults(setCookie, name, attributes);
   if (secure && !name.startsWith('__Host-')) faults.unshift('its name does not begin with __Host-');
-  const flags = `HttpOnly, SameSite=lax${secure ? ', Secure' : ''}`;
-  if (faults.length === 0) report({ state: 'ok', check, says: `of the sign-in: ${flags}` });
-  else {
-    const advice = 'Look at PUBLIC_URL of the running relay; let nobody rewrite Set-Cookie.';
-    report({ state: 'problem', check, says: `of the sign-in: ${faults.join('; ')}`, advice });
-  }
+  const advice = 'Look at PUBLIC_URL of the running relay; let nobody rewrite Set-Cookie.';
+  if (faults.length > 0) problem(`of the sign-in: ${faults.join('; ')}`, advice);
+  else ok(`of the sign-in: ${attributes.join(', ')}`);
 }
 
-const SET_COOKIE = new RegExp(`^((?:__Host-)?${SIGN_IN_COOKIE}[^=]*)=([^;]+)`);
-
-function reportLocation(location: URL, { config, report, quote, signInEndpoint }: ThroughContext): void {
-  const { searchParams } = location;
+function reportLocation(location: URL, { config, report, signInEndpoint }: ThroughContext): void {
+  const { ok, problem } = report.about('sign-in');
   const callback = callbackUrlOf(config);
+  const pageOf = ({ origin, pathname }: URL) => report.quote(origin + pathname);
+  const [page, wanted] = [pageOf(location), pageOf(new URL(signInEndpoint ?? location))];
+  const back = location.searchParams.get('redirect_uri') ?? 'nowhere';
   const faults: string[] = [];
-  if (signInEndpoint !== undefined && pageOf(location) !== pageOf(new URL(signInEndpoint))) {
-    faults.push(`leads to ${quote(pageOf(location))}, and not to ${quote(pageOf(new URL(signInEndpoint)))}`);
-  }
-  const back = searchParams.get('redirect_uri') ?? 'nowhere';
-  if (back !== callback) faults.push(`leads back to ${quote(back)}, and not to ${callback}`);
-  if (searchParams.get('client_id') !== config.oidc.clientId) faults.push('names another OIDC_CLIENT_ID');
-  const check = 'sign-in';
-  if (faults.length === 0) {
-    report({ state: 'ok', check, says: `leads to ${quote(location.host)}, and back to ${callback}` });
-  } else {
-    const advice = 'The running relay has another PUBLIC_URL, BASE_PATH or provider than this configuration.';
-    report({ state: 'problem', check, says: faults.join('; '), advice });
-  }
-}
-
-function pageOf({ origin, pathname }: URL): string {
-  return origin + pathname;
+  if (page !== wanted) faults.push(`leads to ${page}, and not to ${wanted}`);
+  if (back !== callback) faults.push(`leads back to ${report.quote(back)}, and not to ${callback}`);
+  if (location.searchParams.get('client_id') !== config.oidc.clientId)
+    faults.push('names another OIDC_CLIENT_ID');
+  const advice = 'The running relay has another PUBLIC_URL, BASE_PATH or provider than this configuration.';
+  if (faults.length > 0) problem(faults.join('; '), advice);
+  else ok(`leads to ${report.quote(location.host)}, and back to ${callback}`);
 }
 
 /** A callback without a sign-in is refused. It must be the relay that refuses it. */
-async function checkCallback(context: ThroughContext): Promise<void> {
-  const answer = await context.client.call({ method: 'GET', path: `${context.base}/auth/callback` });
-  const check = 'callback';
-  if (problemOf(answer)?.code === 'sign_in_failed') {
-    context.report({ state: 'ok', check, says: 'without a sign-in is refused by the relay' });
-  } else {
-    const advice = 'Let the load balancer hand /auth/callback to the relay, with its query.';
-    reportWrongAnswer(answer, { ...context, check, advice });
-  }
+async function checkCallback({ client, base, report }: ThroughContext): Promise<void> {
+  const about = report.about('callback');
+  const answer = await client.call({ method: 'GET', path: `${base}/auth/callback` });
+  if (problemOf(answer)?.code === 'sign_in_failed') about.ok('without a sign-in is refused by the relay');
+  else reportWrong(answer, about, 'Let the load balancer hand /auth/callback to the relay, with its query.');
 }
 
 function adviceOn(answer: Answer): string {
-  switch (problemOf(answer)?.code) {
-    case 'identity_provider_unavailable':
-      return 'The running relay does not get through to the identity provider: look at its log, and at OIDC_ISSUER.';
-    case 'not_found':
-    case 'method_not_allowed':
-      return 'The running relay does not sign in at an identity provider: look at its AUTH_MODE and BASE_PATH.';
-    default:
-      return 'Look at the log of the relay, and at what the load balancer does with /auth/login.';
-  }
+  const wrongMode =
+    'The running relay does not sign in at an identity provider: look at its AUTH_MODE and BASE_PATH.';
+  return adviceOnProblem(problemOf(answer)?.code, {
+    none: 'Look at what the load balancer does with /auth/login.',
+    ...{ not_found: wrongMode, method_not_allowed: wrongMode },
+  });
 }

@@ -1,25 +1,32 @@
-import { cookieFaults, problemOf, sessionCookieIn } from './judge-answer.ts';
-import { type Answer, credentials, type ThroughCall } from './through-client.ts';
-import { reportHeaders, reportWrongAnswer, type ThroughContext, type Visitor } from './through-context.ts';
-
-type SignInContext = ThroughContext & { readonly visitor: Visitor };
+import { type Secret, secret } from '../secret.ts';
+import { adviceOnProblem } from './advice.ts';
+import { type Answer, cookieAttributes, cookieFaults, problemOf, sessionCookieIn } from './answers.ts';
+import { type Call, credentials } from './http-client.ts';
+import type { About } from './report.ts';
+import { reportHeaders, reportWrong, type ThroughContext } from './through-context.ts';
+import type { Visitor } from './visitors.ts';
 
 /** On how many new connections the session must be known. A load balancer spreads them over the instances. */
 const CONNECTIONS = 5;
 
 /** Signs in, checks the cookie and that every instance knows the session, runs `inSession`, and signs out. */
 export async function checkSession(
-  context: SignInContext,
+  context: ThroughContext,
+  visitor: Visitor,
   inSession: (cookie: string) => Promise<void>,
 ): Promise<void> {
-  const signedIn = await signIn(context);
-  if (!signedIn) return;
-  const { setCookie, pair } = signedIn;
+  const { report } = context;
+  const about = report.about('sign-in');
+  const session = await signIn(context, visitor, about);
+  if (!session) return;
   try {
-    reportCookie(setCookie, context);
-    if (await isKnown(context, pair)) await inSession(pair);
+    reportHeaders(session.answer.headers, 'sign-in', report);
+    report.hide(session.value);
+    about.ok(`${visitor === 'guest' ? 'a guest' : visitor.user} is signed in`);
+    reportCookie(session.setCookie, context);
+    if (await isKnown(context, session.cookie)) await inSession(session.cookie);
   } finally {
-    await signOut(context, pair);
+    await signOut(context, session.cookie, report.about('sign-out'));
   }
 }
 
@@ -28,82 +35,77 @@ export async function checkSession(
  * `inSession` runs without a cookie.
  */
 export async function inOtherSession(
-  context: SignInContext,
+  context: ThroughContext,
+  visitor: Visitor,
   inSession: (cookie: string | undefined) => Promise<void>,
 ): Promise<void> {
-  // Nobody has asked for a second guest, and GUESTS_PER_ADDRESS may rightly refuse one.
-  const state = context.visitor === 'guest' ? 'note' : 'problem';
-  const report: ThroughContext['report'] = (finding) => {
-    if (finding.state === 'problem') context.report({ ...finding, state, about: 'second user' });
+  const about = (check: string) => {
+    const { note, problem } = context.report.about(check, 'second user');
+    // Nobody has asked for a second guest, and GUESTS_PER_ADDRESS may rightly refuse one.
+    return { ok: () => {}, problem: visitor === 'guest' ? note : problem };
   };
-  const signedIn = await signIn({ ...context, report });
-  if (!signedIn) return inSession(undefined);
+  const session = await signIn(context, visitor, about('sign-in'));
+  if (!session) return inSession(undefined);
+  context.report.hide(session.value);
   try {
-    await inSession(signedIn.pair);
+    await inSession(session.cookie);
   } finally {
-    await signOut({ ...context, report }, signedIn.pair);
+    await signOut(context, session.cookie, about('sign-out'));
   }
 }
 
-/** Signs in. Returns the session's `Set-Cookie`, and its name and value, which is masked from now on. */
-async function signIn(context: SignInContext): Promise<{ setCookie: string; pair: string } | undefined> {
-  const { client, base, visitor, report } = context;
-  const call = signInCall(base, visitor);
+interface SignedIn {
+  readonly answer: Answer;
+  readonly setCookie: string;
+  /** The name and value of the session's cookie, and the value, which is to be hidden. */
+  readonly cookie: string;
+  readonly value: Secret;
+}
+
+/** Signs in; reports if that fails. */
+async function signIn(
+  { client, base }: ThroughContext,
+  visitor: Visitor,
+  about: Pick<About, 'problem'>,
+): Promise<SignedIn | undefined> {
+  const call: Call =
+    visitor === 'guest'
+      ? { method: 'POST', path: `${base}/auth/guest` }
+      : { method: 'POST', path: `${base}/auth/login`, body: credentials(visitor.user, visitor.password) };
   const answer = await client.call(call);
-  const check = 'sign-in';
   if (answer.status !== 200) {
-    reportWrongAnswer(answer, { ...context, check, advice: adviceOn(answer, call) });
+    reportWrong(answer, about, adviceOn(answer, call));
     return undefined;
   }
-  reportHeaders(answer, { ...context, kind: 'json' });
   const setCookie = sessionCookieIn(answer.headers);
   if (setCookie === undefined) {
-    const says = 'went well, but no session cookie came';
-    report({ state: 'problem', check, says, advice: 'Let the load balancer pass Set-Cookie on.' });
+    about.problem('went well, but no session cookie came', 'Let the load balancer pass Set-Cookie on.');
     return undefined;
   }
-  const who = visitor === 'guest' ? 'a guest' : visitor.user;
-  report({ state: 'ok', check, says: `${who} is signed in` });
-  const pair = setCookie.split(';', 1)[0] as string;
-  context.hide(pair.slice(pair.indexOf('=') + 1));
-  return { setCookie, pair };
+  const cookie = setCookie.split(';', 1)[0] as string;
+  return { answer, setCookie, cookie, value: secret(cookie.slice(cookie.indexOf('=') + 1)) };
 }
 
-function signInCall(base: string, visitor: Visitor): ThroughCall {
-  if (visitor === 'guest') return { method: 'POST', path: `${base}/auth/guest` };
-  const json = credentials(visitor.user, visitor.password);
-  return { method: 'POST', path: `${base}/auth/login`, json };
-}
-
-function adviceOn(answer: Answer, { path, json }: ThroughCall): string {
-  switch (problemOf(answer)?.code) {
-    case 'invalid_credentials':
-      return 'Look at --user and at the password; a wrong one counts as a failed sign-in.';
-    case 'too_many_attempts':
-      return json
-        ? 'Too many sign-ins have failed: wait, or set TRUST_PROXY if all clients count as one.'
-        : 'Too many guests came from here (GUESTS_PER_ADDRESS): wait, or set TRUST_PROXY if all clients count as one.';
-    case 'busy':
-      return 'Too many people sign in at this moment: try again, and start more instances if it stays.';
-    case 'cross_site_request':
-      return 'Set PUBLIC_URL, and let the load balancer pass Origin and Sec-Fetch-Site on.';
-    case 'not_found':
-    case 'method_not_allowed':
-      return `The relay has no ${path}: look at its AUTH_MODE and BASE_PATH.`;
-    default:
-      return `Look at the log of the relay, and at what the load balancer does with ${path}.`;
-  }
+function adviceOn(answer: Answer, { path, body }: Call): string {
+  const wrongMode = `The relay has no ${path}: look at its AUTH_MODE and BASE_PATH.`;
+  const tooMany = body
+    ? 'Too many sign-ins have failed: wait'
+    : 'Too many guests came from here (GUESTS_PER_ADDRESS): wait';
+  return adviceOnProblem(problemOf(answer)?.code, {
+    none: `Look at what the load balancer does with ${path}.`,
+    ...{ not_found: wrongMode, method_not_allowed: wrongMode },
+    too_many_attempts: `${tooMany}, or set TRUST_PROXY if all clients count as one.`,
+  });
 }
 
 function reportCookie(setCookie: string, { cookie, report }: ThroughContext): void {
-  const faults = cookieFaults(setCookie, cookie);
-  const flags = `HttpOnly, SameSite=${cookie.flags.sameSite}${cookie.flags.secure ? ', Secure' : ''}`;
-  if (faults.length === 0) report({ state: 'ok', check: 'cookie', says: `${cookie.name}, ${flags}` });
-  else {
-    const advice =
-      'Look at PUBLIC_URL and COOKIE_SAME_SITE of the running relay; let nobody rewrite Set-Cookie.';
-    report({ state: 'problem', check: 'cookie', says: faults.join('; '), advice });
-  }
+  const { ok, problem } = report.about('cookie');
+  const attributes = cookieAttributes(cookie.flags.sameSite, cookie.flags.secure);
+  const faults = cookieFaults(setCookie, cookie.name, attributes);
+  const advice =
+    'Look at PUBLIC_URL and COOKIE_SAME_SITE of the running relay; let nobody rewrite Set-Cookie.';
+  if (faults.length > 0) problem(faults.join('; '), advice);
+  else ok([cookie.name, ...attributes].join(', '));
 }
 
 async function isKnown({ client, base, report }: ThroughContext, cookie: string): Promise<boolean> {
@@ -112,24 +114,24 @@ async function isKnown({ client, base, report }: ThroughContext, cookie: string)
     const answer = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
     if (answer.status === 200) known++;
   }
+  const { ok, problem } = report.about('session');
   const says = `known on ${known} of ${CONNECTIONS} new connections`;
-  const check = 'session';
-  if (known === CONNECTIONS) report({ state: 'ok', check, says });
-  else {
-    const advice =
-      'All instances need the same REDIS_URL and SESSION_SECRETS; or the cookie is lost on the context.';
-    report({ state: 'problem', check, says, advice });
-  }
+  const advice =
+    'All instances need the same REDIS_URL and SESSION_SECRETS; or the cookie is lost on the way.';
+  if (known === CONNECTIONS) ok(says);
+  else problem(says, advice);
   return known > 0;
 }
 
-async function signOut(context: ThroughContext, cookie: string): Promise<void> {
-  const { client, base, report } = context;
+async function signOut(
+  { client, base }: ThroughContext,
+  cookie: string,
+  about: Pick<About, 'ok' | 'problem'>,
+): Promise<void> {
   const answer = await client.call({ method: 'POST', path: `${base}/auth/logout`, cookie });
   const after = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
-  const check = 'sign-out';
   const advice = 'The session of this check lives on until it runs out: look at the log of the relay.';
-  if (answer.status !== 204) reportWrongAnswer(answer, { ...context, check, advice });
-  else if (after.status !== 401) reportWrongAnswer(after, { ...context, check: 'after sign-out', advice });
-  else report({ state: 'ok', check, says: 'the session is over' });
+  if (answer.status !== 204) reportWrong(answer, about, advice);
+  else if (after.status !== 401) about.problem('the session is still known after it', advice);
+  else about.ok('the session is over');
 }

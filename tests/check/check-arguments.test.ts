@@ -1,5 +1,8 @@
+import { PassThrough } from 'node:stream';
 import { afterEach, expect, test } from '@jest/globals';
-import { readArguments } from '../../src/check/check-arguments.ts';
+import { type CheckOptions, readArguments } from '../../src/check/check-arguments.ts';
+import { CheckReport } from '../../src/check/report.ts';
+import { visitorsOf } from '../../src/check/visitors.ts';
 import { checkEnvironment, printCheck } from '../harness/relay/check.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
@@ -39,9 +42,31 @@ test('the arguments are read, and a bot that is named twice is used once', () =>
     text: 'Hi',
     bots: ['a/b'],
     through: new URL('http://127.0.0.1:9'),
-    user: 'ada',
-    passwordFile: undefined,
-    otherUser: 'bob',
-    otherPasswordFile: 'file',
+    users: [
+      { name: 'ada', variable: 'CHECK_PASSWORD', option: '--password-file', file: undefined },
+      { name: 'bob', variable: 'CHECK_OTHER_PASSWORD', option: '--other-password-file', file: 'file' },
+    ],
   });
+});
+
+test('the password is asked for at the terminal, which does not show it, and is masked', async () => {
+  const output = new PassThrough();
+  const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => {} });
+  const report = new CheckReport();
+  const { users } = readArguments(SIGN_IN) as CheckOptions;
+  const asked = visitorsOf('password', users, { environment: {}, terminal: { input, output }, report });
+  input.write(`${CANARY.password}\r`);
+  const { visitor } = await asked;
+  expect(visitor).not.toBe('guest');
+  expect(visitor !== 'guest' && visitor?.password.open()).toBe(CANARY.password);
+  expect(String(output.read())).toBe('Password of ada: \n');
+  expect(report.quote(CANARY.password)).toBe('[secret]');
+});
+
+test('a very short password is not masked, since other words may contain it', async () => {
+  const report = new CheckReport();
+  const terminal = { input: new PassThrough(), output: new PassThrough() };
+  const { users } = readArguments(SIGN_IN) as CheckOptions;
+  await visitorsOf('password', users, { environment: { CHECK_PASSWORD: 'demo' }, terminal, report });
+  expect(report.quote('demo')).toBe('demo');
 });

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { startBotService } from '../../src/demo/bot-service.ts';
 import { secret } from '../../src/secret.ts';
-import { checkEnvironment, printCheck, runCheck } from '../harness/relay/check.ts';
+import { checkEnvironment, expectRows, printCheck, problemsOf, runCheck } from '../harness/relay/check.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
@@ -18,9 +18,9 @@ import {
 const [GOOD, BAD] = [secret(CANARY.key).fingerprint, secret(CANARY.secondKey).fingerprint];
 /** Too few events to judge their arrival, so that a pause of this machine is no finding. */
 const EVENTS = ['data: 1\n\n', 'data: 2\n\n'];
-const DEMO = { BOTS: 'demo/echo' };
 const TWO_KEYS = { UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` };
-const WITHOUT_RESUMPTION = [[], { RESUME_UPSTREAM: 'off' }] as const;
+/** No conversation is deleted, so that messages are all that the service gets. */
+const MESSAGES_ONLY = { OPERATIONS: 'message' };
 
 const closings: (() => Promise<void>)[] = [];
 afterAll(async () => {
@@ -28,171 +28,144 @@ afterAll(async () => {
   await stopProcesses();
 });
 
-async function raw(answer: (socket: Socket, request: RawRequest) => void): Promise<RawUpstream> {
+type AnswerRaw = (socket: Socket, request: RawRequest) => void;
+
+async function raw(answer: AnswerRaw): Promise<RawUpstream> {
   const upstream = await startRawUpstream(answer);
   closings.push(upstream.close);
   return upstream;
 }
 
-async function checkRaw(
-  answer: (socket: Socket, request: RawRequest) => void,
-  args: readonly string[] = [],
-  more = {},
-) {
-  return runCheck(args, checkEnvironment((await raw(answer)).url, more));
-}
-
-async function demoEnvironment(more: Record<string, string>) {
-  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 60 } });
-  closings.push(service.close);
-  return checkEnvironment(service.url, { ...DEMO, ...more });
+async function checkRaw(answer: AnswerRaw, args: readonly string[] = [], more = {}) {
+  return runCheck(args, checkEnvironment((await raw(answer)).url, { ...MESSAGES_ONLY, ...more }));
 }
 
 async function checkDemo(args: string[], more: Record<string, string> = {}) {
-  return runCheck(args, await demoEnvironment(more));
+  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 60 } });
+  closings.push(service.close);
+  return runCheck(args, checkEnvironment(service.url, { BOTS: 'demo/echo', ...more }));
 }
 
-describe('a bot service without a problem', () => {
-  test.concurrent('accepts the key, and its answer arrives in time', async () => {
+describe('a bot service', () => {
+  test.concurrent('without a problem accepts the key, and its answer arrives in time', async () => {
     const checked = await checkDemo([]);
-    expect(checked.rows.filter(({ state }) => state === 'problem')).toEqual([]);
-    expect([checked.code, checked.ok, checked.messages]).toEqual([0, true, 2]);
-    expect(checked.of('resumption')).toEqual([
-      'ok a stream goes on after its last id, and nothing runs again',
-    ]);
-    expect(checked.rows).toContainEqual(
-      expect.objectContaining({ state: 'ok', check: 'key', about: `demo/echo ${GOOD}`, says: 'works' }),
-    );
-    expect(checked.of('arrival')).toEqual([
-      expect.stringMatching(/^ok .*\d+ events at \d+ moments.*not buffered$/),
-    ]);
-    expect(checked.rows.find(({ check }) => check === 'arrival')?.measured).toEqual({
-      headersMs: expect.any(Number),
-      firstByteMs: expect.any(Number),
-      endMs: expect.any(Number),
-      events: 19,
-      moments: expect.any(Number),
-      spreadMs: expect.any(Number),
-    });
+    expect([checked.code, checked.ok, checked.messages, problemsOf(checked)]).toEqual([0, true, 2, []]);
     expect(checked.progress).toMatch(/^Sending up to 2 messages, each a run of a bot/);
+    expectRows(checked, {
+      key: ['ok works'],
+      arrival: [/^ok .*\d+ events at \d+ moments.*not buffered$/],
+      resumption: ['ok a stream goes on after its last id, and nothing runs again'],
+    });
+    expect(checked.rows.find(({ check }) => check === 'key')?.about).toBe(`demo/echo ${GOOD}`);
+    expect(checked.rows.find(({ check }) => check === 'arrival')?.measured).toEqual({
+      ...{ headersMs: expect.any(Number), firstByteMs: expect.any(Number), endMs: expect.any(Number) },
+      ...{ events: 19, moments: expect.any(Number), spreadMs: expect.any(Number) },
+    });
   });
 
   test.concurrent('gets the text of --text, as a client sends it, in a new conversation', async () => {
-    const bodies: string[] = [];
-    const { messages } = await checkRaw(
-      (socket, { body }) => {
-        bodies.push(body.toString());
-        socket.write(wholeStream(...EVENTS));
-      },
-      ['--text', 'Say so'],
-    );
-    expect(messages).toBe(1);
-    expect(bodies.map((body) => JSON.parse(body))).toEqual([
-      {
-        customChannelId: expect.stringMatching(/^bot-relay-check-/),
-        customMessageId: expect.any(String),
-        text: 'Say so',
-        action: 'NONE',
-      },
-    ]);
+    const bodies: object[] = [];
+    const answer: AnswerRaw = (socket, { body }) => {
+      bodies.push(JSON.parse(body.toString()));
+      socket.write(wholeStream(...EVENTS));
+    };
+    expect((await checkRaw(answer, ['--text', 'Say so'])).messages).toBe(1);
+    const [customChannelId, customMessageId] = [
+      expect.stringMatching(/^bot-relay-check-/),
+      expect.any(String),
+    ];
+    expect(bodies).toEqual([{ customChannelId, customMessageId, text: 'Say so', action: 'NONE' }]);
+  });
+
+  test.concurrent('has no conversation of the check left, where the group chat is on', async () => {
+    const ids: string[] = [];
+    const answer: AnswerRaw = (socket, { requestLine, body }) => {
+      const deletion = /^DELETE \/ns\/acme\/bot-provider\/helper\/channel\?custom_channel_id=(\S+) /;
+      const [, deleted] = deletion.exec(requestLine) ?? [];
+      ids.push(deleted ?? JSON.parse(body.toString()).customChannelId);
+      socket.write(deleted ? plainAnswer('204 No Content', []) : wholeStream(...EVENTS));
+    };
+    const { messages } = await checkRaw(answer, [], { ...TWO_KEYS, OPERATIONS: 'message,chat' });
+    const [one, two] = ids;
+    expect([messages, ids]).toEqual([2, [one, two, one, two]]);
   });
 
   test.concurrent('gets no message with --no-messages', async () => {
     const upstream = await raw(() => {});
     const checked = await runCheck(['--no-messages'], checkEnvironment(upstream.url));
-    expect(upstream.requests).toEqual([]);
-    expect([checked.code, checked.messages]).toEqual([0, 0]);
-    expect(checked.of('key')).toEqual(['note not tried: --no-messages']);
+    expect([checked.code, checked.messages, upstream.requests]).toEqual([0, 0, []]);
+    expectRows(checked, { key: ['note not tried: --no-messages'] });
   });
 
   test.concurrent('gets no message for a pattern in BOTS, only for a bot that --bot names', async () => {
-    const environment = await demoEnvironment({ BOTS: 'demo/*' });
-    const { code, of, messages } = await runCheck([], environment);
-    expect([code, messages]).toEqual([0, 0]);
-    expect(of('bot')).toEqual([expect.stringMatching(/^note stands for bots .* not tried$/)]);
-    const named = await runCheck(['--bot', 'demo/echo'], environment);
-    expect([named.code, named.of('bot'), named.of('key')]).toEqual([0, [], ['ok works']]);
+    const all = await checkDemo([], { BOTS: 'demo/*' });
+    expect([all.code, all.messages]).toEqual([0, 0]);
+    expectRows(all, { bot: [/^note stands for bots .* not tried$/] });
+    const named = await checkDemo(['--bot', 'demo/echo'], { BOTS: 'demo/*' });
+    expect(named.code).toBe(0);
+    expectRows(named, { bot: [], key: ['ok works'] });
   });
 
   test.concurrent('gets no message for a bot that BOTS does not allow', async () => {
     const { code, of, messages } = await checkDemo(['--bot', 'demo/guide']);
     expect([code, messages, of('bot')]).toEqual([1, 0, ['problem BOTS does not allow it']]);
   });
+
+  test.concurrent.each([
+    ['http://127.0.0.1:9', '127.0.0.1:9', 'ECONNREFUSED'],
+    ['http://no-such-host.invalid', 'no-such-host.invalid', '(ENOTFOUND|EAI_AGAIN)'],
+  ])('that cannot be reached at %s is a problem, and no message is sent', async (url, about, cause) => {
+    const { code, rows, of, messages } = await runCheck([], checkEnvironment(url));
+    expect([code, messages, of('key')]).toEqual([1, 0, []]);
+    const says = expect.stringMatching(`^no connection \\(${cause}\\)$`);
+    expect(rows.at(-1)).toMatchObject({ state: 'problem', check: 'connection', about, says });
+  });
 });
 
 describe('each key', () => {
   test.concurrent('is tried, and reported by its fingerprint', async () => {
     const keys = `${CANARY.secondKey},${CANARY.key}`;
-    const { code, rows, messages, progress } = await checkDemo([], { UPSTREAM_API_KEYS: keys });
-    expect([code, messages]).toEqual([1, 3]);
+    const { code, rows, of, messages, progress } = await checkDemo([], { UPSTREAM_API_KEYS: keys });
+    expect([code, messages, of('arrival').length]).toEqual([1, 3, 1]);
     expect(progress).toMatch(/^Sending up to 3 messages,/);
     expect(rows.filter(({ check }) => check === 'key').map(({ state, about }) => [state, about])).toEqual([
       ['problem', `demo/echo ${BAD}`],
       ['ok', `demo/echo ${GOOD}`],
     ]);
-    expect(rows.filter(({ check }) => check === 'arrival')).toHaveLength(1);
   });
 
   test.concurrent('has its message aborted as soon as it is accepted, after one answer was read to its end', async () => {
     let calls = 0;
     const left = Promise.withResolvers<void>();
-    const { of } = await checkRaw(
-      (socket) => {
-        calls++;
-        if (calls === 1) return socket.write(wholeStream(...EVENTS));
-        socket.once('close', left.resolve);
-        return socket.write(STREAM_HEAD);
-      },
-      [],
-      TWO_KEYS,
-    );
+    const answer: AnswerRaw = (socket) => {
+      calls++;
+      if (calls === 1) return socket.write(wholeStream(...EVENTS));
+      socket.once('close', left.resolve);
+      return socket.write(STREAM_HEAD);
+    };
+    expectRows(await checkRaw(answer, [], TWO_KEYS), { key: ['ok works', 'ok works'] });
     await left.promise;
-    expect(of('key')).toEqual(['ok works', 'ok works']);
   });
 
   test.concurrent('has to wait for its window, which the check leaves if it is too long', async () => {
     // One message in each window, since the check does not know what the relay sends.
-    const upstream = await raw((socket) => void socket.write(wholeStream(...EVENTS)));
-    const { of } = await runCheck(
-      [],
-      checkEnvironment(upstream.url, { ...TWO_KEYS, RATE_WINDOW_MS: '60000' }),
-    );
-    expect(of('key')).toEqual(['ok works', 'problem the bot takes no more messages right now']);
-    expect(upstream.requests).toHaveLength(1);
-  });
-
-  test.concurrent('is tried once more when the service asks to wait', async () => {
     let calls = 0;
-    const { code, of, messages, progress } = await checkRaw(
-      (socket) => {
-        calls++;
-        socket.write(calls === 1 ? plainAnswer('429 Busy', ['Retry-After: 1']) : wholeStream(...EVENTS));
-      },
-      ...WITHOUT_RESUMPTION,
-    );
-    // The service has refused it at first, so that it ran once.
-    expect([code, calls, messages, of('key')]).toEqual([0, 2, 1, ['ok works']]);
-    expect(progress).toMatch(/^Sending up to 1 message,/);
+    const answer: AnswerRaw = (socket) => {
+      calls++;
+      socket.write(wholeStream(...EVENTS));
+    };
+    const checked = await checkRaw(answer, [], { ...TWO_KEYS, RATE_WINDOW_MS: '60000' });
+    expectRows(checked, { key: ['ok works', 'problem the bot takes no more messages right now'] });
+    expect(calls).toBe(1);
   });
 
+  const json = ['Content-Type: application/json'];
   test.concurrent.each<[string, string | Buffer, RegExp]>([
-    ['stays busy', plainAnswer('429 Busy', ['Retry-After: 1']), /takes no more messages/],
-    [
-      'redirects',
-      plainAnswer('302 Found', ['Location: http://other.example/']),
-      /something else than a stream \(status 302/,
-    ],
-    [
-      'answers HTML',
-      plainAnswer('200 OK', ['Content-Type: text/html'], '<p>'),
-      /something else .*200, text\/html/,
-    ],
-    [
-      'does not know the bot',
-      plainAnswer('404 Not Found', ['Content-Type: application/json'], '{"e":"NO_BOT"}'),
-      /status 404: \{"e":"NO_BOT"\}$/,
-    ],
-    ['fails', plainAnswer('500 Oops', []), /status 500/],
+    ['is busy', plainAnswer('429 Busy', ['Retry-After: 1']), /takes no more messages/],
+    ['redirects', plainAnswer('302 Found', ['Location: http://other.example/']), /something else .*: 302 /],
+    ['answers HTML', plainAnswer('200 OK', ['Content-Type: text/html'], '<p>'), /: 200 \(text\/html\)/],
+    ['does not know the bot', plainAnswer('404 No', json, '{"e":"NO"}'), /status 404: \{"e":"NO"\}$/],
+    ['fails', plainAnswer('500 Oops', []), /something else .*: 500 /],
   ])('is a problem if the service %s', async (_what, answer, says) => {
     const { code, of, rows } = await checkRaw((socket) => void socket.write(answer));
     expect([code, of('key')]).toEqual([1, [expect.stringMatching(says)]]);
@@ -200,11 +173,9 @@ describe('each key', () => {
   });
 
   test.concurrent('is masked in an answer of the service, and control characters are not printed', async () => {
-    const json = JSON.stringify({
-      [CANARY.key]: `\u001b]0;mine\u0007 ${CANARY.key}\u202e ${'x'.repeat(500)}`,
-    });
+    const said = { [CANARY.key]: `\u001b]0;mine\u0007 ${CANARY.key}\u202e ${'x'.repeat(500)}` };
     const upstream = await raw((socket) => {
-      socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], json));
+      socket.write(plainAnswer('400 Bad', json, JSON.stringify(said)));
     });
     const { text } = await printCheck([], checkEnvironment(upstream.url));
     expect(text).toContain('[secret]');
@@ -216,69 +187,40 @@ describe('each key', () => {
   test.concurrent('is masked in the error of a run', async () => {
     const error = { code: 'E\u001b[2J', message: `no ${CANARY.key} here` };
     const event = { eventType: 'asgard.run.error', fact: { runError: { error } } };
-    const { code, of } = await checkRaw((socket) => {
-      socket.write(wholeStream(`data: ${JSON.stringify(event)}\n\n`));
+    const answer: AnswerRaw = (socket) =>
+      void socket.write(wholeStream(`data: ${JSON.stringify(event)}\n\n`));
+    expectRows(await checkRaw(answer), {
+      answer: ['problem the run ended in an error: E?[2J: no [secret] here'],
     });
-    expect(code).toBe(1);
-    expect(of('answer')).toEqual(['problem the run ended in an error: E?[2J: no [secret] here']);
   });
 });
 
-describe('the arrival of an answer', () => {
-  test.concurrent('is a problem if it comes all at once after a wait', async () => {
-    const { code, of } = await checkRaw((socket) => {
+describe('an answer', () => {
+  const begins = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
+  const whole = (events: string) => wholeStream(events);
+  test.concurrent.each<[string, AnswerRaw, Record<string, RegExp[]>]>([
+    [
+      'that comes all at once after a wait is a problem',
       // In one chunk, so that no pause lies between its events.
-      setTimeout(() => socket.write(wholeStream(EVENTS.join('').repeat(2))), 1_100);
-    });
-    expect(code).toBe(1);
-    expect(of('arrival')).toEqual([
-      expect.stringMatching(/^problem .*all 4 events in one moment: .* buffers, or/),
-    ]);
-  });
-
-  test.concurrent('tells nothing if it is too short', async () => {
-    const { code, of } = await checkRaw((socket) => void socket.write(wholeStream(EVENTS.join(''))));
-    expect(code).toBe(0);
-    expect(of('arrival')).toEqual([expect.stringMatching(/^note .*too quick or too little to tell/)]);
-  });
-
-  test.concurrent('is a problem if it breaks off', async () => {
-    const { code, of } = await checkRaw((socket) => {
-      socket.end(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]));
-    });
-    expect([code, of('answer')]).toEqual([1, [expect.stringMatching(/^problem broke off after/)]]);
-  });
-
-  test.concurrent('is a problem if it takes longer than MAX_EXECUTION_MS', async () => {
-    const { code, of } = await checkRaw(
-      (socket) => void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')])),
-      [],
-      { MAX_EXECUTION_MS: '5000' },
-    );
-    expect([code, of('answer')]).toEqual([
-      1,
-      [expect.stringMatching(/^problem broke off .*deadline_exceeded/)],
-    ]);
-  });
-});
-
-describe('a bot service that cannot be reached', () => {
-  test.concurrent('is a problem, and no message is sent', async () => {
-    const { code, of, messages } = await runCheck([], checkEnvironment('http://127.0.0.1:9'));
-    expect([code, messages, of('key')]).toEqual([1, 0, []]);
-    expect(of('connection')).toEqual(['problem no connection (ECONNREFUSED)']);
-  });
-
-  test.concurrent('is reported by its name if the name cannot be resolved', async () => {
-    const { code, rows } = await runCheck([], checkEnvironment('http://no-such-host.invalid'));
-    expect(code).toBe(1);
-    expect(rows).toContainEqual(
-      expect.objectContaining({
-        state: 'problem',
-        check: 'name',
-        about: 'no-such-host.invalid',
-        says: expect.stringMatching(/^cannot be resolved \((ENOTFOUND|EAI_AGAIN)\)$/),
-      }),
-    );
+      (socket) => void setTimeout(() => socket.write(whole(EVENTS.join('').repeat(2))), 1_100),
+      { arrival: [/^problem .*all 4 events in one moment: .* buffers, or/] },
+    ],
+    [
+      'that is too short tells nothing of its arrival',
+      (socket) => void socket.write(whole(EVENTS.join(''))),
+      { arrival: [/^note .*too quick or too little to tell/], answer: [/^ok whole/] },
+    ],
+    [
+      'that breaks off is a problem',
+      (socket) => void socket.end(begins),
+      { answer: [/^problem broke off after/] },
+    ],
+    [
+      'that takes longer than MAX_EXECUTION_MS is a problem',
+      (socket) => void socket.write(begins),
+      { answer: [/^problem broke off after 5\.\d s \(ETIMEDOUT\)/] },
+    ],
+  ])('%s', async (_what, answer, rows) => {
+    expectRows(await checkRaw(answer, [], { MAX_EXECUTION_MS: '5000' }), rows);
   });
 });

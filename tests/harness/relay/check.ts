@@ -1,4 +1,5 @@
 import { PassThrough, Writable } from 'node:stream';
+import { expect } from '@jest/globals';
 import { checkCommand } from '../../../src/check/check-command.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freshFolder } from './process.ts';
@@ -79,3 +80,22 @@ export async function runCheck(
     of: (check) => findings.filter((row) => row.check === check).map(({ state, says }) => `${state} ${says}`),
   };
 }
+
+/** Rows by what was checked: each whole as `state says`, or a pattern of it. */
+export type ExpectedRows = Readonly<Record<string, readonly (string | RegExp)[]>>;
+
+/** Expects all rows of each of these checks. */
+export function expectRows(checked: Checked, expected: ExpectedRows): void {
+  for (const [check, rows] of Object.entries(expected))
+    expect(checked.of(check)).toEqual(
+      rows.map((row) => (typeof row === 'string' ? row : expect.stringMatching(row))),
+    );
+}
+
+/** What was checked in all rows that are problems. */
+export const problemsOf = ({ rows }: Checked) =>
+  rows.filter(({ state }) => state === 'problem').map(({ check }) => check);
+
+/** The advice of the first row of a check that is not ok. */
+export const adviceOn = ({ rows }: Checked, check: string) =>
+  rows.find((row) => row.check === check && row.state !== 'ok')?.advice;

@@ -42,15 +42,10 @@ export const withIds =
 export interface Alterations {
   /** Changes a request, or answers it. */
   readonly alter?: Alter | undefined;
-  /** Whether live streams stay open when the service ends them. */
-  readonly keepsLiveOpen?: boolean | undefined;
 }
 
 /** Starts a bot service that is the one at `target`, with alterations. It records all requests. */
-export async function startAlteringService(
-  target: URL,
-  { alter = (request) => request, keepsLiveOpen }: Alterations = {},
-) {
+export async function startAlteringService(target: URL, { alter = (request) => request }: Alterations = {}) {
   const requests: ServiceRequest[] = [];
   const server = http.createServer(async (req, res) => {
     const { method = '', url = '', headers } = req;
@@ -60,8 +55,7 @@ export async function startAlteringService(
     if ('status' in altered) return sendOwn(res, altered);
     forward(target, altered, (answer) => {
       res.writeHead(answer.statusCode ?? 0, answer.headers).flushHeaders();
-      const isLive = method === 'GET' && url.includes('/message/sse') && answer.statusCode === 200;
-      answer.pipe(res, { end: !(isLive && keepsLiveOpen) });
+      answer.pipe(res);
       res.once('close', () => answer.destroy());
     });
   });
