@@ -33,21 +33,6 @@ export function eventPlace(log: Pick<RunLog, 'start' | 'read'>, id: string): num
   }
 }
 
-/** Where the first event that has an id begins in bytes of a stream; 0 if it begins before them. */
-export function eventWithId(bytes: Buffer): number {
-  let event = 0;
-  for (let at = firstLine(bytes, 0); at < bytes.length; ) {
-    if (isId(bytes, at)) return event;
-    let end = at;
-    while (end < bytes.length && !isLineEnd(bytes[end])) end += 1;
-    const following = nextLine(bytes, end);
-    // An empty line ends an event.
-    if (end === at) event = following;
-    at = following;
-  }
-  return 0;
-}
-
 /** Where `searched` may begin, before `end`; -1 if nowhere. */
 function placeBefore(bytes: Buffer, end: number, searched: Buffer): number {
   const near = Math.max(0, end - NEAR_BYTES);
