@@ -16,7 +16,6 @@ interface Command {
 
 /** The commands by the argument that names them. Each is loaded when it is asked for. */
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
-  '': () => import('./start.ts'),
   '--check-config': () => import('./check-config.ts'),
   check: () => import('./check.ts'),
   user: () => import('./user.ts'),
@@ -27,8 +26,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
 
 /** Runs the command that the arguments name; without one, the relay. Returns the exit code, or nothing while it runs. */
 export async function runCommand(args: readonly string[]): Promise<number | undefined> {
-  const [name = '', ...rest] = args;
-  const command = Object.hasOwn(COMMANDS, name) ? await COMMANDS[name]?.() : undefined;
+  const [name, ...rest] = args;
+  const command = await (name === undefined ? import('./start.ts') : commandOf(name));
   const asksFor = (...flags: string[]) => args.some((arg) => flags.includes(arg));
   if (asksFor('--help', '-h')) {
     process.stdout.write(command?.USAGE ?? USAGE);
@@ -49,4 +48,8 @@ export async function runCommand(args: readonly string[]): Promise<number | unde
     process.stderr.write(`${error.message}\n`);
     return EX_CONFIG;
   }
+}
+
+async function commandOf(name: string): Promise<Command | undefined> {
+  return Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.() : undefined;
 }

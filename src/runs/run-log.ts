@@ -81,7 +81,7 @@ export class RunLog {
     let count = 0;
     for (const { buffer, from, length, isLent } of this.pages) {
       if (this.bytes <= maxBytes || from + length > to) break;
-      if (!isLent) this.spare = buffer;
+      if (!isLent && buffer.length === LARGEST_PAGE_BYTES) this.spare = buffer;
       this.bytes -= buffer.length;
       this.budget.release(buffer.length);
       count += 1;
@@ -89,11 +89,16 @@ export class RunLog {
     if (count > 0) this.pages.splice(0, count);
   }
 
+  /** No more bytes come. */
+  close(): void {
+    this.spare = undefined;
+  }
+
   /** Forgets all, and keeps nothing from then on. May be called again. */
   drop(): void {
     this.isClosed = true;
     this.pages = [];
-    this.spare = undefined;
+    this.close();
     this.budget.release(this.bytes);
     this.bytes = 0;
   }

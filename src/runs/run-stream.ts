@@ -145,6 +145,7 @@ export class RunStream implements StreamSink {
   /** Closes the source once. It is not referenced after that, since the stream may be kept for longer. */
   private closeSource(): void {
     const { source } = this;
+    this.log.close();
     this.source = undefined;
     source?.closed();
   }

@@ -119,8 +119,7 @@ export class Run {
   attach(client: ReaderClient): Reader {
     client.stop.signal.throwIfAborted();
     this.endGrace('returned');
-    this.binding?.release();
-    this.binding = undefined;
+    this.unbind();
     return attach(this, client);
   }
 
@@ -153,7 +152,7 @@ export class Run {
     this.phase = phase;
     this.failure = failure;
     this.endGrace('ended');
-    this.binding?.release();
+    this.unbind();
     this.begun.reject(failure);
     // Otherwise its readers would wait for ever. After a fault, the stream may end inside an event.
     if (!this.stream.ended) this.stream.endEarly(asProblem(failure), this.stream.hasBegun());
@@ -237,6 +236,11 @@ export class Run {
     };
     if (stop.signal.aborted) binding.endedWith ??= endingOf(stop.signal.reason, this);
     else stop.signal.addEventListener('abort', end);
+  }
+
+  private unbind(): void {
+    this.binding?.release();
+    this.binding = undefined;
   }
 
   /** Ends it, since nobody reads it. */

@@ -89,8 +89,8 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
       session.messages.set(message, 0);
       timer ??= setInterval(check, TICK_MS).unref();
       return () => {
-        session.messages.delete(message);
-        if (session.messages.size === 0) watched.delete(key);
+        const isLast = session.messages.delete(message) && session.messages.size === 0;
+        if (isLast) watched.delete(key);
       };
     },
     missedRemovals: () => missedRemovals,

@@ -46,16 +46,18 @@ export function conversationMessages(client: EventTarget, customChannelId: strin
   const { pathOf, ask, stream } = internalsOf(client).calls;
   const names = unfinished(client);
   /** Asks for the answer to a message. Its name is kept until the answer has ended. */
-  const answer = (path: string | undefined, { name, body, options = {} }: Asked) =>
-    stream(path, body === undefined ? {} : { ...POST, body }, {
-      signal: options.signal,
+  const answer = (path: string | undefined, { name, body, options = {} }: Asked) => {
+    const { signal, onState } = options;
+    return stream(path, body === undefined ? {} : { ...POST, body }, {
+      signal,
       name,
       onAsk: () => names.add(name),
       onState(state, answering) {
         if (state === 'done') names.remove(name);
-        options.onState?.(state, answering);
+        onState?.(state, answering);
       },
     });
+  };
   return {
     send(message, options) {
       const defaults = { text: '', action: 'NONE', customMessageId: randomId() };

@@ -96,12 +96,12 @@ export function tabsOf(options: CallsOptions): Tabs {
       : undefined;
   return {
     tell(user, isSignIn = false) {
-      if (user !== undefined && (user !== last || isSignIn)) {
-        const tabs = open();
-        tabs?.postMessage([own, user, isSignIn]);
-        tabs?.close();
-      }
+      const isNews = user !== undefined && (user !== last || isSignIn);
       last = user;
+      if (!isNews) return;
+      const tabs = open();
+      tabs?.postMessage([own, user, isSignIn]);
+      tabs?.close();
     },
     listen(onTold) {
       const tabs = open();
