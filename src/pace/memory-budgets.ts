@@ -104,7 +104,7 @@ export function memoryBudgets(rate: Rate, now = () => performance.now()): Endpoi
       const slots = others.filter((slot) => slot.at <= at);
       for (const slot of moved) {
         const slotAt = slotBehindAll(slots, Math.max(endpoint.pausedUntil, slot.at), limit);
-        slots.push({ ...slot, at: slotAt });
+        insert(slots, { ...slot, at: slotAt });
       }
       endpoint.slots = slots;
     },

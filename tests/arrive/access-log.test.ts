@@ -1,117 +1,297 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { call } from '../harness/clients/call.ts';
-import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
-import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import type { Socket } from 'node:net';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { requestIdFrom } from '../../src/arrive/request-head.ts';
+import { Problem } from '../../src/errors.ts';
+import { type Call, call, expectProblem } from '../harness/clients/call.ts';
+import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
 import { idOf } from '../harness/relay/sessions.ts';
-import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
+import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const PINO = ['level', 'time', 'msg'];
 const ALWAYS = ['requestId', 'method', 'route', 'status', 'outcome', 'durationMs', 'bytes', 'clientAddress'];
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const DONE = wholeStream('data: 1\n\n');
 
-let upstream: RawUpstream;
-let relay: TestRelay;
-let cookie: string;
-let answers: 'at once' | 'never' | 'by closing';
-beforeEach(async () => {
-  answers = 'at once';
-  upstream = await startRawUpstream((socket) => {
-    if (answers === 'by closing') socket.destroy();
-    if (answers === 'at once') socket.write(wholeStream('data: 1\n\n'));
-  });
-  relay = await startRelay(upstream.url);
-  cookie = await relay.signIn();
-});
+let pair: RelayAndUpstream;
+const others: TestRelay[] = [];
 afterEach(async () => {
-  await relay.close();
-  await upstream.close();
+  jest.restoreAllMocks();
+  for (const relay of others.splice(0)) await relay.close();
+  await pair.close();
 });
 
-const lineOf = (id: string) => relay.logLine((line) => line.requestId === id && line.msg === 'request');
+type OnRequest = (socket: Socket, request: RawRequest) => void;
+const answers =
+  (bytes: string | Buffer): OnRequest =>
+  (socket) =>
+    void socket.write(bytes);
+async function start(environment: Record<string, string> = {}, onRequest: OnRequest = answers(DONE)) {
+  pair = await startRelayAndUpstream(onRequest, { TRUST_PROXY: '1', ...environment });
+}
+
+let requests = 0;
+const newId = () => `logged-${++requests}`;
+const lineOfId = (id: string, { logLine }: TestRelay = pair.relay) =>
+  logLine(({ requestId, msg }) => requestId === id && msg === 'request');
+/** Makes a request; returns its line of the log. */
+async function lineOf(path: string, { headers = {}, ...init }: Call = {}, relay = pair.relay) {
+  const id = newId();
+  await call(relay.port, path, { ...init, headers: { 'X-Request-Id': id, ...headers } });
+  return lineOfId(id, relay);
+}
+/** The line of a message. */
+async function lineOfMessage(headers: Record<string, string> = {}, path = BOT_PATH) {
+  const id = newId();
+  const answer = await pair.relay.send(pair.cookie, { path, headers: { 'X-Request-Id': id, ...headers } });
+  await answer.text().catch(() => '');
+  return lineOfId(id);
+}
 const sorted = (...names: string[][]) => names.flat().sort();
+const from = (address: string) => ({ headers: { 'X-Forwarded-For': address } });
 
-describe('the access log', () => {
-  test('has one line for a stream, with exactly the documented fields and no data of the request', async () => {
-    const headers = {
-      'X-Request-Id': 'stream-line-1',
-      'X-Api-Key': 'shown-header',
-      Referer: 'http://shown-referer/',
-    };
-    await (await relay.send(cookie, { path: `${BOT_PATH}?token=shown-query`, headers })).text();
-    const line = await lineOf('stream-line-1');
-    expect(Object.keys(line).sort()).toEqual(
-      sorted(PINO, ALWAYS, ['slotWaitMs', 'upstreamStatus', 'firstByteMs', 'userId', 'bot']),
-    );
+describe('the log line', () => {
+  test('of a stream is the only one, with exactly the documented fields and no data of the request', async () => {
+    await start();
+    const secrets = { 'X-Api-Key': 'shown-header', Referer: 'http://shown-referer/' };
+    const line = await lineOfMessage(secrets, `${BOT_PATH}?token=shown-query`);
+    const own = ['slotWaitMs', 'upstreamStatus', 'firstByteMs', 'userId', 'bot'];
+    expect(Object.keys(line).sort()).toEqual(sorted(PINO, ALWAYS, own));
     expect(line).toMatchObject({
-      level: 'info',
-      method: 'POST',
+      ...{ level: 'info', method: 'POST', status: 200, outcome: 'ok', upstreamStatus: 200 },
       route: '/generic/ns/:namespace/bot-provider/:botProviderName/message/sse',
-      status: 200,
-      outcome: 'ok',
-      upstreamStatus: 200,
-      bytes: Buffer.byteLength('data: 1\n\n'),
-      userId: 'ada',
-      bot: 'acme/helper',
-      durationMs: expect.any(Number),
-      firstByteMs: expect.any(Number),
-      slotWaitMs: expect.any(Number),
+      ...{ bytes: Buffer.byteLength('data: 1\n\n'), userId: 'ada', bot: 'acme/helper' },
     });
-    const printed = JSON.stringify(relay.logs);
-    for (const shown of ['shown-', 'token', idOf(cookie), MESSAGE]) expect(printed).not.toContain(shown);
-    expect(relay.logs.filter(({ requestId }) => requestId === 'stream-line-1')).toHaveLength(1);
+    const printed = JSON.stringify(pair.relay.logs);
+    for (const shown of ['shown-', 'token', idOf(pair.cookie), MESSAGE]) expect(printed).not.toContain(shown);
+    expect(pair.relay.logs.filter(({ requestId }) => requestId === line.requestId)).toHaveLength(1);
+    const login = await pair.relay.logLine(({ route }) => route === '/auth/login');
+    expect(login).toMatchObject({ status: 200, userId: 'ada' });
   });
 
-  test('names the user who has signed in', async () => {
-    const line = await relay.logLine(({ route }) => route === '/auth/login');
-    expect(line).toMatchObject({ status: 200, userId: 'ada' });
+  test('has times in order, in milliseconds with at most one decimal', async () => {
+    await start({}, answers(STREAM_HEAD));
+    // Of the clock that the log reads, each step is 100 ms.
+    const id = newId();
+    const client = pair.ask({ headers: [`X-Request-Id: ${id}`] });
+    await client.waitFor('\r\n\r\n');
+    const now = performance.now.bind(performance);
+    for (const [n, part] of ['data: 1\n\n', 'data: 2\n\n'].entries()) {
+      jest.spyOn(performance, 'now').mockImplementation(() => now() + 100_000 * (n + 1));
+      pair.upstream.sockets[0]?.write(chunk(part));
+      await client.waitFor(part);
+    }
+    pair.upstream.sockets[0]?.write('0\r\n\r\n');
+    const { durationMs, firstByteMs, slotWaitMs } = (await lineOfId(id)) as Record<string, number>;
+    for (const ms of [durationMs, firstByteMs, slotWaitMs]) expect(String(ms)).toMatch(/^\d+(\.\d)?$/);
+    expect([slotWaitMs, firstByteMs, durationMs].map((ms) => Math.floor((ms as number) / 100_000))).toEqual([
+      0, 1, 2,
+    ]);
   });
 
-  test('does not show the path of a request that matches no route', async () => {
-    const { body } = await call(relay.port, '/shown-path/x?shown=1', {
-      headers: { 'X-Request-Id': 'lost-line-1' },
-    });
-    const line = await lineOf('lost-line-1');
+  test('of a request that matches no route does not show its path', async () => {
+    await start();
+    const line = await lineOf('/shown-path/x?shown=1');
     expect(Object.keys(line).sort()).toEqual(sorted(PINO, ALWAYS));
-    expect(line).toMatchObject({
-      route: 'none',
-      status: 404,
-      outcome: 'not_found',
-      bytes: Buffer.byteLength(body),
-    });
-    expect(JSON.stringify(relay.logs)).not.toContain('shown');
+    expect(line).toMatchObject({ route: 'none', status: 404, outcome: 'not_found' });
+    expect(JSON.stringify(pair.relay.logs)).not.toContain('shown');
   });
 
-  test('names the code and the cause of a failure of the bot service, as a warning', async () => {
-    answers = 'by closing';
-    await relay.send(cookie, { headers: { 'X-Request-Id': 'broken-line-1' } });
-    const line = await lineOf('broken-line-1');
-    expect(line).toMatchObject({
-      level: 'warn',
-      status: 200,
-      outcome: 'upstream_unreachable',
-      cause: expect.stringMatching(/^[A-Z_]+$/),
+  test('of a client that leaves before its answer is client_closed at level info, with its address', async () => {
+    await start({ TRUST_PROXY: '' }, () => {});
+    const id = newId();
+    const client = pair.ask({ headers: [`X-Request-Id: ${id}`] });
+    await pair.upstream.nextRequest();
+    client.socket.destroy();
+    expect(await lineOfId(id)).toMatchObject({
+      ...{ level: 'info', status: 499, outcome: 'client_closed', clientAddress: '127.0.0.1' },
     });
+  });
+
+  test('of a successful probe is at level debug, and counts the bytes of its answer', async () => {
+    await start();
+    const { body } = await call(pair.relay.port, '/healthz');
+    expect(await lineOf('/healthz')).toMatchObject({
+      ...{ level: 'debug', status: 200, outcome: 'ok', bytes: body.length },
+    });
+    expect(await lineOf('/healthz', { method: 'POST' })).toMatchObject({ level: 'info', status: 405 });
+    pair.relay.lifecycle.enter('leaving');
+    const notReady = { level: 'warn', status: 503, outcome: 'not_ready' };
+    expect(await lineOf('/readyz')).toMatchObject(notReady);
+  });
+
+  const html = plainAnswer('200 OK', ['Content-Type: Text/HTML; charset=utf-8; x=shown'], '<p>');
+  const gzip = plainAnswer('200 OK', ['Content-Type: text/event-stream', 'Content-Encoding: gzip'], 'x');
+  const key = `K${'0123456789'.repeat(6)}`;
+  const named = plainAnswer('200 OK', [`Content-Type: text/${key}`], 'x');
+  const brokenOff: OnRequest = (socket) => void socket.end(`${STREAM_HEAD}${chunk('data: 1\n\n')}`);
+  const reset: OnRequest = (socket) =>
+    void socket.write(STREAM_HEAD, () => setImmediate(() => socket.resetAndDestroy()));
+  test.each<[string, OnRequest, Record<string, unknown>]>([
+    [
+      'closed the connection',
+      (socket) => socket.destroy(),
+      { outcome: 'upstream_unreachable', cause: expect.stringMatching(/^[A-Z_]+$/) },
+    ],
+    ['broke off its stream', brokenOff, { outcome: 'upstream_stream_broken' }],
+    ['reset its stream', reset, { outcome: 'upstream_stream_broken', cause: 'ECONNRESET' }],
+    ['sent no stream', answers(html), { cause: 'status 200, Text/HTML', upstreamStatus: 200 }],
+    ['encoded its stream', answers(gzip), { cause: 'status 200, text/event-stream, encoded' }],
+    // A key is longer than a type that is shown.
+    ['named a key', answers(named), { cause: 'status 200, text/[secret]' }],
+  ])(
+    'is a warning that names the cause, with status 200, if the service %s',
+    async (_what, onRequest, line) => {
+      await start({ UPSTREAM_API_KEYS: key }, onRequest);
+      expect(await lineOfMessage()).toMatchObject({ level: 'warn', status: 200, ...line });
+    },
+  );
+
+  test('does not show the status of an earlier key', async () => {
+    await start({ UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` }, (socket, { all }) => {
+      if (all('x-api-key')[0] === CANARY.key) socket.write(plainAnswer('401 No', [], 'no'));
+      else socket.destroy();
+    });
+    const line = await lineOfMessage();
+    expect(line.outcome).toBe('upstream_unreachable');
     expect(Object.keys(line).sort()).toEqual(sorted(PINO, ALWAYS, ['cause', 'slotWaitMs', 'userId', 'bot']));
   });
 
-  test('reports client_closed at level info if the client leaves before its answer', async () => {
-    answers = 'never';
-    const client = rawClient(relay.port, rawMessage({ cookie, headers: ['X-Request-Id: left-line-1'] }));
-    await upstream.nextRequest();
-    client.socket.destroy();
-    expect(await lineOf('left-line-1')).toMatchObject({
-      level: 'info',
-      status: 499,
-      outcome: 'client_closed',
+  test('of a fault of the relay is an error, and of a store that fails a warning, each with its stack in another line', async () => {
+    await start();
+    const fault = (id: unknown) =>
+      pair.relay.logLine(({ msg, requestId }) => msg === 'fault' && requestId === id);
+    jest.spyOn(pair.relay.open, 'add').mockImplementation(() => {
+      throw new Error('a fault of ours');
     });
+    const answer = await call(pair.relay.port, BOT_PATH, {
+      method: 'POST',
+      headers: { Cookie: pair.cookie },
+    });
+    const { requestId } = expectProblem(answer, 500, 'internal_error');
+    expect(await lineOfId(requestId)).toMatchObject({
+      level: 'error',
+      status: 500,
+      outcome: 'internal_error',
+    });
+    expect(await fault(requestId)).toMatchObject({ level: 'error', err: { message: 'a fault of ours' } });
+    const cause = new Error('the store is away');
+    const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1, cause });
+    jest.spyOn(pair.relay.sessions, 'get').mockRejectedValue(away);
+    const line = await lineOf('/auth/session', { headers: { Cookie: pair.cookie } });
+    expect(line).toMatchObject({ level: 'warn', status: 503, outcome: 'session_store_unavailable' });
+    expect(await fault(line.requestId)).toMatchObject({ err: { message: 'the store is away' } });
+  });
+});
+
+describe('the address of a client in the log', () => {
+  test.each([
+    ['203.0.113.7', '203.0.113.7'],
+    ['::ffff:203.0.113.7', '203.0.113.7'],
+    ['2001:db8:1:2ff::1', '2001:db8:1:200::/56'],
+  ])('is the one that it counts by: of %s it is %s', async (address, logged) => {
+    await start();
+    expect((await lineOf('/auth/session', from(address))).clientAddress).toBe(logged);
   });
 
-  test('logs a successful probe at debug only', async () => {
-    await call(relay.port, '/healthz', { headers: { 'X-Request-Id': 'good-probe-1' } });
-    expect(await lineOf('good-probe-1')).toMatchObject({ level: 'debug', status: 200 });
-    relay.lifecycle.enter('leaving');
-    await call(relay.port, '/readyz', { headers: { 'X-Request-Id': 'bad-probe-1' } });
-    expect(await lineOf('bad-probe-1')).toMatchObject({ level: 'warn', status: 503 });
-    await call(relay.port, '/healthz', { method: 'POST', headers: { 'X-Request-Id': 'no-probe-1' } });
-    expect(await lineOf('no-probe-1')).toMatchObject({ level: 'info', status: 405 });
+  test('is a hash with LOG_ADDRESSES=hashed, the same wherever the secret is the same', async () => {
+    const hashed = { TRUST_PROXY: '1', LOG_ADDRESSES: 'hashed' };
+    await start(hashed);
+    const SESSION_SECRETS = 'another-secret-of-sessions-that-is-long-enough';
+    others.push(await startRelay(pair.upstream.url, hashed));
+    others.push(await startRelay(pair.upstream.url, { ...hashed, SESSION_SECRETS }));
+    const [same, other] = others;
+    const hashOf = async (address: string, relay = pair.relay) =>
+      (await lineOf('/auth/session', from(address), relay)).clientAddress;
+    const hash = await hashOf('203.0.113.7');
+    expect(hash).toMatch(/^[\w-]{16}$/);
+    expect([await hashOf('203.0.113.7'), await hashOf('203.0.113.7', same)]).toEqual([hash, hash]);
+    expect(await hashOf('203.0.113.7', other)).not.toBe(hash);
+    expect(await hashOf('203.0.113.8')).not.toBe(hash);
+    expect(JSON.stringify([pair.relay, ...others].flatMap(({ logs }) => logs))).not.toContain('203.0.113');
+  });
+
+  test('is left out with LOG_ADDRESSES=off', async () => {
+    await start({ LOG_ADDRESSES: 'off' });
+    expect(await lineOf('/auth/session', from('203.0.113.7'))).not.toHaveProperty('clientAddress');
+    expect(JSON.stringify(pair.relay.logs)).not.toContain('203.0.113');
+  });
+});
+
+describe('who is behind a refused request, in the log', () => {
+  const login = (username: string, password = 'wrong') =>
+    lineOf('/auth/login', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'X-Forwarded-For': '203.0.113.7' },
+      body: JSON.stringify({ username, password }),
+    });
+
+  test('is the account of a sign-in that has failed, or that is locked', async () => {
+    await start({ LOGIN_MAX_FAILURES: '1' });
+    const by = { account: 'ada', clientAddress: '203.0.113.7' };
+    expect(await login('ada')).toMatchObject({ outcome: 'invalid_credentials', ...by });
+    expect(await login('ada', CANARY.password)).toMatchObject({ outcome: 'too_many_attempts', ...by });
+  });
+
+  test('is no name that nobody has, which may be a password or a forged line', async () => {
+    await start();
+    for (const name of [
+      ...['eve', 'ada\n{"level":"info","msg":"request","userId":"bob"}', 'ada\u001b[2J', 'ada\u202e'],
+      ...['ada","userId":"bob', 'ada\ud800', 'a'.repeat(65), ''],
+    ])
+      expect([name, await login(name)]).toMatchObject([
+        name,
+        { outcome: 'invalid_credentials', account: '?' },
+      ]);
+    expect(JSON.stringify(pair.relay.logs)).not.toMatch(/bob|eve/);
+  });
+
+  test.each(['CLIENT_LIMIT_PER_ADDRESS', 'CLIENT_LIMIT_PER_SESSION'])(
+    'is the user and the bot where %s is reached, and the bot alone where nobody has signed in',
+    async (limit) => {
+      await start({ [limit]: '2' });
+      const headers = { 'Content-Type': 'application/json', 'X-Forwarded-For': '203.0.113.7' };
+      const send = (Cookie: string) =>
+        lineOf(BOT_PATH, { method: 'POST', headers: { ...headers, Cookie }, body: MESSAGE });
+      for (let n = 0; n < 2; n++) expect((await send(pair.cookie)).status).toBe(200);
+      expect(await send(pair.cookie)).toMatchObject({
+        ...{ status: 429, outcome: 'too_many_attempts', clientAddress: '203.0.113.7' },
+        ...{ userId: 'ada', bot: 'acme/helper' },
+      });
+      const line = await send('');
+      expect(line.bot).toBe('acme/helper');
+      expect(line).not.toHaveProperty('userId');
+    },
+  );
+});
+
+describe('a request id', () => {
+  test.each(['12345678', 'a'.repeat(128), 'Abc_9.-x'])(
+    'of the caller is kept if it is well formed: %s',
+    (id) => {
+      expect(requestIdFrom(id)).toBe(id);
+    },
+  );
+
+  test.each(['1234567', 'a'.repeat(129), 'abcd efgh', 'abcdefgh\n', 'abcdefgh"', 'abcdefgé', '', undefined])(
+    'that is %j is replaced',
+    (id) => {
+      expect(requestIdFrom(id)).toMatch(UUID);
+    },
+  );
+
+  test('is on the answer, in the problem and in the log; one that is sent twice is replaced', async () => {
+    await start();
+    const ask = (id: string | string[]) =>
+      call(pair.relay.port, '/nowhere', { headers: { 'X-Request-Id': id } });
+    expect(expectProblem(await ask('caller-id-0001'), 404, 'not_found').requestId).toBe('caller-id-0001');
+    expect(await lineOfId('caller-id-0001')).toMatchObject({ status: 404 });
+    const [one, two] = [await ask(['first-id-01', 'second-id-02']), await ask('short')];
+    for (const { headers } of [one, two]) expect(headers['x-request-id']).toMatch(UUID);
+    expect(one.headers['x-request-id']).not.toBe(two.headers['x-request-id']);
   });
 });

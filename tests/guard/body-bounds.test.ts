@@ -1,9 +1,12 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { PROBLEMS, type ProblemCode } from '../../src/errors.ts';
+import { bodyBytes } from '../../src/pace/body-bytes.ts';
 import { type Answer, call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { BOT_PATH, OTHER_USER, startRelay } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { codeThrownBy } from '../harness/relay/thrown-problem.ts';
 import { STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 /** The default of MAX_BODY_BYTES. */
@@ -31,19 +34,16 @@ interface Sent {
   readonly port?: number;
 }
 
-function post({
-  cookie = pair.cookie,
-  body,
-  headers,
-  path = BOT_PATH,
-  port = pair.relay.port,
-}: Sent): Promise<Answer> {
-  return call(port, path, {
-    method: 'POST',
-    body,
-    headers: { Cookie: cookie, 'Content-Type': 'application/json', ...headers },
-  });
+async function post(sent: Sent): Promise<Answer> {
+  const { cookie = pair.cookie, body, headers, path = BOT_PATH, port = pair.relay.port } = sent;
+  const all = { Cookie: cookie, 'Content-Type': 'application/json', ...headers };
+  return call(port, path, { method: 'POST', body, headers: all });
 }
+async function expectCode(code: ProblemCode, sent: Sent) {
+  const answer = await post(sent);
+  return expectProblem(answer, PROBLEMS[code].status, code);
+}
+const FEEDBACK = BOT_PATH.replace('sse', 'feedback');
 
 /** Stops the clock of the buckets; the returned function moves it on. */
 function stopClock(): (ms: number) => void {
@@ -64,35 +64,21 @@ const members = (count: number) =>
 const objects = (count: number) =>
   withPayload(`[${Array.from({ length: count }, () => '{"a":1, "b":[ ]}').join(' , ')}]`);
 
-describe('a message', () => {
-  test.each([
-    ['64 levels', nested(64)],
-    ['10,000 elements', elements(10_000)],
-    ['10,000 members', members(10_000)],
-    ['10,000 of both, but for three', objects(2_499)],
-  ])('may have %s', async (_what, body) => {
-    await start();
+test('a message may have 64 levels and 10,000 members and elements, and no more', async () => {
+  await start();
+  for (const body of [nested(64), elements(10_000), members(10_000), objects(2_499)]) {
     expect((await post({ body })).status).toBe(200);
-    expect(pair.upstream.requests.at(-1)?.body.toString()).toBe(body);
-  });
-
-  test.each([
-    ['65 levels', nested(65)],
-    ['10,001 elements', elements(10_001)],
-    ['10,001 members', members(10_001)],
-    ['10,001 of both', objects(2_500)],
-    ['ten thousand levels that do not end', '['.repeat(10_000)],
-  ])('with %s is refused', async (_what, body) => {
-    await start();
-    expectProblem(await post({ body }), 413, 'body_too_large', { retryable: false });
-    expect(pair.upstream.sockets).toHaveLength(0);
-  });
+    expect(String(pair.upstream.requests.at(-1)?.body)).toBe(body);
+  }
+  for (const body of [nested(65), elements(10_001), members(10_001), objects(2_500), '['.repeat(10_000)])
+    expect((await expectCode('body_too_large', { body })).retryable).toBe(false);
+  expect(pair.upstream.requests).toHaveLength(4);
 });
 
 test('a body has at most 256 KiB by default', async () => {
   await start();
-  expectProblem(await post({ body: `${NO_JSON} ` }), 413, 'body_too_large');
-  expectProblem(await post({ body: NO_JSON }), 400, 'invalid_json');
+  await expectCode('body_too_large', { body: `${NO_JSON} ` });
+  await expectCode('invalid_json', { body: NO_JSON });
 });
 
 describe('the bodies of one user', () => {
@@ -101,7 +87,7 @@ describe('the bodies of one user', () => {
     const moveOn = stopClock();
     const cookies = [pair.cookie, await pair.relay.signIn()];
     for (const n of [0, 1, 0, 1])
-      expectProblem(await post({ cookie: cookies[n] as string, body: NO_JSON }), 400, 'invalid_json');
+      await expectCode('invalid_json', { cookie: cookies[n] as string, body: NO_JSON });
     for (const cookie of cookies) {
       const refused = await post({ cookie, body: '{' });
       expectProblem(refused, 429, 'too_many_attempts', { retryable: 'new message' });
@@ -110,44 +96,55 @@ describe('the bodies of one user', () => {
     const other = await pair.relay.signIn(OTHER_USER);
     expect((await post({ cookie: other, body: '{}' })).status).toBe(200);
     moveOn(500);
-    const half = await post({ body: NO_JSON });
-    expectProblem(half, 429, 'too_many_attempts');
+    await expectCode('too_many_attempts', { body: NO_JSON });
     expect((await post({ body: '{}' })).status).toBe(200);
     moveOn(501);
-    expectProblem(await post({ body: NO_JSON }), 400, 'invalid_json');
-    expectProblem(await post({ body: NO_JSON }), 429, 'too_many_attempts');
+    await expectCode('invalid_json', { body: NO_JSON });
+    await expectCode('too_many_attempts', { body: NO_JSON });
   });
 
   test('count as they arrive if they come in chunks, and those of other operations count, too', async () => {
     await start();
     stopClock();
-    const chunked = { 'Transfer-Encoding': 'chunked' };
-    for (let n = 0; n < 3; n += 1)
-      expectProblem(await post({ body: NO_JSON, headers: chunked }), 400, 'invalid_json');
-    const feedback = BOT_PATH.replace('sse', 'feedback');
+    const headers = { 'Transfer-Encoding': 'chunked' };
+    for (let n = 0; n < 3; n += 1) await expectCode('invalid_json', { body: NO_JSON, headers });
     for (let n = 0; n < 4; n += 1)
-      expectProblem(await post({ path: feedback, body: NO_JSON.slice(0, 65_536) }), 400, 'invalid_json');
-    expectProblem(await post({ path: feedback, body: '{}' }), 429, 'too_many_attempts');
-    expectProblem(await post({ body: NO_JSON, headers: chunked }), 429, 'too_many_attempts');
+      await expectCode('invalid_json', { path: FEEDBACK, body: NO_JSON.slice(0, 65_536) });
+    await expectCode('too_many_attempts', { path: FEEDBACK, body: '{}' });
+    await expectCode('too_many_attempts', { body: NO_JSON, headers });
   });
 
   test('count for the address, too, if they are guests', async () => {
     await start();
     const { port, close } = await startRelay(pair.upstream.url, { AUTH_MODE: 'guest', TRUST_PROXY: '1' });
     stopClock();
-    const codeOf = async (cookie: string, address: string, body: string) => {
-      const answer = await post({ port, cookie, body, headers: { 'X-Forwarded-For': address } });
-      return JSON.parse(answer.body).code;
-    };
+    const expectFrom = (address: string, code: ProblemCode, sent: Sent) =>
+      expectCode(code, { port, ...sent, headers: { 'X-Forwarded-For': address } });
     for (let n = 0; n < 4; n += 1)
-      expect(await codeOf(await guestAt(port), '10.0.0.1', NO_JSON)).toBe('invalid_json');
+      await expectFrom('10.0.0.1', 'invalid_json', { cookie: await guestAt(port), body: NO_JSON });
     const cookie = await guestAt(port);
-    expect(await codeOf(cookie, '10.0.0.1', '{}')).toBe('too_many_attempts');
+    await expectFrom('10.0.0.1', 'too_many_attempts', { cookie, body: '{}' });
     // Nothing of what is refused for the address is taken from the user.
     for (const address of ['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'])
-      expect(await codeOf(cookie, address, NO_JSON)).toBe('invalid_json');
-    expect(await codeOf(cookie, '10.0.0.6', '{}')).toBe('too_many_attempts');
+      await expectFrom(address, 'invalid_json', { cookie, body: NO_JSON });
+    await expectFrom('10.0.0.6', 'too_many_attempts', { cookie, body: '{}' });
     await close();
+  });
+
+  test('are remembered of 10,000 users: with one more, who has sent nothing for longest starts anew', async () => {
+    await start();
+    const countBody = bodyBytes(1);
+    stopClock();
+    const send = (user: string, bytes: number) => {
+      const { count, release } = countBody({ user });
+      count(bytes);
+      release();
+    };
+    send('ada', 2 ** 20);
+    for (let n = 1; n < 10_000; n += 1) send(`user ${n}`, 1);
+    expect(codeThrownBy(() => send('ada', 1))).toBe('too_many_attempts');
+    send('one more', 1);
+    send('ada', 2 ** 20);
   });
 });
 
@@ -213,8 +210,7 @@ describe('the bodies that are under way', () => {
     await pair.relay.logLine(({ requestId }) => requestId === 'leaves-early');
     await until(async () => (await codeOfLarge()) === 'invalid_json');
     // Another operation is refused.
-    const feedback = { path: BOT_PATH.replace('sse', 'feedback'), body: noJson.slice(0, 65_536) };
-    expectProblem(await post(feedback), 400, 'invalid_json');
+    await expectCode('invalid_json', { path: FEEDBACK, body: noJson.slice(0, 65_536) });
     expect(await codeOfLarge()).toBe('invalid_json');
   });
 

@@ -120,11 +120,8 @@ describe('the files of a message', () => {
     await expect(check()).rejects.toMatchObject({ code: 'invalid_conversation' });
   });
 
-  test('are left to the service where uploads are off', async () => {
+  test('are left to the service where uploads are off, and refused if no answer has named them', async () => {
     expect(await blobs(false).check(message(['x']), owner)).toBeUndefined();
-  });
-
-  test('are refused if no answer has named them', async () => {
     const all = blobs();
     for (const empty of ['', '{}', '"a"', '{"blobId":""}']) await all.remember(Buffer.from(empty), owner);
     await expect(all.check(message(['a']), owner)).rejects.toMatchObject({ code: 'not_your_conversation' });

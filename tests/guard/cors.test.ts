@@ -8,17 +8,15 @@ import { type RawRequest, wholeStream } from '../harness/service/raw-upstream.ts
 
 const ALLOWED = 'https://partner.example.org';
 const FOREIGN = [
-  'https://other.example.net',
-  'null',
-  'https://partner.example.org.evil.net',
-  'http://partner.example.org',
-  'https://PARTNER.example.org',
-  '*',
+  ...['https://other.example.net', 'null', 'https://partner.example.org.evil.net', '*'],
+  ...['http://partner.example.org', 'https://PARTNER.example.org'],
 ];
 
+const startWith = (environment: Record<string, string>) =>
+  startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), environment);
 let pair: RelayAndUpstream;
 beforeAll(async () => {
-  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+  pair = await startWith({
     ALLOWED_ORIGINS: ALLOWED,
     RATE_LIMIT: '50',
     RATE_WINDOW_MS: '3600000',
@@ -29,26 +27,28 @@ afterEach(() => {
   jest.restoreAllMocks();
 });
 
-const preflight = (origin: string, path = BOT_PATH) =>
+const preflight = (origin: string, path = BOT_PATH, headers = 'content-type,x-anything') =>
   call(pair.relay.port, path, {
     method: 'OPTIONS',
     headers: {
-      Origin: origin,
-      Cookie: pair.cookie,
-      'Access-Control-Request-Method': 'POST',
-      'Access-Control-Request-Headers': 'content-type,x-anything',
+      ...{ Origin: origin, Cookie: pair.cookie },
+      ...{ 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': headers },
     },
   });
-
 const message = (origin: string, headers: Record<string, string> = {}) =>
   call(pair.relay.port, BOT_PATH, {
     method: 'POST',
     body: MESSAGE,
     headers: { Origin: origin, Cookie: pair.cookie, 'Content-Type': 'application/json', ...headers },
   });
-
 const corsHeaders = ({ headers }: Answer) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith('access-control-')));
+const READABLE = {
+  'access-control-allow-origin': ALLOWED,
+  'access-control-allow-credentials': 'true',
+  'access-control-expose-headers':
+    'Content-Disposition, Content-Range, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Total-Bytes, X-Trace-Id, X-Truncated',
+};
 
 describe('a preflight', () => {
   test('of an allowed origin is answered with what its page may send', async () => {
@@ -65,30 +65,25 @@ describe('a preflight', () => {
     expect(answer.headers.vary).toMatch(/\bOrigin\b/);
   });
 
-  test('must be an OPTIONS request, whatever headers a request has', async () => {
-    const answer = await call(pair.relay.port, '/healthz', {
-      headers: { Origin: ALLOWED, 'Access-Control-Request-Method': 'POST' },
-    });
-    expect([answer.status, answer.body]).toEqual([200, '{"status":"ok"}']);
-    expect(corsHeaders(answer)).not.toHaveProperty('access-control-allow-methods');
+  test('must be an OPTIONS request with a method to ask for', async () => {
+    const headers = { Origin: ALLOWED, 'Access-Control-Request-Method': 'POST' };
+    const probe = await call(pair.relay.port, '/healthz', { headers });
+    expect([probe.status, probe.body]).toEqual([200, '{"status":"ok"}']);
+    expect(corsHeaders(probe)).not.toHaveProperty('access-control-allow-methods');
+    const asked = await call(pair.relay.port, BOT_PATH, { method: 'OPTIONS', headers: { Origin: ALLOWED } });
+    expectProblem(asked, 405, 'method_not_allowed');
   });
 
-  test('needs no session, sets no cookie and calls no store', async () => {
-    const reads = jest.spyOn(pair.relay.sessions, 'get');
-    const extensions = jest.spyOn(pair.relay.sessions, 'extend');
+  test('needs no session, sets no cookie, calls no store and takes no slot', async () => {
+    const left = (answer: Answer) => Number(/;r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
+    const before = left(await message(ALLOWED));
+    const uses = (['get', 'extend'] as const).map((name) => jest.spyOn(pair.relay.sessions, name));
     for (const path of [BOT_PATH, '/auth/login', '/auth/logout', '/auth/logout-all', '/auth/session']) {
       const answer = await preflight(ALLOWED, path);
       expect([path, answer.status]).toEqual([path, 204]);
       expect(answer.headers).not.toHaveProperty('set-cookie');
     }
-    expect(reads).not.toHaveBeenCalled();
-    expect(extensions).not.toHaveBeenCalled();
-  });
-
-  test('takes no slot of a budget', async () => {
-    const left = (answer: Answer) => Number(/;r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
-    const before = left(await message(ALLOWED));
-    for (let n = 0; n < 5; n += 1) await preflight(ALLOWED);
+    for (const use of uses) expect(use).not.toHaveBeenCalled();
     expect(left(await message(ALLOWED))).toBe(before - 1);
   });
 
@@ -100,25 +95,36 @@ describe('a preflight', () => {
   });
 });
 
-describe('a message with the headers of the client libraries', () => {
-  test('is sent for an allowed origin, with the key of the relay and without the hint', async () => {
+describe('the answer to a message', () => {
+  test('can be read by an allowed origin with credentials, also if the message is refused', async () => {
+    const answer = await message(ALLOWED);
+    expect([answer.status, corsHeaders(answer)]).toEqual([200, READABLE]);
+    const refused = await message(ALLOWED, { Cookie: '' });
+    expectProblem(refused, 401, 'unauthenticated');
+    expect(corsHeaders(refused)).toEqual(READABLE);
+  });
+
+  test.each([...FOREIGN, 'http://app.example.com'])('has no Access-Control header for %s', async (origin) => {
+    expect(corsHeaders(await message(origin))).toEqual({});
+  });
+
+  test('comes for an allowed origin with the headers of the client libraries, which are not passed on', async () => {
     const headers = { 'X-API-KEY': 'evil', 'X-ASGARD-USER-IDENTITY-HINT': 'evil', 'Idempotency-Key': 'one' };
-    const asked = await call(pair.relay.port, BOT_PATH, {
-      method: 'OPTIONS',
-      headers: {
-        Origin: ALLOWED,
-        'Access-Control-Request-Method': 'POST',
-        'Access-Control-Request-Headers': Object.keys(headers).join(),
-      },
-    });
+    const asked = await preflight(ALLOWED, BOT_PATH, Object.keys(headers).join());
     const allowed = String(asked.headers['access-control-allow-headers']).split(', ');
     expect(allowed).toEqual(expect.arrayContaining(Object.keys(headers)));
-    const answer = await message(ALLOWED, headers);
-    expect(answer.status).toBe(200);
+    expect((await message(ALLOWED, headers)).status).toBe(200);
     const { all, headers: sent } = pair.upstream.requests.at(-1) as RawRequest;
-    expect(all('x-api-key')).toEqual([CANARY.key]);
-    expect(all('x-asgard-user-identity-hint')).toEqual([]);
+    expect([all('x-api-key'), all('x-asgard-user-identity-hint')]).toEqual([[CANARY.key], []]);
     expect(JSON.stringify(sent)).not.toContain('evil');
+  });
+
+  test('does not vary by origin, and has no Access-Control header, without ALLOWED_ORIGINS', async () => {
+    const alone = await startRelay(pair.upstream.url);
+    const answer = await call(alone.port, '/auth/session', { headers: { Origin: ALLOWED } });
+    await alone.close();
+    expect(corsHeaders(answer)).toEqual({});
+    expect(answer.headers).not.toHaveProperty('vary');
   });
 });
 
@@ -132,7 +138,7 @@ describeInChromium('a page of an allowed origin', () => {
         return true;
       },
     });
-    const other = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    const other = await startWith({
       ALLOWED_ORIGINS: front.url,
       CORS_HEADERS: 'X-Host-Version, x-trace',
     });
@@ -161,45 +167,5 @@ describeInChromium('a page of an allowed origin', () => {
     expect(other.upstream.requests).toHaveLength(1);
     await other.close();
     await front.close();
-  });
-});
-
-describe('an OPTIONS request that is not a preflight', () => {
-  test('is refused with 405, for an allowed origin too', async () => {
-    const answer = await call(pair.relay.port, BOT_PATH, { method: 'OPTIONS', headers: { Origin: ALLOWED } });
-    expectProblem(answer, 405, 'method_not_allowed');
-  });
-});
-
-describe('the answer to a message', () => {
-  test('can be read by an allowed origin with credentials, and has no wildcard', async () => {
-    const answer = await message(ALLOWED);
-    expect(answer.status).toBe(200);
-    expect(corsHeaders(answer)).toEqual({
-      'access-control-allow-origin': ALLOWED,
-      'access-control-allow-credentials': 'true',
-      'access-control-expose-headers':
-        'Content-Disposition, Content-Range, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Total-Bytes, X-Trace-Id, X-Truncated',
-    });
-  });
-
-  test('can be read by an allowed origin also if the message is refused', async () => {
-    const answer = await call(pair.relay.port, BOT_PATH, { method: 'POST', headers: { Origin: ALLOWED } });
-    expectProblem(answer, 401, 'unauthenticated');
-    expect(corsHeaders(answer)).toMatchObject({ 'access-control-allow-origin': ALLOWED });
-  });
-
-  test.each([...FOREIGN, 'http://app.example.com'])('has no Access-Control header for %s', async (origin) => {
-    expect(corsHeaders(await message(origin))).toEqual({});
-  });
-});
-
-describe('a relay without ALLOWED_ORIGINS', () => {
-  test('has no Access-Control header and does not vary by origin', async () => {
-    const alone = await startRelay(pair.upstream.url);
-    const answer = await call(alone.port, '/auth/session', { headers: { Origin: ALLOWED } });
-    await alone.close();
-    expect(corsHeaders(answer)).toEqual({});
-    expect(answer.headers).not.toHaveProperty('vary');
   });
 });

@@ -84,30 +84,21 @@ test('watches of files have places and a budget of their own, as live streams', 
 });
 
 test('all guests of one address have MAX_STREAMS_PER_ADDRESS live streams together', async () => {
-  const pair = await startGuests();
-  const from = (address: string) => [`X-Forwarded-For: ${address}`];
-  for (const _ of range(3)) {
-    const at = { ...pair, cookie: await guest(pair, '10.0.0.1') };
-    expect(await statuses(2, at, from('10.0.0.1'))).toEqual([200, 429]);
-  }
-  const [fourth, other] = [await guest(pair, '10.0.0.1'), await guest(pair, '10.0.0.2')];
-  expect(await statuses(1, { ...pair, cookie: fourth }, from('10.0.0.1'))).toEqual([429]);
-  expect(await statuses(1, { ...pair, cookie: other }, from('10.0.0.2'))).toEqual([200]);
-});
-
-async function startGuests() {
   const { upstream } = await start();
   const limits = { MAX_STREAMS_PER_USER: '1', MAX_STREAMS_PER_ADDRESS: '3' };
   const relay = await startRelay(upstream.url, { AUTH_MODE: 'guest', TRUST_PROXY: '1', ...limits });
   closings.push(() => relay.close());
-  return { relay };
-}
-
-async function guest({ relay }: { relay: { url: string } }, address: string): Promise<string> {
-  const headers = { 'X-Forwarded-For': address };
-  const response = await fetch(`${relay.url}/auth/guest`, { method: 'POST', headers });
-  return (response.headers.getSetCookie()[0] ?? '').split(';', 1)[0] as string;
-}
+  /** The statuses of so many live streams of a new guest. */
+  async function asGuest(address: string, count: number) {
+    const headers = { 'X-Forwarded-For': address };
+    const response = await fetch(`${relay.url}/auth/guest`, { method: 'POST', headers });
+    const cookie = (response.headers.getSetCookie()[0] ?? '').split(';', 1)[0] as string;
+    return statuses(count, { relay, cookie }, [`X-Forwarded-For: ${address}`]);
+  }
+  for (const _ of range(3)) expect(await asGuest('10.0.0.1', 2)).toEqual([200, 429]);
+  expect(await asGuest('10.0.0.1', 1)).toEqual([429]);
+  expect(await asGuest('10.0.0.2', 1)).toEqual([200]);
+});
 
 describeWithRedis('with Redis', () => {
   test('a user has one limit of live streams at all instances', async () => {
@@ -121,9 +112,6 @@ describeWithRedis('with Redis', () => {
   });
 });
 
-const methodsOf = ({ upstream }: RelayAndUpstream) =>
-  upstream.requests.map(({ requestLine }) => requestLine.split(' ')[0]);
-
 test('live streams and messages of both path shapes have one budget', async () => {
   const pair = await start({ RATE_LIMIT: '2', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' });
   expect(await statuses(1, pair)).toEqual([200]);
@@ -131,7 +119,7 @@ test('live streams and messages of both path shapes have one budget', async () =
   closings.push(() => generic.socket.destroy());
   await generic.waitFor('200 OK');
   expect((await pair.relay.send(pair.cookie)).status).toBe(429);
-  expect(methodsOf(pair)).toEqual(['GET', 'GET']);
+  expect(pair.upstream.requests.map(({ requestLine }) => requestLine.split(' ')[0])).toEqual(['GET', 'GET']);
 });
 
 test('a live stream waits for 30 seconds at most, whatever RATE_MAX_WAIT_MS says', async () => {

@@ -1,20 +1,9 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { withJitterMargin } from '../../src/pace/budgets.ts';
 import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
+import { abortableSleep } from '../harness/clock/virtual-sleep.ts';
 
-// Waits take virtual time: who has a turn when does not depend on how busy the machine is.
-jest.unstable_mockModule('../../src/pace/abortable-sleep.ts', () => ({
-  abortableSleep: (ms: number, signal: AbortSignal) =>
-    new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(resolve, Math.ceil(ms) + 1);
-      const abort = () => {
-        clearTimeout(timer);
-        reject(signal.reason);
-      };
-      if (signal.aborted) abort();
-      else signal.addEventListener('abort', abort, { once: true });
-    }),
-}));
+jest.unstable_mockModule('../../src/pace/abortable-sleep.ts', () => ({ abortableSleep }));
 const { LIVE_YIELD_MS } = await import('../../src/pace/live-turns.ts');
 const { resumptionTurns } = await import('../../src/pace/resumption-turns.ts');
 const { slotWaits } = await import('../../src/pace/slot-waits.ts');
@@ -52,6 +41,27 @@ describe('300 resumptions', () => {
     const { resumptions, messages } = await inTime(10_100, startApart(budgets, RATE, 10));
     expect(messages).toBe(50);
     expect(resumptions).toBeGreaterThanOrEqual(0.9 * messages);
+  });
+});
+
+describe('resumptions of several users', () => {
+  test.each([
+    ['user', [...'aaaabbc'].map((user) => ({ user })), 'abcabaa'],
+    [
+      'address if they are guests',
+      [...'aabcd'].map((user) => ({ user, address: user === 'd' ? 'there' : 'here' })),
+      'adbca',
+    ],
+  ])('are served in turn by %s', async (_by, all, served) => {
+    const rate = { ...RATE, limit: 1 };
+    const takeTurn = resumptionTurns(memoryBudgets(rate), rate);
+    let order = '';
+    const turns = all.map(async (holders) => {
+      await takeTurn({ endpoint: BOT, holders }, ALWAYS);
+      order += holders.user;
+    });
+    await inTime(60_000, Promise.all(turns));
+    expect(order).toBe(served);
   });
 });
 

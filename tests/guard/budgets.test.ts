@@ -1,0 +1,329 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import fc from 'fast-check';
+import {
+  type EndpointBudgets,
+  JITTER_MS,
+  limitFor,
+  type Rate,
+  type Reservation,
+  withJitterMargin,
+} from '../../src/pace/budgets.ts';
+import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
+import { redisBudgets } from '../../src/pace/redis-budgets.ts';
+import type { Redis } from '../../src/storage/redis.ts';
+import { advanceClocks } from '../harness/clock/advance-clocks.ts';
+import {
+  connected,
+  describeWithRedis,
+  type RedisServer,
+  startRedis,
+  stopRedis,
+} from '../harness/redis/redis.ts';
+import { modelBudgets } from '../harness/service/model-budgets.ts';
+
+const BOT = 'acme/helper';
+const OTHER = 'acme/other';
+/** The time of the test clock in ms, which changes only when a test sets it. */
+let now = 0;
+let server: RedisServer;
+let redis: Redis;
+
+/** Runs scripts on the clock above instead of Redis's own. */
+function onTestClock(real: Redis): Redis {
+  return {
+    ...real,
+    script(lua) {
+      const clocked = lua
+        .replace("redis.call('TIME')", '{ ARGV[#ARGV], 0 }')
+        .replace('clock[1] * 1000000', 'clock[1]');
+      if (clocked === lua) throw new Error('the script asks for the time in another way');
+      const run = real.script(clocked);
+      return (keys, args) => run(keys, [...args, String(Math.round(now * 1000))]);
+    },
+  };
+}
+
+const WINDOW = 20;
+const step = fc.record({
+  kind: fc.constantFrom('reserve', 'reserve', 'reserve', 'start', 'start', 'sent', 'cancel', 'pause'),
+  afterMs: fc.oneof(
+    { weight: 3, arbitrary: fc.integer({ min: 1, max: 6 }) },
+    fc.integer({ min: 7, max: 60 }),
+  ),
+  endpoint: fc.constantFrom(BOT, BOT, BOT, OTHER),
+  /** Whose name is a part of another's. */
+  holders: fc.constantFrom(['ann'], ['an'], ['nn'], ['ann', 'here'], ['ben', 'here'], ['ben', 'her']),
+  maxWaitMs: fc.constantFrom(0, 15, 60, 1000),
+  maxFutureSlots: fc.constantFrom(1, 2, 3, undefined),
+  /** Which of the messages that were granted a slot. */
+  which: fc.nat(),
+  pauseMs: fc.integer({ min: 1, max: 50 }),
+  isOwn: fc.boolean(),
+});
+const schedule = fc.record({
+  limit: fc.integer({ min: 1, max: 4 }),
+  own: fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined }),
+  steps: fc.array(step, { minLength: 5, maxLength: 60 }),
+});
+
+/** Both answer each call of any schedule alike, and no more messages start in a window than may. */
+const asTheModel = (make: (rate: Rate) => EndpointBudgets | Promise<EndpointBudgets>) =>
+  fc.asyncProperty(schedule, async ({ limit, own, steps }) => {
+    // No clock of Redis shows less than a window.
+    now = 1000;
+    const limitOf = (endpoint: string) => (endpoint === OTHER ? own : undefined);
+    const rate = { limit, windowMs: WINDOW, limitOf };
+    const both = [modelBudgets(rate, () => now), await make(rate)] as const;
+    /** The tickets of each message, and when it has started. */
+    const messages: { endpoint: string; tickets: string[]; startedAt: number | undefined }[] = [];
+    let wasSent = false;
+    for (const { kind, afterMs, which, pauseMs, isOwn, ...request } of steps) {
+      now += afterMs;
+      const message = messages[which % messages.length];
+      const ask = async (budgets: EndpointBudgets, i: number) => {
+        if (kind === 'reserve') return budgets.reserve(request as Parameters<typeof budgets.reserve>[0]);
+        if (!message) return 0;
+        const ticket = message.tickets[i] as string;
+        if (kind === 'pause') return budgets.pause(message.endpoint, pauseMs, isOwn ? ticket : undefined);
+        return budgets[kind](message.endpoint, ticket);
+      };
+      const [right, answer] = await Promise.all(both.map(ask));
+      const shown = (one: unknown) => (typeof one === 'object' ? { ...one, ticket: '' } : one);
+      expect(shown(answer)).toEqual(shown(right));
+      if (kind === 'sent') wasSent = true;
+      if (kind === 'start' && answer === 0 && message) message.startedAt = now;
+      if ((kind === 'cancel' || (kind === 'pause' && isOwn)) && message) message.startedAt = undefined;
+      if (kind !== 'reserve') continue;
+      const [{ ticket, state, waitMs }, { ticket: other }] = [right, answer] as [Reservation, Reservation];
+      if (state !== 'granted') continue;
+      const startedAt = waitMs === 0 ? now : undefined;
+      messages.push({ endpoint: request.endpoint, tickets: [ticket, other], startedAt });
+    }
+    if (wasSent) return;
+    for (const endpoint of [BOT, OTHER]) {
+      const starts = messages.flatMap((one) =>
+        one.endpoint === endpoint && one.startedAt !== undefined ? [one.startedAt] : [],
+      );
+      const inWindow = (from: number) => starts.filter((at) => at >= from && at < from + WINDOW).length;
+      expect(Math.max(0, ...starts.map(inWindow))).toBeLessThanOrEqual(limitFor(rate, endpoint));
+    }
+  });
+
+const RATE = { limit: 5, windowMs: 1_000_000 };
+const W = RATE.windowMs;
+
+/** Some schedules as examples, for both stores. */
+function examples(make: (rate: Rate) => EndpointBudgets): void {
+  let budgets: EndpointBudgets;
+  beforeEach(() => {
+    now = 0;
+    budgets = make(RATE);
+  });
+  const reserve = (holder: string, maxWaitMs = 10_000_000) =>
+    budgets.reserve({ endpoint: BOT, holders: [holder], maxWaitMs });
+  /** Reserves this many slots, each for another holder. */
+  async function take(count: number) {
+    const taken: { ticket: string; at: number }[] = [];
+    for (let n = 0; n < count; n++) {
+      const { ticket, waitMs } = await reserve(`somebody-${now}-${n}`);
+      taken.push({ ticket, at: now + waitMs });
+    }
+    return taken;
+  }
+
+  test('grants as many slots as fit into a window, and the next ones a window later', async () => {
+    const first = await take(2);
+    now = 300;
+    const times = [...first, ...(await take(10))].map(({ at }) => at);
+    expect(times).toEqual([0, 0, 300, 300, 300, W, W, W + 300, W + 300, W + 300, 2 * W, 2 * W]);
+  });
+
+  test('grants one holder two future slots, which does not delay other holders', async () => {
+    await take(4);
+    now = 10;
+    const greedy = [];
+    for (let n = 0; n < 4; n++) greedy.push(await reserve('greedy'));
+    expect(greedy.map(({ state, waitMs }) => [state, waitMs])).toEqual([
+      ['granted', 0],
+      ['granted', W - 10],
+      ['granted', W - 10],
+      ['share_taken', W - 10],
+    ]);
+    expect(await reserve('greed')).toMatchObject({ state: 'granted', waitMs: W - 10 });
+  });
+
+  test('counts a message from its start: one that starts 40 ms late delays the message a window later by 40 ms', async () => {
+    const tickets = (await take(11)).map(({ ticket }) => ticket);
+    now = W + 40;
+    for (const ticket of tickets.slice(5, 10)) expect(await budgets.start(BOT, ticket)).toBe(0);
+    now = 2 * W;
+    expect(await budgets.start(BOT, tickets[10] ?? '')).toBe(40);
+    now = 2 * W + 40;
+    expect(await budgets.start(BOT, tickets[10] ?? '')).toBe(0);
+  });
+
+  test('starts no message during a pause that the service asked for, and the refused message first after it', async () => {
+    const tickets = (await take(8)).map(({ ticket }) => ticket);
+    now = 100;
+    await budgets.pause(BOT, 2 * W, tickets[4] ?? '');
+    for (const ticket of tickets.slice(4)) expect(await budgets.start(BOT, ticket)).toBe(2 * W);
+    expect((await take(2)).map(({ at }) => at)).toEqual([2 * W + 100, 3 * W + 100]);
+    now = 2 * W + 100;
+    for (const ticket of tickets.slice(4)) expect(await budgets.start(BOT, ticket)).toBe(0);
+  });
+
+  test('starts a message whose slot it has forgotten, ahead of those that wait', async () => {
+    const [, , , , fifth, sixth] = await take(6);
+    await budgets.cancel(BOT, fifth?.ticket ?? '');
+    expect(await budgets.start(BOT, '1 somebody lost')).toBe(0);
+    expect(await budgets.start(BOT, '2 somebody lost')).toBe(W);
+    now = W;
+    expect(await budgets.start(BOT, sixth?.ticket ?? '')).toBe(0);
+  });
+}
+
+test('a rate gets a margin for the jitter on the way to the service', () => {
+  expect(JITTER_MS).toBeGreaterThan(0);
+  expect(withJitterMargin({ limit: 5, windowMs: 1000 })).toEqual({ limit: 5, windowMs: 1000 + JITTER_MS });
+});
+
+describe('budgets in memory', () => {
+  const request = (endpoint: string) => ({ endpoint, holders: ['h'], maxWaitMs: 0 });
+  examples((rate) => memoryBudgets(rate, () => now));
+
+  test('answer as the model, whatever is asked', () =>
+    fc.assert(
+      asTheModel((rate) => memoryBudgets(rate, () => now)),
+      { numRuns: 1500 },
+    ));
+
+  test('are forgotten once their endpoint was idle and not paused for a window, which is looked for once a window', async () => {
+    now = 0;
+    const budgets = memoryBudgets({ limit: 1, windowMs: 1000 }, () => now);
+    for (let n = 0; n < 1000; n += 1) {
+      now = n < 600 ? 0 : 1;
+      const { ticket } = await budgets.reserve(request(`acme/bot-${n}`));
+      if (n > 0) continue;
+      await budgets.pause('acme/bot-0', 5000);
+      await budgets.cancel('acme/bot-0', ticket);
+    }
+    const forgotten = jest.spyOn(Map.prototype, 'delete');
+    const looks = jest.spyOn(Map.prototype, Symbol.iterator);
+    now = 1000;
+    for (let n = 0; n < 50; n += 1) await budgets.reserve(request(`acme/new-${n}`));
+    const names = forgotten.mock.calls.map(([name]) => name);
+    const looked = looks.mock.calls.length;
+    jest.restoreAllMocks();
+    expect(names).toEqual(Array.from({ length: 599 }, (_, n) => `acme/bot-${n + 1}`));
+    expect(looked).toBe(1);
+    expect(await budgets.reserve(request('acme/bot-999'))).toMatchObject({ state: 'refused', waitMs: 1 });
+    expect(await budgets.reserve(request('acme/bot-0'))).toMatchObject({ state: 'refused', waitMs: 4000 });
+  });
+
+  test('run on the monotonic clock of the process', async () => {
+    const budgets = memoryBudgets({ limit: 1, windowMs: 600_000 });
+    await budgets.reserve(request(BOT));
+    advanceClocks({ date: 700_000 });
+    expect(await budgets.reserve(request(BOT))).toMatchObject({ state: 'refused' });
+    advanceClocks({ monotonic: 700_000 });
+    expect(await budgets.reserve(request(BOT))).toMatchObject({ state: 'granted' });
+    jest.restoreAllMocks();
+  });
+});
+
+describeWithRedis('budgets in Redis', () => {
+  const forget = () => server.command('FLUSHALL');
+  beforeAll(async () => {
+    server = await startRedis();
+    redis = await connected(server.url, 500);
+  });
+  afterEach(async () => {
+    jest.restoreAllMocks();
+    await forget();
+  });
+  afterAll(() => {
+    redis?.close();
+    stopRedis();
+  });
+  const ask = (budgets: EndpointBudgets, holder: string, maxWaitMs = 0, endpoint = BOT) =>
+    budgets.reserve({ endpoint, holders: [holder], maxWaitMs });
+
+  describe('on a test clock', () => {
+    examples((rate) => redisBudgets(onTestClock(redis), rate));
+  });
+
+  test('answer as the model, whatever is asked', () =>
+    fc.assert(
+      asTheModel(async (rate) => {
+        await forget();
+        return redisBudgets(onTestClock(redis), rate);
+      }),
+      { numRuns: 60 },
+    ));
+
+  test('forget no message on a clock that is set back, and let none wait longer than before', async () => {
+    now = 5 * W;
+    const budgets = redisBudgets(onTestClock(redis), RATE);
+    for (let n = 0; n < 5; n++) await ask(budgets, `h${n}`);
+    const { ticket } = await ask(budgets, 'waiting', W);
+    now = 2 * W;
+    for (const n of [1, 2]) expect([n, await ask(budgets, 'h')]).toMatchObject([n, { waitMs: W }]);
+    expect(await ask(budgets, 'h', W)).toMatchObject({ waitMs: W, remaining: 0, resetMs: 2 * W });
+    now += W - 1;
+    expect(await budgets.start(BOT, ticket)).toBe(1);
+    now += 1;
+    expect(await budgets.start(BOT, ticket)).toBe(0);
+  });
+
+  test.each([true, false])(
+    'stay paused on a clock that is set back for as long as the service asked for; a message waits: %s',
+    async (waits) => {
+      now = 5 * W;
+      const budgets = redisBudgets(onTestClock(redis), RATE);
+      const { ticket } = await ask(budgets, 'h');
+      await budgets.pause(BOT, 2 * W, ticket);
+      if (!waits) await budgets.cancel(BOT, ticket);
+      now = 2 * W;
+      expect(await ask(budgets, 'h')).toMatchObject({ state: 'refused', waitMs: 2 * W });
+      if (waits) expect(await budgets.start(BOT, ticket)).toBe(2 * W);
+      const left = Number(await server.command('PTTL', `bot-relay:{budget:${BOT}}:state`));
+      expect(left).toBeGreaterThan(2 * W - 100_000);
+    },
+  );
+
+  test('start nothing for a window after Redis was lost, but for 5 s at most', async () => {
+    // Whole ms, so that nothing is rounded up.
+    const backAt = Math.ceil(performance.now()) - 500;
+    jest.spyOn(performance, 'now').mockReturnValue(backAt + 500);
+    now = 0;
+    for (const [windowMs, heldMs] of [
+      [2000, 1500],
+      [W, 4500],
+    ] as const) {
+      const budgets = redisBudgets({ ...onTestClock(redis), backAt: () => backAt }, { limit: 5, windowMs });
+      const endpoint = `acme/${windowMs}`;
+      expect((await ask(budgets, 'h', 10_000, endpoint)).waitMs).toBe(heldMs);
+      expect(await budgets.start(endpoint, '1 somebody waiting')).toBe(heldMs);
+    }
+  });
+
+  test('are shared by all instances', async () => {
+    const other = await connected(server.url, 500);
+    const [here, there] = [redis, other].map((one) => redisBudgets(one, { limit: 5, windowMs: 600_000 }));
+    const asked = Array.from({ length: 12 }, (_, n) =>
+      ask((n % 2 ? here : there) as EndpointBudgets, `h${n}`),
+    );
+    const states = (await Promise.all(asked)).map(({ state }) => state);
+    other.close();
+    expect(states.filter((state) => state === 'granted')).toHaveLength(5);
+  });
+
+  test('work again after SCRIPT FLUSH and after Redis has forgotten everything', async () => {
+    const budgets = redisBudgets(redis, { limit: 1, windowMs: 600_000 });
+    await ask(budgets, 'a');
+    await server.command('SCRIPT', 'FLUSH');
+    expect(await ask(budgets, 'b')).toMatchObject({ state: 'refused' });
+    await forget();
+    expect(await ask(budgets, 'c')).toMatchObject({ state: 'granted' });
+  });
+});
