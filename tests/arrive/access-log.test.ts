@@ -247,7 +247,7 @@ describe('who is behind a refused request, in the log', () => {
         name,
         { outcome: 'invalid_credentials', account: '?' },
       ]);
-    expect(JSON.stringify(pair.relay.logs)).not.toMatch(/bob|eve/);
+    expect(JSON.stringify(pair.relay.logs)).not.toMatch(/bob|"eve/);
   });
 
   test.each(['CLIENT_LIMIT_PER_ADDRESS', 'CLIENT_LIMIT_PER_SESSION'])(

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import type { Request, Response } from 'express';
-import { methodNotAllowed, problemResponse } from '../../src/arrive/problem-response.ts';
+import { problemResponse } from '../../src/arrive/problem-response.ts';
 import { Problem } from '../../src/errors.ts';
 import { createLogger } from '../../src/logger.ts';
 import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
@@ -32,8 +32,6 @@ beforeAll(async () => {
         cause: DETAIL,
       });
     });
-    app.get('/items/:name', (_req, res) => void res.end());
-    app.all('/posts', methodNotAllowed('POST'));
   });
 });
 afterAll(() => stage.close());
@@ -80,19 +78,5 @@ describe('a problem', () => {
     const client = rawClient(stage.port, 'GET /problem HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
     await client.closed;
     expect(parseAnswer(client.text()).body).toBe(client.text().split('\r\n\r\n')[1]);
-  });
-
-  test.each(['/items/%zz', '/items/%', '/items/%c3%28'])(
-    'answers 404 for %s, whose escape is broken',
-    async (path) => {
-      expect(JSON.parse((await call(stage.port, path)).body)).toMatchObject({
-        status: 404,
-        code: 'not_found',
-      });
-    },
-  );
-
-  test('for a wrong method names the allowed methods', async () => {
-    expect((await call(stage.port, '/posts')).headers.allow).toBe('POST');
   });
 });

@@ -2,7 +2,8 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
 import { clientAddress } from '../../src/http/client-address.ts';
 import { nameHolders } from '../../src/pace/holders.ts';
-import { call } from '../harness/clients/call.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const of = (ip: string | undefined, remoteAddress: string | undefined = '10.0.0.1') =>
@@ -86,3 +87,27 @@ describe('for whom a message counts', () => {
     expect(new Set([one, same, other].map((all) => all?.user)).size).toBe(3);
   });
 });
+
+test.each([
+  ['the address of the connection if no proxy is trusted', '', (n: number) => `192.0.2.${n}`],
+  ['an IPv6 /56 behind a trusted one', '1', (n: number) => `192.0.2.9, 2001:db8:0:aa0${n}::${n + 1}`],
+])(
+  'a relay counts failed sign-ins by %s, and does not tell how many attempts are left',
+  async (_by, trust, address) => {
+    const relay = await startRelay('http://127.0.0.1:9', {
+      LOGIN_MAX_FAILURES_PER_ADDRESS: '5',
+      TRUST_PROXY: trust,
+    });
+    const login = (n: number) =>
+      call(relay.port, '/auth/login', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', 'X-Forwarded-For': address(n) },
+        body: JSON.stringify({ username: `user${n}`, password: 'wrong' }),
+      });
+    for (let n = 0; n < 5; n += 1) expectProblem(await login(n), 401, 'invalid_credentials');
+    const refused = await login(5);
+    expectProblem(refused, 429, 'too_many_attempts', { retryable: 'new message' });
+    expect(Object.keys(refused.headers).filter((name) => name.includes('ratelimit'))).toEqual([]);
+    await relay.close();
+  },
+);

@@ -14,6 +14,7 @@ export interface Route {
   readonly query: string;
   readonly type?: string | undefined;
   readonly body: string;
+  readonly requestId?: string | undefined;
   /** `probe`: for load balancers; `open`: needs no session; `session`: of a session; `bot`: of a bot. */
   readonly kind: 'probe' | 'open' | 'session' | 'bot';
   readonly operation?: Operation;
@@ -46,7 +47,14 @@ export function routesOf(maxBodyBytes: number): Route[] {
       const largest = operation.carriedBy === 'message' ? maxBodyBytes : operation.maxBodyBytes;
       return {
         ...{ method: operation.method, path, query: query === undefined ? '' : `?${query}` },
-        ...{ type: headers['Content-Type'], body: String(body), operation, kind: 'bot', checksOrigin: true },
+        ...{
+          type: headers['Content-Type'],
+          requestId: headers['X-Request-Id'],
+          body: String(body),
+          operation,
+          kind: 'bot',
+          checksOrigin: true,
+        },
         maxJsonBytes: operation.channel === 'json' ? largest : undefined,
       };
     }),
@@ -74,6 +82,7 @@ export function bytesOf(route: Route, cookie: string, change: Change = {}): Buff
     Host: 'app.example.com',
     Cookie: cookie,
     'Content-Type': route.type,
+    'X-Request-Id': route.requestId,
     'Content-Length': body.length > 0 || method !== 'GET' ? String(body.length) : undefined,
     ...change.headers,
   };
