@@ -59,7 +59,7 @@ const withPayload = (payload: string) => `{"payload":${payload}}`;
 const nested = (depth: number) => withPayload('['.repeat(depth - 1) + ']'.repeat(depth - 1));
 const elements = (count: number) => withPayload(`[${Array.from({ length: count - 1 }, () => 1).join()}]`);
 const members = (count: number) =>
-  withPayload(`{${Array.from({ length: count - 1 }, (_, n) => `"\\"[${n}":"{,"`).join()}}`);
+  withPayload(`{${Array.from({ length: count - 1 }, (_, n) => `"\\"[${n}":"{,\\\\"`).join()}}`);
 /** The payload counts, and of each object itself, its two members, and the empty array. */
 const objects = (count: number) =>
   withPayload(`[${Array.from({ length: count }, () => '{"a":1, "b":[ ]}').join(' , ')}]`);

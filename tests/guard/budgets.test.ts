@@ -304,4 +304,30 @@ describeWithRedis('budgets in Redis', () => {
     await forget();
     expect(await ask(budgets, 'c')).toMatchObject({ state: 'granted' });
   });
+
+  test('take one round trip for each call, by the clock of Redis, under keys that live as long as they are needed', async () => {
+    const windowMs = 600_000;
+    const budgets = redisBudgets(redis, { limit: 1, windowMs });
+    // A minute is longer than this test takes.
+    const isAbout = (ms: unknown, most: number) => Number(ms) > most - 60_000 && Number(ms) <= most;
+    const left = async (key: string) => server.command('PTTL', `bot-relay:{budget:${BOT}}:${key}`);
+    await ask(budgets, 'a');
+    expect([isAbout(await left('slots'), windowMs), isAbout(await left('state'), windowMs)]).toEqual([
+      true,
+      true,
+    ]);
+    await server.command('CONFIG', 'RESETSTAT');
+    const { ticket, waitMs } = await ask(budgets, 'b', 900_000);
+    expect(isAbout(waitMs, windowMs)).toBe(true);
+    await budgets.start(BOT, ticket);
+    // The slot counts for a window from when it comes.
+    expect(isAbout(await left('slots'), 2 * windowMs)).toBe(true);
+    await budgets.cancel(BOT, ticket);
+    const stats = String(await server.command('INFO', 'commandstats'));
+    expect(stats).toMatch(/cmdstat_evalsha:calls=3,/);
+    expect(stats).not.toMatch(/cmdstat_(eval|script):/);
+    await budgets.pause(BOT, 3_000_000);
+    expect(isAbout(await left('state'), 3_000_000)).toBe(true);
+    expect(await server.command('DBSIZE')).toBe(2);
+  });
 });
