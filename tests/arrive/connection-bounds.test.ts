@@ -43,7 +43,7 @@ test('whatever comes, over a bound the connection that has been idle for longest
     which: fc.nat(),
   });
   fc.assert(
-    fc.property(fc.array(step, { minLength: 20, maxLength: 80 }), (steps) => {
+    fc.property(fc.array(step, { minLength: 20, maxLength: 80, size: 'max' }), (steps) => {
       const refused: string[] = [];
       const limits = { most: MOST, mostOfAddress: OF_ADDRESS };
       const bounds = connectionBounds({ ...limits, onRefused: (by) => refused.push(by) });

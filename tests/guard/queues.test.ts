@@ -15,7 +15,7 @@ const stepsOf = (...kinds: string[]) =>
       /** Whether the next step comes in the same moment. */
       atOnce: fc.boolean(),
     }),
-    { maxLength: 40 },
+    { maxLength: 40, size: 'max' },
   );
 
 /** A caller, and what has become of it. */
