@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Request } from 'express';
+import fc from 'fast-check';
 import { type BodyOptions, freeBytes, readForm } from '../../src/http/body.ts';
 import { readJson, turns } from '../../src/http/read-json.ts';
 import { route, type Steps } from '../../src/routes/route.ts';
@@ -34,15 +35,20 @@ describe('a route that reads a body', () => {
   beforeAll(async () => {
     stage = await startTestApp((app) => {
       const keep =
-        (read: (req: Request, options: BodyOptions) => Promise<unknown>, timeoutMs: number): Steps =>
+        (
+          read: (req: Request, options: BodyOptions) => Promise<unknown>,
+          timeoutMs: number,
+          maxBytes = 2000,
+        ): Steps =>
         async (req, res) => {
-          arrived.push(await read(req, { maxBytes: 2000, timeoutMs }));
+          arrived.push(await read(req, { maxBytes, timeoutMs }));
           res.end('read');
         };
       const text = async (req: Request, options: BodyOptions) => String((await readJson(req, options)).bytes);
       const form = async (req: Request, options: BodyOptions) => [...(await readForm(req, options))];
       app.get('/next', (_req, res) => void res.end('the next answer'));
       route(app, '/', { post: keep(text, 60_000) });
+      route(app, '/large', { post: keep(text, 60_000, 20_000) });
       route(app, '/form', { post: keep(form, 60_000) });
       route(app, '/hasty', { post: keep(text, 50) });
       route(app, '/late', {
@@ -105,6 +111,30 @@ describe('a route that reads a body', () => {
     await client.waitFor('200 OK');
     expect(arrived).toEqual(['"ab"']);
   });
+
+  test('gets one in any chunks as it was sent', () =>
+    fc.assert(
+      fc.asyncProperty(
+        // The room for it grows at 4096 bytes, and doubles.
+        fc.array(fc.oneof(fc.integer({ min: 1, max: 5000 }), fc.constantFrom(1, 2, 4094, 4095, 4096)), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+        async (sizes) => {
+          arrived.length = 0;
+          const body = `"${'x'.repeat(sizes.reduce((sum, size) => sum + size, 0) - 1)}"`;
+          const client = open(`${HEAD.replace('/', '/large')}Transfer-Encoding: chunked\r\n\r\n`);
+          let at = 0;
+          for (const size of [...sizes, 1]) {
+            await new Promise<unknown>((sent) => client.socket.write(chunk(body.slice(at, at + size)), sent));
+            at += size;
+          }
+          client.socket.write(LAST_CHUNK);
+          await client.waitFor('read');
+          expect(arrived).toEqual([body]);
+        },
+      ),
+    ));
 
   test('does not wait for the body of a client that has left before', async () => {
     lateReads = 0;
