@@ -64,22 +64,17 @@ export function memorySessionStore(now: () => number = () => Date.now()): Sessio
       remove(memory, [key]);
     },
     async removeProviderSession(providerSession) {
-      noteRemoval(removals.providerSessions, providerSession, now());
+      removals.providerSessions.set(providerSession, now());
       return removeWhere(memory, (session) => session.providerSession === providerSession);
     },
     async removeUser(userId) {
-      noteRemoval(removals.users, userId, now());
+      removals.users.set(userId, now());
       return removeWhere(memory, ({ user }) => user.id === userId);
     },
     removedSince: async (owner, since) => lastRemoval(memory, owner) >= since,
     listen: (listener) => void memory.listeners.push(listener),
     close: () => clearInterval(sweep),
   };
-}
-
-/** Two removals in one millisecond differ: a session may have begun between them. */
-function noteRemoval(times: Map<string, number>, name: string, now: number): void {
-  times.set(name, Math.max(now, (times.get(name) ?? 0) + 1));
 }
 
 /** When all sessions of this user, or of the provider's session, were last removed. */
