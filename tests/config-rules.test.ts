@@ -29,7 +29,7 @@ const opened = (secrets: Config['session']['secrets']) => secrets.map((secret) =
 
 describe('variables that do not fit together', () => {
   const REQUIRED = 'OIDC_REQUIRED_CLAIM is set, but AUTH_MODE is not oidc: it would keep nobody out';
-  test.each<[Record<string, string>, string[]]>([
+  test.each<[Record<string, string>, unknown[]]>([
     [{ CHANNEL_SECRET: SECRET_A, SESSION_SECRETS: SECRET_B }, []],
     [{ METRICS_PORT: '3000' }, ['METRICS_PORT must not be PORT: metrics are not for the public']],
     [
