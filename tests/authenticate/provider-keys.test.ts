@@ -57,6 +57,14 @@ describe('the keys of the provider', () => {
     expect(asked()).toBe(2);
   });
 
+  test('are not fetched again for a token that no key could fit', async () => {
+    await verify(first);
+    const [, claims] = (await provider.sign({ sub: 'ada' })).split('.');
+    const header = Buffer.from('{"alg":"HS256"}').toString('base64url');
+    expect(await verifyToken(`${header}.${claims}.c2lnbmF0dXJl`)).toBe('ERR_JOSE_NOT_SUPPORTED');
+    expect(asked()).toBe(1);
+  });
+
   test('are fetched at most once a second for unknown keys, and other users can still sign in', async () => {
     const stranger = await signingKey('stranger');
     await verify(first);
