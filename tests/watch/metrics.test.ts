@@ -329,14 +329,14 @@ describe('the bot service', () => {
   });
 
   const answers = (statusLine: string) => (socket: Socket) => socket.write(plainAnswer(statusLine, []));
-  test.each<[string, string, (socket: Socket) => unknown, object?]>([
-    ['answers 403', 'forbidden', answers('403 No')],
-    ['answers 422', '4xx', answers('422 No')],
-    ['answers 503', '5xx', answers('503 No')],
-    ['answers 302', '3xx', answers('302 No')],
-    ['answers 777', 'other', answers('777 No')],
-    ['closes the connection', 'unreachable', (socket) => socket.destroy()],
-    ['does not speak HTTP', 'not_http', (socket) => socket.write('SSH-2.0\r\n\r\n')],
+  test.each<[string, string, (socket: Socket) => unknown, object]>([
+    ['answers 403', 'forbidden', answers('403 No'), {}],
+    ['answers 422', '4xx', answers('422 No'), {}],
+    ['answers 503', '5xx', answers('503 No'), {}],
+    ['answers 302', '3xx', answers('302 No'), {}],
+    ['answers 777', 'other', answers('777 No'), {}],
+    ['closes the connection', 'unreachable', (socket) => socket.destroy(), {}],
+    ['does not speak HTTP', 'not_http', (socket) => socket.write('SSH-2.0\r\n\r\n'), {}],
     ['does not answer', 'timeout', () => {}, { UPSTREAM_RESPONSE_TIMEOUT_MS: '200' }],
   ])('that %s counts as %s', async (_what, outcome, onRequest, environment) => {
     await start(onRequest, environment);
