@@ -73,6 +73,11 @@ test('a limit of open files that is too low for one bot, or for MAX_CONNECTIONS,
 
 const CASES: [environment: Record<string, string>, ...risks: RegExp[]][] = [
   [{ TRUST_PROXY: '' }, /^TRUST_PROXY is not set: .*; set it to /],
+  [
+    { ...GUEST, TRUST_PROXY: '' },
+    /^TRUST_PROXY is not set: /,
+    /^TRUST_PROXY is not set with AUTH_MODE=guest: all guests share/,
+  ],
   [HTTP, /^PUBLIC_URL is not https: /],
   [{ ...HTTP, TRUST_PROXY: '' }, /^PUBLIC_URL is not https: /, /^TRUST_PROXY is not set: .*; set it to /],
   [{ PUBLIC_URL: 'http://localhost:3000', TRUST_PROXY: '' }, /^PUBLIC_URL is not https: /],

@@ -1,4 +1,3 @@
-import { createHmac } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
 import { until } from '../harness/clock/until.ts';
@@ -6,11 +5,8 @@ import { describeWithRedis, type RedisServer } from '../harness/redis/redis.ts';
 import { type Instances, startInstances } from '../harness/relay/instances.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import {
-  BACKCHANNEL_EVENT,
-  FAKE_CLIENT,
   type FakeProvider,
   PATHS,
-  seconds,
   signInAt,
   signInWith,
   signingKey,
@@ -64,33 +60,14 @@ describe('a logout token of the provider', () => {
 
   const live = (cookies: string[]) => Promise.all(cookies.map((cookie) => isLive(relay, cookie)));
 
+  const [YES, NO] = [true, false];
   test.each<[string, Record<string, unknown>, boolean[], string]>([
-    [
-      'with a session of the provider, ends the sessions that began in it',
-      { sid: 'one' },
-      [false, false, true, true, true],
-      'sid',
-    ],
-    [
-      'with a user, ends all sessions of that user',
-      { sub: 'ada' },
-      [false, false, false, false, true],
-      'sub',
-    ],
-    [
-      'with both, ends the sessions that began in that session of the provider',
-      { sub: 'ada', sid: 'two' },
-      [true, true, false, true, true],
-      'sid',
-    ],
-    [
-      'with an unknown session of the provider, ends no session',
-      { sid: 'ada' },
-      [true, true, true, true, true],
-      'sid',
-    ],
-    ['with a user without a session, ends no session', { sub: 'one' }, [true, true, true, true, true], 'sub'],
-  ])('%s, and logs how many', async (_what, claims, left, by) => {
+    ['a session of the provider', { sid: 'one' }, [NO, NO, YES, YES, YES], 'sid'],
+    ['a user', { sub: 'ada' }, [NO, NO, NO, NO, YES], 'sub'],
+    ['both, of which the session counts', { sub: 'ada', sid: 'two' }, [YES, YES, NO, YES, YES], 'sid'],
+    ['an unknown session of the provider', { sid: 'ada' }, [YES, YES, YES, YES, YES], 'sid'],
+    ['a user without a session', { sub: 'one' }, [YES, YES, YES, YES, YES], 'sub'],
+  ])('of %s ends the sessions that began there, and logs how many', async (_what, claims, left, by) => {
     const cookies = [
       await signIn(relay, { sub: 'ada', sid: 'one' }),
       await signIn(relay, { sub: 'ada', sid: 'one' }),
@@ -105,19 +82,6 @@ describe('a logout token of the provider', () => {
     const ended = left.filter((isLeft) => !isLeft).length;
     expect(line).toMatchObject({ status: 200, outcome: 'ok', sessionsEnded: ended, sessionsEndedBy: by });
     for (const name of Object.values(claims)) expect(Object.values(line)).not.toContain(name);
-  });
-
-  test('is accepted with a clock that is off by 20 seconds, and without an exp claim', async () => {
-    for (const offset of [-20, 20])
-      expectTaken(
-        await post(relay, await provider.logoutToken({ sub: 'ada', iat: seconds(offset), exp: undefined })),
-      );
-  });
-
-  test('for several clients is accepted only if it was issued to this one', async () => {
-    const aud = [FAKE_CLIENT.id, 'another'];
-    expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', aud })));
-    expectTaken(await post(relay, await provider.logoutToken({ sub: 'ada', aud, azp: FAKE_CLIENT.id })));
   });
 
   test.each<[string, Record<string, unknown>]>([
@@ -158,85 +122,6 @@ describe('a logout token of the provider', () => {
     expect((await lineOf(relay, await post(relay, token))).sessionsEnded).toBeUndefined();
     const replays = relay.logs.filter(({ route, cause }) => route === PATH && cause === 'replayed');
     expect(replays).toHaveLength(3);
-  });
-
-  test.each<[string, () => Record<string, unknown>]>([
-    ['with a nonce', () => ({ nonce: 'n' })],
-    ['with a nonce that is null', () => ({ nonce: null })],
-    ['without an event', () => ({ events: undefined })],
-    ['of another event', () => ({ events: { 'http://schemas.openid.net/event/other': {} } })],
-    ['whose event is not an object', () => ({ events: { [BACKCHANNEL_EVENT]: true } })],
-    ['whose events are a list', () => ({ events: [BACKCHANNEL_EVENT] })],
-    ['without a user and a session', () => ({ sub: undefined, sid: undefined })],
-    ['of an empty user', () => ({ sub: '' })],
-    ['of an empty session', () => ({ sid: '' })],
-    ['whose user is not a string', () => ({ sub: ['ada'] })],
-    ['of another issuer', () => ({ iss: 'http://127.0.0.1:1' })],
-    ['without an issuer', () => ({ iss: undefined })],
-    ['for another client', () => ({ aud: 'another' })],
-    ['without an audience', () => ({ aud: undefined })],
-    ['issued to another client', () => ({ azp: 'another' })],
-    ['of 4 minutes ago', () => ({ iat: seconds(-240) })],
-    ['that expired 2 minutes ago', () => ({ exp: seconds(-120) })],
-    ['that is dated 2 minutes ahead', () => ({ iat: seconds(120), exp: seconds(240) })],
-    ['without a date', () => ({ iat: undefined })],
-    ['without an id', () => ({ jti: undefined })],
-    ['with an empty id', () => ({ jti: '' })],
-    ['with an id that is too long', () => ({ jti: 'x'.repeat(513) })],
-  ])('%s is refused', async (_what, claims) => {
-    const cookie = await signIn(relay, { sub: 'ada', sid: 'one' });
-    expectInvalid(await post(relay, await provider.logoutToken({ sub: 'ada', ...claims() })));
-    expect(await isLive(relay, cookie)).toBe(true);
-  });
-
-  const base64 = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
-  test.each<[string, (claims: Record<string, unknown>) => Promise<string> | string]>([
-    ['that is not signed', (claims) => `${base64({ alg: 'none' })}.${base64(claims)}.`],
-    [
-      'that is signed with the client secret',
-      (claims) => {
-        const text = `${base64({ alg: 'HS256' })}.${base64(claims)}`;
-        return `${text}.${createHmac('sha256', FAKE_CLIENT.secret).update(text).digest('base64url')}`;
-      },
-    ],
-    [
-      'that was changed',
-      async (claims) => {
-        const [head, , signature] = (await provider.sign({ ...claims, sub: 'bob' })).split('.');
-        return [head, base64(claims), signature].join('.');
-      },
-    ],
-    [
-      'that is signed by an algorithm that the metadata does not name',
-      async (claims) => {
-        provider.signer = await signingKey('odd', 'ES384');
-        provider.published = [provider.signer];
-        return provider.sign(claims);
-      },
-    ],
-    [
-      'that is signed with a key that the provider does not have',
-      async (claims) => {
-        provider.signer = await signingKey('stranger');
-        return provider.sign(claims);
-      },
-    ],
-    ['that is not a token', () => 'no.token.atall'],
-    [
-      'that is an ID token',
-      ({ iss, aud, iat, exp, jti }) =>
-        provider.sign({ iss, aud, iat, exp, jti, sub: 'ada', sid: 'one', nonce: 'n' } as never),
-    ],
-    [
-      'that is an ID token without a nonce',
-      ({ iss, aud, iat, exp, jti }) => provider.sign({ iss, aud, iat, exp, jti, sub: 'ada' } as never),
-    ],
-  ])('%s is refused', async (_what, tokenOf) => {
-    const cookie = await signIn(relay, { sub: 'ada', sid: 'one' });
-    const good = (await provider.logoutToken({ sub: 'ada' })).split('.')[1] as string;
-    const claims = JSON.parse(Buffer.from(good, 'base64url').toString());
-    expectInvalid(await post(relay, await tokenOf(claims)));
-    expect(await isLive(relay, cookie)).toBe(true);
   });
 
   test.each(['', 'x=y', 'logout_token=', 'logout_token'])(

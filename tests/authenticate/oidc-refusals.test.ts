@@ -1,26 +1,25 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { Problem, type ProblemCode } from '../../src/errors.ts';
 import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
 import { type Browser, NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
 import { cancelAtProvider } from '../harness/service/identity-provider.ts';
 
 let oidc: Oidc;
 let browser: Browser;
-beforeEach(async () => {
+let askedBefore: number;
+beforeAll(async () => {
   oidc = await startOidc();
-  browser = oidc.browser();
 });
-afterEach(() => oidc.close());
+beforeEach(() => {
+  browser = oidc.browser();
+  askedBefore = oidc.provider.asked.length;
+});
+afterEach(() => void jest.restoreAllMocks());
+afterAll(() => oidc.close());
 
 const expectNoSession = async () => expect((await browser.session()).status).toBe(401);
-/** The codes and causes of the callback's answers in the log, in their order. */
-const causes = () =>
-  oidc.relay.logs
-    .filter(({ route }) => route === '/auth/callback')
-    .map(({ outcome, cause }) => [outcome, cause]);
-/** The levels of their log lines: `info` for refusals that users, or attackers at the callback, can cause. */
-const levels = () =>
-  new Set(oidc.relay.logs.filter(({ route }) => route === '/auth/callback').map(({ level }) => level));
-const askedForTokens = () => oidc.provider.asked.filter((path) => path === '/token').length;
+const asked = () => oidc.provider.asked.slice(askedBefore);
+const askedForTokens = () => asked().filter((path) => path === '/token').length;
 /** The callback's URL with other parameters; undefined ones are removed. */
 function changed(url: URL, parameters: Record<string, string | undefined>): URL {
   const other = new URL(url);
@@ -36,44 +35,52 @@ async function answered(parameters: Record<string, string>): Promise<URL> {
   const url = new URL('http://app.example.com/auth/callback');
   return changed(url, { state, iss: oidc.provider.issuer, ...parameters });
 }
-function expectRefusal(answer: Answer): void {
-  expectProblem(answer, 400, 'sign_in_failed');
+/** Expects a refusal, and its line in the log: `info` for what users, or attackers at the callback, can cause. */
+async function expectRefusal(
+  answer: Answer,
+  cause: unknown,
+  status = 400,
+  code: ProblemCode = 'sign_in_failed',
+) {
+  const problem = expectProblem(answer, status, code);
+  expect(answer.headers['retry-after']).toBe(status === 503 ? '5' : undefined);
   expect(answer.headers).not.toHaveProperty('location');
   expect(String(answer.headers['set-cookie'])).not.toContain('bot_relay_session');
+  const line = await oidc.relay.logLine(
+    ({ requestId, msg }) => msg === 'request' && requestId === problem.requestId,
+  );
+  expect(line).toMatchObject({ route: '/auth/callback', outcome: code, cause });
+  if (status === 400) expect(line.level).toBe('info');
+  return problem;
+}
+/** Another browser with a copy of the cookies of the sign-in. */
+function copyOf(one: Browser): Browser {
+  const copy = oidc.browser();
+  for (const name of one.flows()) copy.jar.set(name, one.jar.value(name) as string);
+  return copy;
 }
 
 describe('a callback', () => {
   test('that is repeated signs nobody in, and does not end the session', async () => {
     const back = await browser.atProvider(await browser.begin());
+    const thief = copyOf(browser);
     expect((await browser.comeBack(back)).status).toBe(302);
-    expectRefusal(await browser.comeBack(back));
-    expect((await browser.session()).status).toBe(200);
-    await oidc.relay.logLine(({ cause }) => cause === 'no_such_sign_in');
-    expect(levels()).toEqual(new Set(['info']));
-    expect(askedForTokens()).toBe(1);
-  });
-
-  test('that is repeated with a copy of its cookie is refused by the provider', async () => {
-    const back = await browser.atProvider(await browser.begin());
-    const thief = oidc.browser();
-    for (const name of browser.flows()) thief.jar.set(name, browser.jar.value(name) as string);
-    expect((await browser.comeBack(back)).status).toBe(302);
-    expectRefusal(await thief.comeBack(back));
+    await expectRefusal(await browser.comeBack(back), 'no_such_sign_in');
+    expect([(await browser.session()).status, askedForTokens()]).toEqual([200, 1]);
+    // With a copy of its cookie, the provider refuses it.
+    await expectRefusal(await thief.comeBack(back), 'invalid_grant');
     expect((await thief.session()).status).toBe(401);
-    await oidc.relay.logLine(({ cause }) => cause === 'invalid_grant');
   });
 
-  test('that comes twice at the same time signs in once', async () => {
+  test('that comes twice at the same time signs in once at most', async () => {
     const back = await browser.atProvider(await browser.begin());
-    const copy = oidc.browser();
-    for (const name of browser.flows()) copy.jar.set(name, browser.jar.value(name) as string);
-    const answers = await Promise.all([browser.comeBack(back), copy.comeBack(back)]);
+    const answers = await Promise.all([browser.comeBack(back), copyOf(browser).comeBack(back)]);
     expect(answers.filter(({ status }) => status === 302).length).toBeLessThanOrEqual(1);
   });
 
   test('without its cookie, as in another browser, does not ask the provider at all', async () => {
     const back = await browser.atProvider(await browser.begin());
-    expectRefusal(await oidc.browser().comeBack(back));
+    await expectRefusal(await oidc.browser().comeBack(back), 'no_such_sign_in');
     expect(askedForTokens()).toBe(0);
     // The browser in which it began can still finish it.
     expect((await browser.comeBack(back)).status).toBe(302);
@@ -85,31 +92,23 @@ describe('a callback', () => {
     ['another state', { state: 'x'.repeat(43) }, 'no_such_sign_in'],
     ['no issuer', { iss: undefined }, 'OAUTH_INVALID_RESPONSE'],
     ['the issuer of another provider', { iss: 'https://evil.example' }, 'OAUTH_INVALID_RESPONSE'],
+    ['no code', { code: undefined }, 'OAUTH_INVALID_RESPONSE'],
     ['an unknown code', { code: 'canary-code-that-nobody-gave' }, 'invalid_grant'],
     ['a huge code', { code: 'a'.repeat(8_000) }, 'invalid_grant'],
     ['a response', { response: 'e30.e30.' }, 'OAUTH_INVALID_RESPONSE'],
     ['an ID token', { id_token: 'e30.e30.' }, 'OAUTH_UNSUPPORTED_OPERATION'],
   ])('with %s signs nobody in', async (_, parameters, cause) => {
     const back = await browser.atProvider(await browser.begin());
-    expectRefusal(await browser.comeBack(changed(back, parameters)));
+    await expectRefusal(await browser.comeBack(changed(back, parameters)), cause);
     await expectNoSession();
-    expect(causes()).toEqual([['sign_in_failed', cause]]);
-    expect(levels()).toEqual(new Set(['info']));
-  });
-
-  test('with no code signs nobody in', async () => {
-    const back = await browser.atProvider(await browser.begin());
-    const answer = await browser.comeBack(changed(back, { code: undefined }));
-    expectRefusal(answer);
-    await expectNoSession();
-    expect(askedForTokens()).toBe(0);
+    expect(askedForTokens()).toBe(cause === 'invalid_grant' ? 1 : 0);
   });
 
   test.each(['state', 'code', 'iss', 'error'])('with two of %s signs nobody in', async (name) => {
     const back = await browser.atProvider(await browser.begin());
     const own = back.searchParams.get(name) ?? 'access_denied';
     for (const one of [own, 'x'.repeat(43)]) back.searchParams.append(name, one);
-    expectRefusal(await browser.comeBack(back));
+    await expectRefusal(await browser.comeBack(back), expect.any(String));
     await expectNoSession();
     expect(askedForTokens()).toBe(0);
   });
@@ -122,18 +121,32 @@ describe('a callback', () => {
     ['is a list', 'state[]=a&code[]=b'],
     ['repeats its question mark', '??state=?&?code=?'],
   ])('whose query %s is refused like any other', async (_, query) => {
-    for (const path of [`/auth/callback?${query}`, `/auth/callback?${query}&state=${'x'.repeat(43)}`]) {
-      const answer = await call(oidc.relay.port, path);
-      expectRefusal(answer);
+    for (const path of [`/auth/callback?${query}`, `/auth/callback?${query}&state=${'x'.repeat(43)}`])
+      await expectRefusal(await call(oidc.relay.port, path), 'no_such_sign_in');
+    expect(asked()).toEqual([]);
+    expect((await browser.login({ query: `?${query}` })).status).toBe(302);
+  });
+
+  test('whose user was signed out meanwhile, or may have been, leaves no session', async () => {
+    const away = new Problem('session_store_unavailable', 'Not now.');
+    for (const [removedSince, status, code] of [
+      [async () => true, 400, 'sign_in_failed'],
+      [() => Promise.reject(away), 503, 'session_store_unavailable'],
+    ] as const) {
+      await oidc.relay.sessions.removeUser('ada');
+      const back = await browser.atProvider(await browser.begin());
+      jest.spyOn(oidc.relay.sessions, 'removedSince').mockImplementation(removedSince);
+      const answer = await browser.comeBack(back);
+      expectProblem(answer, status, code);
+      expect(String(answer.headers['set-cookie'])).not.toContain('bot_relay_session');
+      expect(await oidc.relay.sessions.removeUser('ada')).toBe(0);
+      jest.restoreAllMocks();
     }
-    expect(oidc.provider.asked).toEqual([]);
-    const { status } = await browser.login({ query: `?${query}` });
-    expect(status).toBe(302);
   });
 });
 
-describe('a user who', () => {
-  test('cancels at the provider gets that answer, as JSON and as a page', async () => {
+describe('a user who cancels at the provider', () => {
+  test('gets that answer, as JSON and as a page, and can sign in after that', async () => {
     const back = await cancelAtProvider((await browser.begin({ query: '?returnTo=/chat' })).href);
     expect(back.searchParams.get('error')).toBe('access_denied');
     const page = await browser.comeBack(back, NAVIGATION);
@@ -141,18 +154,9 @@ describe('a user who', () => {
     expect(page.body).toContain('The sign-in was cancelled, or');
     expect(page.body).toContain('href="/auth/login?returnTo=%2Fchat"');
     const again = await cancelAtProvider((await browser.begin()).href);
-    const problem = expectProblem(await browser.comeBack(again), 400, 'sign_in_failed');
+    const problem = await expectRefusal(await browser.comeBack(again), 'access_denied');
     expect(problem.detail).toMatch(/^The sign-in was cancelled, or/);
     await expectNoSession();
-    expect(causes()).toEqual([
-      ['sign_in_failed', 'access_denied'],
-      ['sign_in_failed', 'access_denied'],
-    ]);
-    expect(levels()).toEqual(new Set(['info']));
-  });
-
-  test('has cancelled can sign in after that', async () => {
-    await browser.comeBack(await cancelAtProvider((await browser.begin()).href));
     expect((await browser.signIn()).status).toBe(302);
     expect((await browser.session()).status).toBe(200);
   });
@@ -167,29 +171,21 @@ describe('an error of the provider', () => {
     ['login_required', 400, 'sign_in_failed'],
     ['consent_required', 400, 'sign_in_failed'],
   ] as const)('%s is %d %s, and the log tells it', async (error, status, code) => {
-    const answer = await browser.comeBack(await answered({ error }));
-    expectProblem(answer, status, code);
-    expect(answer.headers['retry-after']).toBe(status === 503 ? '5' : undefined);
+    await expectRefusal(await browser.comeBack(await answered({ error })), error, status, code);
     await expectNoSession();
-    expect(causes()).toEqual([[code, error]]);
   });
 
   test('with unusual characters is logged as the word other', async () => {
     for (const error of ['<script>alert(1)</script>', 'a b', 'x'.repeat(3000), 'A\r\nB', 'canary/sëcret'])
-      expectProblem(await browser.comeBack(await answered({ error })), 400, 'sign_in_failed');
-    expect(causes()).toEqual(Array.from({ length: 5 }, () => ['sign_in_failed', 'other']));
+      await expectRefusal(await browser.comeBack(await answered({ error })), 'other');
   });
 
   test('never shows the text of the provider', async () => {
     const words = '<img src=x onerror=alert(1)>canary-words';
+    const text = { error_description: words, error_uri: `https://evil.example/${words}` };
     for (const error of ['access_denied', 'server_error', 'other']) {
       for (const headers of [{}, NAVIGATION]) {
-        const url = await answered({
-          error,
-          error_description: words,
-          error_uri: `https://evil.example/${words}`,
-        });
-        const { body, headers: answer } = await browser.comeBack(url, headers);
+        const { body, headers: answer } = await browser.comeBack(await answered({ error, ...text }), headers);
         expect(body + JSON.stringify(answer)).not.toMatch(/canary-words|onerror|evil\.example/);
       }
     }
@@ -197,26 +193,33 @@ describe('an error of the provider', () => {
   });
 });
 
-describe('the methods of the sign-in', () => {
-  test.each(['login', 'callback'])('of /auth/%s are GET and HEAD', async (name) => {
-    for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
-      for (const headers of [{}, NAVIGATION]) {
-        const answer = await call(oidc.relay.port, `/auth/${name}`, { method, headers });
-        expect([method, answer.status, answer.headers.allow]).toEqual([method, 405, 'GET, HEAD']);
-        expect(answer.headers).not.toHaveProperty('set-cookie');
+describe('the sign-in', () => {
+  test.each(['login', 'callback'])(
+    'has only GET and HEAD at /auth/%s, also for a navigation',
+    async (name) => {
+      for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
+        for (const headers of [{}, NAVIGATION]) {
+          const answer = await call(oidc.relay.port, `/auth/${name}`, { method, headers });
+          expect([method, answer.status, answer.headers.allow]).toEqual([method, 405, 'GET, HEAD']);
+          expect(answer.headers).not.toHaveProperty('set-cookie');
+        }
       }
-    }
-    expectProblem(
-      await call(oidc.relay.port, `/auth/${name}`, { method: 'POST' }),
-      405,
-      'method_not_allowed',
-    );
-  });
-
-  test.each(['/auth/login/', '/auth/login/x', '/auth/callback/x', '/AUTH/login', '/auth/loginx'])(
-    'do not exist for the unknown path %s, also for a navigation',
-    async (path) => {
-      expectProblem(await call(oidc.relay.port, path, { headers: NAVIGATION }), 404, 'not_found');
+      const refused = await call(oidc.relay.port, `/auth/${name}`, { method: 'POST' });
+      expectProblem(refused, 405, 'method_not_allowed');
     },
   );
+
+  test('has no other paths, also for a navigation', async () => {
+    for (const path of [
+      '/auth/login/',
+      '/auth/login/x',
+      '/auth/callback/x',
+      '/AUTH/login',
+      '/auth/loginx',
+      '/',
+    ])
+      expectProblem(await call(oidc.relay.port, path, { headers: NAVIGATION }), 404, 'not_found');
+    const session = await call(oidc.relay.port, '/auth/session', { headers: NAVIGATION });
+    expectProblem(session, 401, 'unauthenticated');
+  });
 });

@@ -15,8 +15,15 @@ afterAll(async () => {
 });
 beforeAll(async () => {
   redis = await startRedis();
-  const environment = { REDIS_URL: redis.url };
-  oidc = await startOidc({ environment: [environment, environment] });
+  // Their secrets are being rotated.
+  const [one, other] = [
+    'canary-session-secret-0123456789-abcdef',
+    'canary-new-session-secret-abcdef-9876543210',
+  ];
+  const environment = [`${one},${other}`, `${other},${one}`];
+  oidc = await startOidc({
+    environment: environment.map((SESSION_SECRETS) => ({ REDIS_URL: redis.url, SESSION_SECRETS })),
+  });
 });
 beforeEach(() => {
   browser = oidc.browser();

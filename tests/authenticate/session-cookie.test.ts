@@ -1,22 +1,19 @@
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
+import { realmOf } from '../../src/authenticate/sessions/session.ts';
 import { sessionCookie } from '../../src/authenticate/sessions/session-cookie.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { secret } from '../../src/secret.ts';
 
 const SECRET = 'the-secret-of-this-test-0123456789';
 const OTHER = 'another-secret-of-this-test-012345';
 const ID = 'Vb9qXo1Q2n-_aZ0kLmN3pRsT4uVwX5yZ';
 
-type Options = Parameters<typeof sessionCookie>[0];
-const cookieWith = (options: Partial<Options> = {}) =>
+const cookieWith = (options: Partial<Parameters<typeof sessionCookie>[0]> = {}) =>
   sessionCookie({
-    secrets: [secret(SECRET)],
-    realm: 'password',
-    sameSite: 'strict',
-    https: false,
+    ...{ secrets: [secret(SECRET)], realm: 'password', sameSite: 'strict', https: false },
     ...options,
   });
-
 const cookie = cookieWith();
 const signatureOf = (id: string, key = `${SECRET} password`) =>
   createHmac('sha256', key).update(id).digest('base64url');
@@ -26,28 +23,21 @@ const signed = (id: string, key?: string) => headerOf(`${id}.${signatureOf(id, k
 const sentBack = (setCookie: string) => setCookie.split(';', 1)[0] as string;
 
 describe('a session cookie', () => {
-  test('that was set gives its id, also among other cookies', () => {
-    const sent = sentBack(cookie.set(ID));
-    expect(cookie.read(sent)).toBe(ID);
-    expect(cookie.read(`a=b; ${sent}; c=d`)).toBe(ID);
-  });
-
-  test('is signed by HMAC-SHA-256 with the secret and the mode of sign-in', () => {
+  test('is signed by HMAC-SHA-256 with the secret and the mode of sign-in, and gives its id among others', () => {
     expect(sentBack(cookie.set(ID))).toBe(signed(ID));
+    expect(cookie.read(`a=b; ${signed(ID)}; c=d`)).toBe(ID);
   });
 
   test.each([
-    ['http', false, 'bot_relay_session', ''],
-    ['https', true, '__Host-bot_relay_session', '; Secure'],
-  ] as const)('has its name and its flags over %s', (_which, https, name, secure) => {
+    [false, 'bot_relay_session', []],
+    [true, '__Host-bot_relay_session', ['Secure']],
+  ] as const)('has its name and its flags; over https: %s', (https, name, secure) => {
     for (const sameSite of ['strict', 'lax', 'none'] as const) {
       const own = cookieWith({ https, sameSite });
       const [pair, ...flags] = own.set(ID).split('; ');
       const written = sameSite[0]?.toUpperCase() + sameSite.slice(1);
       expect(pair).toMatch(new RegExp(`^${name}=[\\w-]{32}\\.[\\w-]{43}$`));
-      expect(flags.sort()).toEqual(
-        ['HttpOnly', 'Path=/', `SameSite=${written}`, ...(secure ? ['Secure'] : [])].sort(),
-      );
+      expect(flags.sort()).toEqual(['HttpOnly', 'Path=/', `SameSite=${written}`, ...secure]);
       expect(own.read(pair)).toBe(ID);
       expect(own.clear()).toMatch(new RegExp(`^${name}=;.*Expires=Thu, 01 Jan 1970 00:00:00 GMT`));
       expect(own.read(sentBack(own.clear()))).toBeUndefined();
@@ -57,15 +47,9 @@ describe('a session cookie', () => {
   test('is verified with each of the secrets, and signed with the first', () => {
     const both = cookieWith({ secrets: [secret(OTHER), secret(SECRET)] });
     expect(both.read(signed(ID))).toBe(ID);
-    expect(both.read(signed(ID, `${OTHER} password`))).toBe(ID);
     expect(sentBack(both.set(ID))).toBe(signed(ID, `${OTHER} password`));
+    expect(both.read(sentBack(both.set(ID)))).toBe(ID);
     expect(cookie.read(sentBack(both.set(ID)))).toBeUndefined();
-  });
-
-  test('of another realm is refused', () => {
-    expect(cookieWith({ realm: 'guest' }).read(signed(ID))).toBeUndefined();
-    expect(cookie.read(signed(ID, `${SECRET} guest`))).toBeUndefined();
-    expect(cookie.read(signed(ID, SECRET))).toBeUndefined();
   });
 
   test('is refused if any character is changed', () => {
@@ -78,15 +62,13 @@ describe('a session cookie', () => {
     }
   });
 
-  test('is refused if its signature is another base64url text of the same bytes', () => {
+  test('is refused if its signature is another text of the same bytes', () => {
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const signature = signatureOf(ID);
-    const spellings = [...alphabet].map((last) => signature.slice(0, -1) + last);
-    const read = spellings.filter((each) => cookie.read(headerOf(`${ID}.${each}`)));
-    expect(read).toEqual([signature]);
     const base64 = Buffer.from(signature, 'base64url').toString('base64');
-    for (const each of [`${signature}=`, `${signature} `, ` ${signature}`, base64])
-      expect(cookie.read(headerOf(`${ID}.${each}`))).toBeUndefined();
+    const spellings = [...alphabet].map((last) => signature.slice(0, -1) + last);
+    const all = [...spellings, `${signature}=`, `${signature} `, ` ${signature}`, base64];
+    expect(all.filter((each) => cookie.read(headerOf(`${ID}.${each}`)))).toEqual([signature]);
   });
 
   test.each([
@@ -98,6 +80,8 @@ describe('a session cookie', () => {
     ['an empty id, well signed', signed('')],
     ['an escaped one', signed(ID).replace('.', '%2E')],
     ['bytes that are no UTF-8', headerOf(`${ID}.${'\xff'.repeat(43)}`)],
+    ['the secret alone as its key', signed(ID, SECRET)],
+    ['another realm', signed(ID, `${SECRET} guest`)],
     ['a cookie twice', `${signed(ID)}; ${signed(ID)}`],
     ['a forged one before it', `${headerOf('bad')}; ${signed(ID)}`],
     ['a forged one after it', `${signed(ID)}; ${headerOf('bad')}`],
@@ -109,4 +93,35 @@ describe('a session cookie', () => {
   ])('is not read from %s', (_what, header) => {
     expect(cookie.read(header)).toBeUndefined();
   });
+
+  test.each([false, true])(
+    'is read beside those of a sibling host with similar names; over https: %s',
+    (https) => {
+      const own = cookieWith({ https });
+      const good = sentBack(own.set(ID));
+      const name = good.slice(0, good.indexOf('='));
+      // All that makes it another name: browsers trim only spaces and tabs.
+      const high = Array.from({ length: 128 }, (_, n) => String.fromCharCode(128 + n));
+      for (const byte of [...'()<>@,:\\"/[]?={}\t', ...high]) {
+        const similar = [`${byte}${name}`, `${name}${byte}`, `${byte} ${name}`];
+        const others = similar.filter((one) => !one.startsWith(`${name}=`)).map((one) => `${one}=bad`);
+        for (const header of [`a=b;${others.join(';')}; ${good}`, `${good};${others.join(';')}`])
+          expect([header, own.read(header)]).toEqual([header, ID]);
+        for (const one of similar)
+          expect(own.read(`a=b;${one}=${good.slice(name.length + 1)}`)).toBeUndefined();
+      }
+    },
+  );
+});
+
+const OIDC = { AUTH_MODE: 'oidc', OIDC_CLIENT_ID: 'bot-relay', OIDC_CLIENT_SECRET: 'secret' };
+
+// With another realm, no user would reach an earlier conversation. docs/configuration.md names them for CHANNEL_REALM.
+test.each([
+  [{}, 'password'],
+  [{ AUTH_MODE: 'guest' }, 'guest'],
+  [{ ...OIDC, OIDC_ISSUER: 'https://id.example.com' }, 'oidc https://id.example.com/ bot-relay'],
+  [{ ...OIDC, OIDC_ISSUER: 'https://id.example.com/staff' }, 'oidc https://id.example.com/staff bot-relay'],
+])('the realm of the users of %j stays %s', (environment, realm) => {
+  expect(realmOf(loadConfig(environment))).toBe(realm);
 });

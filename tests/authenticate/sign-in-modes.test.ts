@@ -1,8 +1,9 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { call, expectProblem } from '../harness/clients/call.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
-import { NAVIGATION, startOidc } from '../harness/relay/oidc-relay.ts';
+import { NAVIGATION } from '../harness/relay/oidc-relay.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { idOf } from '../harness/relay/sessions.ts';
 import {
   FAKE_CLIENT,
   PATHS,
@@ -16,84 +17,78 @@ const ends: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
-const startOther = async (environment: Record<string, string>) => {
+const start = async (environment: Record<string, string>) => {
   const relay = await startRelay('http://127.0.0.1:9', environment);
   ends.push(relay.close);
   return relay;
 };
-const start = async (environment: Record<string, string> = {}) => {
-  const oidc = await startOidc({ environment });
-  ends.push(oidc.close);
-  return oidc;
-};
-const post = (relay: TestRelay, path: string) =>
-  call(relay.port, path, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: '{"username":"ada","password":"x"}',
-  });
-
-describe('a sign-in route of another AUTH_MODE', () => {
-  test('does not exist in the mode oidc', async () => {
-    const { relay } = await start();
-    expectProblem(await post(relay, '/auth/guest'), 404, 'not_found');
-    const login = await post(relay, '/auth/login');
-    expectProblem(login, 405, 'method_not_allowed');
-    expect(login.headers.allow).toBe('GET, HEAD');
-  });
-
-  test.each(['password', 'guest'])('does not exist in the mode %s', async (mode) => {
-    const relay = await startOther({ AUTH_MODE: mode });
-    for (const headers of [{}, NAVIGATION]) {
-      expectProblem(await call(relay.port, '/auth/callback?code=x&state=y', { headers }), 404, 'not_found');
-      const login = await call(relay.port, '/auth/login?returnTo=/', { headers });
-      if (mode === 'guest') expectProblem(login, 404, 'not_found');
-      else expectProblem(login, 405, 'method_not_allowed');
-    }
-    expectProblem(await post(relay, '/auth/backchannel-logout'), 404, 'not_found');
-  });
-});
-
-describeWithRedis('a session that began in another mode', () => {
-  test('is not valid, even with the same store and the same secrets', async () => {
-    const redis = await startRedis();
-    ends.push(async () => stopRedis());
-    const shared = { REDIS_URL: redis.url };
-    const oidc = await start(shared);
-    const password = await startOther(shared);
-    const guest = await startOther({ ...shared, AUTH_MODE: 'guest' });
-    const session = async (relay: TestRelay, cookie: string) =>
-      (await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status;
-
-    const browser = oidc.browser();
-    await browser.signIn();
-    const ofGuest = String((await post(guest, '/auth/guest')).headers['set-cookie']).split(';')[0] as string;
-    const cookies = [browser.jar.header(), await password.signIn(), ofGuest];
-    const seen: number[][] = [];
-    for (const cookie of cookies)
-      seen.push(await Promise.all([oidc.relay, password, guest].map((relay) => session(relay, cookie))));
-    expect(seen).toEqual([
-      [200, 401, 401],
-      [401, 200, 401],
-      [401, 401, 200],
-    ]);
-  });
-});
-
 const startProvider = async () => {
   const provider = await startFakeProvider();
   ends.push(provider.close);
   return provider;
 };
+const startSharedRedis = async () => {
+  ends.push(async () => stopRedis());
+  return { REDIS_URL: (await startRedis()).url };
+};
+const statusOf = async ({ port }: TestRelay, Cookie: string) =>
+  (await call(port, '/auth/session', { headers: { Cookie } })).status;
+
+const WAYS: Record<string, readonly string[]> = {
+  guest: ['POST /auth/guest'],
+  password: ['POST /auth/login'],
+  oidc: ['GET /auth/login', 'GET /auth/callback', 'POST /auth/backchannel-logout'],
+};
+
+test.each(Object.entries(WAYS))('with AUTH_MODE=%s only its own sign-in routes exist', async (mode, ways) => {
+  const { port } = await start(mode === 'oidc' ? signInAt('http://127.0.0.1:9') : { AUTH_MODE: mode });
+  for (const way of Object.values(WAYS).flat()) {
+    const [method = '', path = ''] = way.split(' ');
+    for (const headers of [{}, NAVIGATION]) {
+      const answer = await call(port, path, { method, headers });
+      const hasPath = ways.some((one) => one.endsWith(` ${path}`));
+      if (ways.includes(way)) expect([way, 404, 405]).not.toContain(answer.status);
+      else if (mode === 'oidc' && hasPath)
+        expect([way, answer.status, answer.headers.allow]).toEqual([way, 405, 'GET, HEAD']);
+      else expectProblem(answer, hasPath ? 405 : 404, hasPath ? 'method_not_allowed' : 'not_found');
+    }
+  }
+});
+
+describeWithRedis('a session that began in another mode', () => {
+  test('is not valid, even with the same store and the same secrets', async () => {
+    const shared = await startSharedRedis();
+    const oidc = await start({ ...shared, ...signInAt((await startProvider()).issuer) });
+    const password = await start(shared);
+    const guest = await start({ ...shared, AUTH_MODE: 'guest' });
+    const asGuest = async (Cookie = '') => {
+      const answer = await call(guest.port, '/auth/guest', { method: 'POST', headers: { Cookie } });
+      return String(answer.headers['set-cookie']).split(';')[0] as string;
+    };
+    const ofPassword = await password.signIn();
+    const cookies = [(await signInWith(oidc.port)).cookie, ofPassword, await asGuest()];
+    const seen: number[][] = [];
+    for (const cookie of cookies)
+      seen.push(await Promise.all([oidc, password, guest].map((relay) => statusOf(relay, cookie))));
+    expect(seen).toEqual([
+      [200, 401, 401],
+      [401, 200, 401],
+      [401, 401, 200],
+    ]);
+    // Who has the session of another mode becomes a guest beside it.
+    expect(idOf(await asGuest(ofPassword))).not.toBe(idOf(ofPassword));
+    expect(await statusOf(password, ofPassword)).toBe(200);
+  });
+});
 
 describe('a sign-in that began at one identity provider', () => {
   test('cannot finish at another one, which never gets the code', async () => {
     const [ours, theirs] = [await startProvider(), await startProvider()];
-    const begun = await call((await startOther(signInAt(ours.issuer))).port, '/auth/login', {});
+    const begun = await call((await start(signInAt(ours.issuer))).port, '/auth/login', {});
     const jar = new Jar();
     jar.takeAll(begun.headers['set-cookie']);
     const { searchParams } = new URL(begun.headers.location as string);
-    const other = await startOther(signInAt(theirs.issuer));
+    const other = await start(signInAt(theirs.issuer));
     const back = `/auth/callback?code=x&state=${searchParams.get('state')}`;
     const ended = await call(other.port, back, { headers: { Cookie: jar.header() } });
     expectProblem(ended, 400, 'sign_in_failed');
@@ -103,22 +98,16 @@ describe('a sign-in that began at one identity provider', () => {
 
 describeWithRedis('a session that began at one identity provider', () => {
   test('is not valid at another one, nor for another client, since its user may be another one there', async () => {
-    const redis = await startRedis();
-    ends.push(async () => stopRedis());
     const [ours, theirs] = [await startProvider(), await startProvider()];
-    const own = { REDIS_URL: redis.url, ...signInAt(ours.issuer) };
-    const relay = await startOther(own);
-    const { cookie } = await signInWith(relay.port);
-    const others = [
-      { ...own, OIDC_SCOPES: 'openid' },
-      { ...own, OIDC_ISSUER: theirs.issuer },
-      { ...own, OIDC_CLIENT_ID: `${FAKE_CLIENT.id}-2` },
-    ];
+    const own = { ...(await startSharedRedis()), ...signInAt(ours.issuer) };
+    const { cookie } = await signInWith((await start(own)).port);
     const seen: number[] = [];
-    for (const environment of others) {
-      const { port } = await startOther(environment);
-      seen.push((await call(port, '/auth/session', { headers: { Cookie: cookie } })).status);
-    }
+    for (const changed of [
+      { OIDC_SCOPES: 'openid' },
+      { OIDC_ISSUER: theirs.issuer },
+      { OIDC_CLIENT_ID: `${FAKE_CLIENT.id}-2` },
+    ])
+      seen.push(await statusOf(await start({ ...own, ...changed }), cookie));
     expect(seen).toEqual([200, 401, 401]);
   });
 });

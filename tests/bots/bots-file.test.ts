@@ -40,69 +40,38 @@ describe('a bots file', () => {
     expect(own['*/helper']).toEqual({ rateLimit: 1_000_000 });
   });
 
-  test.each([
-    ['no content', '', 'BOTS_FILE names an empty file'],
-    [
-      'incomplete JSON',
-      '{"acme/one": {"keys": ["canary-key"',
-      'BOTS_FILE must hold a JSON object with an entry per bot',
-    ],
-    ['a list', ['canary'], 'BOTS_FILE must hold a JSON object with an entry per bot'],
-    ['an entry that is no object', { 'acme/one': 'canary' }, /^BOTS_FILE: acme\/one must be an object/],
-    [
-      'an unknown field',
-      { 'acme/one': { rateLimit: 1, ratelimits: 'canary' } },
-      /^BOTS_FILE: acme\/one has ratelimits, which is not known/,
-    ],
-    ['an entry that sets nothing', { 'acme/one': {} }, 'BOTS_FILE: acme/one sets nothing'],
-    ['no keys', { 'acme/one': { keys: [] } }, 'BOTS_FILE: acme/one keys must not be an empty list'],
-    ['keys that are no list', { 'acme/one': { keys: 'canary' } }, 'BOTS_FILE: acme/one keys must be a list'],
-    [
-      'keys that are not strings',
-      { 'acme/one': { keys: [1, 2] } },
-      'BOTS_FILE: acme/one keys must hold strings',
-    ],
-    [
-      'keys that no header can carry',
-      { 'acme/one': { keys: ['canary key', 'canary\n'] } },
-      'BOTS_FILE: acme/one keys holds a value with white space or characters that no header can carry',
-    ],
-    [
-      'both kinds of keys',
-      { 'acme/one': { keys: ['canary'], keysFile: 'x' } },
-      'BOTS_FILE: acme/one has both keys and keysFile',
-    ],
-    ['an empty path', { 'acme/one': { keysFile: '' } }, 'BOTS_FILE: acme/one keysFile must be a path'],
-    [
-      'a key file that does not exist',
-      { 'acme/one': { keysFile: 'canary' } },
-      'BOTS_FILE: acme/one keysFile names a file that cannot be read (ENOENT)',
-    ],
-    [
-      'a limit that is no number',
-      { 'acme/one': { rateLimit: '5' } },
-      /acme\/one rateLimit must be a whole number from 1 to/,
-    ],
-    [
-      'a limit of zero',
-      { 'acme/one': { rateLimit: 0 } },
-      /acme\/one rateLimit must be a whole number from 1 to/,
-    ],
-    [
-      'a fractional limit',
-      { 'acme/one': { rateLimit: 1.5 } },
-      /acme\/one rateLimit must be a whole number from 1 to/,
-    ],
-    ['a name that is no bot', { canary: { rateLimit: 1 } }, 'BOTS_FILE: entry 1 is not named namespace/bot'],
-    [
-      'a bot that is not on the list, and does not look like a name',
-      { 'acme/one': { rateLimit: 1 }, [`canary/${'k'.repeat(33)}`]: { rateLimit: 1 } },
-      'BOTS_FILE: entry 2 is a bot that BOTS does not allow',
-    ],
-  ])('with %s has one problem, which shows no value', (_what, content, problem) => {
-    const { problems } = read(content);
-    expect(problems).toEqual([typeof problem === 'string' ? problem : expect.stringMatching(problem)]);
+  const LIMIT = 'must be a whole number from 1 to 1000000';
+  const HEADER = 'holds a value with white space or characters that no header can carry';
+  const OBJECT = 'must hold a JSON object with an entry per bot';
+  test.each<[string, unknown, string]>([
+    ['BOTS_FILE names an empty file', '', ''],
+    [`BOTS_FILE ${OBJECT}`, '{"acme/one": {"keys": ["canary-key"', ''],
+    [`BOTS_FILE ${OBJECT}`, ['canary'], ''],
+    ['BOTS_FILE: entry 1 is not named namespace/bot', { canary: { rateLimit: 1 } }, ''],
+    ['must be an object', 'canary', '.*'],
+    ['has ratelimits, which is not known', { rateLimit: 1, ratelimits: 'canary' }, '.*'],
+    ['sets nothing', {}, ''],
+    ['keys must not be an empty list', { keys: [] }, ''],
+    ['keys must be a list', { keys: 'canary' }, ''],
+    ['keys must hold strings', { keys: [1, 2] }, ''],
+    [`keys ${HEADER}`, { keys: ['canary key', 'canary\n'] }, ''],
+    ['has both keys and keysFile', { keys: ['canary'], keysFile: 'x' }, ''],
+    ['keysFile must be a path', { keysFile: '' }, ''],
+    ['keysFile names a file that cannot be read \\(ENOENT\\)', { keysFile: 'canary' }, ''],
+    [`rateLimit ${LIMIT}`, { rateLimit: '5' }, ''],
+    [`rateLimit ${LIMIT}`, { rateLimit: 0 }, ''],
+    [`rateLimit ${LIMIT}`, { rateLimit: 1.5 }, ''],
+  ])('has one problem, which shows no value: %s', (problem, content, more) => {
+    const isWhole = problem.startsWith('BOTS_FILE');
+    const { problems } = read(isWhole ? content : { 'acme/one': content });
+    const expected = `^${isWhole ? '' : 'BOTS_FILE: acme/one '}${problem}${more}$`;
+    expect(problems).toEqual([expect.stringMatching(expected)]);
     expect(problems.join()).not.toMatch(/canary/);
+  });
+
+  test('does not show a bot that is not on the list, and does not look like a name', () => {
+    const bots = { 'acme/one': { rateLimit: 1 }, [`canary/${'k'.repeat(33)}`]: { rateLimit: 1 } };
+    expect(read(bots).problems).toEqual(['BOTS_FILE: entry 2 is a bot that BOTS does not allow']);
   });
 
   test.each(['acmee/helper', 'other/helpers', 'others/*', '*/helpers', 'zoë/bot-1.2_a'])(
