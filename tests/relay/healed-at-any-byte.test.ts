@@ -86,7 +86,7 @@ const breakings = fc
   .record({
     shape: fc.constantFrom(...(Object.keys(SHAPES) as Breaking['shape'][])),
     how: fc.constantFrom(...Object.keys(RESUMES)),
-    place: fc.double({ min: 0, max: 1, noNaN: true }),
+    place: fc.nat({ max: 10_000 }).map((n) => n / 10_000),
   })
   .map(
     ({ place, ...one }): Breaking => ({ ...one, at: Math.floor(place * bytesOf(SHAPES[one.shape]).length) }),

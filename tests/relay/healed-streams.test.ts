@@ -20,7 +20,13 @@ import {
   silent,
   whole,
 } from '../harness/service/broken-answers.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawRequest,
+  STREAM_HEAD,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 let client: RawClient;

@@ -70,7 +70,37 @@ async function periods(count: number) {
 }
 
 type Case = [title: string, run: () => Promise<void>];
-const rows = <Sent>(each: [name: string, sent: Sent][]) => each;
+/** What is sent before a heartbeat, what behind it, and what the client gets besides heartbeats. */
+type BomRow = [title: string, before: string, behind: readonly string[], expected: string];
+
+const BOM_ROWS: readonly BomRow[] = [
+  ['a BOM at the start passes', `${BOM}data: a\n\n`, [], `${BOM}data: a\n\n`],
+  [
+    'a BOM that is not at the start passes',
+    'data: a\n\n',
+    [`${BOM}data: b\n\n`],
+    `data: a\n\n${BOM}data: b\n\n`,
+  ],
+  [
+    'a BOM behind a heartbeat and the first event passes',
+    '',
+    ['data: a\n\n', `${BOM}data: b\n\n`],
+    `data: a\n\n${BOM}data: b\n\n`,
+  ],
+  ['a BOM that is the whole stream after a heartbeat is removed', '', [BOM], ''],
+  [
+    'a BOM at the start of the stream, after a heartbeat, is removed',
+    '',
+    [`${BOM}data: a\n\n`],
+    'data: a\n\n',
+  ],
+  ['so is one that comes on its own', '', [BOM, 'data: a\n\n'], 'data: a\n\n'],
+  ['so is one that is split after every byte', '', [...BOM, 'd', 'ata: a\n\n'], 'data: a\n\n'],
+  ['bytes that begin like a BOM pass', '', ['\xef\xbc\x9a\n\n'], '\xef\xbc\x9a\n\n'],
+  ['so do those that are split', '', ['\xef', '\xbc\x9a\n\n'], '\xef\xbc\x9a\n\n'],
+  ['so do those that are split late', '', ['\xef\xbb', 'data\n\n'], '\xef\xbbdata\n\n'],
+  ['so do those at the end of the stream', '', ['\xef\xbb'], '\xef\xbb'],
+];
 
 testSideBySide([
   [
@@ -104,12 +134,12 @@ testSideBySide([
       expect(body(client)).toBe(BEAT);
     },
   ],
-  ...rows([
+  ...[
     ['an event', 'data: a\n\n'],
     ['an event of CRLF lines', 'data: a\r\n\r\n'],
     ['a comment of the upstream', ': x\n'],
-  ]).map(
-    ([name, sent]): Case => [
+  ].map(
+    ([name, sent = '']): Case => [
       `a stream has heartbeats after ${name}`,
       async () => {
         const { client } = await stream(sent);
@@ -137,87 +167,23 @@ testSideBySide([
       for (const { client } of streams) expect(body(client)).toMatch(/^data: w\n\n(:\n)+$/);
     },
   ],
-  [
-    'a BOM at the start passes',
-    async () => {
-      const { client } = await stream(`${BOM}data: a\n\n`);
-      expect(body(client)).toBe(`${BOM}data: a\n\n`);
-    },
-  ],
-  [
-    'a BOM that is not at the start passes, also after a heartbeat',
-    async () => {
-      const { client, socket } = await stream('data: a\n\n');
-      await client.waitFor(BEAT);
-      socket.write(piece(`${BOM}data: b\n\n`));
-      await client.waitFor('data: b\n\n');
-      expect(body(client).replaceAll(BEAT, '')).toBe(`data: a\n\n${BOM}data: b\n\n`);
-    },
-  ],
-  [
-    'a BOM after a heartbeat and the first event passes',
-    async () => {
-      const { client, socket } = await stream('');
-      await client.waitFor(BEAT);
-      for (const text of ['data: a\n\n', `${BOM}data: b\n\n`]) {
-        socket.write(piece(text));
-        await client.waitFor(text);
-      }
-      expect(body(client).replaceAll(BEAT, '')).toBe(`data: a\n\n${BOM}data: b\n\n`);
-    },
-  ],
-  [
-    'a BOM that is the whole stream after a heartbeat is removed',
-    async () => {
-      const { client, socket } = await stream('');
-      await client.waitFor(BEAT);
-      socket.write(Buffer.concat([piece(BOM), Buffer.from(LAST_CHUNK)]));
-      await client.waitFor(LAST_CHUNK);
-      expect(body(client).replaceAll(BEAT, '')).toBe('');
-    },
-  ],
-  ...rows([
-    ['whole', [`${BOM}data: a\n\n`]],
-    ['on its own', [BOM, 'data: a\n\n']],
-    ['split after every byte', [...BOM, 'd', 'ata: a\n\n']],
-  ]).map(
-    ([name, pieces]): Case => [
-      `a BOM at the start of the stream, after a heartbeat, is removed: ${name}`,
+  ...BOM_ROWS.map(
+    ([title, before, pieces, expected]): Case => [
+      title,
       async () => {
-        const { client, socket } = await stream('');
-        await client.waitFor(BEAT);
-        for (const text of pieces) socket.write(piece(text));
-        await client.waitFor('ata: a\n\n');
-        expect(body(client)).toMatch(/^(:\n)+data: a\n\n$/);
+        const { client, socket } = await stream(before);
+        await until(() => beats(client) > 0);
+        for (const [n, text] of pieces.entries()) {
+          const isLast = n === pieces.length - 1;
+          socket.write(isLast ? Buffer.concat([piece(text), Buffer.from(LAST_CHUNK)]) : piece(text));
+          if (text.endsWith('\n\n')) await client.waitFor(text.slice(-4));
+        }
+        if (pieces.length === 0) socket.write(LAST_CHUNK);
+        await client.waitFor(LAST_CHUNK);
+        expect(body(client).replaceAll(BEAT, '')).toBe(expected);
       },
     ],
   ),
-  ...rows([
-    ['in one chunk', ['\xef\xbc\x9a\n\n']],
-    ['split', ['\xef', '\xbc\x9a\n\n']],
-    ['split late', ['\xef\xbb', 'data\n\n']],
-  ]).map(
-    ([name, pieces]): Case => [
-      `bytes that begin like a BOM but are none pass unchanged after a heartbeat: ${name}`,
-      async () => {
-        const { client, socket } = await stream('');
-        await client.waitFor(BEAT);
-        for (const text of pieces) socket.write(piece(text));
-        await client.waitFor('\n\n');
-        expect(body(client).replaceAll(BEAT, '')).toBe(pieces.join(''));
-      },
-    ],
-  ),
-  [
-    'bytes that begin like a BOM but are none pass also at the end of the stream',
-    async () => {
-      const { client, socket } = await stream('');
-      await client.waitFor(BEAT);
-      socket.write(Buffer.concat([piece('\xef\xbb'), Buffer.from(LAST_CHUNK)]));
-      await client.waitFor(LAST_CHUNK);
-      expect(body(client).replaceAll(BEAT, '')).toBe('\xef\xbb');
-    },
-  ],
   [
     'nothing is sent to the client before the headers of the upstream',
     async () => {

@@ -127,7 +127,7 @@ const runs = fc
     ].map(({ data, isKept }, n) => (haveAllIds || isKept ? { data, id: `n${n}` } : { data })),
   );
 /** Where a stream breaks, as a part of its length. */
-const places = fc.double({ min: 0, max: 1, noNaN: true });
+const places = fc.nat({ max: 10_000 }).map((n) => n / 10_000);
 
 test('a stream that breaks anywhere, and then once more, is the unbroken one for the client', () => {
   const how = fc.record({ writing: fc.constantFrom(...WRITINGS), resumes: fc.constantFrom(...RESUMES) });
@@ -142,7 +142,11 @@ test('a stream that breaks anywhere, and then once more, is the unbroken one for
     let stream = written(run, writing);
     for (const place of breaks) {
       const end = Math.floor(place * (stream.length + 1));
-      for (const piece of inPieces(stream.subarray(0, end), lengths)) expect(one.take(piece)).toBeUndefined();
+      for (const piece of inPieces(stream.subarray(0, end), lengths)) {
+        // `expect` for each piece would take longer than all the rest.
+        const verdict = one.take(piece);
+        if (verdict) throw new Error(verdict);
+      }
       if (place > 1) break;
       const seen = eventsIn(one.down());
       expect(one.breaks()).toBe(seen.some(({ id }) => id !== undefined));
@@ -157,8 +161,8 @@ test('a stream that breaks anywhere, and then once more, is the unbroken one for
     one.end();
   };
   const breaks = fc.tuple(places, places).map((twice) => [...twice, 2]);
-  fc.assert(fc.property(runs, how, breaks, splits, isHealed), { numRuns: 3_000 });
-  expect(healed).toBeGreaterThan(1_000);
+  fc.assert(fc.property(runs, how, breaks, splits, isHealed), { numRuns: 1_000 });
+  expect(healed).toBeGreaterThan(300);
 });
 
 /** A stream that broke after these bytes and is being resumed. */

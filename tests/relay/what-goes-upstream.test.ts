@@ -206,7 +206,7 @@ describe('the target of a message', () => {
       `has the shape ${shape} of the request, and no BASE_PATH`,
       {
         path: `/chat${shape}/acme/bot-provider/helper/message/sse`,
-        environment: { BASE_PATH: '/chat', PUBLIC_URL: 'http://app.example.com/chat' },
+        environment: { BASE_PATH: '/chat' },
       },
       `${shape}/acme/bot-provider/helper/message/sse`,
     ]),
