@@ -137,7 +137,7 @@ describe.each(FAILURES)(
       retryable: false,
       ...(code !== 'upstream_refused' && { maybeStarted: true }),
       ...(upstream !== undefined && { upstream }),
-    } as const;
+    } as object;
     const level = status < 500 ? 'info' : 'warn';
 
     test('has a stream with one error event, whose code the log and the metric have', async () => {

@@ -161,8 +161,8 @@ test('a stream that breaks anywhere, and then once more, is the unbroken one for
     one.end();
   };
   const breaks = fc.tuple(places, places).map((twice) => [...twice, 2]);
-  fc.assert(fc.property(runs, how, breaks, splits, isHealed), { numRuns: 1_000 });
-  expect(healed).toBeGreaterThan(300);
+  fc.assert(fc.property(runs, how, breaks, splits, isHealed), { numRuns: 3_000 });
+  expect(healed).toBeGreaterThan(1_000);
 });
 
 /** A stream that broke after these bytes and is being resumed. */
@@ -183,6 +183,9 @@ function resumed(before: string, options: Parameters<typeof relay>[0] = {}) {
     },
   };
 }
+
+/** A difference of long texts takes minutes to print. */
+const inShort = (text: string) => text.replace(/x{99,}/g, ({ length }) => `${length} x`);
 
 const KEPT = 'id: 1\ndata: kept\n\n';
 const [A, B, C] = ['data: a\n\n', 'data: b\n\n', 'data: c\n\n'] as const;
@@ -279,7 +282,7 @@ const ROWS: readonly Row[] = [
 describe('the head of a resumed stream', () => {
   test.each(ROWS)('%s', (_title, before, pieces, sent, options) => {
     const one = resumed(before, options);
-    expect(one.take(...pieces)).toBe(sent);
+    expect(inShort(one.take(...pieces))).toBe(inShort(sent));
     one.end();
   });
 
