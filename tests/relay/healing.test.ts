@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import { setTimeout as wait } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { type HealerOptions, healer, pauseMs } from '../../src/relay/message/healing.ts';
@@ -123,20 +122,6 @@ describe('a resumption', () => {
     },
   );
 
-  test('takes one more slot for the next key, in the same attempt', async () => {
-    const started = await start([status('401 No'), stream]);
-    expect(await resume(started)).toBeDefined();
-    expect(events).toEqual(['turn', 'sent', 'extra slot', 'sent']);
-    expect(service.requests.flatMap(({ all }) => all('x-api-key'))).toEqual(['first-key', 'second-key']);
-  });
-
-  test('is given up when all keys are refused', async () => {
-    const started = await start([status('403 No')]);
-    expect(await resume(started)).toBeUndefined();
-    expect(started.outcomes()).toEqual(['1 key_rejected status 403']);
-    expect(service.requests).toHaveLength(2);
-  });
-
   test('takes a new turn after a 429', async () => {
     const started = await start([status('429 Busy', 'Retry-After: 1'), stream]);
     expect(await resume(started)).toBeDefined();
@@ -210,15 +195,6 @@ describe('a resumption', () => {
 });
 
 describe('healing ends at once, with the reason of its signal', () => {
-  test('in a pause between two attempts', async () => {
-    const started = await start([stream]);
-    const pauseIsOver = wait(10_000, 'pause is over', { ref: false });
-    const resuming = resume(started, { retryMs: 10_000 });
-    stop.abort('left');
-    await expect(Promise.race([resuming, pauseIsOver])).rejects.toBe('left');
-    expect(events).toEqual([]);
-  });
-
   test('while another stream proves the first resumption', async () => {
     const gate = healingGate();
     const enter = gate.enter.bind(gate);

@@ -184,9 +184,6 @@ function resumed(before: string, options: Parameters<typeof relay>[0] = {}) {
   };
 }
 
-/** A difference of long texts takes minutes to print. */
-const inShort = (text: string) => text.replace(/x{99,}/g, ({ length }) => `${length} x`);
-
 const KEPT = 'id: 1\ndata: kept\n\n';
 const [A, B, C] = ['data: a\n\n', 'data: b\n\n', 'data: c\n\n'] as const;
 const BEFORE = KEPT + A + B;
@@ -200,7 +197,7 @@ type Row = [
   before: string,
   pieces: readonly string[],
   sent: string,
-  options?: { lastEventId: string },
+  options?: { readonly lastEventId?: string },
 ];
 const ROWS: readonly Row[] = [
   ['takes an event that equals the whole tail for its repetition', `id: 1\n\n${A}`, [A + B], B],
@@ -280,9 +277,9 @@ const ROWS: readonly Row[] = [
 ];
 
 describe('the head of a resumed stream', () => {
-  test.each(ROWS)('%s', (_title, before, pieces, sent, options) => {
+  test.each(ROWS)('%s', (_title, before, pieces, sent, options = {}) => {
     const one = resumed(before, options);
-    expect(inShort(one.take(...pieces))).toBe(inShort(sent));
+    expect(one.take(...pieces)).toBe(sent);
     one.end();
   });
 

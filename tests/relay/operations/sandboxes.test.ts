@@ -133,7 +133,7 @@ const FAILING: [
   answer: string,
   status: number,
   code: ProblemCode,
-  retryable?: 'new message',
+  retryable?: 'new message' | false,
 ][] = [
   ['400', jsonAnswer('400 Bad Request', {}), 502, 'upstream_bad_response'],
   ['302', plainAnswer('302 Found', ['Location: /login']), 502, 'upstream_bad_response'],

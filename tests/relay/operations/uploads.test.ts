@@ -162,6 +162,7 @@ const refused: readonly (readonly [string, readonly FormPart[], string, number])
   ['has a file that is a text', [textPart('x', 'file'), ID], 'invalid_form', 400],
   ['has an id that is a file', [filePart('c1', 'name="customChannelId"; filename="a"')], 'invalid_form', 400],
   ['has an extended name', [filePart('x', `name="file"; filename*=UTF-8''a`), ID], 'invalid_form', 400],
+  ['has two types', [{ ...FILE, head: [...FILE.head, 'Content-Type: text/html'] }, ID], 'invalid_form', 400],
   ['has two dispositions', [{ ...FILE, head: [...FILE.head, ...FILE.head] }, ID], 'invalid_form', 400],
   [
     'has an encoded part',
