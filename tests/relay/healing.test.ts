@@ -162,16 +162,6 @@ describe('a resumption', () => {
     expect(started.outcomes()).toEqual([1, 2, 3, 4, 5].map((n) => `${n} unreachable TypeError`));
   });
 
-  test('that has met a new run ends all healing of its bot', async () => {
-    const started = await start([stream]);
-    expect(await resume(started)).toBeDefined();
-    started.healing.firstEvent('new_run');
-    expect(started.outcomes()).toEqual(['1 new_run undefined']);
-    expect(started.gate.mayHeal('acme/helper')).toBe(false);
-    expect(await resume(started, { lastEventId: '8' })).toBeUndefined();
-    expect(service.requests).toHaveLength(1);
-  });
-
   test('keeps other streams of its bot waiting until its first event has come', async () => {
     const started = await start([stream]);
     const { gate, healing } = started;
@@ -185,12 +175,6 @@ describe('a resumption', () => {
     healing.firstEvent('same_run');
     await new Promise(setImmediate);
     expect(isIn).toBe(true);
-  });
-
-  test('keeps no stream waiting after a failed attempt', async () => {
-    const started = await start([status('204 No Content')]);
-    await resume(started);
-    await started.gate.enter('acme/helper', stop.signal);
   });
 });
 

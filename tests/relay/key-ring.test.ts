@@ -14,13 +14,6 @@ const clock = () => now;
 const ringWith = (...keys: (typeof a)[]) => keyRing({ name: 'acme/helper', keys, now: clock });
 
 describe('a key ring', () => {
-  test('has the configured order, whether its keys worked or were never tried', () => {
-    const ring = ringWith(a, b, c);
-    expect(ring.order()).toEqual([a, b, c]);
-    ring.worked(b);
-    expect(ring.order()).toEqual([a, b, c]);
-  });
-
   test('puts a refused key last', () => {
     const ring = ringWith(a, b, c);
     ring.refused(a);
@@ -77,13 +70,6 @@ describe('a key ring', () => {
     ring.refused(b);
     ring.refused(a);
     for (let n = 0; n < 3; n++) expect(ring.order()).toEqual([a, b]);
-  });
-
-  test('tells whether it is new that a key worked', () => {
-    const ring = ringWith(a);
-    expect([ring.worked(a), ring.worked(a)]).toEqual([true, false]);
-    ring.refused(a);
-    expect([ring.worked(a), ring.worked(a)]).toEqual([true, false]);
   });
 
   test('takes over the states of keys that stay, and tries a new key at once', () => {

@@ -69,6 +69,10 @@ describe('the JSON of an answer', () => {
     expect(answer.headers['content-length']).toBe(String(Buffer.byteLength(answer.body)));
   });
 
+  test('of metadata may have 1 MiB', () => {
+    expect(METADATA.maxAnswerBytes).toBe(1_048_576);
+  });
+
   test.each(PROXIED.filter(({ operation }) => !operation.givesFile))(
     'of $line has at most $largest bytes',
     async ({ operation, largest }) => {

@@ -9,7 +9,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { type AddressInfo, createServer as createTcpServer, type Server, Socket } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { PassThrough, Readable } from 'node:stream';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import tls from 'node:tls';
@@ -191,21 +191,6 @@ test('a chunk that has not left is kept, whatever event comes', () => {
   waiting.emit('drain');
   expect(chunk.length).toBe(60_000);
   waiting.destroy();
-});
-
-test('every connection has a buffer of 64 KiB of its own', () => {
-  const lengths: unknown[] = [];
-  const buffers = new Set<unknown>();
-  const agent = new Agent();
-  agent.createConnection = (options) => {
-    const { buffer } = (options as { onread?: { buffer?: Buffer } }).onread ?? {};
-    lengths.push(buffer?.length);
-    buffers.add(buffer);
-    return new Socket();
-  };
-  const { createConnection } = readInPlace(agent);
-  for (let opened = 0; opened < 2; opened += 1) createConnection.call(agent, { port: 1 });
-  expect([lengths, buffers.size]).toEqual([[65_536, 65_536], 2]);
 });
 
 test('what a reader keeps of its answers stays as it came, on a connection that is used again', async () => {
