@@ -1,4 +1,5 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
+import fc from 'fast-check';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
@@ -11,6 +12,10 @@ const AT_ONCE = 50;
 /** How long a whole answer takes, in ms. */
 const ANSWER_MS = 120;
 const LEAVING = ['destroy', 'resetAndDestroy', 'end'] as const;
+/** When each client leaves, and how; the same in every run. */
+const LEAVES = fc.sample(fc.tuple(fc.nat({ max: ANSWER_MS }), fc.constantFrom(...LEAVING)), {
+  ...{ numRuns: CLIENTS, seed: 37 },
+});
 
 let messages = 0;
 let pair: RelayAndUpstream;
@@ -34,13 +39,13 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
   );
 }
 
-/** Sends a message and leaves at a random moment. */
-async function sendAndLeave(): Promise<RawClient> {
+/** Sends a message and leaves after so many ms. */
+async function sendAndLeave([afterMs, leave]: (typeof LEAVES)[number]): Promise<RawClient> {
   // Each is a message of its own: the same bytes would join its run.
   const body = JSON.stringify({ text: `hi ${++messages}` });
   const client = rawClient(pair.relay.port, rawMessage({ cookie: pair.cookie, body }));
-  await sleep(Math.random() * ANSWER_MS);
-  client.socket[LEAVING[Math.floor(Math.random() * LEAVING.length)] as 'end']();
+  await sleep(afterMs);
+  client.socket[leave]();
   await client.closed;
   return client;
 }
@@ -71,7 +76,7 @@ async function leaveAtRandom(): Promise<void> {
   await first.waitFor('data: 1');
   first.socket.destroy();
   for (let left = 0; left < CLIENTS; left += AT_ONCE)
-    await Promise.all(Array.from({ length: AT_ONCE }, sendAndLeave));
+    await Promise.all(LEAVES.slice(left, left + AT_ONCE).map(sendAndLeave));
   await expectNothingHeld();
 }
 

@@ -4,12 +4,22 @@ import { Problem } from '../../src/errors.ts';
 import { call } from '../harness/clients/call.ts';
 import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
 import { pass, stopClock } from '../harness/clock/stop-clock.ts';
+import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
 import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+  ANOTHER_INIT,
+  answers,
+  breaks,
+  DELTA,
+  DONE,
+  INIT,
+  KEPT,
+  opens,
+  type Reply,
+  runEvent,
+  SOON,
+  silent,
+  whole,
+} from '../harness/service/broken-answers.ts';
 import {
   chunk,
   LAST_CHUNK,
@@ -18,13 +28,6 @@ import {
   wholeStream,
 } from '../harness/service/raw-upstream.ts';
 
-const json = (eventType: string, requestId = 'r') => `data: ${JSON.stringify({ eventType, requestId })}\n\n`;
-const INIT = json('asgard.run.init');
-const DONE = json('asgard.run.done');
-const KEPT = `id: 7\n${json('kept')}`;
-const DELTA = json('delta');
-const soon = 'retry: 1\n\n';
-
 let pair: RelayAndUpstream;
 let client: RawClient;
 afterEach(async () => {
@@ -32,22 +35,8 @@ afterEach(async () => {
   await pair.close();
 });
 
-type Answer = (socket: Socket, request: RawRequest) => void;
-const breaks =
-  (text: string): Answer =>
-  (socket) =>
-    void socket.end(`${STREAM_HEAD}fff\r\n${text}`);
-const opens =
-  (text: string): Answer =>
-  (socket) =>
-    void socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(text)]));
-const whole =
-  (text: string): Answer =>
-  (socket) =>
-    void socket.write(wholeStream(text));
-
 /** Sends a message to a service that answers with each of `answers` in turn, and later with the last. */
-async function ask(answers: readonly Answer[], environment: Record<string, string> = {}, body = '{}') {
+async function ask(answers: readonly Reply[], environment: Record<string, string> = {}, body = '{}') {
   pair = await startRelayAndUpstream(
     (socket, request) => {
       const answer = answers[Math.min(pair.upstream.requests.length, answers.length) - 1];
@@ -66,16 +55,13 @@ async function ended() {
 }
 
 const resumptions = () => pair.relay.logs.filter(({ msg }) => msg === 'stream resumption');
+const outcomes = () => resumptions().map(({ outcome, cause }) => [outcome, cause]);
 
 describe('a stream that breaks after an id', () => {
   test('is resumed, and only the log and the metrics show it', async () => {
-    await ask([
-      breaks(soon + INIT + KEPT + DELTA),
-      (socket) => void socket.write(plainAnswer('503 No', [])),
-      whole(DONE),
-    ]);
+    await ask([breaks(SOON + INIT + KEPT + DELTA), answers('503 No'), whole(DONE)]);
     const { body, complete, line } = await ended();
-    expect({ body, complete }).toEqual({ body: soon + INIT + KEPT + DELTA + DONE, complete: true });
+    expect({ body, complete }).toEqual({ body: SOON + INIT + KEPT + DELTA + DONE, complete: true });
     expect(line).toMatchObject({ outcome: 'ok', status: 200, upstreamStatus: 200, resumptions: 2 });
     expect(line.bytes).toBe(body.length);
     const about = { requestId: line.requestId, bot: 'acme/helper', level: 'info' };
@@ -94,7 +80,7 @@ describe('a stream that breaks after an id', () => {
   });
 
   test('has heartbeats meanwhile, also after a CR', async () => {
-    const goesOn: Answer = async (socket) => {
+    const goesOn: Reply = async (socket) => {
       await until(() => dechunk(client.text()).body.includes(':\n:\n'));
       socket.write(wholeStream(DONE));
     };
@@ -105,7 +91,7 @@ describe('a stream that breaks after an id', () => {
   });
 
   test('is resumed with the id of the client if it broke before it had one', async () => {
-    await ask([breaks(soon), whole('data: a\n\n')]);
+    await ask([breaks(SOON), whole('data: a\n\n')]);
     client.socket.destroy();
     client = pair.ask({ headers: ['Connection: close', 'Last-Event-ID: caf\u00e9'] });
     await client.closed;
@@ -116,7 +102,7 @@ describe('a stream that breaks after an id', () => {
   });
 
   test('ends with an error event if it cannot be resumed', async () => {
-    await ask([breaks(soon + INIT + KEPT), (socket) => void socket.write(plainAnswer('204 No Content', []))]);
+    await ask([breaks(SOON + INIT + KEPT), answers('204 No Content')]);
     const { body, complete, line } = await ended();
     expect(complete).toBe(true);
     expect(body).toMatch(/"code":"upstream_stream_broken".*"retryable":false/);
@@ -125,26 +111,131 @@ describe('a stream that breaks after an id', () => {
   });
 
   test('is tried five times if the service ends each resumption before the run has ended', async () => {
-    await ask([breaks(soon + INIT + KEPT + DELTA), whole(KEPT + DELTA)]);
+    await ask([breaks(SOON + INIT + KEPT + DELTA), whole(KEPT + DELTA)]);
     const { body } = await ended();
-    expect(body.startsWith(`${soon + INIT + KEPT + DELTA}event: error\n`)).toBe(true);
+    expect(body.startsWith(`${SOON + INIT + KEPT + DELTA}event: error\n`)).toBe(true);
     expect(resumptions().map(({ outcome }) => outcome)).toEqual(Array(5).fill('ended_early'));
   });
 
   test('is not resumed if its body is large', async () => {
     const body = JSON.stringify({ text: 'x'.repeat(65_536) });
-    await ask([breaks(soon + INIT + KEPT), whole(DONE)], {}, body);
+    await ask([breaks(SOON + INIT + KEPT), whole(DONE)], {}, body);
     expect((await ended()).line).toMatchObject({ outcome: 'upstream_stream_broken' });
     expect(pair.upstream.requests).toHaveLength(1);
   });
 
   test('is complete after the end of its run, whatever happens then', async () => {
-    await ask([breaks(soon + INIT + KEPT + DONE + DELTA), whole(DONE)]);
+    await ask([breaks(SOON + INIT + KEPT + DONE + DELTA), whole(DONE)]);
     const { body, complete, line } = await ended();
-    expect({ body, complete }).toEqual({ body: soon + INIT + KEPT + DONE + DELTA, complete: true });
+    expect({ body, complete }).toEqual({ body: SOON + INIT + KEPT + DONE + DELTA, complete: true });
     expect(line).toMatchObject({ outcome: 'ok', cause: expect.stringMatching(/./) });
     expect(pair.upstream.requests).toHaveLength(1);
   });
+});
+
+/** A stream with two events after its id. */
+const BEGUN = SOON + INIT + KEPT + DELTA + DELTA;
+/** Sends a message to a service that answers with each of `replies` in turn; its first stream breaks by a reset. */
+async function askAndBreak(begun: string, replies: readonly Reply[], awaited = begun) {
+  await ask([opens(begun), ...replies]);
+  await client.waitFor(awaited);
+  pair.upstream.sockets[0]?.resetAndDestroy();
+}
+
+describe('a resumption', () => {
+  test('has not gone on with the stream before an event came', async () => {
+    const repeats = `: hi\nretry: 2\n\n${DELTA}${DELTA}: ping\n`;
+    await askAndBreak(BEGUN, [opens(repeats), whole(DONE)]);
+    await client.waitFor(': ping');
+    pair.upstream.sockets[1]?.resetAndDestroy();
+    expect((await ended()).body).toBe(`${BEGUN}: hi\nretry: 2\n\n: ping\n${DONE}`);
+    expect(outcomes()).toEqual([
+      ['ended_early', 'ECONNRESET'],
+      ['resumed', undefined],
+    ]);
+  });
+
+  test('has gone on with the stream when an event that goes down in parts has ended', async () => {
+    await askAndBreak(BEGUN, [opens(`data: ${'x'.repeat(70_000)}`)]);
+    await client.waitFor('x'.repeat(60_000));
+    expect(outcomes()).toEqual([]);
+    pair.upstream.sockets[1]?.write(chunk('\n\n'));
+    await until(() => outcomes().length > 0);
+    expect(outcomes()).toEqual([['resumed', undefined]]);
+  });
+
+  test('is followed by another one if it ends before it has repeated all that went down', async () => {
+    const [a, b, c] = ['data: a\n\n', 'data: b\n\n', 'data: c\n\n'];
+    const begun = `retry: 1\nid: 7\ndata: kept\n\n${a}${b}`;
+    await askAndBreak(begun, [whole(a), whole(a + b + c)]);
+    expect(await ended()).toMatchObject({ body: begun + c, complete: true });
+    expect(outcomes()).toEqual([
+      ['ended_early', 'partial_tail'],
+      ['resumed', undefined],
+    ]);
+  });
+
+  test('is given up if there is no room to hold what it repeats', async () => {
+    await ask([opens(BEGUN), opens(DELTA)]);
+    await client.waitFor(BEGUN);
+    const { held } = pair.relay;
+    const room = held.maxBytes - held.bytes();
+    expect(held.take(room)).toBe(true);
+    pair.upstream.sockets[0]?.resetAndDestroy();
+    const { body, complete } = await ended();
+    held.release(room);
+    expect([body.startsWith(`${BEGUN}event: error\n`), complete]).toEqual([true, true]);
+    expect(outcomes()).toEqual([['given_up', 'no_room']]);
+    expect(held.bytes()).toBe(0);
+  });
+
+  test.each([
+    ['LF', '\n', 'resumed'],
+    ['CR, to which an LF might still belong', '\r', 'ended_early'],
+  ])(
+    'of a stream without runs may end after all that went down; line ends are %s',
+    async (_name, lf, outcome) => {
+      const a = `data: a${lf}${lf}`;
+      const begun = `retry: 1${lf}id: 7${lf}data: kept${lf}${lf}${a}`;
+      await askAndBreak(begun, [whole(a)]);
+      expect(await ended()).toMatchObject({ body: begun, complete: true });
+      expect(outcomes()).toEqual([[outcome, undefined]]);
+    },
+  );
+
+  test('that begins another run in front of a large event does not cut the stream', async () => {
+    await ask([breaks(SOON + INIT + KEPT), breaks(`${ANOTHER_INIT}data: ${'x'.repeat(70_000)}`)]);
+    const { body, complete } = await ended();
+    expect([body.split('event: error\n')[0], complete]).toEqual([SOON + INIT + KEPT, true]);
+  });
+
+  test('that meets a new run is the last one of the bot: no message is kept for another', async () => {
+    await askAndBreak(BEGUN, [opens(ANOTHER_INIT), opens(DELTA)]);
+    await client.closed;
+    expect(outcomes()).toEqual([['new_run', undefined]]);
+    await until(() => pair.relay.held.bytes() === 0);
+    await pair.ask().waitFor(DELTA);
+    expect(pair.relay.held.bytes()).toBe(0);
+  });
+});
+
+test('a stream that breaks inside a comment too large to hold is cut, not resumed', async () => {
+  const begun = `${BEGUN}: ${'x'.repeat(70_000)}`;
+  await askAndBreak(begun, [whole(DONE)], 'x'.repeat(60_000));
+  expect(await ended()).toMatchObject({ body: begun, complete: false });
+  expect(pair.upstream.requests).toHaveLength(1);
+});
+
+test("the next streams of a bot are healed after five failed resumptions, in their turns and with the user's place", async () => {
+  const broken = breaks(SOON + INIT + KEPT);
+  const failed = Array<Reply>(5).fill(answers('503 No'));
+  const all = [broken, ...failed, broken, answers('204 No Content'), broken, whole(DONE)];
+  await ask(all, { MAX_STREAMS_PER_USER: '1' });
+  for (const ends of ['upstream_stream_broken', 'upstream_stream_broken', DONE]) {
+    expect((await ended()).body).toContain(ends);
+    if (ends !== DONE) client = pair.ask({ headers: ['Connection: close'] });
+  }
+  expect(pair.upstream.requests).toHaveLength(3 + 7);
 });
 
 test('a resumption that has shown its run keeps no other one waiting', async () => {
@@ -152,25 +243,16 @@ test('a resumption that has shown its run keeps no other one waiting', async () 
   const set = setTimeout;
   const never = (run: () => void, ms?: number) => set(run, ms === 2_000 ? 600_000 : ms);
   jest.spyOn(globalThis, 'setTimeout').mockImplementation(never as typeof setTimeout);
-  await ask([breaks(soon + INIT + KEPT), opens(KEPT), breaks(soon + INIT + KEPT), opens(KEPT + DONE)]);
+  await ask([breaks(SOON + INIT + KEPT), opens(KEPT), breaks(SOON + INIT + KEPT), opens(KEPT + DONE)]);
   await until(() => pair.upstream.requests.length === 2);
   const second = pair.ask({ body: '{"n":2}', headers: ['Connection: close'] });
   await second.waitFor('asgard.run.done');
   second.socket.destroy();
 });
 
-test('a stream whose run has ended is complete, also if the relay shuts down before its end', async () => {
-  await ask([opens(INIT + KEPT + DONE)]);
-  await client.waitFor(DONE);
-  pair.relay.open.endAll(new Problem('draining', 'Shutting down.'));
-  const { body, complete, line } = await ended();
-  expect({ body, complete }).toEqual({ body: INIT + KEPT + DONE, complete: true });
-  expect(line).toMatchObject({ outcome: 'ok', cause: 'answer_lost' });
-});
-
 describe('a service that begins a new run where one is resumed', () => {
   test('is aborted, and no stream of this bot is resumed any more', async () => {
-    await ask([breaks(soon + INIT + KEPT), opens(json('asgard.run.init', 'another'))]);
+    await ask([breaks(SOON + INIT + KEPT), opens(ANOTHER_INIT)]);
     const { body, complete, line } = await ended();
     expect(complete).toBe(true);
     expect(body).not.toContain('another');
@@ -218,12 +300,12 @@ describe('a stream that ends cleanly', () => {
 });
 
 /** States of healing: what the service does with the resumption, and what shows that it has come so far. */
-const STATES: [state: string, begun: string, resumes: Answer | undefined, requests: number][] = [
+const STATES: [state: string, begun: string, resumes: Reply | undefined, requests: number][] = [
   ['in a pause', 'retry: 9000\n\n', undefined, 1],
-  ['before the answer', soon, () => {}, 2],
-  ['before the first event', soon, opens(': hi\n'), 2],
-  ['while it repeats what went down', soon, opens(KEPT), 2],
-  ['after it has gone on', soon, opens(json('new')), 2],
+  ['before the answer', SOON, silent, 2],
+  ['before the first event', SOON, opens(': hi\n'), 2],
+  ['while it repeats what went down', SOON, opens(KEPT), 2],
+  ['after it has gone on', SOON, opens(runEvent('new')), 2],
 ];
 
 /** After it, the relay has read what had been sent to it before. */
@@ -231,7 +313,7 @@ const oneRoundTrip = () => call(pair.relay.port, '/healthz');
 
 describe.each(STATES)('healing %s', (_state, begun, resumes, requests) => {
   const start = async () => {
-    await ask([breaks(begun + INIT + KEPT + DELTA), resumes ?? (() => {})]);
+    await ask([breaks(begun + INIT + KEPT + DELTA), resumes ?? silent]);
     await until(() => pair.upstream.requests.length === requests);
     await client.waitFor(DELTA);
     await oneRoundTrip();
@@ -267,7 +349,7 @@ describe.each(STATES)('healing %s', (_state, begun, resumes, requests) => {
 
 test('the deadline is that of the whole message, with its healing', async () => {
   stopClock();
-  await ask([opens(soon + INIT + KEPT), opens(DELTA)], { MAX_EXECUTION_MS: '1500' });
+  await ask([opens(SOON + INIT + KEPT), opens(DELTA)], { MAX_EXECUTION_MS: '1500' });
   await client.waitFor(KEPT);
   pass(1_000);
   pair.upstream.sockets[0]?.destroy();

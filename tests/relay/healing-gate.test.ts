@@ -91,6 +91,20 @@ describe('a gate', () => {
     expect(entered).toEqual(['a', 'b']);
   });
 
+  test('leaves no timer, neither sent with two keys nor after it was left', async () => {
+    jest.useFakeTimers();
+    const { enter, pass } = newGate();
+    await enter('a');
+    pass('a').sent();
+    pass('a').sent();
+    expect(jest.getTimerCount()).toBe(1);
+    pass('a').leave();
+    await enter('b');
+    pass('b').leave();
+    pass('b').sent();
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
   test.each(['while it waits', 'in the moment in which it is called'])(
     'forgets one that leaves %s, and calls the next',
     async (when) => {

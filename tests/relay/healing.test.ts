@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
-import { setTimeout as wait } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { type HealerOptions, healer, pauseMs } from '../../src/relay/message/healing.ts';
 import { healingGate } from '../../src/relay/message/healing-gate.ts';
+import { attemptResumption } from '../../src/relay/message/resumption-attempt.ts';
 import type { ResumePoint } from '../../src/relay/message/stream-cursor.ts';
 import { keyRing } from '../../src/relay/upstream/key-ring.ts';
 import { messageKeys } from '../../src/relay/upstream/message-keys.ts';
@@ -52,7 +52,7 @@ async function start(answers: readonly Answer[], options: Partial<HealerOptions>
   const { send } = createUpstream(new URL(service.url));
   const headers = { 'content-length': String(BODY.length), 'last-event-id': 'of the client' };
   const gate = healingGate();
-  const healing = healer({
+  const all: HealerOptions = {
     ...{ bot: 'acme/helper', gate, responseTimeoutMs: 5_000, random: () => 0, leastPauseMs: 0 },
     request: { path: '/m', headers, body: BODY },
     turn: async () => {
@@ -68,9 +68,9 @@ async function start(answers: readonly Answer[], options: Partial<HealerOptions>
     send: () => send,
     observe: (outcome, attempt, cause) => void events.push(`${attempt} ${outcome} ${cause}`),
     ...options,
-  });
+  };
   const outcomes = () => events.filter((event) => /^\d/.test(event));
-  return { healing, gate, outcomes };
+  return { healing: healer(all), options: all, gate, outcomes };
 }
 
 const resume = ({ healing }: Awaited<ReturnType<typeof start>>, resumption: Partial<ResumePoint> = {}) =>
@@ -122,20 +122,6 @@ describe('a resumption', () => {
     },
   );
 
-  test('takes one more slot for the next key, in the same attempt', async () => {
-    const started = await start([status('401 No'), stream]);
-    expect(await resume(started)).toBeDefined();
-    expect(events).toEqual(['turn', 'sent', 'extra slot', 'sent']);
-    expect(service.requests.flatMap(({ all }) => all('x-api-key'))).toEqual(['first-key', 'second-key']);
-  });
-
-  test('is given up when all keys are refused', async () => {
-    const started = await start([status('403 No')]);
-    expect(await resume(started)).toBeUndefined();
-    expect(started.outcomes()).toEqual(['1 key_rejected status 403']);
-    expect(service.requests).toHaveLength(2);
-  });
-
   test('takes a new turn after a 429', async () => {
     const started = await start([status('429 Busy', 'Retry-After: 1'), stream]);
     expect(await resume(started)).toBeDefined();
@@ -176,16 +162,6 @@ describe('a resumption', () => {
     expect(started.outcomes()).toEqual([1, 2, 3, 4, 5].map((n) => `${n} unreachable TypeError`));
   });
 
-  test('that has met a new run ends all healing of its bot', async () => {
-    const started = await start([stream]);
-    expect(await resume(started)).toBeDefined();
-    started.healing.firstEvent('new_run');
-    expect(started.outcomes()).toEqual(['1 new_run undefined']);
-    expect(started.gate.mayHeal('acme/helper')).toBe(false);
-    expect(await resume(started, { lastEventId: '8' })).toBeUndefined();
-    expect(service.requests).toHaveLength(1);
-  });
-
   test('keeps other streams of its bot waiting until its first event has come', async () => {
     const started = await start([stream]);
     const { gate, healing } = started;
@@ -200,24 +176,9 @@ describe('a resumption', () => {
     await new Promise(setImmediate);
     expect(isIn).toBe(true);
   });
-
-  test('keeps no stream waiting after a failed attempt', async () => {
-    const started = await start([status('204 No Content')]);
-    await resume(started);
-    await started.gate.enter('acme/helper', stop.signal);
-  });
 });
 
 describe('healing ends at once, with the reason of its signal', () => {
-  test('in a pause between two attempts', async () => {
-    const started = await start([stream]);
-    const pauseIsOver = wait(10_000, 'pause is over', { ref: false });
-    const resuming = resume(started, { retryMs: 10_000 });
-    stop.abort('left');
-    await expect(Promise.race([resuming, pauseIsOver])).rejects.toBe('left');
-    expect(events).toEqual([]);
-  });
-
   test('while another stream proves the first resumption', async () => {
     const gate = healingGate();
     const enter = gate.enter.bind(gate);
@@ -254,12 +215,66 @@ describe('healing ends at once, with the reason of its signal', () => {
 });
 
 test.each([
-  ['double from one attempt to the next', { retryMs: 20, leastPauseMs: 0 }, [20, 40, 80, 160, 320]],
-  ['begin with a quarter of a second', {}, [250, 500, 1_000, 2_000, 4_000]],
-  ['are up to half longer by chance', { random: () => 1 }, [375, 750, 1_500, 3_000, 6_000]],
-  ['are a tenth of a second at least, also after `retry: 0`', { retryMs: 0 }, [100, 100, 100, 100, 100]],
-  ['are ten seconds at most', { retryMs: 60_000 }, [10_000, 10_000, 10_000, 10_000, 10_000]],
+  ['double from one attempt to the next', { retryMs: 20, leastPauseMs: 0 }, [20, 40, 80, 160, 320, 640]],
+  ['begin with a quarter of a second, up to four', {}, [250, 500, 1_000, 2_000, 4_000, 4_000]],
+  ['begin with the `retry:` of the service', { retryMs: 3_000 }, [3_000, 4_000, 4_000, 4_000, 4_000, 4_000]],
+  ['are never shorter than that', { retryMs: 6_000 }, Array(6).fill(6_000)],
+  ['are up to half longer by chance', { random: () => 1 }, [375, 750, 1_500, 3_000, 6_000, 6_000]],
+  ['are a tenth of a second at least, also after `retry: 0`', { retryMs: 0 }, Array(6).fill(100)],
+  ['are ten seconds at most', { retryMs: 10_001 }, Array(6).fill(10_000)],
 ])('pauses %s', (_title, pause, expected) => {
   const about = { retryMs: undefined, random: () => 0, ...pause };
-  expect([0, 1, 2, 3, 4].map((attempts) => pauseMs({ ...about, attempts }))).toEqual(expected);
+  expect([0, 1, 2, 3, 4, 5].map((attempts) => pauseMs({ ...about, attempts }))).toEqual(expected);
+});
+
+test.each([
+  ['30', 30_000],
+  ['3600', 60_000],
+])('after a 429 with `Retry-After: %s` the next attempt waits %i ms', async (retryAfter, askedMs) => {
+  const { options } = await start([status('429 Busy', `Retry-After: ${retryAfter}`)]);
+  const attempted = await attemptResumption(options, { lastEventId: '7', onSent() {}, signal: stop.signal });
+  expect(attempted).toMatchObject({ outcome: 'rate_limited', askedMs });
+  await until(() => service.sockets[0]?.destroyed === true);
+});
+
+test('a stream that waits at the gate is not resumed once another one has met a new run', async () => {
+  const started = await start([stream]);
+  const entering = jest.spyOn(started.gate, 'enter');
+  await started.gate.enter('acme/helper', stop.signal);
+  const waits = resume(started, { retryMs: 0 });
+  await until(() => entering.mock.calls.length === 2);
+  started.gate.forbid('acme/helper');
+  expect(await waits).toBeUndefined();
+  expect(events).toEqual([]);
+});
+
+describe('an attempt that was delayed', () => {
+  /** A sender that waits for the slot of a delayed request, and then does not answer if `isSilent`. */
+  const delayed =
+    (answered: HealerOptions['send'], isSilent: boolean): HealerOptions['send'] =>
+    (fingerprint) =>
+    (request, sending) =>
+      new Promise((resolve, reject) => {
+        sending.signal.addEventListener('abort', () => reject(sending.signal.reason));
+        void sending.onDelayed().then(() => {
+          if (!isSilent) resolve(answered(fingerprint)(request, sending));
+        });
+      });
+
+  test.each([
+    ['may wait longer for its slot than for the answer', false, 'unavailable'],
+    ['has its whole time for the answer after that', true, 'timeout'],
+  ])('%s', async (_title, isSilent, outcome) => {
+    const { options } = await start([status('503 No')]);
+    const turn: HealerOptions['turn'] = async (signal) => ({
+      ...(await options.turn(signal)),
+      renewSlot: () => new Promise((resolve) => setTimeout(resolve, 1_500)),
+    });
+    const send = delayed(options.send, isSilent);
+    const attempted = await attemptResumption(
+      { ...options, turn, send, responseTimeoutMs: 1_000 },
+      { lastEventId: '7', onSent() {}, signal: stop.signal },
+    );
+    expect(attempted).toMatchObject({ outcome });
+  });
 });

@@ -70,175 +70,136 @@ async function periods(count: number) {
 }
 
 type Case = [title: string, run: () => Promise<void>];
-const rows = <Sent>(each: [name: string, sent: Sent][]) => each;
+/** What is sent before a heartbeat, what behind it, and what the client gets besides heartbeats. */
+type BomRow = [title: string, before: string, behind: readonly string[], expected: string];
 
-testSideBySide([
+const BOM_ROWS: readonly BomRow[] = [
+  ['a BOM at the start passes', `${BOM}data: a\n\n`, [], `${BOM}data: a\n\n`],
   [
-    'a stream has one heartbeat per period of silence',
-    async () => {
-      const { client, socket } = await stream('data: a\n\n');
-      const from = performance.now();
-      await until(() => beats(client) >= 5);
-      // A tick of an eighth may have begun before, and a timer may be a little early.
-      expect(performance.now() - from).toBeGreaterThan(4.5 * PERIOD_MS);
-      socket.write(Buffer.concat([piece('data: b\n\n'), Buffer.from(LAST_CHUNK)]));
-      await client.waitFor(LAST_CHUNK);
-      expect(body(client)).toMatch(/^data: a\n\n(:\n){5,}data: b\n\n$/);
-    },
+    'a BOM that is not at the start passes',
+    'data: a\n\n',
+    [`${BOM}data: b\n\n`],
+    `data: a\n\n${BOM}data: b\n\n`,
   ],
   [
-    'a stream has none while data arrives more often than that',
-    async () => {
-      const { client, socket } = await stream('data: a\n\n');
-      const timer = setInterval(() => socket.write(piece('data: b\n\n')), PERIOD_MS / 5);
-      await periods(3);
-      clearInterval(timer);
-      expect(body(client)).toMatch(/^data: a\n\n(data: b\n\n){3,}$/);
-    },
+    'a BOM behind a heartbeat and the first event passes',
+    '',
+    ['data: a\n\n', `${BOM}data: b\n\n`],
+    `data: a\n\n${BOM}data: b\n\n`,
   ],
+  ['a BOM that is the whole stream after a heartbeat is removed', '', [BOM], ''],
   [
-    'a stream has one before the first byte if that is late',
-    async () => {
-      const { client } = await stream('');
-      await client.waitFor(BEAT);
-      expect(body(client)).toBe(BEAT);
-    },
+    'a BOM at the start of the stream, after a heartbeat, is removed',
+    '',
+    [`${BOM}data: a\n\n`],
+    'data: a\n\n',
   ],
-  ...rows([
-    ['an event', 'data: a\n\n'],
-    ['an event of CRLF lines', 'data: a\r\n\r\n'],
-    ['a comment of the upstream', ': x\n'],
-  ]).map(
-    ([name, sent]): Case => [
-      `a stream has heartbeats after ${name}`,
-      async () => {
-        const { client } = await stream(sent);
-        await until(() => beats(client) >= 2);
-        expect(body(client).startsWith(sent + BEAT + BEAT)).toBe(true);
-      },
-    ],
+  ['a BOM after a heartbeat that comes on its own is removed', '', [BOM, 'data: a\n\n'], 'data: a\n\n'],
+  [
+    'a BOM after a heartbeat that is split after every byte is removed',
+    '',
+    [...BOM, 'd', 'ata: a\n\n'],
+    'data: a\n\n',
+  ],
+  ['bytes that begin like a BOM pass after a heartbeat', '', ['\xef\xbc\x9a\n\n'], '\xef\xbc\x9a\n\n'],
+  ['bytes that begin like a BOM pass if they are split', '', ['\xef', '\xbc\x9a\n\n'], '\xef\xbc\x9a\n\n'],
+  [
+    'bytes that begin like a BOM pass if they are split late',
+    '',
+    ['\xef\xbb', 'data\n\n'],
+    '\xef\xbbdata\n\n',
+  ],
+  ['bytes that begin like a BOM pass at the end of the stream', '', ['\xef\xbb'], '\xef\xbb'],
+];
+
+const CASES: Record<string, () => Promise<void>> = {
+  async 'a stream has one heartbeat per period of silence'() {
+    const { client, socket } = await stream('data: a\n\n');
+    const from = performance.now();
+    await until(() => beats(client) >= 5);
+    // A tick of an eighth may have begun before, and a timer may be a little early.
+    expect(performance.now() - from).toBeGreaterThan(4.5 * PERIOD_MS);
+    socket.write(Buffer.concat([piece('data: b\n\n'), Buffer.from(LAST_CHUNK)]));
+    await client.waitFor(LAST_CHUNK);
+    expect(body(client)).toMatch(/^data: a\n\n(:\n){5,}data: b\n\n$/);
+  },
+  async 'a stream has none while data arrives more often than that'() {
+    const { client, socket } = await stream('data: a\n\n');
+    const timer = setInterval(() => socket.write(piece('data: b\n\n')), PERIOD_MS / 5);
+    await periods(3);
+    clearInterval(timer);
+    expect(body(client)).toMatch(/^data: a\n\n(data: b\n\n){3,}$/);
+  },
+  async 'a stream has one before the first byte if that is late'() {
+    const { client } = await stream('');
+    await client.waitFor(BEAT);
+    expect(body(client)).toBe(BEAT);
+  },
+  ...Object.fromEntries(
+    [
+      ['an event', 'data: a\n\n'],
+      ['an event of CRLF lines', 'data: a\r\n\r\n'],
+      ['a comment of the upstream', ': x\n'],
+    ].map(
+      ([name, sent = '']): Case => [
+        `a stream has heartbeats after ${name}`,
+        async () => {
+          const { client } = await stream(sent);
+          await until(() => beats(client) >= 2);
+          expect(body(client).startsWith(sent + BEAT + BEAT)).toBe(true);
+        },
+      ],
+    ),
   ),
-  [
-    'a stream has none where it would change what a parser reads',
-    async () => {
-      // An LF may follow the CR, and a large event is passed on before it is whole.
-      const open = ['data: a\r\r', 'data: a\r\n\r', `data: ${'a'.repeat(70_000)}`];
-      const streams = await Promise.all(open.map((sent) => stream(sent)));
-      await periods(3);
-      expect(streams.map(({ client }) => body(client))).toEqual(open);
-    },
-  ],
-  [
-    'a stream has heartbeats where the relay holds the rest of what has arrived',
-    async () => {
-      const half = ['data: a\n', 'data: he', 'data: a\r', ': x', 'i', '\xef\xbb'];
-      const streams = await Promise.all(half.map((sent) => stream('data: w\n\n', sent)));
-      await until(() => streams.every(({ client }) => beats(client) >= 2));
-      for (const { client } of streams) expect(body(client)).toMatch(/^data: w\n\n(:\n)+$/);
-    },
-  ],
-  [
-    'a BOM at the start passes',
-    async () => {
-      const { client } = await stream(`${BOM}data: a\n\n`);
-      expect(body(client)).toBe(`${BOM}data: a\n\n`);
-    },
-  ],
-  [
-    'a BOM that is not at the start passes, also after a heartbeat',
-    async () => {
-      const { client, socket } = await stream('data: a\n\n');
-      await client.waitFor(BEAT);
-      socket.write(piece(`${BOM}data: b\n\n`));
-      await client.waitFor('data: b\n\n');
-      expect(body(client).replaceAll(BEAT, '')).toBe(`data: a\n\n${BOM}data: b\n\n`);
-    },
-  ],
-  [
-    'a BOM after a heartbeat and the first event passes',
-    async () => {
-      const { client, socket } = await stream('');
-      await client.waitFor(BEAT);
-      for (const text of ['data: a\n\n', `${BOM}data: b\n\n`]) {
-        socket.write(piece(text));
-        await client.waitFor(text);
-      }
-      expect(body(client).replaceAll(BEAT, '')).toBe(`data: a\n\n${BOM}data: b\n\n`);
-    },
-  ],
-  [
-    'a BOM that is the whole stream after a heartbeat is removed',
-    async () => {
-      const { client, socket } = await stream('');
-      await client.waitFor(BEAT);
-      socket.write(Buffer.concat([piece(BOM), Buffer.from(LAST_CHUNK)]));
-      await client.waitFor(LAST_CHUNK);
-      expect(body(client).replaceAll(BEAT, '')).toBe('');
-    },
-  ],
-  ...rows([
-    ['whole', [`${BOM}data: a\n\n`]],
-    ['on its own', [BOM, 'data: a\n\n']],
-    ['split after every byte', [...BOM, 'd', 'ata: a\n\n']],
-  ]).map(
-    ([name, pieces]): Case => [
-      `a BOM at the start of the stream, after a heartbeat, is removed: ${name}`,
-      async () => {
-        const { client, socket } = await stream('');
-        await client.waitFor(BEAT);
-        for (const text of pieces) socket.write(piece(text));
-        await client.waitFor('ata: a\n\n');
-        expect(body(client)).toMatch(/^(:\n)+data: a\n\n$/);
-      },
-    ],
+  async 'a stream has none where it would change what a parser reads'() {
+    // An LF may follow the CR, and a large event is passed on before it is whole.
+    const open = ['data: a\r\r', 'data: a\r\n\r', `data: ${'a'.repeat(70_000)}`];
+    const streams = await Promise.all(open.map((sent) => stream(sent)));
+    await periods(3);
+    expect(streams.map(({ client }) => body(client))).toEqual(open);
+  },
+  async 'a stream has heartbeats where the relay holds the rest of what has arrived'() {
+    const half = ['data: a\n', 'data: he', 'data: a\r', ': x', 'i', '\xef\xbb'];
+    const streams = await Promise.all(half.map((sent) => stream('data: w\n\n', sent)));
+    await until(() => streams.every(({ client }) => beats(client) >= 2));
+    for (const { client } of streams) expect(body(client)).toMatch(/^data: w\n\n(:\n)+$/);
+  },
+  ...Object.fromEntries(
+    BOM_ROWS.map(
+      ([title, before, pieces, expected]): Case => [
+        title,
+        async () => {
+          const { client, socket } = await stream(before);
+          await until(() => beats(client) > 0);
+          for (const [n, text] of pieces.entries()) {
+            const isLast = n === pieces.length - 1;
+            socket.write(isLast ? Buffer.concat([piece(text), Buffer.from(LAST_CHUNK)]) : piece(text));
+            if (text.endsWith('\n\n')) await client.waitFor(text.slice(-4));
+          }
+          if (pieces.length === 0) socket.write(LAST_CHUNK);
+          await client.waitFor(LAST_CHUNK);
+          expect(body(client).replaceAll(BEAT, '')).toBe(expected);
+        },
+      ],
+    ),
   ),
-  ...rows([
-    ['in one chunk', ['\xef\xbc\x9a\n\n']],
-    ['split', ['\xef', '\xbc\x9a\n\n']],
-    ['split late', ['\xef\xbb', 'data\n\n']],
-  ]).map(
-    ([name, pieces]): Case => [
-      `bytes that begin like a BOM but are none pass unchanged after a heartbeat: ${name}`,
-      async () => {
-        const { client, socket } = await stream('');
-        await client.waitFor(BEAT);
-        for (const text of pieces) socket.write(piece(text));
-        await client.waitFor('\n\n');
-        expect(body(client).replaceAll(BEAT, '')).toBe(pieces.join(''));
-      },
-    ],
-  ),
-  [
-    'bytes that begin like a BOM but are none pass also at the end of the stream',
-    async () => {
-      const { client, socket } = await stream('');
-      await client.waitFor(BEAT);
-      socket.write(Buffer.concat([piece('\xef\xbb'), Buffer.from(LAST_CHUNK)]));
-      await client.waitFor(LAST_CHUNK);
-      expect(body(client).replaceAll(BEAT, '')).toBe('\xef\xbb');
-    },
-  ],
-  [
-    'nothing is sent to the client before the headers of the upstream',
-    async () => {
-      const { client, socket } = await ask(undefined);
-      await periods(3);
-      expect(client.text()).toBe('');
-      socket.write(STREAM_HEAD);
-      await client.waitFor(BEAT);
-    },
-  ],
-  [
-    'HEARTBEAT_MS=0 turns heartbeats off',
-    async () => {
-      const without = await startPair(0);
-      const { client } = await stream('data: a\n\n', '', without);
-      await periods(3);
-      expect(body(client)).toBe('data: a\n\n');
-      await without.close();
-    },
-  ],
-]);
+  async 'nothing is sent to the client before the headers of the upstream'() {
+    const { client, socket } = await ask(undefined);
+    await periods(3);
+    expect(client.text()).toBe('');
+    socket.write(STREAM_HEAD);
+    await client.waitFor(BEAT);
+  },
+  async 'HEARTBEAT_MS=0 turns heartbeats off'() {
+    const without = await startPair(0);
+    const { client } = await stream('data: a\n\n', '', without);
+    await periods(3);
+    expect(body(client)).toBe('data: a\n\n');
+    await without.close();
+  },
+};
+
+testSideBySide(Object.entries(CASES));
 
 test('a stream has no heartbeats while the client does not read', async () => {
   const blank = Buffer.alloc(16 << 20, `${'x'.repeat(1022)}\n\n`);

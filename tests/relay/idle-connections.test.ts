@@ -2,10 +2,11 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { bodyOf } from '../../src/relay/upstream/answer-arrival.ts';
+import { idleLimit } from '../../src/relay/upstream/idle-limit.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { pass, stopClock } from '../harness/clock/stop-clock.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 import {
   chunk,
   LAST_CHUNK,
@@ -108,6 +109,28 @@ async function holdBack({ send }: Connected): Promise<() => Promise<void>> {
     return ended;
   };
 }
+
+test('an idle connection is kept for the next message, for a while', async () => {
+  const { service, sendAndRead, newConnections } = await start();
+  await sendAndRead();
+  pass(3_999);
+  expect(await newConnections()).toBe(0);
+  expect(service.requests).toHaveLength(2);
+});
+
+test.each([
+  ['before a service closes it after 5 s', '', 4_000],
+  ['earlier if the service announces a shorter time', ONE_SECOND, 1_000],
+  ['at once if the announced time is too short', 'Keep-Alive: timeout=1', 0],
+])('an idle connection is closed by the relay %s', async (_when, header, ms) => {
+  const { service, sendAndRead, newConnections } = await start(header);
+  await sendAndRead();
+  // undici starts the timer of an idle connection in the next turn of the event loop.
+  await new Promise(setImmediate);
+  pass(ms);
+  await until(() => service.sockets[0]?.readableEnded === true);
+  expect(await newConnections()).toBe(1);
+});
 
 const CLOSINGS: [how: string, close: (socket: Socket) => void][] = [
   ['ends', (socket) => void socket.end()],
@@ -310,4 +333,37 @@ test('a message on a young connection is written to it however long it took', as
   advanceClocks({ monotonic: 600 });
   await bodyOf(await answer).toArray();
   expect(service.sockets).toHaveLength(1);
+});
+
+describe('the limit of idle connections', () => {
+  /** A limit that has learned from connections which the service closed at these ages. */
+  function learned(...ages: number[]) {
+    const limit = idleLimit();
+    const ended = (by: 'relay' | 'service', ...more: number[]) => {
+      for (const age of more) limit.ended(age, by);
+      return limit.ms();
+    };
+    ended('service', ...ages);
+    return { limit, ended };
+  }
+
+  test('is not there until the service has closed one', () => {
+    expect(learned().ended('relay', 4000, 4000, 4000, 4000, 4000)).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  test('is half of the shortest time after which the service closed one of the last 32', () => {
+    expect(learned(900, 300, 700).limit.ms()).toBe(150);
+    const { limit, ended } = learned(300, ...Array<number>(31).fill(800));
+    expect([limit.ms(), ended('service', 800)]).toEqual([150, 400]);
+  });
+
+  test('is forgotten after three in a row that the service leaves open for longer', () => {
+    const { ended } = learned(300);
+    ended('relay', 4000, 4000);
+    ended('service', 300);
+    expect([ended('relay', 4000, 4000), ended('relay', 4000)]).toEqual([150, Number.POSITIVE_INFINITY]);
+    expect(ended('service', 500)).toBe(250);
+    // Those that lived shorter than the shortest time show nothing.
+    expect(learned(1500).ended('relay', 1000, 1000, 1000, 1000, 1000)).toBe(750);
+  });
 });

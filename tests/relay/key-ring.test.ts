@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
 import { keyRing, REFUSED_FOR_MS } from '../../src/relay/upstream/key-ring.ts';
 import { type KeyUse, keyRings } from '../../src/relay/upstream/key-rings.ts';
-import { secret } from '../../src/secret.ts';
+import { maskKeys } from '../../src/relay/upstream/upstream-request.ts';
+import { type Secret, secret } from '../../src/secret.ts';
 
 const [a, b, c] = [secret('key-a'), secret('key-b'), secret('key-c')];
 
@@ -13,13 +14,6 @@ const clock = () => now;
 const ringWith = (...keys: (typeof a)[]) => keyRing({ name: 'acme/helper', keys, now: clock });
 
 describe('a key ring', () => {
-  test('has the configured order, whether its keys worked or were never tried', () => {
-    const ring = ringWith(a, b, c);
-    expect(ring.order()).toEqual([a, b, c]);
-    ring.worked(b);
-    expect(ring.order()).toEqual([a, b, c]);
-  });
-
   test('puts a refused key last', () => {
     const ring = ringWith(a, b, c);
     ring.refused(a);
@@ -76,13 +70,6 @@ describe('a key ring', () => {
     ring.refused(b);
     ring.refused(a);
     for (let n = 0; n < 3; n++) expect(ring.order()).toEqual([a, b]);
-  });
-
-  test('tells whether it is new that a key worked', () => {
-    const ring = ringWith(a);
-    expect([ring.worked(a), ring.worked(a)]).toEqual([true, false]);
-    ring.refused(a);
-    expect([ring.worked(a), ring.worked(a)]).toEqual([true, false]);
   });
 
   test('takes over the states of keys that stay, and tries a new key at once', () => {
@@ -172,4 +159,26 @@ describe('the rings of all bots', () => {
       })),
     );
   });
+});
+
+test('keys are masked, the longer first, also if they are the whole text', () => {
+  const mask = maskKeys(['key', 'longer-key', 'key-2'].map(secret));
+  expect(['key', 'a longer-key-2', 'key-2', 'ke', ''].map(mask)).toEqual([
+    ...['[secret]', 'a [secret]-2', '[secret]', 'ke', ''],
+  ]);
+  expect(maskKeys([])('text')).toBe('text');
+});
+
+test('keys are opened once, however many texts are masked', () => {
+  let opened = 0;
+  const counted: Secret = {
+    fingerprint: '0',
+    open() {
+      opened += 1;
+      return 'key';
+    },
+  };
+  const mask = maskKeys([counted]);
+  for (let n = 0; n < 1000; n += 1) mask(`text ${n}`);
+  expect(opened).toBe(1);
 });

@@ -78,36 +78,6 @@ describe('a bot with its own keys', () => {
   });
 });
 
-describe('a key in an answer of the bot service', () => {
-  test.each([
-    [
-      'in a content type',
-      plainAnswer('200 OK', [`Content-Type: text/${CANARY.key}`], 'x'),
-      'status 200, text/[secret]',
-    ],
-    [
-      'in a parameter of a content type',
-      plainAnswer('500 No', [`Content-Type: a/b;x=${CANARY.key}`], 'x'),
-      'status 500, a/b',
-    ],
-  ])('%s is masked in the log', async (_what, answer, cause) => {
-    await start(OWN, {}, answer);
-    // The key is that of another bot.
-    expect(errorEventIn((await ask('own')).text)).toMatchObject({
-      code: 'upstream_bad_response',
-      status: 502,
-    });
-    expect(await pair.relay.logLine(({ bot }) => bot === 'acme/own')).toMatchObject({ cause });
-  });
-
-  test('in a header of a stream makes the relay drop that header', async () => {
-    const head = ['Content-Type: text/event-stream', `X-Trace-Id: ${CANARY.key}`];
-    await start(OWN, {}, plainAnswer('200 OK', head, 'data: a\n\n'));
-    const { status, headers } = await ask('own');
-    expect({ status, trace: headers.get('x-trace-id') }).toEqual({ status: 200, trace: null });
-  });
-});
-
 function limits(environment: () => Promise<Record<string, string>>): void {
   test('is kept and told to clients; other bots have the common limit', async () => {
     await start(OWN, { RATE_LIMIT: '2', ...(await environment()) });

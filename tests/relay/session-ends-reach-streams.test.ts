@@ -8,7 +8,7 @@ import { describeWithRedis, type RedisServer } from '../harness/redis/redis.ts';
 import { type InstancesOptions, type OpenStream, startInstances } from '../harness/relay/instances.ts';
 import { OTHER_USER, type TestRelay } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
-import { change, idOf } from '../harness/relay/sessions.ts';
+import { change, idOf, stored } from '../harness/relay/sessions.ts';
 import { LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 
 /** A limit of a session, in ms: longer than a test takes. */
@@ -127,6 +127,30 @@ function sessionEnds(shared: boolean, count: number): void {
     advancedMs = LIMIT_MS;
     await expireIn(redis, cookie);
     await expectOver(streams);
+    expect(await status(0, cookie)).toBe(401);
+  });
+
+  test('a stream that carries data keeps its session alive, and with it the silent streams', async () => {
+    const { relayAt, status, open, redis } = await start({ idleMs: LIMIT_MS });
+    const cookie = await relayAt(0).signIn();
+    const expiresAt = async () => (await stored(relayAt(0).sessions, idOf(cookie)))?.idleExpiresAt ?? 0;
+    const delivering = await open(0, cookie);
+    const silent = await open(LAST, cookie);
+    for (let times = 0; times < 4; times += 1) {
+      // Read before the clock moves: what the stream has carried already may extend the session as soon as it does.
+      const before = await expiresAt();
+      advancedMs += 0.4 * LIMIT_MS;
+      delivering.event();
+      await until(async () => (await expiresAt()) > before);
+    }
+    expect([await status(0, cookie), await status(LAST, cookie)]).toEqual([200, 200]);
+    expect(silent.client.socket.destroyed).toBe(false);
+    delivering.upstream.write(LAST_CHUNK);
+    expect(await delivering.over()).toMatchObject({ code: undefined, complete: true });
+    // Nothing keeps the session alive any more.
+    advancedMs += LIMIT_MS;
+    await expireIn(redis, cookie);
+    await expectOver([silent]);
     expect(await status(0, cookie)).toBe(401);
   });
 

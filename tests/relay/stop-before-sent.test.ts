@@ -1,7 +1,8 @@
 import { createServer, type Socket } from 'node:net';
 import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
 import { Run } from '../../src/runs/run.ts';
-import { expectProblem } from '../harness/clients/call.ts';
+import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { expectErrorEvent } from '../harness/clients/error-event.ts';
 import { fieldClient } from '../harness/clients/field-client.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { CHANNEL, jsonAnswer, rawSuspend, SHORT_SUSPEND_PATH, suspend } from '../harness/clients/suspend.ts';
@@ -55,34 +56,26 @@ async function waiting<T>({ relay }: Pick<RelayAndUpstream, 'relay'>, ask: () =>
 /** Expects an answer that no client follows by a second sending. */
 async function expectStopped(client: RawClient): Promise<void> {
   await client.closed;
-  const [head = '', body = ''] = client.text().split('\r\n\r\n');
-  expect(head).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
-  expect(head).toMatch(/^content-type: text\/event-stream$/im);
-  expect(head).toMatch(new RegExp(`^content-length: ${body.length}$`, 'im'));
-  const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(body) ?? [];
-  const event = JSON.parse(data);
-  expect(event).toMatchObject({
-    code: 'stopped',
-    status: 409,
-    retryable: false,
-    eventType: 'asgard.run.error',
-  });
-  expect(event).not.toHaveProperty('maybeStarted');
-  expect(event.fact.runError.error.code).toBe('stopped');
+  expectErrorEvent(parseAnswer(client.text()), 409, 'stopped', { retryable: false });
 }
 
-describe('a suspend of a conversation', () => {
+/** Sends a message to a service, which takes the only slot; other messages go to `answer`, too. */
+async function start(environment: Record<string, string> = ONE_AT_A_TIME, answer = service) {
+  pair = await startRelayAndUpstream(answer, { ...environment, METRICS_PORT: '9090' });
+  const first = pair.ask({ body: bodyOf('c1') });
+  await first.waitFor('data: 1\n\n');
+  return first;
+}
+
+/** Sends a message that waits for its slot, and then is stopped. */
+const another = () => pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+
+describe('a suspend', () => {
   afterEach(() => pair.close());
-  const start = async (limits = ONE_AT_A_TIME, answer = service) => {
-    pair = await startRelayAndUpstream(answer, { ...limits, METRICS_PORT: '9090' });
-    const first = pair.ask({ body: bodyOf('c1') });
-    await first.waitFor('data: 1\n\n');
-    return first;
-  };
 
   test('drops the message that waits for its slot, and is 200 where the service has nothing to stop', async () => {
     await start();
-    const client = await waiting(pair, () => pair.ask({ headers: CLOSE, body: bodyOf('c1') }));
+    const client = await waiting(pair, () => another());
     const answer = await suspend(pair);
     expect([answer.status, answer.headers['content-type'], answer.body]).toEqual([
       200,
@@ -108,7 +101,7 @@ describe('a suspend of a conversation', () => {
       socket.write(plainAnswer('429 No', ['Retry-After: 60']));
     });
     const refused = jest.spyOn(Run.prototype, 'refused');
-    const client = pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+    const client = another();
     await until(() => refused.mock.calls.length > 0);
     refused.mockRestore();
     expect((await suspend(pair)).status).toBe(200);
@@ -123,30 +116,20 @@ describe('a suspend of a conversation', () => {
       if (!isMessage(request) || isFirst) service(socket, request);
       else taken.resolve(socket);
     });
-    const client = pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+    const client = another();
     const socket = await taken.promise;
     expect((await suspend(pair)).status).toBe(404);
     socket.write(plainAnswer('429 No', ['Retry-After: 1']));
     await expectStopped(client);
     expect(pair.upstream.requests.filter(isMessage)).toHaveLength(2);
   });
-});
-
-describe('a suspend', () => {
-  afterEach(() => pair.close());
-  const start = async (environment: Record<string, string> = ONE_AT_A_TIME, answer = service) => {
-    pair = await startRelayAndUpstream(answer, environment);
-    const first = pair.ask({ body: bodyOf('c1') });
-    await first.waitFor('data: 1\n\n');
-    return first;
-  };
 
   test('goes upstream as well, and its answer stays if it is not 404', async () => {
     const suspended = jsonAnswer('202 Accepted', { suspended: true });
     await start(ONE_AT_A_TIME, (socket, request) =>
       isMessage(request) ? service(socket, request) : void socket.write(suspended),
     );
-    const client = await waiting(pair, () => pair.ask({ headers: CLOSE, body: bodyOf('c1') }));
+    const client = await waiting(pair, () => another());
     const answer = await suspend(pair, { query: `${CHANNEL}&request_id=run-1`, path: SHORT_SUSPEND_PATH });
     expect([answer.status, answer.body]).toEqual([202, '{"suspended":true}']);
     await expectStopped(client);
@@ -160,7 +143,7 @@ describe('a suspend', () => {
       const isSecond = isMessage(request) && pair.upstream.requests.filter(isMessage).length === 2;
       if (!isSecond) service(socket, request);
     });
-    const second = pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+    const second = another();
     await until(() => pair.upstream.requests.filter(isMessage).length === 2);
     const answer = await suspend(pair);
     expect([answer.status, answer.body]).toEqual([404, '{"error":{"code":"NO_RUN"}}']);
@@ -179,7 +162,7 @@ describe('a suspend', () => {
     const cookie = isOther ? await pair.relay.signIn(OTHER_USER) : pair.cookie;
     const other = pair.ask({ headers: CLOSE, cookie, ...message });
     await until(() => pair.relay.open.count() === 2);
-    const own = await waiting(pair, () => pair.ask({ headers: CLOSE, body: bodyOf('c1') }));
+    const own = await waiting(pair, () => another());
     expect((await suspend(pair)).status).toBe(200);
     await expectStopped(own);
     await until(() => pair.relay.open.count() === 2);
@@ -207,7 +190,7 @@ describe('a suspend', () => {
     const { port } = silent.address() as { port: number };
     pair = await startRelayAndUpstream(() => {}, { UPSTREAM_BASE_URL: `https://127.0.0.1:${port}` });
     const connected = new Promise<void>((resolve) => silent.once('connection', () => resolve()));
-    const client = pair.ask({ headers: CLOSE, body: bodyOf('c1') });
+    const client = another();
     await connected;
     const suspending = rawClient(pair.relay.port, rawSuspend(pair));
     await expectStopped(client);

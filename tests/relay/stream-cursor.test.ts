@@ -1,4 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import {
   forgetTail,
@@ -8,6 +9,7 @@ import {
   streamCursor,
 } from '../../src/relay/message/stream-cursor.ts';
 import { push, wholeEvents } from '../../src/relay/message/whole-events.ts';
+import { inPieces, naiveItems, splits, streams } from '../harness/service/event-streams.ts';
 
 const MIB = 1024 * 1024;
 
@@ -38,26 +40,40 @@ const tailAfter = (chunks: readonly string[], settings?: Settings) => {
   return tail && tail.length / 16;
 };
 
-describe('the id from which a stream is resumed', () => {
-  test.each([
-    ['is that of the last block', ['id: 1\ndata: a\n\nid: 2\ndata: b\n\n', 'data: c\n\n'], '2'],
-    ['is that of a block without data', ['id: 1\ndata: a\n\n', 'id: 2\n\n'], '2'],
-    ['is none of a block that is not whole', ['id: 1\ndata: a\n\n', 'id: 2\ndata: b\n'], '1'],
-    ['is none of a comment', ['id: 1\ndata: a\n\n:id: 2\n\n'], '1'],
-    ['is not changed by one with NUL', ['id: 1\n\nid: 2\0\n\n'], '1'],
-    ['is forgotten with an empty one', ['id: 1\n\nid:\n\n'], undefined],
-    ['is forgotten with one that has no colon', ['id: 1\n\nid\n\n'], undefined],
-    ['is none before there was one', ['data: a\n\n'], undefined],
-    ['is put together from several chunks', ['i', 'd: ', '1', '2\r', '\n\r', '\n'], '12'],
-    ['is sent as its UTF-8 bytes', ['id: é😀\n\n'], Buffer.from('é😀').toString('latin1')],
-    ['may have tabs and spaces in it', ['id: a\tb c\n\n'], 'a\tb c'],
-    ['may have 4,096 bytes', [`id: ${'x'.repeat(4096)}\n\n`], 'x'.repeat(4096)],
-  ])('%s', (_title, chunks, id) => {
-    expect(idAfter(chunks)).toBe(id);
-    expect(idAfter([...chunks.join('')])).toBe(id);
-    expect(idAfter([...Buffer.from(chunks.join(''))].map((byte) => Buffer.from([byte])))).toBe(id);
-  });
+/** From where a plain parser would resume a stream: the last id, if a header can carry it, and the events after it. */
+function plainPoint(stream: Buffer) {
+  const blocks = naiveItems(stream).items.flatMap(({ fields }) => fields ?? []);
+  const last = blocks.findLastIndex(({ id }) => id !== undefined);
+  const id = blocks[last]?.id ?? '';
+  if (!/^(?![ \t])[\t -~\x80-\xff]+$/.test(id) || /[ \t]$/.test(id)) return undefined;
+  return {
+    id,
+    tail: blocks.slice(last + 1).filter(({ hasData }) => hasData).length,
+    retryMs: blocks.findLast(({ retryMs }) => retryMs !== undefined)?.retryMs,
+  };
+}
 
+test('a stream is resumed from where a plain parser would, with the same hashes however it is split', () => {
+  fc.assert(
+    fc.property(streams, splits, (stream, lengths) => {
+      const point = resumePointOf(cursorAfter(inPieces(stream, lengths)).cursor);
+      const { lastEventId: id, tail, retryMs } = point ?? {};
+      expect(point && { id, tail: (tail?.length ?? 0) / 16, retryMs }).toEqual(plainPoint(stream));
+      expect(point).toEqual(resumePointOf(cursorAfter([stream]).cursor));
+    }),
+    {
+      numRuns: 2_000,
+      examples: [
+        [Buffer.from('id: 1\r\ndata: a\r\n\r\ndata: b\r\n\r\ndata: c\r\n\r\n'), [1]],
+        [Buffer.from('id: é😀\n\nid: a\tb c\n\n'), [1]],
+        [Buffer.from(`id: ${'x'.repeat(4096)}\n\n`), [1000]],
+        [Buffer.from('id: 1\n\nid\n\n'), [1]],
+      ],
+    },
+  );
+});
+
+describe('the id from which a stream is resumed', () => {
   test.each([
     ['a control character', '\x01'],
     ['DEL', '\x7f'],
@@ -96,13 +112,6 @@ describe('what went down after the id', () => {
     expect(tailAfter(['data: a\n\nid: 1\n\ndata: b\n\n', 'retry: 5\n\n: c\n', 'data: c\n\n'])).toBe(2);
     expect(tailAfter(['id: 1\n\ndata: b\n\nid: 2\ndata: c\n\n'])).toBe(0);
     expect(tailAfter(['data: a\n\ndata: b\n\n'], { lastEventId: '40' })).toBe(2);
-  });
-
-  test('has the same hashes however the stream is split, and where an LF comes late', () => {
-    const stream = 'id: 1\r\ndata: a\r\n\r\ndata: b\r\n\r\ndata: c\r\n\r\n';
-    const whole = resumePointOf(cursorAfter([stream]).cursor);
-    expect(whole?.tail).toHaveLength(2 * 16);
-    expect(resumePointOf(cursorAfter([...stream]).cursor)).toEqual(whole);
   });
 
   test('is known for 1,024 events; with one more the stream is not resumed until the next id', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { createParser } from 'eventsource-parser';
+import fc from 'fast-check';
 import { blocksOf, nextBlock } from '../../src/relay/message/event-blocks.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import {
@@ -10,28 +11,23 @@ import {
   type StreamPiece,
   takeRest,
   wholeEvents,
+  wholePiece,
 } from '../../src/relay/message/whole-events.ts';
-import { naiveItems, pieces, randomPieces } from '../harness/service/random-streams.ts';
+import { inPieces, naiveItems, splits, streams } from '../harness/service/event-streams.ts';
 
-const SEEDS = Number(process.env.SEEDS ?? 250);
 const KIB = 1024;
-const MIB = 1024 * KIB;
-const ROOM = 64 * MIB;
 
 /** A stream's division with what it held and could not hold. */
-function division({ maxBytes = 64 * KIB, room = ROOM } = {}) {
+function division({ maxBytes = 64 * KIB, room = KIB * KIB } = {}) {
   const held = heldBytes(room);
   const unheld: string[] = [];
   const events = wholeEvents({ maxBytes, held, onUnheld: (why) => unheld.push(why) });
-  return { events, held, unheld };
+  const pushAll = (...pieces: (string | Buffer)[]) =>
+    pieces.flatMap((piece) => push(events, Buffer.from(piece as string)));
+  return { events, held, unheld, pushAll };
 }
 
-const inWords = (bytes: Buffer) => JSON.stringify(bytes.toString('latin1'));
 const bytesOf = (passed: readonly StreamPiece[]) => Buffer.concat(passed.map(({ bytes }) => bytes));
-
-function pushAll(events: ReturnType<typeof wholeEvents>, all: readonly Buffer[]): StreamPiece[] {
-  return all.flatMap((piece) => push(events, piece));
-}
 
 /** The blocks in what was passed on, with their places in the stream. */
 function blocksIn(passed: readonly StreamPiece[]) {
@@ -58,12 +54,10 @@ function naiveDivision(all: readonly Buffer[], maxBytes: number) {
   let unheld = 0;
   return all.map((piece, index) => {
     total += piece.length;
-    const soFar = Buffer.concat(all.slice(0, index + 1));
-    const { bomBytes, items, isHalfBom, inComment } = naiveItems(soFar);
+    const { bomBytes, items, isHalfBom, inComment } = naiveItems(Buffer.concat(all.slice(0, index + 1)));
     const whole = items.at(-1)?.to ?? bomBytes;
     if (whole > insideFrom) insideFrom = -1;
-    const pending = insideFrom < 0 ? total - whole : 0;
-    if (pending > maxBytes && !isHalfBom) {
+    if (insideFrom < 0 && total - whole > maxBytes && !isHalfBom) {
       insideFrom = whole;
       unheld++;
     }
@@ -76,49 +70,25 @@ function naiveDivision(all: readonly Buffer[], maxBytes: number) {
   });
 }
 
-/** Pushes all pieces and compares with the naive division after each. Returns how many blocks and parts there were. */
-function compare(all: readonly Buffer[], maxBytes: number) {
+/** Pushes all pieces, and compares with the naive division after each. */
+function goesDownAsANaiveParserSays(stream: Buffer, lengths: readonly number[], maxBytes: number): void {
+  const all = inPieces(stream, lengths);
   const { events, held, unheld } = division({ maxBytes });
-  const stream = Buffer.concat(all);
   const passed: StreamPiece[] = [];
-  const naive = naiveDivision(all, maxBytes);
-  all.forEach((piece, index) => {
+  const found = all.map((piece) => {
     passed.push(...push(events, piece));
-    const bytes = bytesOf(passed);
-    const found = {
-      down: bytes.length,
+    return {
+      down: bytesOf(passed).length,
       isInside: isInsideEvent(events),
       holding: holds(events),
       unheld: unheld.length,
       blocks: blocksIn(passed),
     };
-    const expected = naive[index];
-    // Comparing first is much faster than `expect` for every piece.
-    if (
-      JSON.stringify(found) !== JSON.stringify(expected) ||
-      !stream.subarray(0, bytes.length).equals(bytes)
-    ) {
-      throw new Error(`${all.slice(0, index + 1).map(inWords)}: ${JSON.stringify({ found, expected })}`);
-    }
   });
-  const rest = takeRest(events);
-  if (!Buffer.concat([bytesOf(passed), rest]).equals(stream) || held.bytes() !== 0)
-    throw new Error(`${all.map(inWords)}: ${held.bytes()} bytes are held at the end`);
-  return { blocks: naive.at(-1)?.blocks.length ?? 0, unheld: unheld.length };
+  expect(found).toEqual(naiveDivision(all, maxBytes));
+  expect(Buffer.concat([bytesOf(passed), takeRest(events)])).toEqual(stream);
+  expect(held.bytes()).toBe(0);
 }
-
-describe('a stream in random pieces', () => {
-  test.each([64 * KIB, 8, 3, 1])('goes down as a naive parser says, %i bytes held', (maxBytes) => {
-    const sum = { blocks: 0, unheld: 0 };
-    for (let seed = 1; seed <= SEEDS; seed++) {
-      const { blocks, unheld } = compare(randomPieces(seed), maxBytes);
-      sum.blocks += blocks;
-      sum.unheld += unheld;
-    }
-    expect(sum.blocks).toBeGreaterThan(SEEDS);
-    expect(sum.unheld).toBeGreaterThan(maxBytes > 8 ? -1 : SEEDS / 2);
-  });
-});
 
 /** With all that a parser has to know of: a BOM, each line end, comments in and between events, and odd fields. */
 const STREAM = Buffer.from(
@@ -130,57 +100,60 @@ const STREAM = Buffer.from(
   ].join(''),
 );
 
-describe('a stream with everything in it', () => {
-  test('goes down as a naive parser says, split at every byte and byte by byte', () => {
+describe('a stream of events', () => {
+  test('goes down as a naive parser says, however it is split, and however little is held', () => {
+    const held = fc.constantFrom(64 * KIB, 8, 3, 1);
+    fc.assert(fc.property(streams, splits, held, goesDownAsANaiveParserSays), {
+      numRuns: 1_000,
+      examples: [
+        [STREAM, [1], 64 * KIB],
+        [STREAM, [1], 4],
+        // The beginning is held, and several comments follow; an LF that comes late begins a comment.
+        [Buffer.from('data: a\n: one\n: two\ndata: b\n\n'), ['data: a\n'.length, 100], 64 * KIB],
+        [Buffer.from('data: a\r\n: one\n\n'), ['data: a\r'.length, '\n: one'.length, 100], 64 * KIB],
+      ],
+    });
+  });
+
+  test('goes down as a naive parser says, split at every byte', () => {
     for (let at = 1; at < STREAM.length; at++)
-      compare([STREAM.subarray(0, at), STREAM.subarray(at)], 64 * KIB);
-    expect(
-      compare(
-        pieces(STREAM, () => 1),
-        64 * KIB,
-      ).blocks,
-    ).toBe(7);
-    expect(
-      compare(
-        pieces(STREAM, () => 1),
-        4,
-      ).unheld,
-    ).toBeGreaterThan(8);
+      goesDownAsANaiveParserSays(STREAM, [at, STREAM.length], 64 * KIB);
   });
 
   test('has an event for each that the parser of a client emits, with the same id', () => {
-    const { events } = division();
     const emitted: (string | undefined)[] = [];
     createParser({ onEvent: ({ id }) => emitted.push(id) }).feed(STREAM.toString());
-    const found = blocksIn(push(events, STREAM)) as { hasData: boolean; id?: string }[];
+    const found = blocksIn(division().pushAll(STREAM)) as { hasData: boolean; id?: string }[];
     expect(found.filter(({ hasData }) => hasData).map(({ id }) => id)).toEqual(emitted);
     expect(emitted).toEqual(['1', '2', '', undefined, undefined]);
   });
 });
 
+test('a block tells where its first line of data begins', () => {
+  const blocks = blocksOf(wholePiece(Buffer.from('data: x\n\nid: 1\n: c\ndata: a\ndata: b\n\n')));
+  const places: number[] = [];
+  while (nextBlock(blocks)) places.push(blocks.dataLine);
+  expect(places).toEqual([0, 'data: x\n\nid: 1\n: c\n'.length]);
+});
+
 describe('an id', () => {
   test.each([
-    ['stands before the data', 'id: 7\ndata: a\n\n', '7'],
     ['stands behind the data', 'data: a\nid:7\n\n', '7'],
     ['keeps all spaces but the first', 'id:  7 \n\n', ' 7 '],
-    ['is empty after a colon', 'id:\n\n', ''],
     ['is empty without a colon', 'id\n\n', ''],
     ['is the last one of a block', 'id: 7\nid: 8\n\n', '8'],
     ['is not changed by one with NUL', 'id: 7\nid: a\0\n\n', '7'],
-    ['does not exist if it has NUL', 'id: \0\n\n', undefined],
-    ['does not exist in a comment', ':id: 7\ndata: a\n\n', undefined],
     ['does not exist under another name', 'idx: 7\nID: 8\n id: 9\ndata: a\n\n', undefined],
     ['is latin1 of its bytes', 'id: é\n\n', 'Ã©'],
     ['is cut where no header could carry it', `id: ${'x'.repeat(5000)}\n\n`, 'x'.repeat(4097)],
   ])('%s, whole or in parts', (_title, stream, id) => {
-    const bytes = Buffer.from(stream);
-    for (const [all, maxBytes] of [
-      [[bytes], 64 * KIB],
-      [pieces(bytes, () => 1), 64 * KIB],
-      [pieces(bytes, () => 1), 1],
-      [pieces(bytes, () => 3), 2],
+    for (const [length, maxBytes] of [
+      [10_000, 64 * KIB],
+      [1, 64 * KIB],
+      [1, 1],
+      [3, 2],
     ] as const) {
-      const blocks = blocksIn(pushAll(division({ maxBytes }).events, all));
+      const blocks = blocksIn(division({ maxBytes }).pushAll(...inPieces(Buffer.from(stream), [length])));
       expect(blocks).toEqual([expect.objectContaining({ id })]);
     }
   });
@@ -188,13 +161,13 @@ describe('an id', () => {
 
 describe('an event that is not whole', () => {
   test('is held up to the limit, and then goes down as it comes', () => {
-    const { events, held, unheld } = division({ maxBytes: 1024 });
-    const start = Buffer.from('id: 7\ndata: '.padEnd(1024, 'x'));
-    expect(push(events, start)).toEqual([]);
+    const { events, held, unheld, pushAll } = division({ maxBytes: 1024 });
+    const start = 'id: 7\ndata: '.padEnd(1024, 'x');
+    expect(pushAll(start)).toEqual([]);
     expect([holds(events), isInsideEvent(events), held.bytes()]).toEqual(['event', false, 1024]);
-    const passed = pushAll(events, [Buffer.from('y'), Buffer.from('z'), Buffer.from('\n\ndata: b\n\n: p')]);
+    const passed = pushAll('y', 'z', '\n\ndata: b\n\n: p');
     expect(passed.map(({ part }) => part)).toEqual(['begins', 'goes on', 'ends', undefined]);
-    expect(passed[0]?.bytes).toEqual(Buffer.concat([start, Buffer.from('y')]));
+    expect(String(passed[0]?.bytes)).toBe(`${start}y`);
     expect(passed[2]?.fields).toEqual({ hasData: true, id: '7', retryMs: undefined });
     expect([unheld, holds(events), isInsideEvent(events)]).toEqual([['too_large'], 'comment', false]);
     dropRest(events);
@@ -203,44 +176,37 @@ describe('an event that is not whole', () => {
   });
 
   test('goes down whole if its end comes, however large it is', () => {
-    const { events, held, unheld } = division({ maxBytes: 1024 });
+    const { held, unheld, pushAll } = division({ maxBytes: 1024 });
     const event = Buffer.from(`data: ${'x'.repeat(3000)}\n\n`);
-    expect(bytesOf(push(events, event))).toEqual(event);
-    const passed = pushAll(events, [event.subarray(0, 1000), event.subarray(1000)]);
+    expect(bytesOf(pushAll(event))).toEqual(event);
+    const passed = pushAll(event.subarray(0, 1000), event.subarray(1000));
     expect(passed).toEqual([expect.objectContaining({ bytes: event, part: undefined })]);
     expect([unheld, held.bytes()]).toEqual([[], 0]);
   });
 
   test('goes down as it comes if all streams together hold too much, and the next is held again', () => {
-    const { events, held, unheld } = division({ room: 1000 });
+    const { events, held, unheld, pushAll } = division({ room: 1000 });
     held.take(900);
-    const passed = pushAll(events, [Buffer.from('data: a'), Buffer.from('\n\n')]);
-    expect(passed.map(({ part }) => part)).toEqual(['begins', 'ends']);
+    expect(pushAll('data: a', '\n\n').map(({ part }) => part)).toEqual(['begins', 'ends']);
     held.release(900);
-    expect(pushAll(events, [Buffer.from('data: b')])).toEqual([]);
+    expect(pushAll('data: b')).toEqual([]);
     expect(unheld).toEqual(['no_room']);
-    expect(takeRest(events).toString()).toBe('data: b');
-    expect(held.bytes()).toBe(0);
+    expect([String(takeRest(events)), held.bytes()]).toEqual(['data: b', 0]);
   });
 
-  test('of 30 MiB is never held, but for its first bytes', () => {
-    const { events, held, unheld } = division();
-    const chunk = Buffer.alloc(16 * KIB, 'x');
+  test('of many MiB is never held, but for its first bytes, and keeps nothing else in memory', () => {
+    const { events, held, unheld, pushAll } = division();
+    pushAll(Buffer.concat([Buffer.alloc(64 * KIB, ':\n'), Buffer.from('data: ')]));
+    expect([events.buffer?.buffer.byteLength, held.bytes()]).toEqual([512, 512]);
+    const piece = Buffer.alloc(16 * KIB, 'x');
     let [down, most] = [0, 0];
-    push(events, Buffer.from('data: '));
-    for (let sent = 0; sent < 30 * MIB; sent += chunk.length) {
-      down += bytesOf(push(events, chunk)).length;
+    for (let n = 0; n < 400; n += 1) {
+      down += bytesOf(pushAll(piece)).length;
       most = Math.max(most, held.bytes());
     }
     expect([most <= 64 * KIB, held.bytes(), unheld]).toEqual([true, 0, ['too_large']]);
-    expect([down, isInsideEvent(events)]).toEqual([30 * MIB + 6, true]);
-    const [end] = push(events, Buffer.from('\nid: 7\n\n'));
+    expect([down, isInsideEvent(events)]).toEqual([400 * piece.length + 6, true]);
+    const [end] = pushAll('\nid: 7\n\n');
     expect([end?.part, end?.fields?.id, isInsideEvent(events)]).toEqual(['ends', '7', false]);
-  });
-
-  test('keeps nothing but its own bytes in memory', () => {
-    const { events, held } = division();
-    push(events, Buffer.concat([Buffer.alloc(64 * KIB, ':\n'), Buffer.from('data: a')]));
-    expect([events.buffer?.buffer.byteLength, held.bytes()]).toEqual([512, 512]);
   });
 });

@@ -64,6 +64,7 @@ describe('a download', () => {
       );
       expect(await pair.relay.logLine(({ bytes: sent }) => sent === bytes.length)).toMatchObject({
         outcome: 'ok',
+        firstByteMs: expect.any(Number),
       });
     },
   );

@@ -270,14 +270,3 @@ test.each(CASES.filter(({ operation }) => operation.channel === 'json'))(
     );
   },
 );
-
-test.each(CASES)(
-  '$line takes no HEAD, and says which methods its path takes',
-  async ({ operation, shape }) => {
-    const answer = await sends(0, () => ask(pair, { ...operation, method: 'HEAD' as 'GET' }, { shape }));
-    const allowed = CARRIED.filter(({ path }) => path === operation.path).map(({ method }) => method);
-    expect(answer.status).toBe(405);
-    expect(String(answer.headers.allow).split(', ')).toEqual(expect.arrayContaining(allowed));
-    expect(answer.headers.allow).not.toContain('HEAD');
-  },
-);

@@ -4,12 +4,13 @@ import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
 import { expectProblem } from '../../harness/clients/call.ts';
 import { ask, channelIn, operationAt } from '../../harness/clients/operation-requests.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
-import { plainAnswer, type RelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { plainAnswer, type RelayAndUpstream, until } from '../../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
 import type { RawRequest } from '../../harness/service/raw-upstream.ts';
 
 const METADATA = operationAt('GET channel/metadata');
 const REMOVAL = operationAt('DELETE channel');
+const FEEDBACK = operationAt('POST message/feedback');
 const PROXIED = OPERATIONS.filter(({ carriedBy }) => carriedBy === 'proxy').map((operation) => ({
   operation,
   line: `${operation.method} ${operation.path}`,
@@ -189,19 +190,48 @@ describe('a refusal of the service', () => {
   });
 
   test.each([
-    '402 Pay',
-    '405 No',
-    '406 No',
-    '410 Gone',
-    '416 No',
-    '451 No',
-    '500 Oh',
-    '501 No',
-    '503 Busy',
-    '304 Same',
+    ...[
+      '402 Pay',
+      '405 No',
+      '406 No',
+      '410 Gone',
+      '416 No',
+      '451 No',
+      '418 Tea',
+      '304 Same',
+      '307 Elsewhere',
+    ],
+    ...['500 Oh', '501 No', '503 Busy', '504 Late'],
   ])('with %s is no refusal, but an answer that cannot be passed on', async (status) => {
-    answerWith(status.startsWith('304') ? '' : '{"a":1}', status);
+    const headers = [JSON_TYPE, 'Retry-After: 7', 'Location: /evil'];
+    answerWith(status.startsWith('304') ? '' : '{"a":1}', status, headers);
+    const before = pair.upstream.requests.length;
     const answer = await ask(pair, METADATA);
     expectProblem(answer, 502, 'upstream_bad_response', { retryable: false });
+    expect(answer.headers).not.toHaveProperty('retry-after');
+    expect(pair.upstream.requests).toHaveLength(before + 1);
+  });
+
+  test('with 429 keeps its Retry-After', async () => {
+    answerWith('', '429 Busy', ['Retry-After: 7']);
+    const answer = await ask(pair, FEEDBACK);
+    expectProblem(answer, 429, 'upstream_rate_limited', { retryable: 'new message' });
+    expect(answer.headers['retry-after']).toBe('7');
+  });
+
+  test.each([
+    ['in an encoding', plainAnswer('200 OK', [JSON_TYPE, 'Content-Encoding: gzip'], '{}')],
+    ['HTML', plainAnswer('200 OK', ['Content-Type: text/html'], '<p>hello')],
+    ['a 404 page', plainAnswer('404 No', ['Content-Type: text/html'], '<p>no')],
+    ['JSON by name only', plainAnswer('200 OK', [JSON_TYPE], '<p>hello')],
+    ['nested too deeply', plainAnswer('200 OK', [JSON_TYPE], '['.repeat(60_000))],
+    ['huge', `HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n${'x'.repeat(200_000)}`],
+    ['another protocol', 'HTTP/1.1 101 No\r\nConnection: upgrade\r\nUpgrade: evil\r\n\r\n'],
+    ['no HTTP', 'hello\r\n\r\n'],
+    ['no chunked coding', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nevil\r\n\r\n'],
+  ])('is no answer if it is %s, and its connection is not kept', async (what, bytes) => {
+    reply = () => bytes;
+    expect((await ask(pair, REMOVAL)).status).toBe(502);
+    if (what === 'huge') await until(() => pair.upstream.sockets.at(-1)?.destroyed === true);
   });
 });

@@ -90,21 +90,14 @@ describe('the JSON body of an operation', () => {
   });
 
   test.each([
-    ['an object without an id', '{}', 'invalid_conversation', 400],
-    ['an array', '[{"customChannelId":"c1"}]', 'invalid_conversation', 400],
-    [
-      'an object with two names',
-      '{"customChannelId":"c1","custom_channel_id":"c2"}',
-      'invalid_conversation',
-      400,
-    ],
-    ['an object with null as its id', '{"customChannelId":null}', 'invalid_conversation', 400],
-    ['no whole JSON', '{"customChannelId":"c1"', 'invalid_json', 400],
-    ['empty', '', 'invalid_json', 400],
-    ['too large', bodyOf(LARGEST + 1), 'body_too_large', 413],
-  ] as const)('is not sent if it is %s', async (_what, body, code, status) => {
+    ['an array', '[{"customChannelId":"c1"}]', 'invalid_conversation'],
+    ['an object with two names', '{"customChannelId":"c1","custom_channel_id":"c2"}', 'invalid_conversation'],
+    ['an object with null as its id', '{"customChannelId":null}', 'invalid_conversation'],
+    ['no whole JSON', '{"customChannelId":"c1"', 'invalid_json'],
+    ['empty', '', 'invalid_json'],
+  ] as const)('is not sent if it is %s', async (_what, body, code) => {
     await start(jsonAnswer('200 OK', {}));
-    expectProblem(await feedback(body), status, code);
+    expectProblem(await feedback(body), 400, code);
     expect(pair.upstream.sockets).toEqual([]);
   });
 

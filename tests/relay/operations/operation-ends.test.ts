@@ -5,6 +5,7 @@ import { call, expectProblem } from '../../harness/clients/call.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { OTHER_USER } from '../../harness/relay/relay.ts';
 import {
   type RelayAndUpstream,
   startRelayAndUpstream,
@@ -22,7 +23,7 @@ const isSafeTwice = ({ method, path }: (typeof PROXIED)[number]) =>
 let pair: RelayAndUpstream;
 afterEach(async () => {
   jest.restoreAllMocks();
-  await pair.close();
+  await pair?.close();
 });
 
 /** Starts a service that answers nothing. */
@@ -152,6 +153,24 @@ test('each path has a budget of its own, which both shapes share', async () => {
       expectProblem(answer, 429, 'rate_limited', { retryable: 'new message' });
     }
   expect(pair.upstream.requests).toHaveLength(firsts.length);
+});
+
+test('a user has at most 32 operations under way; suspends and other users are not held up', async () => {
+  pair = await startRelayAndUpstream(() => {});
+  const { requests, sockets } = pair.upstream;
+  const hanging = Array.from({ length: 32 }, () => ask(pair, METADATA));
+  await until(() => requests.length === 32);
+  expectProblem(await ask(pair, METADATA), 429, 'too_many_streams', { retryable: 'new message' });
+  const other = { headers: { Cookie: await pair.relay.signIn(OTHER_USER) } };
+  hanging.push(ask(pair, operationAt('POST message/suspend')), ask(pair, METADATA, other));
+  await until(() => requests.length === 34);
+  for (const socket of sockets) socket.write(jsonAnswer('200 OK', {}));
+  for (const { status } of await Promise.all(hanging)) expect(status).toBe(200);
+  // The places are free again.
+  const next = ask(pair, METADATA);
+  await until(() => requests.length === 35);
+  for (const socket of sockets) if (!socket.destroyed) socket.write(jsonAnswer('200 OK', {}));
+  expect((await next).status).toBe(200);
 });
 
 function fail(): never {

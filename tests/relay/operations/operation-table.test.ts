@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { loadConfig } from '../../../src/config/config.ts';
 import { endpointOf, METHODS, OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
 import { call, expectProblem } from '../../harness/clients/call.ts';
 import { sectionOf, tablesOf } from '../../harness/documents/markdown.ts';
 import { ROOT } from '../../harness/documents/sources.ts';
+import { freshFolder, stopProcesses } from '../../harness/relay/process.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 
 const BASES = ['/ns/acme/bot-provider/helper', '/generic/ns/acme/bot-provider/helper'];
@@ -32,7 +34,10 @@ beforeAll(async () => {
     OPERATIONS: 'message',
   });
 });
-afterAll(() => pair.close());
+afterAll(async () => {
+  await pair.close();
+  await stopProcesses();
+});
 
 const ask = (method: string, path: string, headers: Record<string, string> = {}) =>
   call(pair.relay.port, path, { method, headers: { Cookie: pair.cookie, ...headers } });
@@ -66,26 +71,6 @@ describe('the table of operations', () => {
 });
 
 describe.each(BASES)('below %s', (base) => {
-  test.each(rows.filter(({ group }) => group !== 'message'))(
-    '$method $path of a group that is off is answered 501',
-    async ({ method, path }) => {
-      const answer = await ask(method, `${base}/${pathOf(path)}`);
-      expectProblem(answer, 501, 'operation_not_enabled');
-      expect(pair.upstream.requests).toHaveLength(0);
-    },
-  );
-
-  test.each(rows)(
-    '$method $path needs a session, an allowed bot and an own page',
-    async ({ method, path }) => {
-      const target = `${base}/${pathOf(path)}`;
-      expectProblem(await ask(method, target, { Cookie: '' }), 401, 'unauthenticated');
-      expectProblem(await ask(method, target.replace('helper', 'foreign')), 404, 'unknown_bot');
-      const foreign = { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' };
-      expectProblem(await ask(method, target, foreign), 403, 'cross_site_request');
-    },
-  );
-
   test.each(paths)('%s takes no other method', async (path) => {
     const taken = rows.filter((row) => row.path === path).map(({ method }) => String(method));
     for (const method of EVERY_METHOD.filter((each) => !taken.includes(each))) {
@@ -99,4 +84,24 @@ describe.each(BASES)('below %s', (base) => {
     const [method = '', path] = line.split(' ');
     expectProblem(await ask(method, `${base}/${path}`), 404, 'not_found');
   });
+});
+
+test.each(['Sandbox', 'nonsense', ',', 'message chat'])(
+  'OPERATIONS=%s is a wrong setting, since there is no such group',
+  (operations) => {
+    expect(() => loadConfig({ OPERATIONS: operations })).toThrow(/OPERATIONS must/);
+  },
+);
+
+test('operations of BOTS_FILE must name groups', () => {
+  const load = (operations: unknown) => () =>
+    loadConfig({
+      BOTS: 'acme/helper',
+      BOTS_FILE: `${freshFolder({ 'bots.json': JSON.stringify({ 'acme/helper': { operations } }) })}/bots.json`,
+    });
+  for (const wrong of [[], ['Sandbox'], 'chat', [1]])
+    expect(load(wrong)).toThrow(
+      'BOTS_FILE: acme/helper operations must be a list of message or chat or files or metadata or sandbox',
+    );
+  expect(load(['chat'])).not.toThrow(/operations/);
 });

@@ -162,15 +162,6 @@ describe('a file that is read', () => {
     expect(answer.headers).toMatchObject({ 'content-range': 'bytes 2-4/9', 'x-total-bytes': '9' });
     expect(pair.upstream.requests[0]?.all('range')).toEqual(['bytes=2-4']);
   });
-
-  test('is refused with a range that it does not have, and not found as the service says', async () => {
-    await start(jsonAnswer('416 No', { error: 'INVALID_RANGE' }));
-    expectProblem(await ask(pair, READ), 416, 'upstream_refused', { upstream: { error: 'INVALID_RANGE' } });
-    await pair.close();
-    await start(jsonAnswer('404 No', { error: 'FILE_NOT_FOUND' }));
-    const missing = await ask(pair, READ);
-    expect([missing.status, missing.body]).toEqual([404, '{"error":"FILE_NOT_FOUND"}']);
-  });
 });
 
 describe('a file that is written', () => {

@@ -1,27 +1,25 @@
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import type { ProblemCode } from '../../../src/errors.ts';
 import { KNOWN_MS, knownSandboxes, launchedSandboxes } from '../../../src/guard/sandboxes.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { call, expectProblem } from '../../harness/clients/call.ts';
+import { expectProblem } from '../../harness/clients/call.ts';
 import { openKind, WATCH as WATCH_KIND } from '../../harness/clients/live.ts';
-import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
-import { rawClient } from '../../harness/clients/raw-client.ts';
+import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
 import { advanceClocks } from '../../harness/clock/advance-clocks.ts';
-import { freePort } from '../../harness/relay/free-port.ts';
-import { OTHER_USER, startRelay } from '../../harness/relay/relay.ts';
+import { holdTimers } from '../../harness/clock/hold-timers.ts';
+import { CANARY, startRelay } from '../../harness/relay/relay.ts';
 import {
   plainAnswer,
   type RelayAndUpstream,
   startRelayAndUpstream,
   until,
 } from '../../harness/relay/relay-and-upstream.ts';
-import { isQuestion, launched, SANDBOX_REQUEST } from '../../harness/service/launched-sandboxes.ts';
+import { isQuestion, launched } from '../../harness/service/launched-sandboxes.ts';
 import { chunk, type RawRequest, STREAM_HEAD, startRawUpstream } from '../../harness/service/raw-upstream.ts';
 
 const LIST = operationAt('GET sandbox/:sandbox/fs/list');
-const WATCH = operationAt('GET sandbox/:sandbox/fs/watch');
-const STAT = operationAt('GET sandbox/:sandbox/fs/stat');
 const ROWS = OPERATIONS.filter(({ group }) => group === 'sandbox').map((row) => ({
   row,
   line: `${row.method} ${row.path}`,
@@ -57,11 +55,6 @@ const use = (name: string, changes: Parameters<typeof ask>[2] = {}, row = LIST) 
   inChannel({ ...row, path: row.path.replace(':sandbox', name) }, changes);
 const questions = () => pair.upstream.requests.filter(isQuestion);
 const others = () => pair.upstream.requests.filter((request) => !isQuestion(request));
-/** Lets the requests that have been sent get as far as they can without an answer. */
-const allWait = async () => {
-  for (let n = 0; n < 5; n += 1)
-    await call(pair.relay.port, '/auth/session', { headers: { Cookie: pair.cookie } });
-};
 const idIn = ({ requestLine }: RawRequest) =>
   new URL(requestLine.split(' ')[1] ?? '', 'http://a').searchParams.get('custom_channel_id');
 
@@ -134,151 +127,49 @@ describe.each(ROWS)('$line', ({ row }) => {
   });
 });
 
-describe('the question which sandboxes a conversation has launched', () => {
-  test('is for the metadata, in the shape of the request and with its key and id', async () => {
-    const { headers } = operationRequest(LIST);
-    await inChannel(LIST, { shape: '/generic/ns', headers: { ...headers, traceparent: '00-1-2-01' } });
-    const [question] = questions();
-    expect(question?.requestLine).toMatch(
-      /^GET \/generic\/ns\/acme\/bot-provider\/helper\/channel\/metadata\?custom_channel_id=[0-9a-f]{64} /,
-    );
-    expect(question?.all('x-api-key')).toHaveLength(1);
-    expect(question?.all('x-request-id')).toEqual([headers['X-Request-Id']]);
-    expect(question?.all('traceparent')).toEqual(['00-1-2-01']);
-    expect(question?.all('cookie')).toEqual([]);
-  });
+/** The answer of the service to the question, and what becomes of the request, which has not left. */
+const FAILING: [
+  what: string,
+  answer: string,
+  status: number,
+  code: ProblemCode,
+  retryable?: 'new message' | false,
+][] = [
+  ['400', jsonAnswer('400 Bad Request', {}), 502, 'upstream_bad_response'],
+  ['302', plainAnswer('302 Found', ['Location: /login']), 502, 'upstream_bad_response'],
+  ['500', plainAnswer('500 Oh', []), 502, 'upstream_bad_response'],
+  ['404 alone', plainAnswer('404 No', []), 502, 'upstream_bad_response'],
+  [
+    '404 in HTML',
+    plainAnswer('404 No', ['Content-Type: text/html'], '<h1>Hello</h1>'),
+    502,
+    'upstream_bad_response',
+  ],
+  [
+    '404 with broken JSON',
+    plainAnswer('404 No', ['Content-Type: application/json'], '{'),
+    502,
+    'upstream_bad_response',
+  ],
+  ['404 in an encoding', jsonAnswer('404 No', {}, ['Content-Encoding: gzip']), 502, 'upstream_bad_response'],
+  [
+    '200 in HTML',
+    plainAnswer('200 OK', ['Content-Type: text/html'], '<h1>Hello</h1>'),
+    502,
+    'upstream_bad_response',
+  ],
+  ['no HTTP', 'nonsense\r\n\r\n', 502, 'upstream_bad_response'],
+  ['403', plainAnswer('403 No', []), 403, 'upstream_refused'],
+  ['429', jsonAnswer('429 Busy', {}, ['Retry-After: 7']), 429, 'upstream_rate_limited', 'new message'],
+  ['nothing', '', 502, 'upstream_unreachable', 'new message'],
+  [
+    'half of a body',
+    'HTTP/1.1 404 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{}',
+    ...([502, 'upstream_unreachable', 'new message'] as const),
+  ],
+];
 
-  test('is asked once a minute for all sandboxes of a conversation, by both shapes', async () => {
-    for (const name of ['one', 'two'])
-      for (const shape of ['/ns', '/generic/ns'] as const)
-        expect((await use(name, { shape }, STAT)).status).toBe(200);
-    expect(questions()).toHaveLength(1);
-    // It may have been launched since.
-    tell = (socket) => void socket.end(launched('one', 'three'));
-    for (const name of ['three', 'one']) expect((await use(name)).status).toBe(200);
-    expect(questions()).toHaveLength(2);
-    // The last answer counts.
-    expectProblem(await use('two'), 403, 'not_your_conversation');
-  });
-
-  test('is asked once for all requests that come meanwhile', async () => {
-    const asked: Socket[] = [];
-    tell = (socket) => void asked.push(socket);
-    const answers = ['one', 'one', 'two', 'two', 'one'].map((name) => use(name));
-    await until(() => asked.length === 1);
-    // It is answered for nobody else.
-    const other = use('one', { channel: `other${channel}` });
-    await until(() => asked.length === 2);
-    for (const socket of asked) socket.end(launched('one', 'two'));
-    const statuses = (await Promise.all([...answers, other])).map(({ status }) => status);
-    expect(statuses).toEqual([200, 200, 200, 200, 200, 200]);
-    expect(questions()).toHaveLength(2);
-  });
-
-  test('is asked by the next one if its client leaves, and the client of a waiting one may leave, too', async () => {
-    const asked: Socket[] = [];
-    tell = (socket) => void asked.push(socket);
-    const { path } = operationRequest(LIST, { channel: `c${channel}` });
-    const head = [`GET ${path} HTTP/1.1`, 'Host: a', `Cookie: ${pair.cookie}`];
-    const raw = (id: string) =>
-      rawClient(pair.relay.port, [...head, `X-Request-Id: ${SANDBOX_REQUEST}${id}`, '', ''].join('\r\n'));
-    const leaving = raw('leaves-first');
-    await until(() => asked.length === 1);
-    const waiting = raw('leaves-next');
-    const staying = use('one');
-    await call(pair.relay.port, '/auth/session', { headers: { Cookie: pair.cookie } });
-    waiting.socket.destroy();
-    await pair.relay.logLine(
-      ({ requestId, status }) => requestId === `${SANDBOX_REQUEST}leaves-next` && status === 499,
-    );
-    expect(asked).toHaveLength(1);
-    leaving.socket.destroy();
-    await until(() => asked.length === 2);
-    asked[1]?.end(launched('one'));
-    expect((await staying).status).toBe(200);
-  });
-
-  test('is asked again by one of those who wait if its client leaves', async () => {
-    const asked: Socket[] = [];
-    tell = (socket) => void asked.push(socket);
-    const { path } = operationRequest(LIST, { channel: `c${channel}` });
-    const id = `X-Request-Id: ${SANDBOX_REQUEST}leaves`;
-    const head = [`GET ${path} HTTP/1.1`, 'Host: a', `Cookie: ${pair.cookie}`, id, '', ''];
-    const leaving = rawClient(pair.relay.port, head.join('\r\n'));
-    await until(() => asked.length === 1);
-    const staying = ['one', 'two', 'one', 'one'].map((name) => use(name));
-    await allWait();
-    leaving.socket.destroy();
-    await until(() => asked.length === 2);
-    await allWait();
-    asked[1]?.end(launched('one', 'two'));
-    for (const { status } of await Promise.all(staying)) expect(status).toBe(200);
-    expect(asked).toHaveLength(2);
-  });
-
-  test('fails for all who wait for it', async () => {
-    const asked: Socket[] = [];
-    tell = (socket) => void asked.push(socket);
-    const answers = ['one', 'one', 'two'].map((name) => use(name));
-    await until(() => asked.length === 1);
-    await allWait();
-    asked[0]?.end(plainAnswer('500 Oh', []));
-    for (const answer of await Promise.all(answers)) expectProblem(answer, 502, 'upstream_bad_response');
-    expect(asked).toHaveLength(1);
-  });
-
-  test('is asked once more for those who came meanwhile and were not named', async () => {
-    const asked: Socket[] = [];
-    tell = (socket) => void asked.push(socket);
-    const first = use('old');
-    await until(() => asked.length === 1);
-    const others = ['new', 'new', 'none', 'one'].map((name) => use(name));
-    await allWait();
-    asked[0]?.end(launched('one'));
-    expectProblem(await first, 403, 'not_your_conversation');
-    await until(() => asked.length === 2);
-    await allWait();
-    asked[1]?.end(launched('one', 'new'));
-    const statuses = (await Promise.all(others)).map(({ status }) => status);
-    expect(statuses).toEqual([200, 200, 403, 200]);
-    expect(asked).toHaveLength(2);
-  });
-
-  test.each(['DELETE channel', 'POST channel/clear'])(
-    'is asked anew after %s, also one that was under way',
-    async (line) => {
-      const relay = await startRelay(pair.upstream.url, { OPERATIONS: 'chat,sandbox' });
-      const at = { ...pair, relay, cookie: await relay.signIn() };
-      const path = LIST.path.replace(':sandbox', 'one');
-      const useOne = () => ask(at, { ...LIST, path }, { channel: 'c' });
-      const remove = async () =>
-        expect((await ask(at, operationAt(line), { channel: 'c' })).status).toBe(200);
-      expect((await useOne()).status).toBe(200);
-      await remove();
-      const asked: Socket[] = [];
-      tell = (socket) => void asked.push(socket);
-      const waiting = useOne();
-      await until(() => asked.length === 1);
-      await remove();
-      asked[0]?.end(launched('one'));
-      expect((await waiting).status).toBe(200);
-      tell = (socket) => void socket.end(launched());
-      expectProblem(await useOne(), 403, 'not_your_conversation');
-      expect(questions()).toHaveLength(3);
-      await relay.close();
-    },
-  );
-
-  test('is asked anew for another user, another conversation and another bot', async () => {
-    await use('one');
-    tell = (socket) => void socket.end(launched());
-    const Cookie = await pair.relay.signIn(OTHER_USER);
-    for (const changes of [{ headers: { Cookie } }, { bot: 'other' }, { channel: 'x' }])
-      expectProblem(await use('one', changes), 403, 'not_your_conversation');
-    expect(questions()).toHaveLength(4);
-    expect(new Set(questions().map(idIn)).size).toBe(3);
-  });
-
+describe('the answer of the service to the question', () => {
   test.each([
     ['no such conversation', jsonAnswer('404 Not Found', { error: 'none' })],
     ['no sandboxes', jsonAnswer('200 OK', { data: { title: 'x' } })],
@@ -287,55 +178,96 @@ describe('the question which sandboxes a conversation has launched', () => {
     ['an object', jsonAnswer('200 OK', { launchedSandboxes: { sandboxName: 'one' } })],
     ['another member', jsonAnswer('200 OK', { launchedSandboxes: [{ sandboxBlueprintName: 'one' }] })],
     ['JSON that is no object', jsonAnswer('200 OK', ['one'])],
-  ])('answered with %s lets nothing pass', async (_what, answer) => {
+  ])('names no sandbox if it is %s', async (_what, answer) => {
     tell = (socket) => void socket.write(answer);
     expectProblem(await use('one'), 403, 'not_your_conversation');
     expect(others()).toEqual([]);
   });
 
-  test.each([
-    ['500', plainAnswer('500 Oh', []), 502, 'upstream_bad_response'],
-    ['404 without JSON', plainAnswer('404 No', []), 502, 'upstream_bad_response'],
-    ['403', plainAnswer('403 No', []), 403, 'upstream_refused'],
-    ['429', plainAnswer('429 Busy', ['Retry-After: 3']), 429, 'upstream_rate_limited'],
-    ['nothing', '', 502, 'upstream_unreachable'],
-  ] as const)(
-    'that fails with %s refuses the request, which has not left',
-    async (_what, answer, status, code) => {
+  test.each(FAILING)(
+    'lets nothing pass if it is %s',
+    async (_what, answer, status, code, retryable = false) => {
       tell = (socket) => void socket.end(answer);
       const refused = await use('one', {}, operationAt('POST sandbox/:sandbox/fs/mkdir'));
-      expect([refused.status, JSON.parse(refused.body)]).toEqual([status, expect.objectContaining({ code })]);
-      expect(JSON.parse(refused.body)).not.toHaveProperty('maybeStarted');
+      expectProblem(refused, status, code, { retryable } as object);
+      expect(refused.headers['retry-after']).toBe(code === 'upstream_rate_limited' ? '7' : undefined);
       expect(others()).toEqual([]);
     },
   );
 
-  test.each([LIST, WATCH])('ends when the client of $path leaves, or its session', async (row) => {
-    const asked: Socket[] = [];
-    tell = (socket) => void asked.push(socket);
-    const { path, headers } = operationRequest(row, { channel: `c${channel}` });
-    const cookie = await pair.relay.signIn();
-    const lines = Object.entries({ ...headers, Host: 'a', Cookie: cookie }).map((line) => line.join(': '));
-    const raw = () => rawClient(pair.relay.port, [`GET ${path} HTTP/1.1`, ...lines, '', ''].join('\r\n'));
-    const leaving = raw();
-    await until(() => asked.length === 1);
-    leaving.socket.destroy();
-    await until(() => asked[0]?.destroyed === true);
-    const staying = raw();
-    await until(() => asked.length === 2);
-    await call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
-    await staying.waitFor('"code":"session_ended"');
-    await until(() => asked[1]?.destroyed === true);
+  test('is closed if it is larger than metadata can be', async () => {
+    tell = (socket) => {
+      socket.write('HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n\r\n"');
+      const more = setInterval(() => socket.write('x'.repeat(1 << 18)), 1);
+      socket.once('close', () => clearInterval(more));
+    };
+    expectProblem(await use('one'), 502, 'upstream_bad_response');
     expect(others()).toEqual([]);
-    staying.socket.destroy();
   });
 
-  test('to a service that is down refuses the request', async () => {
-    const relay = await startRelay(`http://127.0.0.1:${await freePort()}`, { OPERATIONS: 'sandbox' });
-    const { path } = operationRequest(LIST);
-    const answer = await call(relay.port, path, { headers: { Cookie: await relay.signIn() } });
-    expectProblem(answer, 502, 'upstream_unreachable', { retryable: 'new message' });
-    await relay.close();
+  test('is its last status, and none before that', async () => {
+    tell = (socket) => void socket.write(`HTTP/1.1 103 Early Hints\r\n\r\n${launched('one')}`);
+    expect((await use('one')).status).toBe(200);
+  });
+});
+
+describe('with a relay of its own, the question', () => {
+  let own: RelayAndUpstream;
+  afterEach(async () => {
+    jest.restoreAllMocks();
+    await own.close();
+  });
+  const start = async (
+    answer: (socket: Socket, request: RawRequest) => void,
+    environment: Record<string, string>,
+  ) => {
+    own = await startRelayAndUpstream(
+      (socket, request) => {
+        if (isQuestion(request)) answer(socket, request);
+        else socket.write(jsonAnswer('200 OK', { entries: [] }));
+      },
+      { OPERATIONS: 'sandbox', ...environment },
+    );
+  };
+
+  test('that is not answered in time is a 504, and another try can help', async () => {
+    const timeIsOver = holdTimers(87_654);
+    const asked = Promise.withResolvers<Socket>();
+    await start(
+      (socket) => {
+        socket.write('HTTP/1.1 404 No\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{');
+        asked.resolve(socket);
+      },
+      { UPSTREAM_RESPONSE_TIMEOUT_MS: '87654' },
+    );
+    const answer = ask(own, LIST);
+    const socket = await asked.promise;
+    timeIsOver();
+    expectProblem(await answer, 504, 'upstream_timeout', { retryable: 'new message' });
+    await until(() => socket.destroyed);
+    expect(own.upstream.requests).toHaveLength(1);
+  });
+
+  test('tries the keys in their order, and the request follows with the one that worked, and with the user', async () => {
+    const keys = [CANARY.key, `${CANARY.key}-2`];
+    await start(
+      (socket, request) =>
+        void socket.write(
+          request.all('x-api-key')[0] === keys[0] ? plainAnswer('401 Unauthorized', []) : launched('one'),
+        ),
+      { UPSTREAM_API_KEYS: keys.join(), USER_HEADER: 'X-User' },
+    );
+    expect((await ask(own, LIST)).status).toBe(200);
+    const sent = own.upstream.requests.map(({ all }) => [all('x-api-key')[0], all('x-user')[0]]);
+    expect(sent).toEqual([keys[0], keys[1], keys[1]].map((key) => [key, 'ada']));
+  });
+
+  test('has the budget of its path', async () => {
+    const budget = { RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' };
+    await start((socket) => void socket.end(launched('two')), budget);
+    expectProblem(await ask(own, LIST), 403, 'not_your_conversation');
+    expectProblem(await ask(own, LIST), 429, 'rate_limited', { retryable: 'new message' });
+    expect(own.upstream.requests).toHaveLength(1);
   });
 });
 

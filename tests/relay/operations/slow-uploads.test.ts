@@ -1,7 +1,5 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type UploadBody, uploadBody, uploadBoundary } from '../../../src/relay/operations/upload-body.ts';
 import { FORM_TYPE, filePart, formOf, textPart } from '../../harness/clients/forms.ts';
@@ -88,14 +86,7 @@ test('an upload is not cut while the bot service slowly takes what has arrived',
   expect(await end).toBe('done');
 });
 
-test('an upload of 20 MB that the bot service does not read holds less than 1 MiB', async () => {
-  setFlagsFromString('--expose-gc');
-  const gc = runInNewContext('gc') as () => void;
-  const held = () => {
-    gc();
-    const { heapUsed, external } = process.memoryUsage();
-    return heapUsed + external;
-  };
+test('an upload is read no faster than the bot service reads it', async () => {
   const sockets: Socket[] = [];
   const service = createTcpServer((socket) => void sockets.push(socket.pause().on('error', () => {})));
   await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
@@ -107,16 +98,12 @@ test('an upload of 20 MB that the bot service does not read holds less than 1 Mi
   const client = connect(relay.port, '127.0.0.1').on('error', () => {});
   const [before, behind] = [formOf([filePart('')], '').subarray(0, -2), formOf([textPart('c1')])];
   const length = before.length + MAX_BYTES + 2 + behind.length;
-  const head = [
-    `POST ${path} HTTP/1.1`,
-    'Host: app.example.com',
-    `Cookie: ${cookie}`,
-    `Content-Type: ${FORM_TYPE}`,
-  ];
-  client.write(`${[...head, `Content-Length: ${length}`].join('\r\n')}\r\n\r\n`);
+  const head = [`POST ${path} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${cookie}`];
+  client.write(
+    `${[...head, `Content-Type: ${FORM_TYPE}`, `Content-Length: ${length}`].join('\r\n')}\r\n\r\n`,
+  );
   client.write(before);
   const piece = Buffer.alloc(65_536);
-  const atStart = held();
   // Until nothing is taken any more: all buffers on the way are full.
   let sent = 0;
   for (let idle = 0; idle < 10 && sent < MAX_BYTES; ) {
@@ -131,9 +118,6 @@ test('an upload of 20 MB that the bot service does not read holds less than 1 Mi
   }
   expect(sent).toBeGreaterThan(500_000);
   expect(sent).toBeLessThan(MAX_BYTES);
-  // Freed memory outside of the heap is counted until a moment after its collection.
-  for (let tries = 0; tries < 100 && held() - atStart >= 1 << 20; tries += 1) await sleep(50);
-  expect(held() - atStart).toBeLessThan(1 << 20);
   client.destroy();
   for (const socket of sockets) socket.destroy();
   await relay.close();

@@ -1,15 +1,9 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { operationRequestBuilder } from '../../../src/relay/operations/operation-request.ts';
 import { OPERATIONS, type Operation } from '../../../src/relay/operations/operation-table.ts';
-import { call, expectProblem } from '../../harness/clients/call.ts';
-import {
-  CHANNEL,
-  jsonAnswer,
-  SHORT_SUSPEND_PATH,
-  SUSPEND_PATH,
-  suspend,
-} from '../../harness/clients/suspend.ts';
-import { sleep } from '../../harness/clock/sleep.ts';
+import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
+import { rawClient } from '../../harness/clients/raw-client.ts';
+import { CHANNEL, jsonAnswer, rawSuspend, SUSPEND_PATH, suspend } from '../../harness/clients/suspend.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
 import {
   plainAnswer,
@@ -17,37 +11,41 @@ import {
   startRelayAndUpstream,
 } from '../../harness/relay/relay-and-upstream.ts';
 
-const BOTH_KEYS = {
-  CHANNELS: 'shared',
-  UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,
-};
-
 let pair: RelayAndUpstream;
-afterEach(() => pair.close());
-
-async function start(answer: string | Buffer, environment: Record<string, string> = {}) {
+/** What the service answers to the next suspend. */
+let answer: string | Buffer;
+beforeAll(async () => {
   pair = await startRelayAndUpstream((socket) => void socket.write(answer), {
-    CHANNELS: 'shared',
-    ...environment,
+    ...{ CHANNELS: 'shared', BASE_PATH: '/relay', BOTS: '*/*', USER_HEADER: 'X-User-Id', METRICS_PORT: '9' },
   });
+});
+afterAll(() => pair.close());
+const PATH = `/relay${SUSPEND_PATH}`;
+const ask = (options: Parameters<typeof suspend>[1] = {}) => suspend(pair, { path: PATH, ...options });
+const newest = () => pair.upstream.requests.at(-1);
+/** Expects that `run` sends nothing to the service. */
+async function sendsNothing(run: () => Promise<unknown>): Promise<void> {
+  const before = pair.upstream.requests.length;
+  await run();
+  expect(pair.upstream.requests).toHaveLength(before);
 }
 
-const receivedKeys = () => pair.upstream.requests.map(({ all }) => all('x-api-key')[0]);
-
 describe('a suspend', () => {
-  test.each([SUSPEND_PATH, SHORT_SUSPEND_PATH])('at %s goes upstream with the same path', async (path) => {
-    await start(jsonAnswer('200 OK', { suspended: true }));
-    const answer = await suspend(pair, { path });
-    expect([answer.status, answer.body]).toEqual([200, '{"suspended":true}']);
-    expect(answer.headers['content-type']).toBe('application/json');
-    const [request] = pair.upstream.requests;
-    expect(request?.requestLine).toBe(`POST ${path}${CHANNEL} HTTP/1.1`);
-    expect(request?.all('content-length')).toEqual(['0']);
-    expect(request?.body.length).toBe(0);
-    expect(receivedKeys()).toEqual([CANARY.key]);
-  });
+  test.each(['/ns', '/generic/ns'])(
+    'in the shape %s goes upstream without BASE_PATH and without a body',
+    async (shape) => {
+      answer = jsonAnswer('200 OK', { suspended: true });
+      const path = SUSPEND_PATH.replace('/generic/ns', shape);
+      const answered = await ask({ path: `/relay${path}` });
+      expect([answered.status, answered.body]).toEqual([200, '{"suspended":true}']);
+      expect(answered.headers['content-type']).toBe('application/json');
+      expect(newest()?.requestLine).toBe(`POST ${path}${CHANNEL} HTTP/1.1`);
+      expect([newest()?.all('content-length'), newest()?.body.length]).toEqual([['0'], 0]);
+      await sendsNothing(async () => expectProblem(await ask({ path }), 404, 'not_found'));
+    },
+  );
 
-  test('goes upstream without BASE_PATH, and below the path of UPSTREAM_BASE_URL', async () => {
+  test('goes below the path of UPSTREAM_BASE_URL', () => {
     const baseUrl = new URL('https://bots.example/v1/');
     const accepted = {
       operation: OPERATIONS.find(({ path }) => path === 'message/suspend') as Operation,
@@ -56,142 +54,131 @@ describe('a suspend', () => {
       query: new URLSearchParams('x=1'),
       ...{ headers: {}, requestId: 'r', userId: 'u', body: undefined },
     };
-    expect(operationRequestBuilder({ baseUrl, userHeader: undefined })(accepted).path).toBe(
-      '/v1/ns/a%20b/bot-provider/c/message/suspend?x=1',
-    );
-    await start(jsonAnswer('200 OK', {}), { BASE_PATH: '/relay' });
-    expect((await suspend(pair, { path: `/relay${SUSPEND_PATH}` })).status).toBe(200);
-    expect(pair.upstream.requests[0]?.requestLine).toBe(`POST ${SUSPEND_PATH}${CHANNEL} HTTP/1.1`);
-    expectProblem(await suspend(pair), 404, 'not_found');
+    const { path } = operationRequestBuilder({ baseUrl, userHeader: undefined })(accepted);
+    expect(path).toBe('/v1/ns/a%20b/bot-provider/c/message/suspend?x=1');
   });
 
-  test('is answered 204 without a body when the service answers 204', async () => {
-    await start('HTTP/1.1 204 No Content\r\n\r\n');
-    const answer = await suspend(pair);
-    expect([answer.status, answer.body]).toEqual([204, '']);
+  test.each([
+    ['204 alone', 'HTTP/1.1 204 No Content\r\n\r\n', 204, ''],
+    [
+      '404 with JSON: there is nothing to stop',
+      jsonAnswer('404 No', { error: 'NO_RUN' }),
+      404,
+      '{"error":"NO_RUN"}',
+    ],
+  ])('is answered %s', async (_what, bytes, status, body) => {
+    answer = bytes;
+    const answered = await ask();
+    expect([answered.status, answered.body, answered.headers['cache-control']]).toEqual([
+      status,
+      body,
+      'no-store',
+    ]);
   });
 
-  test('is answered 404 with the JSON of the service when there is nothing to stop', async () => {
-    await start(jsonAnswer('404 Not Found', { error: { code: 'NO_RUN' } }, ['X-Trace-Id: t-1']));
-    const answer = await suspend(pair);
-    expect([answer.status, answer.body]).toEqual([404, '{"error":{"code":"NO_RUN"}}']);
-    expect(answer.headers['x-trace-id']).toBe('t-1');
-    expect(answer.headers['cache-control']).toBe('no-store');
-  });
-});
-
-describe('a refused key of a suspend', () => {
-  test.each(['401 No', '403 No'])('with %s is followed by the next key', async (refusal) => {
-    pair = await startRelayAndUpstream(
-      (socket, { all }) =>
-        void socket.write(
-          all('x-api-key')[0] === CANARY.secondKey ? jsonAnswer('200 OK', {}) : plainAnswer(refusal, []),
-        ),
-      BOTH_KEYS,
-    );
-    expect((await suspend(pair)).status).toBe(200);
-    expect((await suspend(pair)).status).toBe(200);
-    expect(receivedKeys()).toEqual([CANARY.key, CANARY.secondKey, CANARY.secondKey]);
-    const lines = new Set(pair.upstream.requests.map(({ requestLine }) => requestLine));
-    expect([...lines]).toEqual([`POST ${SUSPEND_PATH}${CHANNEL} HTTP/1.1`]);
-    expect(pair.relay.logs.some(({ msg }) => msg === 'upstream key rejected')).toBe(true);
+  test('passes only two headers of the service on, and no key', async () => {
+    const escaped = `\\u0063${CANARY.key.slice(1)}`;
+    const body = `{"a":"${escaped}","a":1,"${CANARY.key}":["${escaped}"]}`;
+    const headers = ['Content-Type: application/json; charset=utf-8', `X-Trace-Id: ${CANARY.key}`];
+    answer = plainAnswer('200 OK', [...headers, 'Set-Cookie: evil=1', 'Server: evil', 'X-Evil: 1'], body);
+    const answered = await ask();
+    expect([answered.status, answered.body]).toEqual([200, '{"a":"[secret]","a":1,"[secret]":["[secret]"]}']);
+    expect(JSON.stringify(answered.headers)).not.toMatch(/evil|trace/);
+    expect(answered.headers['content-type']).toBe('application/json');
   });
 
-  test('is answered upstream_key_rejected when all keys are refused', async () => {
-    await start(plainAnswer('401 No', []), BOTH_KEYS);
-    expectProblem(await suspend(pair), 502, 'upstream_key_rejected');
-    expect(receivedKeys()).toEqual([CANARY.key, CANARY.secondKey]);
-  });
-
-  test('leaves no open connection, even if its answer never ends', async () => {
-    const keys = Array.from({ length: 8 }, (_, n) => `key-of-this-test-${n}`);
-    pair = await startRelayAndUpstream(
-      (socket, { all }) =>
-        void socket.write(
-          all('x-api-key')[0] === keys.at(-1)
-            ? jsonAnswer('200 OK', { n: 1 })
-            : 'HTTP/1.1 401 No\r\nContent-Length: 1000000\r\n\r\nhalf',
-        ),
-      { UPSTREAM_API_KEYS: keys.join(',') },
-    );
-    const answer = await suspend(pair);
-    expect([answer.status, answer.body]).toEqual([200, '{"n":1}']);
-    expect(receivedKeys()).toEqual(keys);
-    const open = pair.upstream.sockets.filter((socket) => !socket.destroyed);
-    expect(open.length).toBeLessThanOrEqual(1);
-  });
-});
-
-describe('a suspend is refused', () => {
-  const post = { method: 'POST' };
-
-  test.each(['GET', 'HEAD', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])(
-    'with 405 for the method %s',
-    async (method) => {
-      await start('');
-      for (const path of [SUSPEND_PATH, SHORT_SUSPEND_PATH]) {
-        const answer = await suspend(pair, { path, method });
-        expect([answer.status, answer.headers.allow]).toEqual([405, 'POST']);
-      }
-    },
-  );
-
-  test('without a session, from another origin or for an unknown bot', async () => {
-    await start('');
-    const { port } = pair.relay;
-    expectProblem(await call(port, SUSPEND_PATH + CHANNEL, post), 401, 'unauthenticated');
-    const foreign = { Origin: 'http://evil.example' };
-    expectProblem(await suspend(pair, { headers: foreign }), 403, 'cross_site_request');
-    const other = SUSPEND_PATH.replace('helper', 'other');
-    expectProblem(await suspend(pair, { path: other }), 404, 'unknown_bot');
-    for (const path of [`${SUSPEND_PATH}/`, SUSPEND_PATH.toUpperCase(), `/x${SHORT_SUSPEND_PATH}`])
-      expectProblem(await suspend(pair, { path }), 404, 'not_found');
-    expect(pair.upstream.requests).toEqual([]);
-  });
-
-  test('for a session that sends too many requests', async () => {
-    await start(jsonAnswer('200 OK', {}), { CLIENT_LIMIT_PER_SESSION: '1' });
-    expect((await suspend(pair)).status).toBe(200);
-    expectProblem(await suspend(pair), 429, 'too_many_attempts');
-  });
-});
-
-describe('the budget of suspends', () => {
-  test('is separate from the one of messages, and each request with a key takes a slot', async () => {
-    pair = await startRelayAndUpstream(
-      (socket, { all, requestLine }) => {
-        if (requestLine.includes('/sse')) return;
-        socket.write(
-          all('x-api-key')[0] === CANARY.key ? plainAnswer('401 No', []) : jsonAnswer('200 OK', {}),
-        );
+  test('sends only those headers of the client upstream that the service needs', async () => {
+    answer = jsonAnswer('200 OK', {});
+    const evil = [
+      ...['Authorization: Bearer evil', 'X-API-KEY: evil-1', 'x-Api-Key: evil-2', 'X_API_KEY: evil-3'],
+      ...['Expect: 100-continue', 'Connection: x-api-key, close', 'Keep-Alive: evil', 'TE: trailers'],
+      ...['X-Forwarded-For: 6.6.6.6', 'Via: 1.1 evil', 'X-User-Id: evil', 'Accept-Encoding: evil'],
+      ...['X-HTTP-Method-Override: evil', 'Content-Type: evil/evil', 'Referer: http://evil.example'],
+      ...['X-ASGARD-USER-IDENTITY-HINT: evil', 'X-Asgard-Webhook-Token: evil', 'X-Request-Id: request-0001'],
+      'traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
+    ];
+    await rawClient(pair.relay.port, rawSuspend(pair, evil, PATH + CHANNEL)).waitFor('{}');
+    const headers = newest()?.headers.map(([name, value]) => [name.toLowerCase(), value]) ?? [];
+    expect(Object.fromEntries(headers)).toEqual({
+      host: new URL(pair.upstream.url).host,
+      ...{ accept: 'application/json', 'accept-encoding': 'identity', connection: 'keep-alive' },
+      ...{
+        'content-length': '0',
+        'x-api-key': CANARY.key,
+        'x-request-id': 'request-0001',
+        'x-user-id': 'ada',
       },
-      { ...BOTH_KEYS, RATE_LIMIT: '2', RATE_WINDOW_MS: '5000', RATE_MAX_WAIT_MS: '0' },
-    );
-    // Use up the budget of the messages.
-    for (const text of ['one', 'two']) pair.ask({ body: JSON.stringify({ customChannelId: 'c1', text }) });
-    while (pair.upstream.requests.length < 2) await sleep(5);
-    const answer = await suspend(pair);
-    expect([answer.status, answer.headers['ratelimit-policy']]).toEqual([200, '"endpoint";q=2;w=5']);
-    expectProblem(await suspend(pair), 429, 'rate_limited');
-    expect(pair.upstream.requests).toHaveLength(4);
-  }, 20_000);
-});
+      traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
+    });
+    expect(headers).toHaveLength(9);
+  });
 
-describe('the log and the metrics of a suspend', () => {
-  test('have its route pattern, its bot and its user', async () => {
-    await start(jsonAnswer('200 OK', {}), { METRICS_PORT: '9' });
-    await suspend(pair, { query: '?custom_channel_id=shown-nowhere' });
-    const line = await pair.relay.logLine(({ bot }) => bot === 'acme/helper');
-    expect(line).toMatchObject({
-      route: '/generic/ns/:namespace/bot-provider/:botProviderName/message/suspend',
-      ...{ method: 'POST', status: 200, outcome: 'ok', upstreamStatus: 200, userId: 'ada' },
+  test.each([
+    ['', 'invalid_conversation'],
+    ['?custom_channel_id=', 'invalid_conversation'],
+    ['?custom_channel_id=a&custom_channel_id=b', 'invalid_conversation'],
+    ['?custom_channel_id=a&customChannelId=b', 'invalid_conversation'],
+    [`?custom_channel_id=${'a'.repeat(257)}`, 'invalid_conversation'],
+    ['?custom_channel_id=a&force=true&force=true', 'invalid_query'],
+    ['?custom_channel_id=a&force=evil', 'invalid_query'],
+    ['?custom_channel_id=a&request_id=', 'invalid_query'],
+    ['?custom_channel_id=%zz', 'invalid_query'],
+    ['?custom_channel_id=%ff', 'invalid_query'],
+  ] as const)('with the query %j is refused with %s', async (query, code) => {
+    await sendsNothing(async () => expectProblem(await ask({ query }), 400, code));
+  });
+
+  test.each([
+    ['?custom_channel_id=a&bypass_tool_call_consent=true&x=1', 'custom_channel_id=a'],
+    ['?custom_channel_id=%0d%0aX-Evil:1', 'custom_channel_id=%0D%0AX-Evil%3A1'],
+    [
+      '?force=true&request_id=r%2F1%26x&custom_channel_id=a%20b',
+      'custom_channel_id=a+b&request_id=r%2F1%26x&force=true',
+    ],
+  ])('with the query %j goes upstream with %s', async (query, upstream) => {
+    answer = jsonAnswer('200 OK', {});
+    expect((await ask({ query })).status).toBe(200);
+    expect(newest()?.requestLine).toBe(`POST ${SUSPEND_PATH}?${upstream} HTTP/1.1`);
+  });
+
+  test.each([
+    ['with a body', ['Content-Length: 2\r\n\r\n{}'], PATH + CHANNEL, 413],
+    ['with a chunked body', ['Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0'], PATH + CHANNEL, 413],
+    ...['..', '%2e%2e', 'a%2Fb', '%00', 'a%5Cb'].map((bot): [string, string[], string, number] => [
+      `of a bot ${bot}`,
+      [],
+      PATH.replace('helper', bot),
+      404,
+    ]),
+  ])('%s is refused', async (_what, lines, target, status) => {
+    await sendsNothing(async () => {
+      const client = rawClient(pair.relay.port, rawSuspend(pair, lines, target));
+      await client.waitFor('"requestId"');
+      expect(parseAnswer(client.text()).status).toBe(status);
+      client.socket.destroy();
+    });
+  });
+
+  test('has its route pattern, its bot and its user in the log, and is counted', async () => {
+    answer = jsonAnswer('200 OK', {});
+    await ask({ query: '?custom_channel_id=shown-nowhere', headers: { 'X-Request-Id': 'logged-0001' } });
+    expect(await pair.relay.logLine(({ requestId }) => requestId === 'logged-0001')).toMatchObject({
+      route: '/relay/generic/ns/:namespace/bot-provider/:botProviderName/message/suspend',
+      ...{
+        method: 'POST',
+        status: 200,
+        outcome: 'ok',
+        upstreamStatus: 200,
+        userId: 'ada',
+        bot: 'acme/helper',
+      },
       ...{ slotWaitMs: expect.any(Number), bytes: 2 },
     });
     expect(JSON.stringify(pair.relay.logs)).not.toContain('shown-nowhere');
     const metrics = await pair.relay.metricsText();
     expect(metrics).toMatch(
-      /bot_relay_requests_total\{route="[^"]*message\/suspend",.*status="200",code="ok"\} 1/,
+      /bot_relay_requests_total\{route="[^"]*message\/suspend",.*status="200",code="ok"\} \d/,
     );
-    expect(metrics).toMatch(/bot_relay_upstream_responses_total\{key="[0-9a-f]{8}",outcome="2xx"\} 1/);
+    expect(metrics).toMatch(/bot_relay_upstream_responses_total\{key="[0-9a-f]{8}",outcome="2xx"\} \d/);
   });
 });

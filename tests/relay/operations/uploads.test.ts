@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
 import { scopedChannelId } from '../../../src/guard/scoped-channels.ts';
 import { secret } from '../../../src/secret.ts';
 import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
@@ -22,6 +23,7 @@ import {
   startRelayAndUpstream,
   until,
 } from '../../harness/relay/relay-and-upstream.ts';
+import { inPieces, splits } from '../../harness/service/event-streams.ts';
 
 const BLOB = operationAt('POST blob');
 const PATH = '/ns/acme/bot-provider/helper/blob';
@@ -92,35 +94,34 @@ describe('an upload', () => {
     },
   );
 
-  test('may be empty, have text around its parts, and come byte by byte', async () => {
+  test('arrives the same, whatever is in its file and around its parts, and wherever its bytes are split', async () => {
     await start({ CHANNELS: 'shared' });
-    const form = formOf([textPart('c1'), filePart('')]);
-    const { client, send, end } = slowUpload(['Expect: 100-continue']);
-    await client.waitFor('100 Continue');
-    send('text before it\r\n');
-    for (const byte of form) send(Buffer.from([byte]));
-    send('text behind it');
-    end();
-    await client.waitFor('"blobId"');
-    expect(sent().map(({ body }) => body)).toEqual(['', 'c1']);
-    client.socket.destroy();
-  });
-
-  test('arrives the same, wherever its bytes are split', async () => {
-    await start({ CHANNELS: 'shared' });
-    const form = formOf([filePart('ab\r\n-'), textPart('c1')]);
-    const splits = Array.from(form, (_byte, at) => at).filter((at) => at > 0);
-    for (const at of splits) {
-      const { client, send, end } = slowUpload();
-      send(form.subarray(0, at));
-      await new Promise((resolve) => setImmediate(resolve));
-      send(form.subarray(at));
+    const contents = fc
+      .array(fc.constantFrom('\r', '\n', '\r\n', '-', '--', '--client boundary', 'x', '\0', 'é'))
+      .map((parts) => parts.join(''))
+      .filter((content) => !`\r\n${content}`.includes('\r\n--client boundary'));
+    const arrives = async (content: string, lengths: readonly number[], isBehind: boolean) => {
+      const parts = [filePart(Buffer.from(content, 'latin1')), textPart('c1')];
+      const form = formOf(isBehind ? parts : parts.reverse());
+      const { client, send, end } = slowUpload(['Expect: 100-continue']);
+      await client.waitFor('100 Continue');
+      send('text before it\r\n');
+      for (const piece of inPieces(form, lengths)) if (piece.length > 0) send(piece);
+      send('text behind it');
       end();
       await client.waitFor('"blobId"');
       client.socket.destroy();
-    }
-    for (const at of splits.keys()) expect(sent(at).map(({ body }) => body)).toEqual(['ab\r\n-', 'c1']);
-  }, 60_000);
+      const bodies = sent(pair.upstream.requests.length - 1).map(({ body }) => body);
+      expect(bodies).toEqual([content, 'c1']);
+    };
+    await fc.assert(fc.asyncProperty(contents, splits, fc.boolean(), arrives), {
+      numRuns: 100,
+      examples: [
+        ['', [1], false],
+        ['ab\r\n-', [1], true],
+      ],
+    });
+  });
 
   test.each([
     ['a path in Windows', 'C:\\\\temp\\\\a.txt', 'a.txt'],
@@ -162,6 +163,7 @@ const refused: readonly (readonly [string, readonly FormPart[], string, number])
   ['has a file that is a text', [textPart('x', 'file'), ID], 'invalid_form', 400],
   ['has an id that is a file', [filePart('c1', 'name="customChannelId"; filename="a"')], 'invalid_form', 400],
   ['has an extended name', [filePart('x', `name="file"; filename*=UTF-8''a`), ID], 'invalid_form', 400],
+  ['has two types', [{ ...FILE, head: [...FILE.head, 'Content-Type: text/html'] }, ID], 'invalid_form', 400],
   ['has two dispositions', [{ ...FILE, head: [...FILE.head, ...FILE.head] }, ID], 'invalid_form', 400],
   [
     'has an encoded part',

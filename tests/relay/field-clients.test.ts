@@ -2,10 +2,15 @@ import type { Socket } from 'node:net';
 import { afterAll, expect } from '@jest/globals';
 import { EventSource } from 'eventsource';
 import { createParser } from 'eventsource-parser';
-import { fieldClient } from '../harness/clients/field-client.ts';
+import { type FieldClient, fieldClient, type Received } from '../harness/clients/field-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
-import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { BOT_PATH, MESSAGE, startRelay } from '../harness/relay/relay.ts';
+import {
+  plainAnswer,
+  type RelayAndUpstream,
+  startRelayAndUpstream,
+} from '../harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const HEARTBEAT_MS = 100;
@@ -81,34 +86,6 @@ const SILENT: Case[] = [
   ],
 ];
 
-type Break = (socket: Socket) => void;
-const BREAKS: [string, Break][] = [
-  // Does not end, so that the deadline ends it; the event has to be through before, on a busy machine too.
-  ['the deadline', (socket) => void socket.write(`${STREAM_HEAD}${chunk(event(1))}`)],
-  ['a FIN in the middle of a chunk', (socket) => void socket.end(`${STREAM_HEAD}fff\r\n${event(1)}`)],
-  ['a bad chunk size', (socket) => void socket.write(`${STREAM_HEAD}${chunk(event(1))}no-size\r\n`)],
-  [
-    'a reset',
-    (socket) => {
-      socket.write(`${STREAM_HEAD}${chunk(event(1))}`);
-      // However busy the process is, it reads the event between the timer and this.
-      setTimeout(() => setImmediate(() => socket.resetAndDestroy()), 100);
-    },
-  ],
-];
-
-async function expectOneErrorEvent(name: string, breakOff: Break, retries: (typeof RETRIES)[number]) {
-  const { client, upstream } = await start(
-    breakOff,
-    name === 'the deadline' ? { MAX_EXECUTION_MS: '3000' } : {},
-  );
-  const { data, messages, error } = await fieldClient({ ...client, retries });
-  expect(error).toBeUndefined();
-  expect(data.map(({ eventType }) => eventType)).toEqual(['asgard.message.delta', 'asgard.run.error']);
-  expect(messages.at(-1)?.event).toBe('error');
-  expect(upstream.requests).toHaveLength(1);
-}
-
 async function oldClientSendsAgain(): Promise<void> {
   const tooLarge = `data: {"half":"${'x'.repeat(70_000)}`;
   const { client, upstream } = await start((socket) => void socket.end(`${STREAM_HEAD}fffff\r\n${tooLarge}`));
@@ -117,17 +94,85 @@ async function oldClientSendsAgain(): Promise<void> {
   expect(upstream.requests).toHaveLength(4);
 }
 
-const BROKEN = BREAKS.flatMap(([name, breakOff]) =>
-  RETRIES.map(
-    (retries): Case => [
-      `a client in the field that meets ${name} gets one error event and sends nothing again, retries: ${retries}`,
-      () => expectOneErrorEvent(name, breakOff, retries),
-    ],
-  ),
-);
 const OLD: Case = [
-  'an old client sends a message four times if its stream is cut, so that the tests above would see retries',
+  'an old client sends a message four times if its stream is cut, so that the tests below would see retries',
   oldClientSendsAgain,
 ];
 
-testSideBySide([...BROKEN, ...SILENT, OLD], 6);
+/** What a page sends when its chat opens: it has no id, so nothing joins it once it has ended. */
+const OPENING = JSON.stringify({ customChannelId: 'c', text: '', action: 'RESET_CHANNEL' });
+/** As often as the hook is let open at most; in the field it goes on. */
+const MOST_OPENINGS = 20;
+
+type Opens = (way: Omit<FieldClient, 'retries' | 'body'>) => Promise<Received>;
+
+const once =
+  (retries: FieldClient['retries']): Opens =>
+  (way) =>
+    fieldClient({ ...way, retries, body: OPENING });
+
+/** The React hook of the newest library: an opening that was answered with another status than 200 is sent anew. */
+const hook: Opens = async (way) => {
+  for (let openings = 1; ; openings += 1) {
+    const received = await once('after-an-id')(way);
+    if (received.error === undefined || openings === MOST_OPENINGS) return received;
+  }
+};
+
+const CLIENTS: [string, Opens, postings: number][] = [
+  ['an old client', once('always'), 4],
+  ['a client that spares 4xx', once('unless-4xx'), 4],
+  ['the hook of the newest client', hook, MOST_OPENINGS],
+];
+
+async function expectOnePosting(opens: Opens): Promise<void> {
+  const pair = await startRelayAndUpstream((socket) => socket.write(plainAnswer('500 No', [])));
+  try {
+    let postings = 0;
+    const count = () => {
+      postings += 1;
+    };
+    const way = { url: pair.relay.url, cookie: pair.cookie, onSend: count };
+    const { data, error } = await opens(way);
+    expect(error).toBeUndefined();
+    expect(data).toEqual([
+      expect.objectContaining({
+        eventType: 'asgard.run.error',
+        fact: { runError: { error: expect.objectContaining({ code: 'upstream_bad_response' }) } },
+      }),
+    ]);
+    expect([postings, pair.upstream.requests.length]).toEqual([1, 1]);
+  } finally {
+    await pair.close();
+  }
+}
+
+/** Shows that the client would post again: a message that has not left keeps its status, and costs nothing. */
+async function expectPostings(opens: Opens, expected: number): Promise<void> {
+  const relay = await startRelay(`http://127.0.0.1:${await freePort()}`, { RATE_LIMIT: '1000' });
+  try {
+    let postings = 0;
+    const count = () => {
+      postings += 1;
+    };
+    const cookie = await relay.signIn();
+    const { error } = await opens({ url: relay.url, cookie, onSend: count });
+    expect(error).toMatchObject({ status: 502 });
+    expect(postings).toBe(expected);
+  } finally {
+    await relay.close();
+  }
+}
+
+const OPENINGS: Case[] = CLIENTS.flatMap(([name, opens, postings]): Case[] => [
+  [
+    `${name} posts once and shows the error, if the service refuses its opening with 500`,
+    () => expectOnePosting(opens),
+  ],
+  [
+    `${name} posts again while the service cannot be reached, so that the test above would see it`,
+    () => expectPostings(opens, postings),
+  ],
+]);
+
+testSideBySide([...SILENT, OLD, ...OPENINGS], 6);

@@ -8,8 +8,12 @@ let service: BotService;
 let relay: TestRelay;
 let cookie: string;
 beforeAll(async () => {
-  service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 0 }, limit: 1000 });
-  relay = await startRelay(service.url, { BOTS: 'demo/echo', OPERATIONS: 'message,sandbox' });
+  service = await startBotService({
+    keys: [CANARY.key],
+    speed: { wordMs: 0, silenceMs: 60_000 },
+    limit: 1000,
+  });
+  relay = await startRelay(service.url, { BOTS: 'demo/*', OPERATIONS: 'message,chat,sandbox' });
   cookie = await relay.signIn();
 });
 afterAll(async () => {
@@ -72,4 +76,19 @@ test('another user has other files, and none before a conversation', async () =>
   await say(Cookie);
   const { entries } = (await dataOf(await use('GET fs/list?path=/', { Cookie }))) as { entries: object[] };
   expect(entries).toHaveLength(1);
+});
+
+test('a suspend stops the run of the bot, and its stream ends with run.done', async () => {
+  const base = '/ns/demo/bot-provider/slow/message';
+  const body = JSON.stringify({ customChannelId: 'c1', text: 'hello', action: 'NONE' });
+  const stream = await relay.send(cookie, { path: `${base}/sse`, body });
+  // The run is open once its headers have arrived.
+  const stop = () =>
+    fetch(`${relay.url}${base}/suspend?custom_channel_id=c1`, {
+      method: 'POST',
+      headers: { Cookie: cookie },
+    });
+  expect((await stop()).status).toBe(200);
+  expect(await stream.text()).toMatch(/run\.done[^\n]*\n\n$/);
+  expect((await stop()).status).toBe(404);
 });

@@ -1,0 +1,165 @@
+/// <reference lib="dom" />
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { ReadableStream as NodeStream } from 'node:stream/web';
+import { afterAll, beforeAll, expect } from '@jest/globals';
+import { EventSourceParserStream } from 'eventsource-parser/stream';
+import type { Page } from 'playwright-core';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { fieldClient, type Received } from '../harness/clients/field-client.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import type { RelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import {
+  type BreakingService,
+  ROWS,
+  type Row,
+  startBreakingService,
+} from '../harness/service/breaking-service.ts';
+
+const RESUMES = 3;
+
+/**
+ * Sends a message once and reads its answer with `eventsource-parser`. With `resumes`, it asks for the rest of a stream
+ * that broke after an id, as the newest clients do; a status other than 200 is final.
+ */
+async function parserClient(
+  { relay, cookie }: Pick<RelayAndUpstream, 'relay' | 'cookie'>,
+  resumes: boolean,
+): Promise<Pick<Received, 'data' | 'error'>> {
+  const data: Received['data'] = [];
+  let lastId = '';
+  for (let left = resumes ? RESUMES : 0; ; left--) {
+    const response = await relay.send(cookie, lastId ? { headers: { 'Last-Event-ID': lastId } } : {});
+    if (response.status !== 200) return { data, error: response.status };
+    const events = (response.body as ReadableStream<Uint8Array<ArrayBuffer>>)
+      .pipeThrough(new TextDecoderStream())
+      .pipeThrough(new EventSourceParserStream());
+    try {
+      for await (const event of events) {
+        data.push(JSON.parse(event.data) as Received['data'][number]);
+        lastId = event.id || lastId;
+      }
+      return { data, error: undefined };
+    } catch (error) {
+      if (lastId === '' || left === 0) return { data, error };
+      await sleep(10);
+    }
+  }
+}
+
+type Client = (service: BreakingService) => Promise<Pick<Received, 'data' | 'error'>>;
+const field =
+  (retries: 'always' | 'unless-4xx' | 'after-an-id'): Client =>
+  ({ relay: { url }, cookie }) =>
+    fieldClient({ url, cookie, retries });
+
+const CLIENTS: [string, Client][] = [
+  ['an old client, which sends again after every error', field('always')],
+  ['a client that sends again after every error but a 4xx', field('unless-4xx')],
+  ['a client that sends again to resume', field('after-an-id')],
+  ['a reader that never sends again', (service) => parserClient(service, false)],
+  ['a reader that resumes', (service) => parserClient(service, true)],
+];
+
+/** Expects that a client has had one run of a message, which looks complete only if it is. */
+async function expectOneRun(client: Client, row: Row): Promise<void> {
+  const service = await startBreakingService(row);
+  try {
+    const { data, error } = await client(service);
+    expect(service.runs()).toBe(1);
+    expect(error).toBeUndefined();
+    expect(data.at(-1)?.eventType).toBe(row.isWhole ? 'asgard.run.done' : 'asgard.run.error');
+    const numbers = data.flatMap(({ n }) => n ?? []);
+    if (row.isWhole) expect(numbers).toEqual([1, 2]);
+    expect(new Set(numbers).size).toBe(numbers.length);
+  } finally {
+    await service.close();
+  }
+}
+
+const cases = ROWS.flatMap((row) =>
+  CLIENTS.map(([name, client]): [string, () => Promise<void>] => [
+    `${name}, has one run, which looks complete only if it is, when the service ${row.what}`,
+    () => expectOneRun(client, row),
+  ]),
+);
+
+testSideBySide(cases, 6);
+
+const chromium = oneChromium({ keepsTabs: true });
+
+/** A browser's own parser can only GET: each GET becomes a message, or a resumption if the browser asks for one. */
+async function sendAsMessage(
+  service: BreakingService,
+  { headers }: IncomingMessage,
+  res: ServerResponse,
+): Promise<void> {
+  const lastEventId = headers['last-event-id'];
+  const answer = await service.relay.send(service.cookie, {
+    headers: { ...(lastEventId !== undefined && { 'Last-Event-ID': String(lastEventId) }) },
+  });
+  res.writeHead(answer.status, { 'Content-Type': answer.headers.get('Content-Type') ?? '' });
+  // A cut of the relay becomes a cut here.
+  await pipeline(Readable.fromWeb(answer.body as NodeStream), res).catch(() => {});
+}
+
+/** All events that the parser hands to the page, until it does not connect again or the run is over. */
+const eventsAt = (page: Page, path: string) =>
+  page.evaluate(
+    (path) =>
+      new Promise<{ eventType: string; n?: number }[]>((resolve) => {
+        const seen: { eventType: string; n?: number }[] = [];
+        const source = new EventSource(path);
+        const take = (event: Event) => {
+          // A connection that is lost is an event `error` without data; the browser then connects again.
+          const { data } = event as MessageEvent<string | undefined>;
+          if (data !== undefined) seen.push(JSON.parse(data));
+          const isOver = /asgard\.run\.(done|error)/.test(data ?? '');
+          if (!isOver && source.readyState !== source.CLOSED) return;
+          source.close();
+          resolve(seen);
+        };
+        source.addEventListener('message', take);
+        source.addEventListener('error', take);
+      }),
+    path,
+  );
+
+/** The services of the rows, by the path of their streams. All streams are of one page. */
+const services = new Map<string, BreakingService>();
+let front: FakeLoadBalancer;
+let page: Page;
+
+const inTheBrowser =
+  (row: Row): Client =>
+  async (service) => {
+    const path = `/stream/${ROWS.indexOf(row)}`;
+    services.set(path, service);
+    return { data: await eventsAt(page, path), error: undefined };
+  };
+
+describeInChromium('the parser of a browser, which connects again by itself,', () => {
+  beforeAll(async () => {
+    front = await startFakeLoadBalancer({
+      answer(req, res) {
+        const service = services.get(req.url ?? '');
+        if (service) void sendAsMessage(service, req, res);
+        else res.writeHead(200, { 'Content-Type': 'text/html' }).end('<!doctype html><title>Page</title>');
+        return true;
+      },
+    });
+    ({ page } = await chromium.open(front.url));
+  });
+  afterAll(() => front.close());
+
+  testSideBySide(
+    ROWS.map((row) => [
+      `has one run, which looks complete only if it is, when the service ${row.what}`,
+      () => expectOneRun(inTheBrowser(row), row),
+    ]),
+    5,
+  );
+});
