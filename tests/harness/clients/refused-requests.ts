@@ -61,6 +61,8 @@ export const NOT_HTTP: Table = {
   'absolute-form without a host': targets((path) => `file://${path}`),
   'no slash at the beginning': targets((path) => path.slice(1)),
   'an asterisk': targets(() => '*'),
+  'an asterisk with OPTIONS': notHttp({ method: 'OPTIONS', path: '*', query: '' }),
+  'authority-form with CONNECT': notHttp({ method: 'CONNECT', path: '169.254.169.254:80', query: '' }),
   'authority-form': targets(() => '169.254.169.254:80'),
   ...rows(
     { CONNECT: 'CONNECT', 'a method in lower case': 'post', 'an unknown method': 'SMUGGLE' },
