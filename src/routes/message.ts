@@ -11,7 +11,7 @@ import { NAME_IS_FREE } from '../runs/run-problems.ts';
 import type { BotServices } from './bot-services.ts';
 import { findBot, findSession } from './bot-steps.ts';
 import { beginRun, type MessageOwner, type ReadMessage } from './new-run.ts';
-import { lastEventIdOf, noteJoin, type RunClient, readerClient, readRun } from './read-run.ts';
+import { lastEventIdOf, type RunClient, readerClient, readRun, registerReader } from './read-run.ts';
 import { type Releases, releaseAll, type Steps } from './route.ts';
 
 /**
@@ -43,7 +43,7 @@ export function messageRoute(services: BotServices): (shape: PathShape) => Steps
     };
 }
 
-/** How often a message joins a run that then ends without having been sent, before it gives up. */
+/** How often a message may join a run of another instance that ends without having been sent. */
 const MAX_TRIES = 10;
 
 /** A request with a message that has passed all checks before its body. */
@@ -60,9 +60,10 @@ async function joinOrBegin(services: BotServices, client: MessageClient): Promis
     const { url, headers } = req;
     const { locals } = res;
     const about = { userId, bot, shape, holders, url, headers, locals };
+    // A stop drops no resumption.
     const channel = lastEventId === undefined ? conversation?.upstream : undefined;
     const entry = {
-      ...{ name, lastEventId, requestId: locals.requestId, since: performance.now() },
+      ...{ name, lastEventId, requestId: locals.requestId, waitsSince: performance.now() },
       client: readerClient(services, client),
       conversation: channel === undefined ? undefined : conversationKey({ bot: botName(bot), channel }),
       begin(run: Run) {
@@ -72,7 +73,7 @@ async function joinOrBegin(services: BotServices, client: MessageClient): Promis
     };
     for (let tries = 1; ; tries++) {
       const joined = await services.runs.joinOrBegin(entry);
-      noteJoin(services, joined, client);
+      registerReader(services, joined, client);
       const isFree = await joined.reader.head().then(
         () => false,
         (error) => error === NAME_IS_FREE,

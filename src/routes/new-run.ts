@@ -58,7 +58,7 @@ export interface NewRun {
   readonly freeBody: () => void;
 }
 
-/** A new run, and what it gives back when it is over. */
+/** A new run, and what it has taken and gives back when it is over. */
 interface RunWork extends NewRun {
   readonly releases: Releases;
 }
@@ -125,6 +125,7 @@ async function send(services: BotServices, work: RunWork, message: ReadMessage):
   return { answer, head: streamHead(answer, mask), kept, conversation };
 }
 
+/** A message that has its slot, and what sends it. */
 interface MessageSending extends RunWork {
   readonly request: UpstreamRequest;
   readonly keys: MessageKeys;

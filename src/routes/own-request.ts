@@ -66,8 +66,8 @@ export function ownRequests(options: OwnRequestOptions): AskService {
   return async function ask(request) {
     const { operation, bot, holders, requestId, signal, headers: clientHeaders = {} } = request;
     const endpoint = endpointOf(operation, botName(bot));
-    const slots = options.paceMessage({ endpoint, holders, signal, log: {} });
-    await slots.start();
+    const pacing = options.paceMessage({ endpoint, holders, signal, log: {} });
+    await pacing.start();
     const { path, headers } = options.operationRequest({
       ...request,
       ...{ headers: clientHeaders, body: undefined },
@@ -81,7 +81,7 @@ export function ownRequests(options: OwnRequestOptions): AskService {
       const send = observedSend(options.send, key.fingerprint, options.observer);
       const maxBytes = maxAnswerBytesOf(operation);
       const answer = await within(options.responseTimeoutMs, signal, async (limited) => {
-        const events = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
+        const events = { signal: limited, onDelayed: pacing.renewSlot, onSent: pacing.sent };
         return read(await send(withKey(unsigned, key), events), maxBytes, limited);
       });
       const { status, json } = answer;
@@ -91,7 +91,7 @@ export function ownRequests(options: OwnRequestOptions): AskService {
       }
       const failure = keys.refused(keyRefusal(status));
       if (failure) throw failure;
-      await slots.takeExtraSlot();
+      await pacing.takeExtraSlot();
     }
   };
 }

@@ -11,7 +11,7 @@ export interface RunEntry {
   readonly requestId: string;
   readonly lastEventId: string | undefined;
   /** Since when it waits, by `performance.now()` in ms. */
-  readonly since: number;
+  readonly waitsSince: number;
   readonly client: ReaderClient;
 }
 

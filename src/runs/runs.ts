@@ -218,14 +218,14 @@ export class Runs {
   }
 
   private newRun(
-    { requestId, since, client, conversation }: Omit<MessageEntry, 'name' | 'begin' | 'lastEventId'>,
+    { requestId, waitsSince, client, conversation }: Omit<MessageEntry, 'name' | 'begin' | 'lastEventId'>,
     name: RunName | undefined,
   ): Run {
     client.stop.signal.throwIfAborted();
     const { times, maxBytes, onGrace } = this.options;
     const bounds = name ? { graceMs: times.graceMs, maxBytes } : { graceMs: 0, maxBytes: UNNAMED_BYTES };
     const run = new Run({
-      ...{ id: randomUUID(), name, requestId, conversation, waitsSince: since, ...bounds },
+      ...{ id: randomUUID(), name, requestId, conversation, waitsSince, ...bounds },
       ...{ budget: this.kept.budget, onGrace },
       onEnd: (one) => this.onEnd(one),
     });

@@ -157,7 +157,7 @@ export class RunWorld {
         ...{
           requestId: randomUUID(),
           lastEventId: undefined,
-          since: performance.now(),
+          waitsSince: performance.now(),
           client,
           name,
           conversation: name.conversation,
