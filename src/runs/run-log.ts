@@ -19,7 +19,7 @@ interface LogPage {
   isLent: boolean;
 }
 
-/** About what a run takes besides its log. */
+/** About how many bytes of memory a run takes besides its log. */
 const RUN_BYTES = 5_120;
 const FIRST_PAGE_BYTES = 1024;
 const LARGEST_PAGE_BYTES = 32_768;
@@ -36,9 +36,9 @@ export class RunLog {
   private readonly budget: LogBytes;
   /** The oldest first; the last one is written. */
   private pages: LogPage[] = [];
-  /** A page that was forgotten, for the next bytes: else a fast stream would leave garbage as large as itself. */
+  /** The buffer of a forgotten page, for the next bytes: else a fast stream would leave garbage as large as itself. */
   private spare: Buffer | undefined;
-  private isClosed = false;
+  private isDropped = false;
 
   constructor(budget: LogBytes) {
     this.budget = budget;
@@ -68,7 +68,7 @@ export class RunLog {
     return page && partOf(page, at);
   }
 
-  /** The same, for a caller who may keep them. */
+  /** As `read`, for a caller who may keep the bytes. */
   lend(at: number): LogPart | undefined {
     const page = this.pageAt(at);
     if (!page) return undefined;
@@ -89,14 +89,14 @@ export class RunLog {
     if (count > 0) this.pages.splice(0, count);
   }
 
-  /** No more bytes come. */
+  /** No more bytes come: frees the spare page. */
   close(): void {
     this.spare = undefined;
   }
 
   /** Forgets all, and keeps nothing from then on. May be called again. */
   drop(): void {
-    this.isClosed = true;
+    this.isDropped = true;
     this.pages = [];
     this.close();
     this.budget.release(this.bytes);
@@ -117,7 +117,7 @@ export class RunLog {
     const doubled = last ? Math.min(last.buffer.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
     const capacity = Math.max(doubled, length);
     const taken = this.bytes === 0 ? capacity + RUN_BYTES : capacity;
-    if (this.isClosed || !this.budget.take(taken)) return undefined;
+    if (this.isDropped || !this.budget.take(taken)) return undefined;
     this.bytes += taken;
     // A smaller buffer would come from a shared pool, and keep all of the pool in memory.
     const buffer = this.spare?.length === capacity ? this.spare : Buffer.allocUnsafeSlow(capacity);

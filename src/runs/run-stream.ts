@@ -15,9 +15,9 @@ export interface RunStreamOptions {
 }
 
 /**
- * The stream of one run, which any number of readers get, each at their own speed. It is written as a sink. The fastest
- * reader sets the speed: the stream is full when no reader can take more, and the log drops nothing that the fastest has
- * not got. Without a reader, the stream is full when the log is.
+ * The stream of one run, which any number of readers get, each at their own speed; for its source it is one sink. The
+ * fastest reader sets the speed: the stream is full when no reader can take more, and the log drops nothing that the
+ * fastest has not got. Without a reader, the stream is full when the log is.
  */
 export class RunStream implements StreamSink {
   readonly log: RunLog;

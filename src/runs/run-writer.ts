@@ -38,7 +38,7 @@ interface PendingEnd {
   readonly waitingBytes: number;
 }
 
-/** The most bytes of a batch: while Redis takes a larger one, all others wait. */
+/** The most bytes of a batch: while Redis takes in a large one, all other commands wait. */
 const BATCH_BYTES = 65_536;
 
 /** Stores the stream of a run that this instance carries, in one loop, until its end is stored. */
@@ -207,7 +207,7 @@ export class RunWriter implements CarriedRun {
     this.batches = [];
   }
 
-  /** The run counts as read elsewhere for so long. */
+  /** For so long, the run counts as followed by other instances; 0 if it is not. */
   private noteReaders(ms: number): void {
     const { run, waker } = this;
     this.isFollowed = ms > 0;

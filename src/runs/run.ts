@@ -1,7 +1,7 @@
 import { asProblem, type Problem } from '../errors.ts';
 import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { RunName } from './run-name.ts';
-import { endingOf, isShutdown, STOPPED } from './run-problems.ts';
+import { isShutdown, problemForReader, STOPPED } from './run-problems.ts';
 import { attach, type Reader, type ReaderClient, type RunHead } from './run-reader.ts';
 import { RunStream, type RunStreamOptions } from './run-stream.ts';
 
@@ -123,7 +123,7 @@ export class Run {
     return attach(this, client);
   }
 
-  /** It is being sent to the bot service. */
+  /** It has left for the bot service, from this instance or, as far as is known, from another. */
   sent(): void {
     this.phase = 'sent';
   }
@@ -173,6 +173,7 @@ export class Run {
     this.isElsewhere = true;
     this.id = other.id;
     this.requestId = other.requestId;
+    // The other instance may have sent it.
     this.sent();
   }
 
@@ -193,7 +194,7 @@ export class Run {
     this.unread();
   }
 
-  /** Call it when a reader, or a client that looks for an event in it, is gone: it may have been the last one here. */
+  /** Ends it or begins its grace if nobody reads it. Call it when a reader, or a client that looks for an event, is gone. */
   unread(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();
@@ -231,10 +232,10 @@ export class Run {
     const binding = { release: client.bindToSession(stop), endedWith };
     this.binding = binding;
     const end = () => {
-      binding.endedWith = endingOf(stop.signal.reason, this);
+      binding.endedWith = problemForReader(stop.signal.reason, this);
       this.unread();
     };
-    if (stop.signal.aborted) binding.endedWith ??= endingOf(stop.signal.reason, this);
+    if (stop.signal.aborted) binding.endedWith ??= problemForReader(stop.signal.reason, this);
     else stop.signal.addEventListener('abort', end);
   }
 

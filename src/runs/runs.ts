@@ -25,7 +25,7 @@ export interface RunsOptions {
   readonly onGrace: (run: Run, outcome: GraceOutcome) => void;
 }
 
-/** The reason with which the work for a run ends when another run has its name. */
+/** What the work for a run ends with when another run has its name; `isElsewhere` of the run says so, too. */
 const RUN_ELSEWHERE = Symbol('run elsewhere');
 /** How many bytes the log of a run without a name keeps. */
 const UNNAMED_BYTES = 65_536;
