@@ -9,7 +9,7 @@ import { carryLive } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
 import { judgeLive, type LiveVerdict, type Refusal } from '../relay/message/judge-response.ts';
 import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
-import { sendAndJudgeBy } from '../relay/message/send-and-judge.ts';
+import { sendAndJudge } from '../relay/message/send-and-judge.ts';
 import { endpointOf, type Operation } from '../relay/operations/operation-table.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
@@ -141,7 +141,7 @@ function sendOnce(
   // There is a deadline for the headers, and none for the stream.
   const start = () => limits.start(Number.POSITIVE_INFINITY);
   start();
-  return sendAndJudgeBy(judgeLive, {
+  return sendAndJudge(judgeLive, {
     ...{
       send: observedSend(services.send, key.fingerprint, services.observer),
       request: withKey(request, key),

@@ -9,6 +9,7 @@ import type { Pacing } from '../pace/pacing.ts';
 import { streamHead } from '../relay/message/begin-stream.ts';
 import { carryTo } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
+import { judgeResponse } from '../relay/message/judge-response.ts';
 import { sendAndJudge } from '../relay/message/send-and-judge.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
@@ -153,7 +154,10 @@ async function sendUntilTaken(services: BotServices, sending: MessageSending): P
       const send = observedSend(services.send, key.fingerprint, services.observer);
       limits.start();
       const attempt = { send, request: withKey(request, key), mask, signal, onStatus, onSent };
-      const verdict = await sendAndJudge({ ...attempt, onDelayed: () => confirmAndRenew(services, sending) });
+      const verdict = await sendAndJudge(judgeResponse, {
+        ...attempt,
+        onDelayed: () => confirmAndRenew(services, sending),
+      });
       if (verdict.kind === 'stream') {
         limits.answered();
         keys.accepted();

@@ -4,7 +4,7 @@ import { keyPart } from '../storage/redis-key.ts';
 
 /** What tells one message from all others. Each part is a hash, of more than the part before it. */
 export interface RunName {
-  /** Of the bot and the conversation; without a conversation, of all that is in `message`. */
+  /** Of the bot and the conversation; without a conversation, also of the user and of what names the message. */
   readonly conversation: string;
   /**
    * Of the bot, the conversation, the user and the message's id; undefined without an id. Clients use one id for a message

@@ -135,10 +135,11 @@ function takeResumed(state: StreamState, head: ResumedHead, piece: StreamPiece):
 /** An answer that is over. */
 interface AnswerEnd {
   readonly answer: UpstreamAnswer;
+  /** Why it broke off; undefined if it has ended well for HTTP. */
   readonly cause: BreakCause | undefined;
 }
 
-/** The service's answer is over: `cause` says why it broke off; it is undefined if it has ended well for HTTP. */
+/** The service's answer is over. */
 function onAnswerOver(state: StreamState, { answer, cause }: AnswerEnd): void {
   const { cursor, events, insideEvent, endEvents } = state;
   // Not closed, since its connection may be used again.

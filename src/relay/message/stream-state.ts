@@ -41,7 +41,7 @@ export interface CarryToOptions {
   readonly healer: (() => Healer) | NotResumed | undefined;
   /** Whether a run that ends without its end event has broken. */
   readonly endEvents: boolean;
-  /** How it ends early: by default with an error event. `cut` is for a stream of many runs that may be asked for again. */
+  /** `cut`: an early end cuts the connection, for a live stream, which may be asked for again. By default, it is an error event. */
   readonly endings?: 'event' | 'cut' | undefined;
   /** Called if the stream is taken as complete, though it ends inside an event or a run. */
   readonly onIncompleteEnd?: ((how: 'held' | 'no_end_event') => void) | undefined;
@@ -73,7 +73,7 @@ export interface StreamState extends CarryToOptions {
   insideEvent: boolean;
   /** Whether the last byte was a CR: an LF that belongs to it may follow. */
   endsWithCr: boolean;
-  /** No more data of the stream goes to the client. */
+  /** Whether no more data of the stream goes to the client. */
   over: boolean;
   isComplete: boolean;
 }
