@@ -97,7 +97,7 @@ const DETAIL = 'Too many requests from here; wait and try again.';
 
 type CreateLimit = (options: RequestLimitOptions) => LimitByKey;
 
-/** The limit of each address. It is judged first; a request that it refuses may have been counted for its session. */
+/** The limit of each address. A request that it refuses may have been counted for its session, too. */
 export function addressLimit(limit: CreateLimit, { perAddress }: ClientLimits): LimitByAddress {
   const windowMs = CLIENT_WINDOW_MS;
   return byClient(limit({ name: 'address', limit: perAddress, windowMs, detail: DETAIL }));
