@@ -170,7 +170,7 @@ async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The claims of a token; see `IdentityProvider`. */
+/** The claims of a token: `verify` of `IdentityProvider`. */
 async function verify(
   { options, getMetadata }: Provider,
   token: string,

@@ -13,9 +13,9 @@ export interface ListedSession {
 export interface SessionLists {
   /** The time by the clock that marks and beginnings of sessions have in common, in whole ms. */
   now(): Promise<number>;
-  /** The same, but later than each of the marks of these sets, even if the clock has gone back. */
+  /** As `now`, but later than each of the marks of these sets, even if the clock has gone back. */
   startTime(sets: readonly string[]): Promise<number>;
-  /** Keeps a session in its sets for `livesMs`; returns whether it has not ended with all of a set. */
+  /** Keeps a session in its sets for `livesMs`; returns false if it has ended with all of a set. */
   keep(session: ListedSession, livesMs: number): Promise<boolean>;
   /** Whether all sessions of one of the sets were ended at `since` or later. */
   endedSince(sets: readonly string[], since: number): Promise<boolean>;

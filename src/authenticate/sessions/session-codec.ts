@@ -3,7 +3,7 @@ import type { Sealer } from './seal.ts';
 import type { Session } from './session.ts';
 import { setsOf } from './session-script.ts';
 
-/** The encrypted part. */
+/** The encrypted part of a session. */
 const sealedPart = z.object({
   user: z.object({ id: z.string(), name: z.string() }),
   startedAt: z.number(),
@@ -13,7 +13,7 @@ const sealedPart = z.object({
 });
 /** The idle limit is not encrypted, since the scripts in Redis read and move it. */
 const sealedSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), sealed: z.string() });
-/** Nor are the names of its sets, which it leaves when it is removed. */
+/** The names of its sets are not encrypted either: a removed session is taken out of them. */
 const listedSession = z.object({ sets: z.array(z.string()) });
 
 /** Turns sessions into texts for a store, and back. */
