@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import { freeBytes } from '../http/body.ts';
 
-/** How many bytes are parsed at a time: they hold at most 57 requests, and one read can hold 3640. */
+/** How many bytes are parsed at a time: they hold at most 57 requests, where all bytes of one read can hold 3640. */
 const PIECE_BYTES = 1024;
 const METHODS =
   'GET|POST|OPTIONS|DESCRIBE|ANNOUNCE|SETUP|PLAY|PAUSE|TEARDOWN|GET_PARAMETER|SET_PARAMETER|REDIRECT|RECORD|FLUSH|SOURCE';
