@@ -115,7 +115,7 @@ function runsOf(
   onGrace: RunsOptions['onGrace'],
 ): Runs {
   const { maxBytes } = limits;
-  return new Runs({ store, times: limits, maxBytes, budget: heldBytes(MAX_RUN_BYTES), onGrace });
+  return new Runs({ store, times: limits, maxBytes, bound: heldBytes(MAX_RUN_BYTES), onGrace });
 }
 
 /** The stores, with a count of the operations on sessions, and of the sessions that were lost. */

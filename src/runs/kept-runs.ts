@@ -5,18 +5,18 @@ import type { LogBytes } from './run-log.ts';
 /** The answers of ended runs that are kept here, each for a time, or until a live run needs their memory. */
 export class KeptRuns {
   /** What bounds the logs of all runs together. */
-  readonly budget: LogBytes;
+  readonly bound: LogBytes;
   private readonly keepMs: number;
   /** By the keys of their names, the oldest first. */
   private readonly runs = new Map<string, Run>();
 
-  /** `keepMs` is in ms; 0 keeps nothing. `budget` bounds the logs of all runs. */
-  constructor(keepMs: number, budget: HeldBytes) {
+  /** `keepMs` is in ms; 0 keeps nothing. `held` counts the bytes of all logs. */
+  constructor(keepMs: number, held: HeldBytes) {
     this.keepMs = keepMs;
-    this.budget = {
-      release: budget.release,
+    this.bound = {
+      release: held.release,
       take: (bytes) => {
-        while (!budget.take(bytes)) if (!this.dropOldest()) return false;
+        while (!held.take(bytes)) if (!this.dropOldest()) return false;
         return true;
       },
     };

@@ -9,7 +9,7 @@ export type StreamEnd =
   | { readonly problem: Problem; readonly isCut: boolean };
 
 export interface RunStreamOptions {
-  readonly budget: LogBytes;
+  readonly bound: LogBytes;
   /** How many bytes the log keeps. */
   readonly maxBytes: number;
 }
@@ -33,8 +33,8 @@ export class RunStream implements StreamSink {
   /** The offset up to which readers at other instances can get the stream from the store. */
   private elsewhereUpTo = 0;
 
-  constructor({ budget, maxBytes }: RunStreamOptions) {
-    this.log = new RunLog(budget);
+  constructor({ bound, maxBytes }: RunStreamOptions) {
+    this.log = new RunLog(bound);
     this.maxBytes = maxBytes;
   }
 

@@ -133,7 +133,7 @@ export class Run {
     if (this.state !== 'sent') return;
     this.phase = 'refused';
     if (this.isStopped) this.stop.abort(STOPPED);
-    else if (this.readers.size === 0) this.unread();
+    else if (this.readers.size === 0) this.checkReaders();
   }
 
   /** Its stream begins. */
@@ -161,7 +161,7 @@ export class Run {
   }
 
   /** Its conversation was stopped. If it may run already, the service must stop it. Returns whether it was dropped. */
-  stopped(): boolean {
+  conversationStopped(): boolean {
     if (this.isElsewhere || this.stop.signal.aborted) return false;
     this.isStopped = true;
     if (!this.mayHaveRun) this.stop.abort(STOPPED);
@@ -183,7 +183,7 @@ export class Run {
     this.isReadElsewhere = isRead;
     this.stream.takenElsewhere(isRead ? upTo : 0);
     if (isRead) this.endGrace('returned');
-    else if (wasRead && this.readers.size === 0) this.unread();
+    else if (wasRead && this.readers.size === 0) this.checkReaders();
   }
 
   /** A reader is gone; `endedBy` is what has ended it. */
@@ -191,11 +191,11 @@ export class Run {
     if (!this.readers.delete(reader) || this.readers.size > 0) return;
     if (this.hasEnded) return void this.options.onEnd(this);
     this.bind(reader, endedBy);
-    this.unread();
+    this.checkReaders();
   }
 
   /** Ends it or begins its grace if nobody reads it. Call it when a reader, or a client that looks for an event, is gone. */
-  unread(): void {
+  checkReaders(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();
     // A shutdown does not wait for readers at other instances.
@@ -233,7 +233,7 @@ export class Run {
     this.binding = binding;
     const end = () => {
       binding.endedWith = problemForReader(stop.signal.reason, this);
-      this.unread();
+      this.checkReaders();
     };
     if (stop.signal.aborted) binding.endedWith ??= problemForReader(stop.signal.reason, this);
     else stop.signal.addEventListener('abort', end);

@@ -21,7 +21,7 @@ export interface RunsOptions {
   /** How many bytes of a run are kept. */
   readonly maxBytes: number;
   /** Bounds all logs together. */
-  readonly budget: HeldBytes;
+  readonly bound: HeldBytes;
   readonly onGrace: (run: Run, outcome: GraceOutcome) => void;
 }
 
@@ -43,11 +43,11 @@ export class Runs {
   private readonly kept: KeptRuns;
 
   constructor(options: RunsOptions) {
-    const { store, budget, times } = options;
+    const { store, bound, times } = options;
     this.options = options;
     this.store = store;
     this.areShared = store.isShared;
-    this.kept = new KeptRuns(times.keepMs, budget);
+    this.kept = new KeptRuns(times.keepMs, bound);
     store.listen((conversation) => void this.stopHere(conversation));
   }
 
@@ -96,7 +96,7 @@ export class Runs {
 
   /** How many bytes all logs take. */
   bytes(): number {
-    return this.options.budget.bytes();
+    return this.options.bound.bytes();
   }
 
   /** Whether this instance carries a run that has not ended. */
@@ -197,7 +197,7 @@ export class Runs {
       return await seekEvent(this.store, run, entry);
     } finally {
       run.seekers -= 1;
-      run.unread();
+      run.checkReaders();
       this.kept.dropUnread(run);
     }
   }
@@ -214,7 +214,7 @@ export class Runs {
 
   private stopHere(conversation: string): number {
     const ofIt = [...this.open].filter((run) => run.conversation === conversation);
-    return ofIt.filter((run) => run.stopped()).length;
+    return ofIt.filter((run) => run.conversationStopped()).length;
   }
 
   private newRun(
@@ -226,7 +226,7 @@ export class Runs {
     const bounds = name ? { graceMs: times.graceMs, maxBytes } : { graceMs: 0, maxBytes: UNNAMED_BYTES };
     const run = new Run({
       ...{ id: randomUUID(), name, requestId, conversation, waitsSince, ...bounds },
-      ...{ budget: this.kept.budget, onGrace },
+      ...{ bound: this.kept.bound, onGrace },
       onEnd: (one) => this.onEnd(one),
     });
     this.open.add(run);

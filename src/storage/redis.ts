@@ -27,8 +27,6 @@ export type RedisScript = (keys: string[], args: string[]) => Promise<unknown>;
 
 /** The one connection of this process to Redis: to one server, to a cluster, or to the master that Sentinel names. */
 export interface Redis {
-  /** Whether keys are on several servers. */
-  readonly isCluster: boolean;
   /**
    * Runs commands, which must finish within `commandTimeoutMs` and a tenth of it; while this process is busy, that is
    * noticed later. Without a connection they fail at once. Each needs a key, by which a cluster finds the server.
@@ -82,7 +80,6 @@ export function openRedis({ logger, observe = () => {}, ...settings }: RedisOpti
       return Promise.all(servers.map(commands));
     });
   return {
-    isCluster: settings.isCluster ?? false,
     run: (commands) => run(({ client }) => commands(client)),
     onEach,
     script: (lua) => scriptOn(run, lua, timeoutMs),

@@ -47,7 +47,7 @@ function runOf(conversation: string): Run {
       waitsSince: performance.now(),
       graceMs: 0,
     },
-    ...{ maxBytes: RUNS.maxBytes, budget: heldBytes(RUNS.maxBytes), onEnd() {}, onGrace() {} },
+    ...{ maxBytes: RUNS.maxBytes, bound: heldBytes(RUNS.maxBytes), onEnd() {}, onGrace() {} },
   });
 }
 

@@ -207,7 +207,7 @@ function resume(state: StreamState, point: ResumePoint, cause: BreakCause): void
 }
 
 /** A live stream belongs to no message: there is nothing to resume, and no run whose end it must have. */
-type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'endings'>;
+type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'isLive'>;
 
 /**
  * Carries a live stream in whole events, with heartbeats. If it ends early for any reason, the connection to the client
@@ -216,6 +216,6 @@ type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | '
 export async function carryLive(options: LiveOptions): Promise<void> {
   await carryStream({
     ...options,
-    ...{ lastEventId: undefined, healer: undefined, endEvents: false, endings: 'cut' },
+    ...{ lastEventId: undefined, healer: undefined, endEvents: false, isLive: true },
   });
 }

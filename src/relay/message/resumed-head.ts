@@ -34,7 +34,7 @@ export type HeadVerdict = { readonly pieces: readonly StreamPiece[] } | 'new_run
  */
 export function resumedHead(point: ResumePoint, held: HeldBytes): ResumedHead {
   return {
-    budget: held,
+    bound: held,
     buffer: undefined,
     length: 0,
     point,

@@ -65,7 +65,7 @@ export interface StreamCursor extends HeldBuffer {
  */
 export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOptions): StreamCursor {
   return {
-    budget: held,
+    bound: held,
     buffer: undefined,
     length: 0,
     keepsTail,

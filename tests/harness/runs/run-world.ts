@@ -140,7 +140,7 @@ export class RunWorld {
     const options = { times: TIMES, maxBytes: 65_536, leases };
     const runs = new Runs({
       store: redisRunStore(fault.through(this.redis), runSealer, options),
-      ...{ times: { ...TIMES, graceMs: 30 }, maxBytes: 65_536, budget: heldBytes(1 << 24), onGrace() {} },
+      ...{ times: { ...TIMES, graceMs: 30 }, maxBytes: 65_536, bound: heldBytes(1 << 24), onGrace() {} },
     });
     return { runs, fault, isKilled: false };
   }
