@@ -85,7 +85,7 @@ async function conduct(services: BotServices, work: RunWork, sent: Promise<Messa
   let failure: unknown;
   try {
     const answered = await sent.finally(work.freeBody);
-    run.begin(answered.head);
+    run.beginStream(answered.head);
     // The readers that wait attach first: they alone get bytes for which the log has no memory.
     await setImmediate();
     await carry(services, work, answered);

@@ -158,7 +158,7 @@ export class RunFollower {
     const stored = options.codec.openHead(sealed, run.id);
     if (!stored) throw RUN_LOST;
     for (const [name, value] of stored.headers) run.headers.set(name, value);
-    run.begin(new Map(stored.head));
+    run.beginStream(new Map(stored.head));
     run.stream.open({
       full: () => {
         this.isPaused = true;

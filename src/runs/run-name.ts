@@ -24,14 +24,14 @@ export interface MessageName {
 }
 
 /** What is known of a conversation at the bot service. */
-export interface RunPlace {
+export interface ServiceConversation {
   /** `namespace/bot`. */
   readonly bot: string;
   /** The id that the service knows; undefined if the message names none. */
   readonly channel: string | undefined;
 }
 
-export interface NamedMessage extends RunPlace {
+export interface NamedMessage extends ServiceConversation {
   /** A hash of the user and their realm. */
   readonly user: string;
   /** The query that is passed on. */
@@ -80,7 +80,7 @@ export function conversationKey({
 
 /** The parts of a name that all messages with one id have in common. */
 export function messageName(
-  { bot, channel, user }: RunPlace & { readonly user: string },
+  { bot, channel, user }: ServiceConversation & { readonly user: string },
   id: string,
 ): MessageName {
   const message = keyPart(JSON.stringify([bot, channel ?? '', user, id]));

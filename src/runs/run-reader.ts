@@ -17,7 +17,7 @@ export interface ReaderClient {
 /** What a reader needs of its run. */
 interface ReadRun {
   readonly stream: RunStream;
-  readonly begun: { readonly promise: Promise<RunHead> };
+  readonly streamBegun: { readonly promise: Promise<RunHead> };
   readonly readers: Set<Reader>;
   readonly mayHaveRun: boolean;
   left(reader: Reader, endedBy?: Problem): void;
@@ -46,7 +46,7 @@ export class Reader {
 
   /** The headers with which the stream begins. Rejects with what the message has failed with, or what ended this client. */
   head(): Promise<RunHead> {
-    return Promise.race([this.run.begun.promise, this.aborted.promise]);
+    return Promise.race([this.run.streamBegun.promise, this.aborted.promise]);
   }
 
   /** Gives the stream from the offset `at` on to `sink`. Resolves when that has closed. */

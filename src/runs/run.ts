@@ -76,7 +76,7 @@ export class Run {
   readonly readers = new Set<Reader>();
   /** How many clients look for an event in it, to read on from there. */
   seekers = 0;
-  readonly begun = Promise.withResolvers<RunHead>();
+  readonly streamBegun = Promise.withResolvers<RunHead>();
   private isReadElsewhere = false;
   /** Whether its conversation was stopped: if the service refuses it, it is not sent again. */
   private isStopped = false;
@@ -93,7 +93,7 @@ export class Run {
     this.waitsSince = options.waitsSince;
     this.stream = new RunStream(options);
     // No unhandled rejection if nothing waits for it.
-    this.begun.promise.catch(() => {});
+    this.streamBegun.promise.catch(() => {});
   }
 
   get state(): RunPhase | 'ended' {
@@ -137,12 +137,12 @@ export class Run {
   }
 
   /** Its stream begins. */
-  begin(head: RunHead): void {
+  beginStream(head: RunHead): void {
     if (this.hasEnded) return;
     this.phase = 'streaming';
     this.head = head;
     this.carried?.wake();
-    this.begun.resolve(head);
+    this.streamBegun.resolve(head);
   }
 
   /** Ends it. `failure`: why its stream did not begin; `phase`: how far it had come elsewhere. The first call counts. */
@@ -153,7 +153,7 @@ export class Run {
     this.failure = failure;
     this.endGrace('ended');
     this.unbind();
-    this.begun.reject(failure);
+    this.streamBegun.reject(failure);
     // Otherwise its readers would wait for ever. After a fault, the stream may end inside an event.
     if (!this.stream.ended) this.stream.endEarly(asProblem(failure), this.stream.hasBegun());
     if (this.carried) this.stored = this.carried.storeEnd();

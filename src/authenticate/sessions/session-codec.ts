@@ -14,7 +14,7 @@ const sealedPart = z.object({
 /** The idle limit is not encrypted, since the scripts in Redis read and move it. */
 const sealedSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), sealed: z.string() });
 /** The names of its sets are not encrypted either: a removed session is taken out of them. */
-const listedSession = z.object({ sets: z.array(z.string()) });
+const setsPart = z.object({ sets: z.array(z.string()) });
 
 /** Turns sessions into texts for a store, and back. */
 export interface SessionCodec {
@@ -68,7 +68,7 @@ export function sessionCodec(sealer: Sealer): SessionCodec {
       const part = outer && openPart(key, outer.sealed);
       return outer && part && { ...part, idleExpiresAt: outer.idleExpiresAt };
     },
-    setsOf: (text) => listedSession.safeParse(parse(text)).data?.sets ?? [],
+    setsOf: (text) => setsPart.safeParse(parse(text)).data?.sets ?? [],
     forget: (key) => void opened.delete(key),
   };
 }

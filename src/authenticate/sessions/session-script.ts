@@ -64,7 +64,7 @@ end
  * The script for the sessions of a user, or of the provider's session. KEYS: the set. ARGV: the operation, how long a
  * session lives at most, and the operation's own arguments. Times are whole ms by the clock of Redis.
  */
-export const LIST_SCRIPT = `
+export const SETS_SCRIPT = `
 local set, op, longest = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 

@@ -184,7 +184,7 @@ export class RunWorld {
       run.sent();
       send = this.take(name, losses);
       await turn(work);
-      run.begin(new Map());
+      run.beginStream(new Map());
       for (const event of send.text.match(/.+\n\n/g) ?? []) {
         await turn(work);
         run.stream.write(Buffer.from(event), false);
