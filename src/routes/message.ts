@@ -4,6 +4,7 @@ import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-connection.ts';
 import type { CarriedStream } from '../http/locals.ts';
 import { readJson } from '../http/read-json.ts';
+import type { Operation } from '../relay/operations/operation-table.ts';
 import type { JoinedRun } from '../runs/join-run.ts';
 import type { Run } from '../runs/run.ts';
 import { conversationKey, resetsConversation, runName } from '../runs/run-name.ts';
@@ -18,8 +19,8 @@ import { type Releases, releaseAll, type Steps } from './route.ts';
  * `POST …/message/sse`: a message joins its run, or begins it, and its client reads that. The steps of the request from
  * top to bottom; those of a new run are in `beginRun`.
  */
-export function messageRoute(services: BotServices): (shape: PathShape) => Steps {
-  return (shape) =>
+export function messageRoute(services: BotServices): (operation: Operation, shape: PathShape) => Steps {
+  return ({ group }, shape) =>
     async function message(req, res) {
       const stop = abortWhenLeft(res);
       const stream: CarriedStream = { bytes: 0 };
@@ -29,7 +30,7 @@ export function messageRoute(services: BotServices): (shape: PathShape) => Steps
         const found = await findSession(services, { req, res, stop, releases, kind: 'message' });
         const session = await services.sessions.use(found);
         releases.push(services.watch.add({ session, missedRemovals, bytes: () => stream.bytes }));
-        const bot = findBot(services, { req, res, group: 'message' });
+        const bot = findBot(services, { req, res, group });
         const userId = session.user.id;
         const holders = services.holdersOf(userId, () => clientAddress(req));
         const client = { req, res, bot, session, stop, stream, releases };
