@@ -99,7 +99,7 @@ async function readMessage(
   await services.blobs.check(bytes, { bot: endpoint, userId, conversation });
   // The client may have left while the body came.
   stop.signal.throwIfAborted();
-  // With the realm in it: the same id in another realm is another user.
+  // This hash has the realm in it: the same id in another realm is another user.
   const user = holders.user;
   const about = { user, bot: endpoint, channel: conversation?.upstream, headers, value, bytes };
   const name = services.canJoin ? runName({ ...about, query: services.forwardedQuery(url) }) : undefined;

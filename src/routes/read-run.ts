@@ -94,7 +94,7 @@ async function waitForHead({ run, reader }: JoinedRun, { res }: RunClient): Prom
   }
 }
 
-/** With these, the run has not failed, but this client can't join it. */
+/** Problems that say that this client cannot join the run; the run itself has not failed. */
 const NOT_JOINED: readonly unknown[] = [RUN_OVER, NOT_KEPT];
 
 /**

@@ -52,7 +52,7 @@ export class RunWriter implements CarriedRun {
   private readonly request: string;
   private readonly batchBytes: number;
   private head = '';
-  /** Those that are not certainly stored: a batch without an answer is sent again unchanged. */
+  /** The batches that may not be stored yet: one without an answer is sent again unchanged. */
   private batches: Batch[] = [];
   /** The offsets up to which batches were made, and up to which they are stored. */
   private batchedTo = 0;
@@ -166,7 +166,7 @@ export class RunWriter implements CarriedRun {
       lease: leases.leaseMs,
       life: times.maxWaitMs + times.maxExecutionMs,
       ...{ from, to, inside: isInside ? 'inside' : '', data },
-      // With each batch until the first one is stored: Redis may lose it before that.
+      // Sent with each batch until the first one is stored, since Redis may lose it before that.
       head: from === 0 ? this.head : '',
       closing: isClosed ? 'closed' : '',
       bytes: maxBytes - this.batchBytes,

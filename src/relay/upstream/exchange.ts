@@ -110,7 +110,7 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
     if (status < 200 || !this.waiting) return;
     const { signal, abort, resolve, hasLeft } = this.waiting;
     signal.removeEventListener('abort', abort);
-    // They would keep the network buffer that they came in for as long as the answer lasts.
+    // The raw headers would keep the network buffer that they came in for as long as the answer lasts.
     controller.rawHeaders = null;
     resolve(headArrives(this.arrival, controller, { status, fields }));
     // An answer may come before the first byte of the request leaves.
