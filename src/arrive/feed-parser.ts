@@ -37,7 +37,9 @@ export function feedParser(socket: Socket, options: FeedOptions): void {
   if (parse === undefined) throw new Error('The HTTP server does not read the connection');
   // `removeAllListeners` would make the table of listeners several times as large.
   socket.removeListener('data', parse as (data: Buffer) => void);
-  /** The parsed part of a request line that may be of another protocol. The parser limits its length, except for spaces. */
+  /**
+   * The parsed part of a request line that may be of another protocol. The parser limits its length, except for spaces.
+   */
   let line = '';
   const body = bodyProgress(options.inBodyOf);
   const give = (bytes: Buffer) => {

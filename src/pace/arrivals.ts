@@ -24,8 +24,9 @@ export function arrivalsIn(counts: Counts, name: string, windowMs: number): Arri
 export type RunOnce = (text: string, work: () => Promise<void>) => Promise<boolean>;
 
 /**
- * Makes the function that does work once for each text, over all instances: that it was done is known for `windowMs`. If
- * a text arrives twice at the same time, its work may be done twice, which must be harmless. The function throws what `counts` throws, and what the work throws.
+ * Makes the function that does work once for each text, over all instances: that it was done is known for `windowMs`.
+ * If a text arrives twice at the same time, its work may be done twice, which must be harmless. The function throws
+ * what `counts` throws, and what the work throws.
  */
 export function createRunOnce(counts: Counts, name: string, windowMs: number): RunOnce {
   const done = arrivalsIn(counts, name, windowMs);

@@ -30,7 +30,10 @@ export interface Pacing {
    * @throws Problem with the code of `refusal`, and the time as `Retry-After`, if the message may not wait so long
    */
   waitAfterRefusal(refusal: Problem): Promise<void>;
-  /** Waits until a message that was delayed after its start may be sent. @throws Problem `rate_limited` if it takes too long */
+  /**
+   * Waits until a message that was delayed after its start may be sent. @throws Problem `rate_limited` if it takes too
+   * long
+   */
   renewSlot(): Promise<void>;
   /** Call it each time the message was sent. */
   sent(): void;

@@ -43,7 +43,10 @@ export interface RequestLimitOptions {
  */
 export type LimitByKey = (req: Request, res: Response, key: string) => Promise<void>;
 
-/** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
+/**
+ * Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's
+ * budget.
+ */
 export function requestLimits(counts: Counts, logger: Logger): (options: RequestLimitOptions) => LimitByKey {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
     if (limit === 0) return async () => {};

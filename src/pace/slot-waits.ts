@@ -7,7 +7,9 @@ import { holderQueues, type QueueRequest } from './holder-queues.ts';
  * the margin of `withJitterMargin`.
  */
 export interface PacedRate extends Rate {
-  /** How long a message may wait for all its slots together, in ms; extra slots (`takeExtra`) have a wait of their own. */
+  /**
+   * How long a message may wait for all its slots together, in ms; extra slots (`takeExtra`) have a wait of their own.
+   */
   readonly maxWaitMs: number;
 }
 
@@ -63,7 +65,10 @@ export interface SlotWaits {
 
 /** The longest pause, in ms: a service that asks for more usually takes messages again much earlier. */
 const MAX_PAUSE_MS = 60_000;
-/** A message that is sent later than this after its start counts as delayed, in ms: by a new connection or a busy process. */
+/**
+ * A message that is sent later than this after its start counts as delayed, in ms: by a new connection or a busy
+ * process.
+ */
 const MAX_START_AGE_MS = 5;
 /** How much later than its deadline a wait may end, because of timers and round trips, in ms. */
 const LATE_MS = 100;

@@ -30,7 +30,10 @@ import { openStores } from './stores.ts';
 const MAX_HELD_BYTES = 64 << 20;
 /** How many bytes of runs an instance keeps, so that they can be joined. */
 const MAX_RUN_BYTES = 64 << 20;
-/** How much longer than its waits for slots a message may wait, in ms: after a 429, as long as the service asks, and a margin. */
+/**
+ * How much longer than its waits for slots a message may wait, in ms: after a 429, as long as the service asks, and a
+ * margin.
+ */
 const WAIT_MARGIN_MS = 65_000;
 
 export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {

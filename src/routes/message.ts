@@ -50,7 +50,10 @@ const MAX_TRIES = 10;
 /** A request with a message that has passed all checks before its body. */
 type MessageClient = RunClient & MessageOwner & { readonly req: Parameters<Steps>[0] };
 
-/** Resolves when the stream begins, or has failed. A function of its own, so that the body is freed while the stream goes on. */
+/**
+ * Resolves when the stream begins, or has failed. A function of its own, so that the body is freed while the stream
+ * goes on.
+ */
 async function joinOrBegin(services: BotServices, client: MessageClient): Promise<JoinedRun> {
   const { req, res, userId, bot, shape, holders } = client;
   const counted = services.countBody(holders);

@@ -96,7 +96,9 @@ export function ownRequests(options: OwnRequestOptions): AskService {
   };
 }
 
-/** Gives `work` a signal that aborts with `signal`, or after `ms`. Rejects with the reason of that signal if it aborts. */
+/**
+ * Gives `work` a signal that aborts with `signal`, or after `ms`. Rejects with the reason of that signal if it aborts.
+ */
 async function within<T>(
   ms: number,
   signal: AbortSignal,
@@ -119,7 +121,10 @@ async function within<T>(
   }
 }
 
-/** Reads an answer of at most `maxBytes`, and closes a larger one. @throws Problem `upstream_unreachable` if it breaks off */
+/**
+ * Reads an answer of at most `maxBytes`, and closes a larger one. @throws Problem `upstream_unreachable` if it breaks
+ * off
+ */
 async function read(answer: UpstreamAnswer, maxBytes: number, signal: AbortSignal): Promise<OwnAnswer> {
   const { status, headers } = answer;
   const close = () => answer.close();

@@ -31,7 +31,9 @@ interface OwnSandboxOptions {
   readonly known: KnownSandboxes;
 }
 
-/** How a question for the metadata ended. `left`: its client has left, or its session has ended; others must ask again. */
+/**
+ * How a question for the metadata ended. `left`: its client has left, or its session has ended; others must ask again.
+ */
 type SandboxAnswer =
   | { readonly kind: 'launched'; readonly names: readonly string[] }
   | { readonly kind: 'failed'; readonly reason: unknown }

@@ -98,7 +98,10 @@ export class RunFollower {
     return this.run.state === 'ended' || this.run.stop.signal.aborted;
   }
 
-  /** Reads what is new; with `isWanted` also while no reader can take more. Returns whether there is more. @throws what ends the run */
+  /**
+   * Reads what is new; with `isWanted` also while no reader can take more. Returns whether there is more. @throws what
+   * ends the run
+   */
   private async poll(isWanted: boolean): Promise<boolean> {
     const { name, run, options, at } = this;
     const { followedMs } = options.leases;

@@ -27,7 +27,9 @@ export const LOST_BY_SHUTDOWN = new Problem(
   { cause: 'draining', maybeStarted: true },
 );
 
-/** What a reader of a run is told if `problem` ends it. At a shutdown, that depends on whether the message may have run. */
+/**
+ * What a reader of a run is told if `problem` ends it. At a shutdown, that depends on whether the message may have run.
+ */
 export function problemForReader(
   problem: Problem,
   { mayHaveRun }: { readonly mayHaveRun: boolean },

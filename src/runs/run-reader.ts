@@ -8,7 +8,10 @@ export type RunHead = ReadonlyMap<string, string>;
 
 /** One request that waits for the stream of a run, or reads it. */
 export interface ReaderClient {
-  /** Aborted with a Problem, it ends this client's stream with that problem; any other reason means that the client has left. */
+  /**
+   * Aborted with a Problem, it ends this client's stream with that problem; any other reason means that the client has
+   * left.
+   */
   readonly stop: AbortController;
   /** Lets the end of this client's session, or a shutdown, abort `stop`. Returns what undoes it. */
   readonly bindToSession: (stop: AbortController) => () => void;
@@ -44,7 +47,9 @@ export class Reader {
     client.stop.signal.addEventListener('abort', this.onAbort, { once: true });
   }
 
-  /** The headers with which the stream begins. Rejects with what the message has failed with, or what ended this client. */
+  /**
+   * The headers with which the stream begins. Rejects with what the message has failed with, or what ended this client.
+   */
   head(): Promise<RunHead> {
     return Promise.race([this.run.streamBegun.promise, this.aborted.promise]);
   }

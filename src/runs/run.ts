@@ -194,7 +194,10 @@ export class Run {
     this.checkReaders();
   }
 
-  /** Ends it or begins its grace if nobody reads it. Call it when a reader, or a client that looks for an event, is gone. */
+  /**
+   * Ends it or begins its grace if nobody reads it. Call it when a reader, or a client that looks for an event, is
+   * gone.
+   */
   checkReaders(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();

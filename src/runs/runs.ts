@@ -181,7 +181,10 @@ export class Runs {
     return run;
   }
 
-  /** The rest of a run after an event; undefined if the event is not here or in the store, or the run ended with a problem. */
+  /**
+   * The rest of a run after an event; undefined if the event is not here or in the store, or the run ended with a
+   * problem.
+   */
   private async resume(name: RunName, entry: RunEntry): Promise<JoinedRun | undefined> {
     const here = this.live.get(name.key) ?? (await this.keptRun(name));
     if (here && !here.isElsewhere) return joinAt(here, entry);

@@ -19,7 +19,10 @@ import type { RedisSettings } from './redis-settings.ts';
 /** How long a script waits while its keys move to another server, before it is tried again, in ms. */
 const TRY_AGAIN_MS = 10;
 
-/** A server that is silent for so many times as long as a command may take counts as lost. A pause of the machine is shorter. */
+/**
+ * A server that is silent for so many times as long as a command may take counts as lost. A pause of the machine is
+ * shorter.
+ */
 const SILENT_COMMANDS = 10;
 
 /** The keys and arguments of one run of a script, and what it returned. */

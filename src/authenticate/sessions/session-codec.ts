@@ -20,7 +20,10 @@ const setsPart = z.object({ sets: z.array(z.string()) });
 export interface SessionCodec {
   /** The text of a session. The user, the absolute limit and the provider's values are encrypted for this key. */
   encode(key: string, session: Session): string;
-  /** The session of a text that is stored under this key; undefined if it cannot be read, or was written for another key. */
+  /**
+   * The session of a text that is stored under this key; undefined if it cannot be read, or was written for another
+   * key.
+   */
   decode(key: string, text: string): Session | undefined;
   /** The names of the sets in which the session of a text is; none if it cannot be read. */
   setsOf(text: string): string[];

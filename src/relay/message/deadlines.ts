@@ -40,7 +40,10 @@ export function deadlines(
   let until = Number.POSITIVE_INFINITY;
   let answerUntil = Number.POSITIVE_INFINITY;
 
-  /** Called by the timer, which may be a little early (Node.js counts whole ms), or for the deadline of an answer that has begun. */
+  /**
+   * Called by the timer, which may be a little early (Node.js counts whole ms), or for the deadline of an answer that
+   * has begun.
+   */
   function check(): void {
     const now = performance.now();
     const next = isAnswered ? until : Math.min(until, answerUntil);

@@ -26,7 +26,9 @@ export interface JudgeOptions {
   readonly mask: (text: string) => string;
 }
 
-/** Statuses with which the bot service says that the request itself is wrong. 404 is a fact that clients need as it is. */
+/**
+ * Statuses with which the bot service says that the request itself is wrong. 404 is a fact that clients need as it is.
+ */
 const REFUSALS = new Set([400, 409, 413, 415, 422]);
 const NO_SUCH_RANGE = 416;
 const FILES = new Set([200, 206]);

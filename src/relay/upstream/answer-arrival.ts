@@ -59,7 +59,9 @@ type ReaderCall = (reader: AnswerReader) => void;
  */
 const EARLY_BYTES = 4096;
 
-/** The answer of the current request on `connection`, of which nothing has come yet. The functions take undici's events. */
+/**
+ * The answer of the current request on `connection`, of which nothing has come yet. The functions take undici's events.
+ */
 export function newArrival(connection: UpstreamConnection): AnswerArrival {
   return {
     connection,
