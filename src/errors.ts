@@ -136,14 +136,14 @@ export function causeOf(error: unknown): string {
   return isObject && 'name' in error && typeof error.name === 'string' ? error.name : 'unknown';
 }
 
-/** The same problem of a message that may have started. */
+/** A copy of a problem, for a message that may have started. */
 export function asMaybeStarted({ code, message, status, options }: Problem): Problem {
   return new Problem(code, message, { ...options, status, maybeStarted: true });
 }
 
 /**
- * The same refusal of a message that can be joined. Redis knows whether an earlier try has run: without it, only the same
- * message is safe to send.
+ * A copy of a refusal, for a message that can be joined. While Redis is away, nobody knows whether an earlier try has run:
+ * only the same message is safe to send.
  */
 export function asSameMessage(problem: Problem): Problem {
   const { code, message, status, options } = problem;

@@ -15,7 +15,7 @@ export function accessLog(logger: Logger, addressOf: (req: Request) => string | 
   const lines = logger.child({}, { redact: [] });
   return function accessLog(req, res, next) {
     const startedAt = performance.now();
-    // Now: a closed connection has no address.
+    // Read now, since a closed connection has no address.
     const clientAddress = addressOf(req);
     res.on('close', () => {
       const { locals } = res;

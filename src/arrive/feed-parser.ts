@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import { freeBytes } from '../http/body.ts';
 
-/** How many bytes are parsed at a time: they hold at most 57 requests, and one read can hold 3640. */
+/** How many bytes are parsed at a time: they hold at most 57 requests, where all bytes of one read can hold 3640. */
 const PIECE_BYTES = 1024;
 const METHODS =
   'GET|POST|OPTIONS|DESCRIBE|ANNOUNCE|SETUP|PLAY|PAUSE|TEARDOWN|GET_PARAMETER|SET_PARAMETER|REDIRECT|RECORD|FLUSH|SOURCE';
@@ -37,7 +37,9 @@ export function feedParser(socket: Socket, options: FeedOptions): void {
   if (parse === undefined) throw new Error('The HTTP server does not read the connection');
   // `removeAllListeners` would make the table of listeners several times as large.
   socket.removeListener('data', parse as (data: Buffer) => void);
-  /** The parsed part of a request line that may be of another protocol. The parser limits its length, except for spaces. */
+  /**
+   * The parsed part of a request line that may be of another protocol. The parser limits its length, except for spaces.
+   */
   let line = '';
   const body = bodyProgress(options.inBodyOf);
   const give = (bytes: Buffer) => {

@@ -30,11 +30,9 @@ export function notFound(): Problem {
   return new Problem('not_found', 'There is nothing at this path.');
 }
 
-/** Refuses every method that the path does not take; `allow` lists those that it takes (RFC 9110 §15.5.6). */
-export function methodNotAllowed(allow: string): () => never {
-  return function methodNotAllowed() {
-    throw new Problem('method_not_allowed', `This path takes ${allow}.`, { headers: { Allow: allow } });
-  };
+/** The refusal of a method that the path does not take; `allow` lists those that it takes (RFC 9110 §15.5.6). */
+export function methodNotAllowed(allow: string): Problem {
+  return new Problem('method_not_allowed', `This path takes ${allow}.`, { headers: { Allow: allow } });
 }
 
 function sendProblem(problem: Problem, res: Response): void {

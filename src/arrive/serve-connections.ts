@@ -19,7 +19,7 @@ interface ClientConnection {
   /** The answers that are not complete. There are several if the client pipelines its requests. */
   readonly answers: Set<ServerResponse>;
   latest?: ServerResponse;
-  /** True once the connection was closed for too many requests: requests that the parser still finds are dropped. */
+  /** True once the connection was cut for too many requests: requests that the parser still finds are dropped. */
   cut?: boolean;
 }
 
@@ -39,7 +39,7 @@ interface ServedConnections {
   closeUnlessAnswering(): void;
 }
 
-/** A server with its connections, and what all functions here need. */
+/** A server with its connections, and what its functions share. */
 interface Serving {
   readonly server: Server;
   readonly app: Express;
@@ -154,7 +154,7 @@ function cut({ logger, onConnectionCut }: Serving, socket: Socket, connection: C
  * sent before its request was complete: the client would take this one for a part of it.
  */
 function refuse({ connections, logger }: Serving, socket: Socket, problem: Problem): void {
-  // Already refused: the parser reports an error for everything that follows.
+  // It was refused before: the parser reports an error for everything that follows.
   if (socket.writableEnded) return;
   const { answers = new Set<ServerResponse>(), latest } = connections.get(socket) ?? {};
   const isAnswering = [...answers].some(({ headersSent }) => headersSent);

@@ -1,7 +1,10 @@
 import { Problem } from '../errors.ts';
 import type { Bot } from './bot.ts';
 
-/** A decoded path segment that every parser reads the same: no slash, escape, control or format character, no dot segment. */
+/**
+ * A decoded path segment that every parser reads the same: no slash, escape, control or format character, no dot
+ * segment.
+ */
 const PLAIN_SEGMENT = /^(?!\.{1,2}$)[^/\\%\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,256}$/u;
 
 /** What is logged of a bot that is not on the list: only what looks like a name, since the path may hold anything. */

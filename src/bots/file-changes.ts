@@ -6,7 +6,7 @@ const POLL_EVERY_MS = 1_000;
 export interface FileChangesOptions {
   /** The files to check; called every time. They need not exist. */
   readonly files: () => readonly string[];
-  /** Called to read the files. */
+  /** Called when the files are to be read. */
   readonly onChange: () => void;
   /** How often the files are checked, in ms. */
   readonly pollEveryMs?: number;

@@ -1,9 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../secret.ts';
 
-/**
- * Schemas of bots and keys, for variables and files. No message contains a configured value.
- */
+// Schemas of bots and keys, for variables and files. No message contains a configured value.
 
 /** The highest number of messages in one window that can be configured for a bot. */
 export const MAX_RATE_LIMIT = 1_000_000;
@@ -23,7 +21,7 @@ export const headerText = z
   .string()
   .regex(/^[\x21-\x7e]+$/, 'holds a value with white space or characters that no header can carry');
 
-/** The same, masked. */
+/** Such a text as a `Secret`. */
 export const headerSecret = headerText.transform(secret);
 
 /** Keys separated by commas or line ends. */

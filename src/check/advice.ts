@@ -24,7 +24,7 @@ const ADVICE: Advice = [
   ],
 ];
 
-/** The same for Redis, where it is another matter. */
+/** What the operator can do about an error of Redis; other errors are looked for in `ADVICE`. */
 const ADVICE_ON_REDIS: Advice = [
   [
     /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_\w+)$/,

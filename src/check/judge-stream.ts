@@ -12,7 +12,7 @@ export type CheckedArrival = 'in_time' | 'torn' | 'at_once' | 'unclear';
 const LONG_WAIT_MS = 1_000;
 /** An answer with fewer events is too short to tell. */
 const FEW_EVENTS = 3;
-/** Heartbeats can be late by an eighth, and the network delays them further. */
+/** In a silence this many times as long as the period, a heartbeat must have come: it can be late, and be delayed. */
 const LATE = 1.5;
 
 /** What is judged of an answer. */

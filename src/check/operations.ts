@@ -35,7 +35,7 @@ const listSandbox = ({ id, sandbox = 'check' }: Conversation): OperationCall => 
   ...{ line: 'GET sandbox/:sandbox/fs/list', conversation: id, sandbox, query: { path: '/' } },
 });
 
-/** Each group of operations, with its own call and the foreign question. */
+/** How each group of operations is proved. */
 export const OPERATION_PROOFS: Readonly<Record<OperationGroup, OperationProof>> = {
   // The message itself was sent before, and a second user has tried to stop its run. No JSON is refused before it runs.
   message: {

@@ -6,7 +6,7 @@ export interface Verdict {
   /** Only a `problem` fails the check. A `note` is worth knowing, or says that something could not be checked. */
   readonly state: 'ok' | 'problem' | 'note';
   readonly says: string;
-  /** What to do. */
+  /** What the operator can do. */
   readonly advice?: string | undefined;
   /** What was measured: counts, and times in ms. */
   readonly measured?: Readonly<Record<string, number>>;

@@ -38,7 +38,7 @@ export function attemptStop({ other, conversation }: Pick<CheckedConversation, '
       const call = { line: 'POST message/suspend', conversation: conversation.id, query };
       tried = ask(other, call).then((answer) => [answer, performance.now()]);
     },
-    /** To be called when the stream of the run has ended. Resolves with how it went, if it was tried. */
+    /** Call it when the stream of the run has ended. Resolves with what came of the try, if there was one. */
     async ended(): Promise<readonly Attempt[]> {
       const endedAt = performance.now();
       if (!tried) return [];
@@ -46,7 +46,7 @@ export function attemptStop({ other, conversation }: Pick<CheckedConversation, '
       const outcome = typeof answer === 'string' ? 'wrong' : outcomeOf(answer);
       if (outcome === 'unknown' && at > endedAt)
         return [{ what, state: 'unclear', says: '404 after the run was over' }];
-      // It is off if the group chat is.
+      // The call is off if the group `chat` is.
       return outcome === 'off' ? [] : [attempt(what, answer)];
     },
   };

@@ -106,7 +106,9 @@ function deepFreeze<T>(value: T): T {
   return value;
 }
 
-/** How many files this process may open, which Node.js raises to the hard limit at its start; undefined if not on Linux. */
+/**
+ * How many files this process may open, which Node.js raises to the hard limit at its start; undefined if not on Linux.
+ */
 export function openFilesLimit(): number | undefined {
   try {
     const [, limit] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];

@@ -56,7 +56,10 @@ export function withoutServiceLinks(environment: Environment): Environment {
   return isServiceLink(environment.METRICS_PORT) ? { ...environment, METRICS_PORT: undefined } : environment;
 }
 
-/** Whether Kubernetes has set this value: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables */
+/**
+ * Whether Kubernetes has set this value:
+ * https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+ */
 function isServiceLink(text: string | undefined): boolean {
   return text !== undefined && /^(tcp|udp|sctp):\/\//.test(text);
 }

@@ -132,7 +132,10 @@ function serviceRisks({ upstream, shutdown }: Config): string[] {
   return risks;
 }
 
-/** Whether the limit of open files is too low for MAX_CONNECTIONS, or else for the streams of one bot at its highest rate. */
+/**
+ * Whether the limit of open files is too low for MAX_CONNECTIONS, or else for the streams of one bot at its highest
+ * rate.
+ */
 function openFilesRisks({ connections, rate, upstream }: Config): string[] {
   const { most, isSet, openFiles } = connections;
   const streams = Math.ceil((rate.limit * upstream.maxExecutionMs) / rate.windowMs);

@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000;
 
 /** Open files that are no connections of clients and none to the bot service: Redis, files, logs, metrics. */
 export const OTHER_FILES = 256;
-/** The open files of one stream: the connections of its client and to the bot service. */
+/** The open files of one stream: the connection of its client, and the one to the bot service. */
 export const FILES_OF_STREAM = 2;
 /** The default of MAX_CONNECTIONS where the limit of open files is higher, or not known: each takes memory, too. */
 const CONNECTIONS_AT_MOST = 32_000;
@@ -59,7 +59,7 @@ export function settingsOf(values: Values, others: OtherSources) {
     publicUrl: publicUrlOf(values),
     trustProxy: values.TRUST_PROXY ?? false,
     allowedOrigins: values.ALLOWED_ORIGINS ?? [],
-    /** What pages of these origins may send besides. */
+    /** The names of additional headers that pages of these origins may send. */
     corsHeaders: values.CORS_HEADERS ?? [],
     hosts: hostsOf(values),
     shutdown: {
@@ -136,6 +136,7 @@ function upstreamOf(values: Values, { own, keyFiles }: OtherSources) {
     apiKeys: (values.UPSTREAM_API_KEYS ?? [
       secret(randomBytes(24).toString('base64url')),
     ]) as readonly Secret[],
+    /** What BOTS_FILE sets for single bots. */
     own,
     keyFiles,
     responseTimeoutMs: values.UPSTREAM_RESPONSE_TIMEOUT_MS,
@@ -158,7 +159,7 @@ function joinOf(values: Values) {
     keepMs: values.JOIN_KEEP_MS,
     /** How long its name is remembered after that. */
     rememberMs: values.JOIN_REMEMBER_MS,
-    /** How long a run goes on without a client. */
+    /** The grace: how long a run goes on after its last client has left. */
     graceMs: values.JOIN_GRACE_MS,
     maxBytes: values.JOIN_MAX_BYTES,
   };

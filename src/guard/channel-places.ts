@@ -61,7 +61,10 @@ export function channelInForm(name: string, value: string): string {
   return usableId(found.value);
 }
 
-/** The one with the exact name. A second one, or a similar name, is refused: services differ in which one they take. */
+/**
+ * The member or parameter with the exact name. A second one, or a similar name, is refused: services differ in which
+ * they take.
+ */
 function onlyExact<One extends { readonly name: string }>(
   exact: ChannelName,
   named: readonly One[],

@@ -5,10 +5,10 @@ import type { Conversation } from './conversations.ts';
 
 /** Remembers which files a user was given in a conversation, for a day after the last of them. */
 export interface GivenBlobs {
-  /** `place` names the user and the conversation. The oldest ids are forgotten if there are too many. */
-  remember(place: string, ids: readonly string[]): Promise<void>;
+  /** `ownerKey` names the user and the conversation. The oldest ids are forgotten if there are too many. */
+  remember(ownerKey: string, ids: readonly string[]): Promise<void>;
   /** Whether all of `ids` were given there. */
-  areGiven(place: string, ids: readonly string[]): Promise<boolean>;
+  areGiven(ownerKey: string, ids: readonly string[]): Promise<boolean>;
 }
 
 /** How long after the last file of a conversation its ids are kept, in ms. */
@@ -52,18 +52,19 @@ const isSimilar = similarTo('blobids');
 /** Makes the check and the memory of files, which are kept in `given`. */
 export function conversationBlobs(options: ConversationBlobsOptions): ConversationBlobs {
   const { given, realm, takesFiles } = options;
-  const placeOf = ({ bot, userId }: BlobOwner, { upstream }: Conversation) =>
+  const ownerKeyOf = ({ bot, userId }: BlobOwner, { upstream }: Conversation) =>
     JSON.stringify([realm, userId, bot, upstream]);
   async function checkGiven(ids: readonly string[], owner: BlobOwner): Promise<void> {
     const { conversation } = owner;
-    const areGiven = conversation && (await given.areGiven(placeOf(owner, conversation), ids));
+    const areGiven = conversation && (await given.areGiven(ownerKeyOf(owner, conversation), ids));
     if (!areGiven)
       throw new Problem('not_your_conversation', 'A file of the message is not of this conversation.');
   }
   return {
     async remember(json, owner) {
       const ids = idsIn(json).slice(0, MAX_IDS);
-      if (owner.conversation && ids.length > 0) await given.remember(placeOf(owner, owner.conversation), ids);
+      if (owner.conversation && ids.length > 0)
+        await given.remember(ownerKeyOf(owner, owner.conversation), ids);
     },
     async check(json, owner) {
       if (!takesFiles(owner.bot)) return;

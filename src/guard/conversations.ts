@@ -54,14 +54,14 @@ export interface ConversationsOptions {
   readonly mode: 'scoped' | 'shared';
   /** Makes the upstream ids. */
   readonly secret: Secret;
-  /** Where the user ids come from. */
+  /** Where the user ids come from: the same id in another realm is another user. */
   readonly realm: string;
 }
 
-/** Names of members that some parsers of JSON read as other members of an object. */
+/** Names of members by which some parsers of JSON give an object other members. */
 const INHERITED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
-/** Makes them. */
+/** Makes the finder of conversations. */
 export function conversations({ mode, secret, realm }: ConversationsOptions): Conversations {
   function conversationOf(client: string, { userId }: ConversationRequest): Conversation {
     return {
@@ -75,7 +75,7 @@ export function conversations({ mode, secret, realm }: ConversationsOptions): Co
     const inQuery = channelInQuery(request.url);
     if (inQuery !== undefined && inQuery !== placed?.id)
       throw invalid("The conversation's id in the query must be that of the body.");
-    if (mode !== 'shared') refuseOtherPlaces(json, members);
+    if (mode === 'scoped') refuseOtherPlaces(json, members);
     if (!placed) return { body: json, conversation: undefined };
     const conversation = conversationOf(placed.id, request);
     return {

@@ -12,7 +12,7 @@ interface TrustedOrigins {
  * (W3C Fetch Metadata §2.3), else `Origin` (RFC 6454 §7), so that clients need no token. A request with neither header
  * does not come from a browser. The check throws Problem `cross_site_request`.
  */
-export function sameOrigin({ own, allowed }: TrustedOrigins): (headers: IncomingHttpHeaders) => void {
+export function originCheck({ own, allowed }: TrustedOrigins): (headers: IncomingHttpHeaders) => void {
   const trusted = new Set([own, ...allowed]);
   return function checkOrigin(headers) {
     if (isTrusted(headers, trusted)) return;

@@ -21,7 +21,7 @@ export function knownHost({ names, loopback, exceptPaths }: KnownHosts): Request
   const known = new Set(names);
   const exempt = new Set(exceptPaths);
   const isKnown = (header: string) => {
-    // As the browsers of most users send it, when the relay has the usual port.
+    // A fast path: most browsers send it like this, when the relay has the usual port.
     if (known.has(header)) return true;
     const name = hostNameOf(header);
     return name !== undefined && (known.has(name) || (loopback && isLoopbackName(name)));

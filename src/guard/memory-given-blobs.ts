@@ -1,7 +1,7 @@
 import { type GivenBlobs, KEPT_MS, MAX_KEPT } from './conversation-blobs.ts';
 
 /** How many conversations are kept; the one with the oldest file goes first. */
-const MAX_PLACES = 10_000;
+const MAX_CONVERSATIONS = 10_000;
 
 interface Given {
   readonly ids: Set<string>;
@@ -10,29 +10,29 @@ interface Given {
 
 /** The files of one instance. `now` is in ms. */
 export function memoryGivenBlobs(now = Date.now): GivenBlobs {
-  const places = new Map<string, Given>();
-  const at = (place: string) => {
-    const given = places.get(place);
+  const known = new Map<string, Given>();
+  const at = (ownerKey: string) => {
+    const given = known.get(ownerKey);
     return given && given.until > now() ? given.ids : new Set<string>();
   };
   return {
-    async remember(place, ids) {
+    async remember(ownerKey, ids) {
       const all = new Set(
-        [...at(place)]
+        [...at(ownerKey)]
           .filter((id) => !ids.includes(id))
           .concat(ids)
           .slice(-MAX_KEPT),
       );
       // The map is in the order of the last file.
-      places.delete(place);
-      places.set(place, { ids: all, until: now() + KEPT_MS });
-      for (const [oldest, { until }] of places) {
-        if (places.size <= MAX_PLACES && until > now()) break;
-        places.delete(oldest);
+      known.delete(ownerKey);
+      known.set(ownerKey, { ids: all, until: now() + KEPT_MS });
+      for (const [oldest, { until }] of known) {
+        if (known.size <= MAX_CONVERSATIONS && until > now()) break;
+        known.delete(oldest);
       }
     },
-    async areGiven(place, ids) {
-      const given = at(place);
+    async areGiven(ownerKey, ids) {
+      const given = at(ownerKey);
       return ids.every((id) => given.has(id));
     },
   };

@@ -13,13 +13,13 @@ return 1`;
 /** The files of all instances. @throws Problem `session_store_unavailable` */
 export function redisGivenBlobs(redis: Redis): GivenBlobs {
   const remember = redis.script(REMEMBER);
-  const nameOf = (place: string) => `bot-relay:blobs:${keyPart(place)}`;
+  const nameOf = (ownerKey: string) => `bot-relay:blobs:${keyPart(ownerKey)}`;
   return {
-    async remember(place, ids) {
-      await remember([nameOf(place)], [String(MAX_KEPT), String(KEPT_MS), ...ids]);
+    async remember(ownerKey, ids) {
+      await remember([nameOf(ownerKey)], [String(MAX_KEPT), String(KEPT_MS), ...ids]);
     },
-    async areGiven(place, ids) {
-      const scores = await redis.run((client) => client.zmScore(nameOf(place), [...ids]));
+    async areGiven(ownerKey, ids) {
+      const scores = await redis.run((client) => client.zmScore(nameOf(ownerKey), [...ids]));
       return scores.every((score) => score !== null);
     },
   };

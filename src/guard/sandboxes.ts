@@ -47,7 +47,7 @@ export const KNOWN_MS = 60_000;
 const MAX_CONVERSATIONS = 1_000;
 const MAX_SANDBOXES = 64;
 
-/** Remembers them in the memory of this process. `now` is in ms. */
+/** Remembers sandboxes in the memory of this process. `now` is in ms. */
 export function knownSandboxes(now: () => number = () => performance.now()): KnownSandboxes {
   const conversations = new Map<string, { readonly names: ReadonlySet<string>; readonly until: number }>();
   return {

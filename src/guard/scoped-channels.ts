@@ -3,7 +3,7 @@ import type { Secret } from '../secret.ts';
 
 /** Whose conversation it is, and the id that the client uses for it. */
 export interface ChannelOwner {
-  /** The way in which the user has signed in. */
+  /** Where the user ids come from. */
   readonly realm: string;
   readonly userId: string;
   readonly id: string;

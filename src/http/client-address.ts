@@ -23,7 +23,7 @@ export function countedAddress(text: string | undefined): string | undefined {
 
 /** The address in a text, without a port, brackets and an IPv6 zone (RFC 4007 §11); undefined if it holds none. */
 function addressIn(text = ''): string | undefined {
-  // Nearly always so.
+  // A fast path: nearly all are.
   if (isIPv4(text)) return text;
   const bare = /^\[([^\]]*)\](?::\d+)?$/.exec(text)?.[1] ?? text.replace(/^([\d.]+):\d+$/, '$1');
   const address = bare.replace(/%.*$/, '');

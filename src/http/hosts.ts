@@ -37,7 +37,10 @@ export function isAddress(text: string): boolean {
   return prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= bits);
 }
 
-/** `localhost` and the loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3), in the form of a URL's `hostname`, or of a socket. */
+/**
+ * `localhost` and the loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3), in the form of a URL's `hostname`, or of
+ * a socket.
+ */
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]|::1)$/;
 
 /** Whether this host is the machine itself. */

@@ -10,9 +10,12 @@ export interface RequestLocals {
   isProbe?: boolean;
   /** True for a live stream: its waits and its first byte say nothing about messages. */
   isLive?: boolean;
-  /** How the request ended: a problem's code, `client_closed`, `client_stalled` or `not_ready`; unset means that it went well. */
+  /**
+   * How the request ended: a problem's code, `client_closed`, `client_stalled` or `not_ready`; unset means that it went
+   * well.
+   */
   outcome?: string;
-  /** Why the bot service could not answer, as an error code of the system or the HTTP parser. */
+  /** Why it ended so, in one word, such as an error code of the system or the HTTP parser. */
   cause?: string;
   /** The level of the log line, where it does not follow from the outcome. */
   level?: 'warn';
@@ -38,7 +41,7 @@ export interface RequestLocals {
   slotWait?: SlotWait | undefined;
 }
 
-/** Locals of a new request. They have what most requests set: to add properties to an object later costs more. */
+/** Locals of a new request, with all that most requests set: to add properties to an object later costs more. */
 export function newLocals(): RequestLocals {
   return {
     requestId: '',
@@ -88,7 +91,10 @@ interface Ending {
   readonly outcome: string;
 }
 
-/** How the request ended. A failure in a stream has status 200 and its code as the outcome. Call it only after `res` has closed. */
+/**
+ * How the request ended. A failure in a stream has status 200 and its code as the outcome. Call it only after `res` has
+ * closed.
+ */
 export function endingOf(res: Response): Ending {
   return {
     status: res.headersSent ? res.statusCode : CLIENT_CLOSED_STATUS,
@@ -96,7 +102,10 @@ export function endingOf(res: Response): Ending {
   };
 }
 
-/** The level of its log line, by the status of the outcome's code, if it has one: a stream that fails has status 200. */
+/**
+ * The level of a request's log line, by the status of the outcome's code, if it has one: a failed stream has status
+ * 200.
+ */
 export function levelOf({ status, outcome }: Ending): 'info' | 'warn' | 'error' {
   const statusOfOutcome = Object.hasOwn(PROBLEMS, outcome) ? PROBLEMS[outcome as ProblemCode].status : status;
   if (statusOfOutcome === 500) return 'error';

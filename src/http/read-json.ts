@@ -4,7 +4,9 @@ import { type BodyOptions, readBody } from './body.ts';
 import { parseJson } from './json.ts';
 import { requireMediaType } from './media-type.ts';
 
-/** A larger body waits for its turn: between two of them, small ones are parsed and open streams go on. */
+/**
+ * A larger body, in bytes, waits for a round of the event loop: small ones and open streams go on between two of them.
+ */
 const SMALL_BYTES = 16_384;
 const nextTurn = turns();
 

@@ -20,13 +20,13 @@ export function arrivalsIn(counts: Counts, name: string, windowMs: number): Arri
   };
 }
 
-/** Does `work` for a text that was not seen before; returns false if it was. If the work fails, the text counts as not seen. */
+/** Does `work` unless it was done for this text before; returns false if it was. Work that fails counts as not done. */
 export type RunOnce = (text: string, work: () => Promise<void>) => Promise<boolean>;
 
 /**
- * Makes the function that does work once for each text, over all instances: a text counts as seen for `windowMs` after
- * its work was done. If a text arrives twice at the same time, its work may run twice, which must be harmless.
- * The function throws what `counts` throws, and what the work throws.
+ * Makes the function that does work once for each text, over all instances: that it was done is known for `windowMs`.
+ * If a text arrives twice at the same time, its work may be done twice, which must be harmless. The function throws
+ * what `counts` throws, and what the work throws.
  */
 export function createRunOnce(counts: Counts, name: string, windowMs: number): RunOnce {
   const done = arrivalsIn(counts, name, windowMs);

@@ -12,13 +12,13 @@ export interface BodyCount {
 
 export type CountBody = (holders: Holders) => BodyCount;
 
-/** How many bytes of bodies a user may send in a second, and how many at once. */
+/** How many bytes of bodies a user may send in a second, at least, and for how many seconds of that at once. */
 const LEAST_PER_SECOND = 262_144;
 const SECONDS_AT_ONCE = 4;
 /** How many users and addresses are remembered. */
 const MAX_BUCKETS = 10_000;
 
-/** How many bytes of bodies may be under way. */
+/** How many bytes of bodies may be under way, at least. */
 const LEAST_ROOM = 2 ** 26;
 /** Larger bodies may take three quarters of the room: however many come, there is room for small ones. */
 const SMALL_BYTES = 16_384;
@@ -26,7 +26,7 @@ const SHARE_OF_LARGE = 0.75;
 
 /**
  * Limits the bytes of bodies, in the memory of this process: those of each user by a token bucket, also of each address
- * of guests, and all that are under way. Both grow with the largest body.
+ * of guests, and all that are under way. Both limits grow with the largest body that is allowed.
  */
 export function bodyBytes(maxBodyBytes: number): CountBody {
   const perSecond = Math.max(LEAST_PER_SECOND, maxBodyBytes);

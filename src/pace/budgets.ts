@@ -73,7 +73,10 @@ export interface EndpointBudgets {
   pause(endpoint: string, pauseMs: number, first?: string): Promise<void>;
 }
 
-/** How many future slots of an endpoint one holder may have by default, so that one with many messages does not block others. */
+/**
+ * How many future slots of an endpoint one holder may have by default, so that one with many messages does not block
+ * others.
+ */
 export const MAX_FUTURE_SLOTS = 2;
 
 /**

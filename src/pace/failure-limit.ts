@@ -18,10 +18,10 @@ export interface FailureLimit {
   /** Refuses a request whose key has too many failed attempts. @throws Problem `too_many_attempts` */
   readonly refuse: LimitByKey;
   /**
-   * Begins an attempt of `key`. It waits, in the order of the calls, while running attempts take all places.
+   * Begins an attempt of `subject`. It waits, in the order of the calls, while running attempts take all places.
    * @throws Problem `too_many_attempts` if too many have failed; the signal's reason if it aborts during the wait
    */
-  begin(key: string, signal: AbortSignal): Promise<CountedAttempt>;
+  begin(subject: string, signal: AbortSignal): Promise<CountedAttempt>;
 }
 
 /**
@@ -45,8 +45,8 @@ export function failureLimit(
 
   return {
     refuse: limit({ name, limit: maxFailures, windowMs, detail, store: failuresStore(attempts) }),
-    async begin(name, signal) {
-      const key = keyPart(name);
+    async begin(subject, signal) {
+      const key = keyPart(subject);
       const first = await tryBegin(key);
       if (first) return first;
       const leave = await queues.enter(key, signal);

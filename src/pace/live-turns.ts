@@ -26,7 +26,7 @@ export function liveTurns(takeTurn: TakeResumptionTurn): TakeLiveTurn {
       wait.outcome = 'refused';
       late.abort(tooManyMessages());
     };
-    async function limited<T>(work: Promise<T>): Promise<T> {
+    async function withinLimit<T>(work: Promise<T>): Promise<T> {
       wait.since = performance.now();
       const timer = setTimeout(giveUp, MAX_WAIT_MS);
       try {
@@ -38,12 +38,12 @@ export function liveTurns(takeTurn: TakeResumptionTurn): TakeLiveTurn {
       }
     }
     const both = AbortSignal.any([signal, late.signal]);
-    const slot = await limited(takeTurn({ endpoint, holders }, both));
+    const slot = await withinLimit(takeTurn({ endpoint, holders }, both));
     wait.outcome = 'granted';
     return {
       ...slot,
-      renewSlot: () => limited(slot.renewSlot()),
-      takeExtraSlot: () => limited(slot.takeExtraSlot()),
+      renewSlot: () => withinLimit(slot.renewSlot()),
+      takeExtraSlot: () => withinLimit(slot.takeExtraSlot()),
     };
   };
 }

@@ -23,7 +23,7 @@ const US_PER_MS = 1000;
 /** From this number of endpoints on, idle ones are removed. */
 const SWEEP_FROM = 1000;
 
-/** The endpoint without slots older than a window, and the time now in µs. */
+/** The endpoint without slots older than a window, the time now in µs, and the endpoint's limit. */
 type Current = (name: string) => {
   readonly endpoint: Endpoint;
   readonly at: number;

@@ -1,6 +1,6 @@
 import type { StreamLeases } from './places.ts';
 
-/** The open streams of one instance. */
+/** The places that are taken at one instance. */
 export function memoryStreamLeases(): StreamLeases {
   const open = new Map<string, number>();
 

@@ -6,7 +6,7 @@ import { JITTER_MS, limitFor, type Reservation } from './budgets.ts';
 import { type Holders, namesOf } from './holders.ts';
 import type { EndpointSlot, PacedRate, SlotWaits } from './slot-waits.ts';
 
-/** A message, or another request, that waits for slots of its endpoint's budget. */
+/** A message, or another operation, that waits for slots of its endpoint's budget. All are called messages here. */
 export interface PacedMessage {
   readonly endpoint: string;
   readonly holders: Holders;
@@ -30,12 +30,15 @@ export interface Pacing {
    * @throws Problem with the code of `refusal`, and the time as `Retry-After`, if the message may not wait so long
    */
   waitAfterRefusal(refusal: Problem): Promise<void>;
-  /** Waits until a message that was delayed after its start may be sent. @throws Problem `rate_limited` if it takes too long */
+  /**
+   * Waits until a message that was delayed after its start may be sent. @throws Problem `rate_limited` if it takes too
+   * long
+   */
   renewSlot(): Promise<void>;
   /** Call it each time the message was sent. */
   sent(): void;
   /**
-   * Waits until a message whose API key the service has rejected (401 or 403) may be sent with the next key. The first
+   * Waits until a message whose API key the service has refused (401 or 403) may be sent with the next key. The first
    * request has reached the service, so that both requests count.
    * @throws Problem `rate_limited` if that takes too long
    */

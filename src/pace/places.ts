@@ -1,24 +1,24 @@
 import { Problem } from '../errors.ts';
 import type { Holders } from './holders.ts';
 
-/** A place among the open streams of a holder. */
+/** A place of a holder, which is taken until it is given back. */
 export interface StreamLease {
   /** Gives the place back. Never fails, and may be called again. */
   release(): void;
 }
 
-/** Counts the open streams of each holder, in this process's memory, or in Redis for all instances. */
+/** Counts the places that each holder has taken, in this process's memory, or in Redis for all instances. */
 export interface StreamLeases {
   /**
-   * Takes a place for one more stream of the holder; undefined if it already holds `max`.
-   * @throws Problem `session_store_unavailable` if the streams cannot be counted
+   * Takes one more place for the holder; undefined if it already has `max`.
+   * @throws Problem `session_store_unavailable` if the places cannot be counted
    */
   acquire(holder: string, max: number): Promise<StreamLease | undefined>;
   /** Resolves when Redis knows of all places that were given back. Acquire nothing after this call. */
   close(): Promise<void>;
 }
 
-/** How many messages may be open or waiting at once. */
+/** How many messages, live streams or operations may be open or waiting at once. */
 interface StreamCaps {
   readonly perUser: number;
   /** For all guests from one address together. */
@@ -26,14 +26,14 @@ interface StreamCaps {
 }
 
 /**
- * Takes a place for one more open message; returns the function that gives it back.
+ * Takes a place for one more of them; returns the function that gives it back.
  * @throws Problem `too_many_streams`; `session_store_unavailable` if the places cannot be counted
  */
 type TakePlace = (holders: Holders) => Promise<() => void>;
 
 /**
- * Limits the messages that are open or waiting at once: at most `perUser` of one user, and at most `perAddress` of all
- * guests from one address. `leases` counts them.
+ * Limits the messages, live streams or operations that are open or waiting at once: at most `perUser` of one user, and at
+ * most `perAddress` of all guests from one address. `leases` counts them.
  */
 export function places(leases: StreamLeases, { perUser, perAddress }: StreamCaps): TakePlace {
   function take(holder: string, max: number, subject: string): Promise<() => void> {

@@ -12,7 +12,10 @@ const keysOf = (endpoint: string) => [
 ];
 
 const US_PER_MS = 1000;
-/** How long nothing starts after Redis was lost, at most, in ms. For longer windows, Redis must persist its data. */
+/**
+ * After Redis was lost, nothing starts for a window, but at most for so many ms. For longer windows, Redis must persist
+ * its data.
+ */
 const MAX_HOLD_MS = 5_000;
 
 /**

@@ -43,7 +43,10 @@ export interface RequestLimitOptions {
  */
 export type LimitByKey = (req: Request, res: Response, key: string) => Promise<void>;
 
-/** Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's budget. */
+/**
+ * Makes limits that keep their counts in `counts`. They send no `RateLimit` headers, which are for the endpoint's
+ * budget.
+ */
 export function requestLimits(counts: Counts, logger: Logger): (options: RequestLimitOptions) => LimitByKey {
   return function requestLimit({ name, limit, windowMs, detail, store = counts(name) }) {
     if (limit === 0) return async () => {};
@@ -97,7 +100,7 @@ const DETAIL = 'Too many requests from here; wait and try again.';
 
 type CreateLimit = (options: RequestLimitOptions) => LimitByKey;
 
-/** The limit of each address. It is judged first; a request that it refuses may have been counted for its session. */
+/** The limit of each address. A request that it refuses may have been counted for its session, too. */
 export function addressLimit(limit: CreateLimit, { perAddress }: ClientLimits): LimitByAddress {
   const windowMs = CLIENT_WINDOW_MS;
   return byClient(limit({ name: 'address', limit: perAddress, windowMs, detail: DETAIL }));

@@ -20,7 +20,7 @@ export type TakeResumptionTurn = (request: ResumptionRequest, signal: AbortSigna
 
 /** The one holder of the slots of all resumptions. No user or address has this name, since those are hashes. */
 const HOLDER = 'resumption';
-/** With one future slot, resumptions leave at least every second slot to messages that wait. */
+/** With one future slot for all of them, resumptions leave at least every second slot to messages that wait. */
 const MAX_FUTURE_SLOTS = 1;
 /** The default of `yieldMs`. */
 const YIELD_MS = 50;
@@ -50,11 +50,10 @@ export function resumptionTurns(
   const unlimited = { ...rate, maxWaitMs: Number.POSITIVE_INFINITY };
   const enterQueues = holderQueues(() => Number.POSITIVE_INFINITY);
   const turns = { budgets, rate, slots: slotWaits(budgets, unlimited), yieldMs, enterQueues };
-  return async (request, signal) =>
-    resumptionSlot(turns.slots, await takeTurn(turns, request, signal), signal);
+  return async (request, signal) => turnWith(turns.slots, await takeTurn(turns, request, signal), signal);
 }
 
-function resumptionSlot(slots: SlotWaits, first: EndpointSlot, signal: AbortSignal): ResumptionTurn {
+function turnWith(slots: SlotWaits, first: EndpointSlot, signal: AbortSignal): ResumptionTurn {
   let slot = first;
   return {
     async renewSlot() {

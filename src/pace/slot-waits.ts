@@ -7,7 +7,9 @@ import { holderQueues, type QueueRequest } from './holder-queues.ts';
  * the margin of `withJitterMargin`.
  */
 export interface PacedRate extends Rate {
-  /** How long a message may wait for its slots together, in ms; extra slots (`takeExtra`) have a wait of their own. */
+  /**
+   * How long a message may wait for all its slots together, in ms; extra slots (`takeExtra`) have a wait of their own.
+   */
   readonly maxWaitMs: number;
 }
 
@@ -54,8 +56,8 @@ export interface SlotWaits {
   /** Call it when the message was sent. If it was delayed again, it counts from now. */
   sent(slot: EndpointSlot): void;
   /**
-   * Takes one more slot for a message that must be sent with another API key, ahead of the messages that wait. It may
-   * wait for a window and `maxWaitMs`, even if it has waited before, since a rejected key is not the client's fault.
+   * Takes one more slot for a message that must be sent with another API key, ahead of the messages that wait. The
+   * message may wait for a window and `maxWaitMs` more, since a refused key is not the client's fault.
    * Returns the slot, whose time has come, or the necessary wait in ms if that is longer.
    */
   takeExtra(slot: EndpointSlot, signal: AbortSignal): Promise<EndpointSlot | number>;
@@ -63,7 +65,10 @@ export interface SlotWaits {
 
 /** The longest pause, in ms: a service that asks for more usually takes messages again much earlier. */
 const MAX_PAUSE_MS = 60_000;
-/** A message that is sent later than this after its start counts as delayed, in ms: by a new connection or a busy process. */
+/**
+ * A message that is sent later than this after its start counts as delayed, in ms: by a new connection or a busy
+ * process.
+ */
 const MAX_START_AGE_MS = 5;
 /** How much later than its deadline a wait may end, because of timers and round trips, in ms. */
 const LATE_MS = 100;
@@ -140,8 +145,9 @@ interface Starting {
 }
 
 /**
- * Waits until the message may start. `firstMs` is the first answer of the budget, if it was asked already. Returns 0, or the
- * remaining wait in ms if that is longer than the message may still wait. The slot of a message that does not start is given back.
+ * Waits until the message may start. `firstMs` is the first answer of the budget, if it was asked already. Returns 0, or
+ * the remaining wait in ms if that is longer than the message may still wait. The slot of a message that does not start
+ * is given back.
  */
 export async function waitForStart({ budgets, slot, signal }: Starting, firstMs?: number): Promise<number> {
   const deadline = performance.now() + slot.waitLeftMs;

@@ -8,7 +8,7 @@ type ChatConfig = Pick<Config, 'authMode' | 'basePath' | 'bots' | 'operations' |
 
 /** What the page of the demo shows besides. */
 export interface DemoChat {
-  /** Those that it offers, each `namespace/bot`. */
+  /** The bots that it offers, each `namespace/bot`. */
   readonly bots: readonly string[];
   /** Filled into the form for signing in. */
   readonly user: { readonly name: string; readonly password: string };

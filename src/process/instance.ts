@@ -30,7 +30,10 @@ import { openStores } from './stores.ts';
 const MAX_HELD_BYTES = 64 << 20;
 /** How many bytes of runs an instance keeps, so that they can be joined. */
 const MAX_RUN_BYTES = 64 << 20;
-/** How much longer than its waits for slots a message may wait, in ms: as long as the service may ask it to. */
+/**
+ * How much longer than its waits for slots a message may wait, in ms: after a 429, as long as the service asks, and a
+ * margin.
+ */
 const WAIT_MARGIN_MS = 65_000;
 
 export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {
@@ -115,7 +118,7 @@ function runsOf(
   onGrace: RunsOptions['onGrace'],
 ): Runs {
   const { maxBytes } = limits;
-  return new Runs({ store, times: limits, maxBytes, budget: heldBytes(MAX_RUN_BYTES), onGrace });
+  return new Runs({ store, times: limits, maxBytes, bound: heldBytes(MAX_RUN_BYTES), onGrace });
 }
 
 /** The stores, with a count of the operations on sessions, and of the sessions that were lost. */

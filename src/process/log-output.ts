@@ -12,7 +12,7 @@ const BATCH_MS = 90;
 const PIECE_BYTES = 4096;
 /** How many bytes may wait for a reader that stalls. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** After a loss, lines are taken again when so many bytes are free: the line that reports the loss must fit. */
+/** After a loss, lines are taken again when so many bytes are free, so that the line that reports the loss fits. */
 const ROOM_BYTES = 16_384;
 /** A line of this level or a higher one is written at once (pino's number of `warn`). */
 const URGENT = 40;
@@ -123,7 +123,7 @@ function endBatch(state: OutputState): void {
   state.batchBytes = 0;
 }
 
-/** Writes what waits, and again later if the reader does not take all of it. Else, lines wait for `pauseMs`. */
+/** Writes what waits; again later if the reader does not take all. If it does, the next lines wait for `pauseMs`. */
 function flush(state: OutputState, pauseMs?: number): void {
   const before = state.bytes;
   endBatch(state);

@@ -29,7 +29,7 @@ export function observersOf({ logger, metrics, redis }: ObserversOptions) {
     }),
     /** A connection was cut because of what waited on it. */
     connectionCut: () => metrics?.connectionsCut.inc(),
-    /** A run has no client any more. */
+    /** The time is over for which a run has gone on without a client. */
     runInGrace({ requestId }: Run, outcome: GraceOutcome): void {
       metrics?.runsLeft.inc({ outcome });
       logger.info({ requestId, outcome }, 'run without a client');

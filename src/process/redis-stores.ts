@@ -19,7 +19,7 @@ export interface RedisStoresOptions {
   readonly logger: Logger;
   /** The bot service's own rate. */
   readonly rate: PacedRate;
-  /** The secrets that seal sessions and runs: the first one seals, each of them opens. And how long a session can live. */
+  /** The secrets that seal sessions and runs, of which the first seals and all open; and how long a session can live. */
   readonly session: { readonly secrets: readonly Secret[]; readonly absoluteMs: number };
   readonly runs: RunTimes & { readonly maxBytes: number };
 }

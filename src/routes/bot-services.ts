@@ -46,7 +46,7 @@ const FILE_TIMES = { stallMs: 60_000, wholeMs: 600_000 };
 /** How many operations may be under way at once at this instance; for suspend, as many again. */
 const MAX_OPERATIONS = { perUser: 32, perAddress: 256 };
 
-/** What the services of bots are built from. Whoever opens it closes it. */
+/** What the services of bots are built from. Its caller closes what it has opened. */
 export interface BotDependencies extends Pick<Stores, 'sessions' | 'budgets' | 'streams' | 'blobs'> {
   readonly config: Config;
   readonly logger: Logger;

@@ -47,13 +47,14 @@ export async function findSession(services: SessionFinding, arrival: RequestArri
     throw refusal;
   }
   releases.push(services.open.add(stop, key, kind));
-  const asked = [counted, services.sessions.read(key), services.limitBySession(req, res, key)] as const;
-  const [, session] = await Promise.allSettled(asked);
+  const read = services.sessions.read(key);
+  const countedForSession = services.limitBySession(req, res, key);
+  const [session] = await Promise.allSettled([read, counted, countedForSession]);
   // The log line of a refusal names the user, too.
   if (session.status === 'fulfilled') res.locals.userId = session.value.user.id;
-  await asked[0];
-  const found = await asked[1];
-  await asked[2];
+  await counted;
+  const found = await read;
+  await countedForSession;
   const { reason } = stop.signal;
   if (reason instanceof Problem && reason.code === 'session_ended') throw noSession();
   stop.signal.throwIfAborted();
@@ -78,7 +79,7 @@ export function requireGroup(groupsOf: (bot: string) => readonly OperationGroup[
   };
 }
 
-/** Clients of the bot service read 404 as a fact about the conversation, so it is never the answer here. */
+/** Its status is not 404, which clients of the bot service read as a fact about the conversation. */
 function notEnabled(): Problem {
   return new Problem('operation_not_enabled', 'This operation is not enabled for this bot.');
 }

@@ -54,7 +54,8 @@ export interface KnownBots {
 }
 
 /**
- * What the stages before the routes, and the routes other than those of bots, are built from. Whoever opens it closes it.
+ * What the stages before the routes, and the routes other than those of bots, are built from. Its caller closes what it
+ * has opened.
  */
 export interface Dependencies extends Pick<Stores, 'sessions' | 'counts' | 'attempts'> {
   readonly config: Config;

@@ -9,7 +9,7 @@ import { carryLive } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
 import { judgeLive, type LiveVerdict, type Refusal } from '../relay/message/judge-response.ts';
 import type { ResumptionTurn } from '../relay/message/resumption-attempt.ts';
-import { sendAndJudgeBy } from '../relay/message/send-and-judge.ts';
+import { sendAndJudge } from '../relay/message/send-and-judge.ts';
 import { endpointOf, type Operation } from '../relay/operations/operation-table.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
@@ -41,6 +41,7 @@ export function liveRoute(services: BotServices): (operation: Operation, shape: 
         await services.sessions.confirm(session);
         const bot = findBot(services, { req, res, group: operation.group });
         const holders = services.holdersOf(user.id, () => clientAddress(req));
+        // Live streams have places of their own, apart from messages; so do those that watch files.
         const liveHolders = holdersApart(operation.path === MESSAGE_PATH ? 'live' : 'watch', holders);
         releases.push(await services.takePlace(liveHolders));
         // Bytes of a live stream do not extend the session, so that it ends if its user does nothing else.
@@ -58,10 +59,10 @@ export function liveRoute(services: BotServices): (operation: Operation, shape: 
         const endpoint = endpointOf(operation, botName(bot));
         const request = requestOf(services, { req, res, ...accepted, input });
         const turn = await services.takeLiveTurn({ endpoint, holders: liveHolders, signal, log: res.locals });
-        const asked = { res, bot, conversation: input.conversation(), request, turn, limits, signal };
-        const answered = await askUntilTaken(services, asked);
+        const sending = { res, bot, conversation: input.conversation(), request, turn, limits, signal };
+        const answered = await sendUntilTaken(services, sending);
         if (answered.kind === 'not_found') answerNotFound(res, answered);
-        else await carry(services, { ...asked, ...answered, releases });
+        else await carry(services, { ...sending, ...answered, releases });
       } finally {
         releaseAll(releases);
       }
@@ -92,7 +93,7 @@ function requestOf(
 }
 
 /** A request that has its slot. */
-interface Asked {
+interface LiveSending {
   readonly res: Response;
   readonly bot: Bot;
   readonly conversation: Conversation | undefined;
@@ -110,12 +111,12 @@ type LiveAnswer = Exclude<LiveVerdict, Refusal> & {
 };
 
 /** Sends the request with the next key until the service answers other than by refusing the key. */
-async function askUntilTaken(services: BotServices, asked: Asked): Promise<LiveAnswer> {
-  const { res, bot, conversation, turn, limits } = asked;
+async function sendUntilTaken(services: BotServices, sending: LiveSending): Promise<LiveAnswer> {
+  const { res, bot, conversation, turn, limits } = sending;
   const named = { bot: botName(bot), requestId: res.locals.requestId, conversation: () => conversation };
   const { keys, mask } = requestKeys(services, named);
   for (;;) {
-    const verdict = await ask(services, asked, { key: keys.next(), mask });
+    const verdict = await sendOnce(services, sending, { key: keys.next(), mask });
     limits.clear();
     if (verdict.kind === 'stream' || verdict.kind === 'not_found') {
       keys.accepted();
@@ -132,15 +133,15 @@ async function askUntilTaken(services: BotServices, asked: Asked): Promise<LiveA
 }
 
 /** Sends the request once. */
-function ask(
+function sendOnce(
   services: BotServices,
-  { res, request, turn, limits, signal }: Asked,
+  { res, request, turn, limits, signal }: LiveSending,
   { key, mask }: { readonly key: ReturnType<MessageKeys['next']>; readonly mask: (text: string) => string },
 ) {
   // There is a deadline for the headers, and none for the stream.
   const start = () => limits.start(Number.POSITIVE_INFINITY);
   start();
-  return sendAndJudgeBy(judgeLive, {
+  return sendAndJudge(judgeLive, {
     ...{
       send: observedSend(services.send, key.fingerprint, services.observer),
       request: withKey(request, key),
@@ -170,7 +171,7 @@ function answerNotFound(res: Response, { answer, json, mask }: Extract<LiveAnswe
 /** Carries the stream to the client until it ends. */
 async function carry(
   services: BotServices,
-  carried: Asked & Pick<LiveAnswer, 'answer' | 'mask'> & { readonly releases: Releases },
+  carried: LiveSending & Pick<LiveAnswer, 'answer' | 'mask'> & { readonly releases: Releases },
 ): Promise<void> {
   const { res, bot, signal, answer, mask, conversation, releases } = carried;
   const { heartbeats, holding, observer, logger } = services;

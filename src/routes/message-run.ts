@@ -8,7 +8,7 @@ import type { Operation } from '../relay/operations/operation-table.ts';
 import { messageName } from '../runs/run-name.ts';
 import type { BotServices } from './bot-services.ts';
 import { findBot, findSession } from './bot-steps.ts';
-import { lastEventIdOf, noteJoin, readerClient, readRun } from './read-run.ts';
+import { lastEventIdOf, readerClient, readRun, registerReader } from './read-run.ts';
 import { type Releases, releaseAll, type Steps } from './route.ts';
 
 /**
@@ -37,11 +37,14 @@ export function runRoute(services: BotServices): (operation: Operation) => Steps
         const message = messageName({ bot: botName(bot), channel, user }, id);
         stop.signal.throwIfAborted();
         const client = { res, bot, session, stop, stream, releases };
-        const { requestId } = res.locals;
-        const about = { requestId, lastEventId: lastEventIdOf(headers), since: performance.now() };
-        const entry = { ...about, client: readerClient(services, client) };
+        const entry = {
+          requestId: res.locals.requestId,
+          lastEventId: lastEventIdOf(headers),
+          waitsSince: performance.now(),
+          client: readerClient(services, client),
+        };
         const joined = await services.runs.newest(message, entry);
-        noteJoin(services, joined, client);
+        registerReader(services, joined, client);
         await readRun(services, joined, client);
       } finally {
         releaseAll(releases);

@@ -14,14 +14,26 @@ import type { SharedSteps } from './shared-steps.ts';
 
 export { METHODS } from '../relay/operations/operation-table.ts';
 
-/** The routes of messages and of other operations of the bot service. */
+/** Makes the steps of an operation, for one shape of its path. */
+type StepsOf = (operation: Operation, shape: PathShape) => Steps;
+
+/** Serves every operation of the table, in both shapes of its path, below the base path. */
 export function botRoutes(app: Express, { config }: Dependencies, services: BotServices): void {
-  operationRoutes(app, config.basePath, {
+  const stepsOf: Readonly<Record<Operation['carriedBy'], StepsOf>> = {
     message: messageRoute(services),
     run: runRoute(services),
     live: liveRoute(services),
-    operation: operationRoute(services),
-  });
+    proxy: operationRoute(services),
+  };
+  for (const path of new Set(OPERATIONS.map((operation) => operation.path))) {
+    const operations = OPERATIONS.filter((operation) => operation.path === path);
+    for (const shape of PATH_SHAPES) {
+      const methods: Methods = Object.fromEntries(
+        operations.map((one) => [one.method.toLowerCase(), stepsOf[one.carriedBy](one, shape)]),
+      );
+      route(app, `${config.basePath}${botRoute(shape)}/${path}`, { ...methods, withoutHead: true });
+    }
+  }
 }
 
 /** The routes of a session, for all ways to sign in. */
@@ -47,31 +59,4 @@ export function pageRoutes(
       },
     });
   }
-}
-
-/** The steps of each operation, for each shape of its path. */
-interface OperationSteps {
-  readonly message: (shape: PathShape) => Steps;
-  readonly run: (operation: Operation) => Steps;
-  readonly live: (operation: Operation, shape: PathShape) => Steps;
-  readonly operation: (operation: Operation, shape: PathShape) => Steps;
-}
-
-/** Serves every operation of the table, in both shapes of its path, below `basePath`. */
-function operationRoutes(app: Express, basePath: string, steps: OperationSteps): void {
-  for (const path of new Set(OPERATIONS.map((operation) => operation.path))) {
-    const operations = OPERATIONS.filter((operation) => operation.path === path);
-    for (const shape of PATH_SHAPES) {
-      const methods: Methods = Object.fromEntries(
-        operations.map((operation) => [operation.method.toLowerCase(), stepsOf(operation, shape, steps)]),
-      );
-      route(app, `${basePath}${botRoute(shape)}/${path}`, { ...methods, withoutHead: true });
-    }
-  }
-}
-
-function stepsOf(operation: Operation, shape: PathShape, steps: OperationSteps): Steps {
-  if (operation.carriedBy === 'message') return steps.message(shape);
-  if (operation.carriedBy === 'run') return steps.run(operation);
-  return operation.carriedBy === 'live' ? steps.live(operation, shape) : steps.operation(operation, shape);
 }

@@ -9,6 +9,7 @@ import type { Pacing } from '../pace/pacing.ts';
 import { streamHead } from '../relay/message/begin-stream.ts';
 import { carryTo } from '../relay/message/carry-stream.ts';
 import { type Deadlines, deadlines } from '../relay/message/deadlines.ts';
+import { judgeResponse } from '../relay/message/judge-response.ts';
 import { sendAndJudge } from '../relay/message/send-and-judge.ts';
 import type { UpstreamAnswer } from '../relay/upstream/answer-arrival.ts';
 import type { MessageKeys } from '../relay/upstream/message-keys.ts';
@@ -58,7 +59,7 @@ export interface NewRun {
   readonly freeBody: () => void;
 }
 
-/** A new run, and what it gives back when it is over. */
+/** A new run, and what it has taken and gives back when it is over. */
 interface RunWork extends NewRun {
   readonly releases: Releases;
 }
@@ -84,7 +85,7 @@ async function conduct(services: BotServices, work: RunWork, sent: Promise<Messa
   let failure: unknown;
   try {
     const answered = await sent.finally(work.freeBody);
-    run.begin(answered.head);
+    run.beginStream(answered.head);
     // The readers that wait attach first: they alone get bytes for which the log has no memory.
     await setImmediate();
     await carry(services, work, answered);
@@ -125,6 +126,7 @@ async function send(services: BotServices, work: RunWork, message: ReadMessage):
   return { answer, head: streamHead(answer, mask), kept, conversation };
 }
 
+/** A message that has its slot, and what sends it. */
 interface MessageSending extends RunWork {
   readonly request: UpstreamRequest;
   readonly keys: MessageKeys;
@@ -152,7 +154,10 @@ async function sendUntilTaken(services: BotServices, sending: MessageSending): P
       const send = observedSend(services.send, key.fingerprint, services.observer);
       limits.start();
       const attempt = { send, request: withKey(request, key), mask, signal, onStatus, onSent };
-      const verdict = await sendAndJudge({ ...attempt, onDelayed: () => confirmAndRenew(services, sending) });
+      const verdict = await sendAndJudge(judgeResponse, {
+        ...attempt,
+        onDelayed: () => confirmAndRenew(services, sending),
+      });
       if (verdict.kind === 'stream') {
         limits.answered();
         keys.accepted();

@@ -24,7 +24,7 @@ export interface OidcRoutes {
   readonly sessions: Sessions;
   readonly store: SessionStore;
   readonly body: BodyOptions;
-  /** Does the work for a text that is new, and remembers the text if the work succeeds; false if it is not new. */
+  /** Does the work for the id of a logout token, unless it was done before. */
   readonly once: RunOnce;
 }
 
@@ -58,15 +58,15 @@ export function finishSignIn(routes: OidcRoutes): Steps {
     const flow = await flows.take(req, res, new URLSearchParams(query).get('state') ?? '');
     if (!flow) throw NO_SUCH_SIGN_IN;
     try {
-      const { user, provider: providerSession } = await provider.finishSignIn(query, flow);
+      const { user, provider: atProvider } = await provider.finishSignIn(query, flow);
       res.locals.userId = user.id;
       await previous.end(req);
-      const owner = { userId: user.id, providerSession: providerSession.providerSession };
+      const owner = { userId: user.id, providerSession: atProvider.providerSession };
       const confirm = async () => {
         // A logout that came before the session was stored has not removed it.
         if (await store.removedSince(owner, startedAt)) throw SIGNED_OUT_MEANWHILE;
       };
-      const session = await sessions.begin(req, res, { user, confirm, ...providerSession });
+      const session = await sessions.begin(req, res, { user, confirm, ...atProvider });
       previous.remember(session.key, res);
       redirect(res, flow.returnTo);
     } catch (error) {

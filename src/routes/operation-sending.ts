@@ -11,7 +11,7 @@ import type { OperationInput } from './operation-input.ts';
 import { requestKeys } from './request-keys.ts';
 
 /** An operation that has passed all checks. */
-export interface SentOperation {
+export interface CheckedOperation {
   readonly operation: Operation;
   readonly shape: PathShape;
   readonly bot: Bot;
@@ -23,8 +23,8 @@ export interface SentOperation {
 export interface OperationWithSlot {
   readonly req: Request;
   readonly res: Response;
-  readonly accepted: SentOperation;
-  readonly slots: Pacing;
+  readonly checked: CheckedOperation;
+  readonly pacing: Pacing;
   readonly upload: UploadBody | undefined;
   readonly signal: AbortSignal;
 }
@@ -38,26 +38,26 @@ export async function sendOperationUntilTaken(
   services: BotServices,
   sending: OperationWithSlot,
 ): Promise<OperationAnswer> {
-  const { req, res, accepted, slots, signal, upload } = sending;
+  const { req, res, checked, pacing, signal, upload } = sending;
   const { requestId } = res.locals;
-  const { input, ...target } = accepted;
+  const { input, ...target } = checked;
   const { conversation } = input;
   const { headers } = req;
-  const { keys, mask } = requestKeys(services, { bot: botName(accepted.bot), requestId, conversation });
+  const { keys, mask } = requestKeys(services, { bot: botName(checked.bot), requestId, conversation });
   const onStatus = (status: number) => {
     res.locals.upstreamStatus = status;
   };
-  const { operation } = accepted;
+  const { operation } = checked;
   for (;;) {
     const request = services.operationRequest({ ...target, ...input, upload, headers, requestId });
     let hasLeft = false;
-    // The service acts on a form only when it has all of it.
     const onLeaving = () => {
+      // The service acts on a form only when it has all of it.
       hasLeft = !upload;
     };
     const onSent = () => {
       hasLeft = true;
-      slots.sent();
+      pacing.sent();
     };
     const events = { onLeaving, onSent, onStatus };
     const attempt = { operation, request, upload, key: keys.next(), mask, signal, ...events };
@@ -71,6 +71,6 @@ export async function sendOperationUntilTaken(
     const failure = keys.refused(verdict);
     // A form is sent as it arrives, so it cannot be sent again.
     if (failure || upload) throw failure ?? verdict;
-    await slots.takeExtraSlot();
+    await pacing.takeExtraSlot();
   }
 }

@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Request, Response } from 'express';
-import { type Bot, botName, type PathShape } from '../bots/bot.ts';
-import type { Conversation } from '../guard/conversations.ts';
+import { botName, type PathShape } from '../bots/bot.ts';
 import { checkFileUse } from '../guard/fetch-metadata.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { abortWhenLeft } from '../http/client-connection.ts';
@@ -15,7 +14,11 @@ import { conversationKey } from '../runs/run-name.ts';
 import type { BotServices } from './bot-services.ts';
 import { findBot, findSession } from './bot-steps.ts';
 import type { OperationInput } from './operation-input.ts';
-import { type OperationWithSlot, type SentOperation, sendOperationUntilTaken } from './operation-sending.ts';
+import {
+  type CheckedOperation,
+  type OperationWithSlot,
+  sendOperationUntilTaken,
+} from './operation-sending.ts';
 import { type Releases, releaseAll, type Steps } from './route.ts';
 
 /** How long a client may take to read an answer other than a file, in ms: it is in memory, and keeps its place. */
@@ -50,13 +53,13 @@ export function operationRoute(services: BotServices): (operation: Operation, sh
         signal.throwIfAborted();
         const hasStopped = operation === SUSPEND && (await stopWaiting(services, res, { bot, ...input }));
         const endpoint = endpointOf(operation, botName(bot));
-        const slots = services.paceMessage({ endpoint, holders, signal, log: res.locals });
-        setHeaders(res, await slots.start());
-        const accepted = { operation, shape, bot, userId, input };
+        const pacing = services.paceMessage({ endpoint, holders, signal, log: res.locals });
+        setHeaders(res, await pacing.start());
+        const checked = { operation, shape, bot, userId, input };
         const upload = input.openUpload?.();
         if (upload)
           releases.push(() => services.observer.transferred('up', upload.fileBytes()), upload.close);
-        const sending = { req, res, accepted, slots, upload, signal };
+        const sending = { req, res, checked, pacing, upload, signal };
         const answer = await sendOperationUntilTaken(services, sending);
         await conclude(services, hasStopped && answer.status === 404 ? STOPPED : answer, sending);
       } finally {
@@ -76,7 +79,7 @@ const STOPPED: OperationAnswer = {
 async function stopWaiting(
   { runs }: BotServices,
   { locals }: Response,
-  { bot, conversation }: Pick<SentOperation, 'bot'> & Pick<OperationInput, 'conversation'>,
+  { bot, conversation }: Pick<CheckedOperation, 'bot'> & Pick<OperationInput, 'conversation'>,
 ): Promise<boolean> {
   const channel = conversation()?.upstream;
   if (channel === undefined) return false;
@@ -85,45 +88,29 @@ async function stopWaiting(
   return count > 0;
 }
 
-/** Keeps what the service's answer says, and passes the answer on. */
+/** Remembers or forgets what the answer has changed, and passes it on. */
 async function conclude(
   services: BotServices,
   answer: OperationAnswer,
   sending: OperationWithSlot,
 ): Promise<void> {
-  const { operation, bot, input } = sending.accepted;
+  const { operation, bot, userId, input } = sending.checked;
+  const conversation = input.conversation();
   try {
-    if (operation.channel === 'form') await rememberFiles(services, sending.accepted, answer);
-    if (operation.forgets && answer.status < 300)
-      await forgetConversation(services, bot, input.conversation());
+    // Messages of this conversation may name the file from now on.
+    if (operation.channel === 'form')
+      await services.blobs.remember(answer.body, { bot: botName(bot), userId, conversation });
+    if (operation.forgets && answer.status < 300) {
+      services.forgetSandboxes(bot, conversation);
+      await services.forgetRuns(bot, conversation);
+    }
     await answerWith(services, answer, sending);
   } catch (error) {
     throw asOperationLost(operation, error);
   }
 }
 
-/** Lets messages of this conversation name the files that the service has taken. */
-async function rememberFiles(
-  services: BotServices,
-  accepted: SentOperation,
-  answer: OperationAnswer,
-): Promise<void> {
-  const { bot, userId, input } = accepted;
-  const { body } = answer;
-  await services.blobs.remember(body, { bot: botName(bot), userId, conversation: input.conversation() });
-}
-
-/** What was said in the conversation, and what it had launched, is gone. */
-async function forgetConversation(
-  services: BotServices,
-  bot: Bot,
-  conversation: Conversation | undefined,
-): Promise<void> {
-  services.forgetSandboxes(bot, conversation);
-  await services.forgetRuns(bot, conversation);
-}
-
-/** Answers with nothing of the service's answer except what the verdict holds. */
+/** Writes the answer to the client. */
 async function answerWith(
   services: BotServices,
   answer: OperationAnswer,

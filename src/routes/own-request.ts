@@ -66,8 +66,8 @@ export function ownRequests(options: OwnRequestOptions): AskService {
   return async function ask(request) {
     const { operation, bot, holders, requestId, signal, headers: clientHeaders = {} } = request;
     const endpoint = endpointOf(operation, botName(bot));
-    const slots = options.paceMessage({ endpoint, holders, signal, log: {} });
-    await slots.start();
+    const pacing = options.paceMessage({ endpoint, holders, signal, log: {} });
+    await pacing.start();
     const { path, headers } = options.operationRequest({
       ...request,
       ...{ headers: clientHeaders, body: undefined },
@@ -81,7 +81,7 @@ export function ownRequests(options: OwnRequestOptions): AskService {
       const send = observedSend(options.send, key.fingerprint, options.observer);
       const maxBytes = maxAnswerBytesOf(operation);
       const answer = await within(options.responseTimeoutMs, signal, async (limited) => {
-        const events = { signal: limited, onDelayed: slots.renewSlot, onSent: slots.sent };
+        const events = { signal: limited, onDelayed: pacing.renewSlot, onSent: pacing.sent };
         return read(await send(withKey(unsigned, key), events), maxBytes, limited);
       });
       const { status, json } = answer;
@@ -91,12 +91,14 @@ export function ownRequests(options: OwnRequestOptions): AskService {
       }
       const failure = keys.refused(keyRefusal(status));
       if (failure) throw failure;
-      await slots.takeExtraSlot();
+      await pacing.takeExtraSlot();
     }
   };
 }
 
-/** Gives `work` a signal that aborts with `signal`, or after `ms`. Rejects with the reason of that signal if it aborts. */
+/**
+ * Gives `work` a signal that aborts with `signal`, or after `ms`. Rejects with the reason of that signal if it aborts.
+ */
 async function within<T>(
   ms: number,
   signal: AbortSignal,
@@ -119,7 +121,10 @@ async function within<T>(
   }
 }
 
-/** Reads an answer of at most `maxBytes`, and closes a larger one. @throws Problem `upstream_unreachable` if it breaks off */
+/**
+ * Reads an answer of at most `maxBytes`, and closes a larger one. @throws Problem `upstream_unreachable` if it breaks
+ * off
+ */
 async function read(answer: UpstreamAnswer, maxBytes: number, signal: AbortSignal): Promise<OwnAnswer> {
   const { status, headers } = answer;
   const close = () => answer.close();

@@ -5,6 +5,7 @@ import { KNOWN_MS, type KnownSandboxes, launchedSandboxes } from '../guard/sandb
 import { parseJson } from '../http/json.ts';
 import { badResponse, rateLimited } from '../relay/operations/judge-operation.ts';
 import { CHANNEL_METADATA } from '../relay/operations/operation-table.ts';
+import { conversationKey } from '../runs/run-name.ts';
 import type { AskService, OwnAnswer, OwnRequest } from './own-request.ts';
 
 /**
@@ -30,7 +31,9 @@ interface OwnSandboxOptions {
   readonly known: KnownSandboxes;
 }
 
-/** How a request for the metadata ended. `left`: its client has left, or its session has ended; others must ask again. */
+/**
+ * How a question for the metadata ended. `left`: its client has left, or its session has ended; others must ask again.
+ */
 type SandboxAnswer =
   | { readonly kind: 'launched'; readonly names: readonly string[] }
   | { readonly kind: 'failed'; readonly reason: unknown }
@@ -41,23 +44,23 @@ type SandboxAnswer =
  * that come while it is asked for the same conversation wait for the answer.
  */
 export function ownSandboxes({ askMetadata, known }: OwnSandboxOptions): OwnSandboxes {
-  /** What is being asked, by conversation. */
+  /** The answers that are on their way, by conversation. */
   const asked = new Map<string, Promise<SandboxAnswer>>();
 
-  function ask(conversationKey: string, channel: string, about: AboutChannel): Promise<SandboxAnswer> {
+  function ask(key: string, channel: string, about: AboutChannel): Promise<SandboxAnswer> {
     // After `forgetSandboxes`, the answer is not remembered: only those who wait for it get it.
-    const isCurrent = () => asked.get(conversationKey) === question;
+    const isCurrent = () => asked.get(key) === question;
     const question = askMetadata(channel, about)
       .then((metadata): SandboxAnswer => {
         const names = metadata ? launchedSandboxes(parseJson(metadata)) : [];
-        if (isCurrent()) known.remember(conversationKey, names);
+        if (isCurrent()) known.remember(key, names);
         return { kind: 'launched', names };
       })
       .catch(
         (reason): SandboxAnswer => (about.signal.aborted ? { kind: 'left' } : { kind: 'failed', reason }),
       )
-      .finally(() => isCurrent() && asked.delete(conversationKey));
-    asked.set(conversationKey, question);
+      .finally(() => isCurrent() && asked.delete(key));
+    asked.set(key, question);
     return question;
   }
 
@@ -66,32 +69,25 @@ export function ownSandboxes({ askMetadata, known }: OwnSandboxOptions): OwnSand
       if (sandbox === undefined) return;
       const channel = conversation()?.upstream;
       if (channel === undefined) throw notLaunched();
-      const conversationKey = conversationKeyOf(about.bot, channel);
-      // A request that was sent before this one may be older than the sandbox: its answer can allow, but not refuse.
-      let isOlder = asked.has(conversationKey);
-      while (!known.has(conversationKey, sandbox)) {
+      const key = conversationKey({ bot: botName(about.bot), channel });
+      // What was asked before this request may be older than the sandbox: its answer can allow, but not refuse.
+      let mayBeOlder = asked.has(key);
+      while (!known.has(key, sandbox)) {
         about.signal.throwIfAborted();
-        const answer = await unlessAborted(
-          asked.get(conversationKey) ?? ask(conversationKey, channel, about),
-          about.signal,
-        );
+        const answer = await unlessAborted(asked.get(key) ?? ask(key, channel, about), about.signal);
         if (answer.kind === 'failed') throw answer.reason;
         if (answer.kind === 'launched' && answer.names.includes(sandbox)) return;
-        if (answer.kind === 'launched' && !isOlder) throw notLaunched();
-        isOlder = false;
+        if (answer.kind === 'launched' && !mayBeOlder) throw notLaunched();
+        mayBeOlder = false;
       }
     },
     forgetSandboxes(bot, conversation) {
       if (conversation === undefined) return;
-      const conversationKey = conversationKeyOf(bot, conversation.upstream);
-      asked.delete(conversationKey);
-      known.forget(conversationKey);
+      const key = conversationKey({ bot: botName(bot), channel: conversation.upstream });
+      asked.delete(key);
+      known.forget(key);
     },
   };
-}
-
-function conversationKeyOf(bot: Bot, channel: string): string {
-  return JSON.stringify([botName(bot), channel]);
 }
 
 /** Resolves as `work` does. Rejects with the signal's reason if that aborts first. */

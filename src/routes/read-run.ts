@@ -49,8 +49,11 @@ export function readerClient({ open, watch }: BotServices, { stop, session }: Ru
   };
 }
 
-/** Lets the client leave the run when its request is over. Logs and counts the join of another request's run. */
-export function noteJoin(services: BotServices, joined: JoinedRun, client: RunClient): void {
+/**
+ * Lets the client leave the run when its request is over. A reader of another request's run is bounded for its user,
+ * counted and logged.
+ */
+export function registerReader(services: BotServices, joined: JoinedRun, client: RunClient): void {
   const { run, reader, how } = joined;
   const { releases, session, stop, res, bot } = client;
   releases.push(() => reader.leave());
@@ -68,7 +71,7 @@ export function noteJoin(services: BotServices, joined: JoinedRun, client: RunCl
  */
 export async function readRun(services: BotServices, joined: JoinedRun, client: RunClient): Promise<void> {
   const head = await waitForHead(joined, client).catch((error) =>
-    failRun(services, { ...joined, ...client, error }),
+    answerFailure(services, { ...joined, ...client, error }),
   );
   if (!head) return;
   const { heartbeats, observer } = services;
@@ -91,7 +94,7 @@ async function waitForHead({ run, reader }: JoinedRun, { res }: RunClient): Prom
   }
 }
 
-/** With these, the run has not failed, but this client can't join it. */
+/** Problems that say that this client cannot join the run; the run itself has not failed. */
 const NOT_JOINED: readonly unknown[] = [RUN_OVER, NOT_KEPT];
 
 /**
@@ -99,7 +102,7 @@ const NOT_JOINED: readonly unknown[] = [RUN_OVER, NOT_KEPT];
  * field send it again after any status but 200. A resumption keeps its status, which is final for them.
  * @throws the failure itself if it keeps its status
  */
-function failRun(
+function answerFailure(
   { logger }: BotServices,
   { error, run, res, bot }: JoinedRun & RunClient & { readonly error: unknown },
 ): void {

@@ -9,7 +9,9 @@ import { maskKeys } from '../relay/upstream/upstream-request.ts';
 export interface RequestKeys {
   /** Those that the request may still try. */
   readonly keys: MessageKeys;
-  /** Masks keys in a text of the service, and puts the client's id of the conversation in the place of the upstream id. */
+  /**
+   * Masks keys in a text of the service, and puts the client's id of the conversation in the place of the upstream id.
+   */
   readonly mask: (text: string) => string;
 }
 
@@ -21,7 +23,10 @@ export interface RequestKeysOptions {
   readonly conversation: () => Conversation | undefined;
 }
 
-/** Gets the keys of the bot. The request keeps them until it is answered, even if the configuration is reloaded meanwhile. */
+/**
+ * Gets the keys of the bot. The request keeps them until it is answered, even if the configuration is reloaded
+ * meanwhile.
+ */
 export function requestKeys(
   { keyRings, logger }: { readonly keyRings: Pick<KeyRings, 'ringOf' | 'keys'>; readonly logger: Logger },
   { bot, requestId, conversation }: RequestKeysOptions,

@@ -25,7 +25,9 @@ export interface Methods extends Partial<Record<(typeof METHODS)[number], Steps>
 export function route(app: Express, path: string, methods: Methods): void {
   const { withoutHead = false } = methods;
   const allow: string[] = [];
-  const refuse = handlerOf(path, async () => methodNotAllowed(allow.join(', '))());
+  const refuse = handlerOf(path, async () => {
+    throw methodNotAllowed(allow.join(', '));
+  });
   // One route for all methods: `app.all` would make one for each method that Node.js knows, and read the pattern again.
   const one = app.route(path);
   if (withoutHead) one.head(refuse);

@@ -3,7 +3,7 @@ import { realmOf } from '../authenticate/sessions/session.ts';
 import { sessionCookie } from '../authenticate/sessions/session-cookie.ts';
 import { openSessions, type Sessions } from '../authenticate/sessions/sessions.ts';
 import type { Config } from '../config/config.ts';
-import { sameOrigin } from '../guard/fetch-metadata.ts';
+import { originCheck } from '../guard/fetch-metadata.ts';
 import {
   addressLimit,
   type LimitByAddress,
@@ -41,7 +41,7 @@ export function sharedSteps({
     newLimit,
     limitByAddress: addressLimit(newLimit, config.clientLimits),
     limitBySession: sessionLimit(newLimit, config.clientLimits),
-    checkOrigin: sameOrigin({ own: config.publicUrl.origin, allowed: config.allowedOrigins }),
+    checkOrigin: originCheck({ own: config.publicUrl.origin, allowed: config.allowedOrigins }),
     sessions: openSessions({ store, cookie, limits: config.session }),
   };
 }

@@ -6,7 +6,7 @@ import { SUSPEND } from '../relay/operations/operation-table.ts';
 import type { RelayObserver, SuspendOutcome } from '../relay/upstream/relay-observer.ts';
 import type { AskService } from './own-request.ts';
 
-/** A run that goes on at the bot service after its client has left. */
+/** A run that the relay has given up after its clients have left, and that goes on at the bot service. */
 export interface LeftRun {
   readonly shape: PathShape;
   readonly bot: Bot;
@@ -16,7 +16,7 @@ export interface LeftRun {
   readonly runId: string;
   readonly userId: string;
   readonly holders: Holders;
-  /** The id of the client's request. */
+  /** The id of the request that has begun it. */
   readonly requestId: string;
 }
 

@@ -11,7 +11,7 @@ export interface RunEntry {
   readonly requestId: string;
   readonly lastEventId: string | undefined;
   /** Since when it waits, by `performance.now()` in ms. */
-  readonly since: number;
+  readonly waitsSince: number;
   readonly client: ReaderClient;
 }
 
@@ -58,7 +58,9 @@ export function joinAt(run: Run, { lastEventId, client }: RunEntry): JoinedRun |
   return { run, reader: run.attach(client), at, how };
 }
 
-/** How often, and how many times, an event is looked for: what came within the last second may not be stored yet. */
+/**
+ * An event is looked for so many times, with this pause in ms: what came within the last second may not be stored yet.
+ */
 const SEEK_EVERY_MS = 200;
 const SEEKS = 6;
 

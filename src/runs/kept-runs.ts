@@ -2,20 +2,21 @@ import type { HeldBytes } from '../relay/message/held-bytes.ts';
 import type { Run } from './run.ts';
 import type { LogBytes } from './run-log.ts';
 
-/** The answers of ended runs that are kept here, each for `keepMs`, or until a live run needs their memory. */
+/** The answers of ended runs that are kept here, each for a time, or until a live run needs their memory. */
 export class KeptRuns {
   /** What bounds the logs of all runs together. */
-  readonly budget: LogBytes;
+  readonly bound: LogBytes;
   private readonly keepMs: number;
   /** By the keys of their names, the oldest first. */
   private readonly runs = new Map<string, Run>();
 
-  constructor(keepMs: number, budget: HeldBytes) {
+  /** `keepMs` is in ms; 0 keeps nothing. `held` counts the bytes of all logs. */
+  constructor(keepMs: number, held: HeldBytes) {
     this.keepMs = keepMs;
-    this.budget = {
-      release: budget.release,
+    this.bound = {
+      release: held.release,
       take: (bytes) => {
-        while (!budget.take(bytes)) if (!this.dropOldest()) return false;
+        while (!held.take(bytes)) if (!this.dropOldest()) return false;
         return true;
       },
     };
@@ -44,10 +45,10 @@ export class KeptRuns {
     this.dropUnread(run);
   }
 
-  /** Frees the log of a run that has ended, unless it is kept or somebody reads it. */
+  /** Frees the log of a run that has ended, unless it is kept, or a client reads it or looks for an event in it. */
   dropUnread(run: Run): void {
-    const isRead = run.state !== 'ended' || run.readers.size + run.seekers > 0;
-    if (!isRead && !this.has(run)) run.stream.log.drop();
+    const isInUse = run.state !== 'ended' || run.readers.size + run.seekers > 0;
+    if (!isInUse && !this.has(run)) run.stream.log.drop();
   }
 
   forget(conversation: string): void {

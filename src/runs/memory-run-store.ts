@@ -24,7 +24,7 @@ export class MemoryRunStore implements RunStore {
   private readonly rememberMs: number;
   private readonly maxNames: number;
   private readonly names = new Map<string, Known>();
-  /** Those of ended runs, in the order of their ends. */
+  /** The names of ended runs, in the order of their ends. */
   private readonly ended = new Set<Known>();
   private readonly conversations = new Map<string, Set<Known>>();
   private readonly newestOf = new Map<string, Known>();

@@ -33,7 +33,7 @@ const WAITING_BYTES = 64 << 20;
 const FULL = 0.8;
 const MEMORY_EVERY_MS = 1_000;
 
-/** Names, logs and stops in Redis, for all instances. Its clock alone counts. */
+/** Names, logs and stops in Redis, for all instances. All times are by Redis's clock. */
 export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisRunStoreOptions): RunStore {
   const { times, maxBytes } = options;
   const leases = { ...RUN_LEASES, ...options.leases };
@@ -80,7 +80,7 @@ export function redisRunStore(redis: Redis, sealers: RunSealers, options: RedisR
     listen(stopped) {
       const onNews = (text: string) =>
         text.startsWith('stop ') ? stopped(text.slice('stop '.length)) : news.wake(text);
-      // Before each reconnect, news may have been lost, and Redis may have lost names.
+      // Called after each reconnect: until then, news may have been lost, and Redis may have lost names.
       void redis.subscribe(NEWS, onNews, () => news.wakeAll());
     },
     isShared: true,
@@ -109,7 +109,7 @@ function nameCalls(
   const textsOf = ({ key, message = '' }: RunName) => [key, message];
   function opened(id = '', request = '') {
     const requestId = codec.openRequest(request, id) ?? '';
-    // They are made again if the run is read.
+    // The keys of the run are made again if it is read.
     codec.forget(id);
     return { id, requestId };
   }

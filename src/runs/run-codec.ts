@@ -17,8 +17,9 @@ export interface RunSealers {
 
 type Headers = readonly (readonly [string, string])[];
 
-/** With what the stream of a run begins. */
+/** The headers of a run's answer. */
 export interface StoredHead {
+  /** Headers of the stream alone. */
   readonly head: Headers;
   /** Headers of every answer, be it a stream or not. */
   readonly headers: Headers;

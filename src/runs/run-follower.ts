@@ -32,7 +32,7 @@ type ReadReply = readonly [
 /** How many entries are read at once. */
 const ENTRIES = 64;
 
-/** The end of a run of which no more is stored, before its stream has begun, by the state of its name. */
+/** With what a run ends whose stream has not begun and of which no more is stored, by the state of its name. */
 const LOST_AS: Readonly<Record<NameState, Problem>> = {
   ...{ c: RUN_LOST, s: RUN_LOST, k: RUN_OVER, o: RUN_OVER },
   ...{ gone: NAME_IS_FREE, other: NAME_IS_FREE },
@@ -43,7 +43,7 @@ export class RunFollower {
   readonly run: Run;
   private readonly options: FollowerOptions;
   private readonly name: RunName;
-  /** The offset up to which it was read. */
+  /** The offset up to which it was read, and whether that is inside an event. */
   private at = 0;
   private isInside = false;
   /** How far the run had come when it ended at the other instance. */
@@ -86,7 +86,7 @@ export class RunFollower {
       else for (const answer of asking) answer();
       if (!hasMore && !this.isOver()) await waker.wait(options.leases.pollMs);
     }
-    // For a run whose last reader here is gone. One that was ended while it waited learns that the message was sent.
+    // If its last reader here is gone, or a problem has ended it: then it may have run at the other instance.
     run.end(failureOf(signal.reason, run));
     for (const answer of this.asking) answer();
     signal.removeEventListener('abort', wake);
@@ -98,7 +98,10 @@ export class RunFollower {
     return this.run.state === 'ended' || this.run.stop.signal.aborted;
   }
 
-  /** Reads what is new, even if no reader can take more if `isWanted`. Returns whether there is more. @throws what ends the run */
+  /**
+   * Reads what is new; with `isWanted` also while no reader can take more. Returns whether there is more. @throws what
+   * ends the run
+   */
   private async poll(isWanted: boolean): Promise<boolean> {
     const { name, run, options, at } = this;
     const { followedMs } = options.leases;
@@ -158,7 +161,7 @@ export class RunFollower {
     const stored = options.codec.openHead(sealed, run.id);
     if (!stored) throw RUN_LOST;
     for (const [name, value] of stored.headers) run.headers.set(name, value);
-    run.begin(new Map(stored.head));
+    run.beginStream(new Map(stored.head));
     run.stream.open({
       full: () => {
         this.isPaused = true;

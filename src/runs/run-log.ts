@@ -19,7 +19,7 @@ interface LogPage {
   isLent: boolean;
 }
 
-/** About what a run takes besides its log. */
+/** About how many bytes of memory a run takes besides its log. */
 const RUN_BYTES = 5_120;
 const FIRST_PAGE_BYTES = 1024;
 const LARGEST_PAGE_BYTES = 32_768;
@@ -33,15 +33,15 @@ export class RunLog {
   bytes = 0;
   /** The offset after the last byte of the stream, kept or not. */
   end = 0;
-  private readonly budget: LogBytes;
+  private readonly bound: LogBytes;
   /** The oldest first; the last one is written. */
   private pages: LogPage[] = [];
-  /** A page that was forgotten, for the next bytes: else a fast stream would leave garbage as large as itself. */
+  /** The buffer of a forgotten page, for the next bytes: else a fast stream would leave garbage as large as itself. */
   private spare: Buffer | undefined;
-  private isClosed = false;
+  private isDropped = false;
 
-  constructor(budget: LogBytes) {
-    this.budget = budget;
+  constructor(bound: LogBytes) {
+    this.bound = bound;
   }
 
   /** The offset of the first byte that is kept; that of the end if there is none. */
@@ -68,7 +68,7 @@ export class RunLog {
     return page && partOf(page, at);
   }
 
-  /** The same, for a caller who may keep them. */
+  /** As `read`, for a caller who may keep the bytes. */
   lend(at: number): LogPart | undefined {
     const page = this.pageAt(at);
     if (!page) return undefined;
@@ -83,23 +83,23 @@ export class RunLog {
       if (this.bytes <= maxBytes || from + length > to) break;
       if (!isLent && buffer.length === LARGEST_PAGE_BYTES) this.spare = buffer;
       this.bytes -= buffer.length;
-      this.budget.release(buffer.length);
+      this.bound.release(buffer.length);
       count += 1;
     }
     if (count > 0) this.pages.splice(0, count);
   }
 
-  /** No more bytes come. */
+  /** No more bytes come: frees the spare page. */
   close(): void {
     this.spare = undefined;
   }
 
   /** Forgets all, and keeps nothing from then on. May be called again. */
   drop(): void {
-    this.isClosed = true;
+    this.isDropped = true;
     this.pages = [];
     this.close();
-    this.budget.release(this.bytes);
+    this.bound.release(this.bytes);
     this.bytes = 0;
   }
 
@@ -117,7 +117,7 @@ export class RunLog {
     const doubled = last ? Math.min(last.buffer.length * 2, LARGEST_PAGE_BYTES) : FIRST_PAGE_BYTES;
     const capacity = Math.max(doubled, length);
     const taken = this.bytes === 0 ? capacity + RUN_BYTES : capacity;
-    if (this.isClosed || !this.budget.take(taken)) return undefined;
+    if (this.isDropped || !this.bound.take(taken)) return undefined;
     this.bytes += taken;
     // A smaller buffer would come from a shared pool, and keep all of the pool in memory.
     const buffer = this.spare?.length === capacity ? this.spare : Buffer.allocUnsafeSlow(capacity);

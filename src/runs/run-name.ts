@@ -2,15 +2,18 @@ import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { keyPart } from '../storage/redis-key.ts';
 
-/** What tells one message from all others. Each part is a hash. */
+/** What tells one message from all others. Each part is a hash, of more than the part before it. */
 export interface RunName {
-  /** Of bot and conversation; without one, also of the user and the message. */
+  /** Of the bot and the conversation; without a conversation, also of the user and of what names the message. */
   readonly conversation: string;
-  /** Of these, user and id; undefined without an id. Clients use one id for a message and the consent it asks for. */
+  /**
+   * Of the bot, the conversation, the user and the message's id; undefined without an id. Clients use one id for a message
+   * and the consent it asks for.
+   */
   readonly message: string | undefined;
-  /** Of all this, the query that is passed on and the body. */
+  /** Of all this, the body, and the query that is passed on. */
   readonly key: string;
-  /** Whether it is known after its run has ended: only if it stands for one thing that its user has said once. */
+  /** Whether it is known after its run has ended: only if its user cannot mean the same bytes a second time. */
   readonly outlivesRun: boolean;
 }
 
@@ -21,14 +24,14 @@ export interface MessageName {
 }
 
 /** What is known of a conversation at the bot service. */
-export interface RunPlace {
+export interface ServiceConversation {
   /** `namespace/bot`. */
   readonly bot: string;
   /** The id that the service knows; undefined if the message names none. */
   readonly channel: string | undefined;
 }
 
-export interface NamedMessage extends RunPlace {
+export interface NamedMessage extends ServiceConversation {
   /** A hash of the user and their realm. */
   readonly user: string;
   /** The query that is passed on. */
@@ -77,7 +80,7 @@ export function conversationKey({
 
 /** The parts of a name that all messages with one id have in common. */
 export function messageName(
-  { bot, channel, user }: RunPlace & { readonly user: string },
+  { bot, channel, user }: ServiceConversation & { readonly user: string },
   id: string,
 ): MessageName {
   const message = keyPart(JSON.stringify([bot, channel ?? '', user, id]));

@@ -42,7 +42,7 @@ export class RunNews {
     for (const waker of this.wakers.get(news) ?? []) waker.wake();
   }
 
-  /** For when news may have been lost. */
+  /** Wakes all loops, since news may have been lost. */
   wakeAll(): void {
     for (const news of this.wakers.keys()) this.wake(news);
   }

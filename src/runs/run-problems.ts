@@ -27,16 +27,21 @@ export const LOST_BY_SHUTDOWN = new Problem(
   { cause: 'draining', maybeStarted: true },
 );
 
-/** The problem that ends a reader of a run: at a shutdown, it depends on whether the message was sent. */
-export function endingOf(problem: Problem, { mayHaveRun }: { readonly mayHaveRun: boolean }): Problem {
+/**
+ * What a reader of a run is told if `problem` ends it. At a shutdown, that depends on whether the message may have run.
+ */
+export function problemForReader(
+  problem: Problem,
+  { mayHaveRun }: { readonly mayHaveRun: boolean },
+): Problem {
   return problem.code === 'draining' && mayHaveRun ? LOST_BY_SHUTDOWN : problem;
 }
 
-/** What a reader's wait for the stream of a run rejects with. */
+/** With what a reader's wait for the stream of a run ends, if `reason` has ended it. */
 export function failureOf(reason: unknown, run: { readonly mayHaveRun: boolean }): unknown {
   // A run that was stopped before it was sent has not run.
   const isLost = reason instanceof Problem && reason !== STOPPED && run.mayHaveRun;
-  return isLost ? asAnswerLost(endingOf(reason, run)) : reason;
+  return isLost ? asAnswerLost(problemForReader(reason, run)) : reason;
 }
 
 /** Whether a shutdown has ended something with `problem`. */

@@ -1,6 +1,6 @@
 import { Problem } from '../errors.ts';
 import type { StreamSink } from '../relay/message/response-sink.ts';
-import { endingOf, failureOf } from './run-problems.ts';
+import { failureOf, problemForReader } from './run-problems.ts';
 import type { RunStream, StreamReader } from './run-stream.ts';
 
 /** The headers with which the stream of a run begins. */
@@ -8,7 +8,10 @@ export type RunHead = ReadonlyMap<string, string>;
 
 /** One request that waits for the stream of a run, or reads it. */
 export interface ReaderClient {
-  /** Aborted with a Problem, it ends the stream of this client with that; with any other reason, the client has left. */
+  /**
+   * Aborted with a Problem, it ends this client's stream with that problem; any other reason means that the client has
+   * left.
+   */
   readonly stop: AbortController;
   /** Lets the end of this client's session, or a shutdown, abort `stop`. Returns what undoes it. */
   readonly bindToSession: (stop: AbortController) => () => void;
@@ -17,7 +20,7 @@ export interface ReaderClient {
 /** What a reader needs of its run. */
 interface ReadRun {
   readonly stream: RunStream;
-  readonly begun: { readonly promise: Promise<RunHead> };
+  readonly streamBegun: { readonly promise: Promise<RunHead> };
   readonly readers: Set<Reader>;
   readonly mayHaveRun: boolean;
   left(reader: Reader, endedBy?: Problem): void;
@@ -44,9 +47,11 @@ export class Reader {
     client.stop.signal.addEventListener('abort', this.onAbort, { once: true });
   }
 
-  /** The headers with which the stream begins. Rejects with what the message has failed with, or what ended this client. */
+  /**
+   * The headers with which the stream begins. Rejects with what the message has failed with, or what ended this client.
+   */
   head(): Promise<RunHead> {
-    return Promise.race([this.run.begun.promise, this.aborted.promise]);
+    return Promise.race([this.run.streamBegun.promise, this.aborted.promise]);
   }
 
   /** Gives the stream from the offset `at` on to `sink`. Resolves when that has closed. */
@@ -55,7 +60,7 @@ export class Reader {
     return new Promise((resolve) => {
       if (signal.aborted && !(signal.reason instanceof Problem)) return resolve();
       this.reading = this.run.stream.read(sink, at, resolve);
-      if (signal.aborted && !this.reading.hasEnd) this.reading.end(endingOf(signal.reason, this.run));
+      if (signal.aborted && !this.reading.hasEnd) this.reading.end(problemForReader(signal.reason, this.run));
     });
   }
 
@@ -69,7 +74,7 @@ export class Reader {
     const { run, client, reading } = this;
     const { reason } = client.stop.signal;
     this.aborted.reject(failureOf(reason, run));
-    const problem = reason instanceof Problem ? endingOf(reason, run) : undefined;
+    const problem = reason instanceof Problem ? problemForReader(reason, run) : undefined;
     const hadEnd = reading?.hasEnd;
     // Ended for too many newer readers, it counts as left; any other problem of the last reader ends the run.
     run.left(this, reason === TOO_MANY_OF_USER ? undefined : problem);

@@ -99,7 +99,9 @@ export const RUN_LEASES: RunLeases = {
   ...{ calmMs: 4_000, failingMs: 20_000, endingMs: 60_000 },
 };
 
-/** How long a name is known of a live run that is not renewed any more, in ms; `isRemembered`: as after its end. */
+/**
+ * How long the name of a run is known after its last renewal, in ms; `isRemembered`: at least as long as after its end.
+ */
 export function knownMs({ maxWaitMs, maxExecutionMs, rememberMs }: RunTimes, isRemembered: boolean): number {
   return Math.max(maxWaitMs + maxExecutionMs, isRemembered ? rememberMs : 0);
 }

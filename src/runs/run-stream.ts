@@ -9,15 +9,15 @@ export type StreamEnd =
   | { readonly problem: Problem; readonly isCut: boolean };
 
 export interface RunStreamOptions {
-  readonly budget: LogBytes;
+  readonly bound: LogBytes;
   /** How many bytes the log keeps. */
   readonly maxBytes: number;
 }
 
 /**
- * The stream of one run, which any number of readers get, each at their own speed. It is written as a sink. The fastest
- * reader sets the speed: the stream is full when no reader can take more, and the log drops nothing that the fastest has
- * not got. Without a reader, the stream is full when the log is.
+ * The stream of one run, which any number of readers get, each at their own speed; for its source it is one sink. The
+ * fastest reader sets the speed: the stream is full when no reader can take more, and the log drops nothing that the
+ * fastest has not got. Without a reader, the stream is full when the log is.
  */
 export class RunStream implements StreamSink {
   readonly log: RunLog;
@@ -33,8 +33,8 @@ export class RunStream implements StreamSink {
   /** The offset up to which readers at other instances can get the stream from the store. */
   private elsewhereUpTo = 0;
 
-  constructor({ budget, maxBytes }: RunStreamOptions) {
-    this.log = new RunLog(budget);
+  constructor({ bound, maxBytes }: RunStreamOptions) {
+    this.log = new RunLog(bound);
     this.maxBytes = maxBytes;
   }
 

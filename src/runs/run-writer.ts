@@ -38,7 +38,7 @@ interface PendingEnd {
   readonly waitingBytes: number;
 }
 
-/** The most bytes of a batch: while Redis takes a larger one, all others wait. */
+/** The most bytes of a batch: while Redis takes in a large one, all other commands wait. */
 const BATCH_BYTES = 65_536;
 
 /** Stores the stream of a run that this instance carries, in one loop, until its end is stored. */
@@ -52,7 +52,7 @@ export class RunWriter implements CarriedRun {
   private readonly request: string;
   private readonly batchBytes: number;
   private head = '';
-  /** Those that are not certainly stored: a batch without an answer is sent again unchanged. */
+  /** The batches that may not be stored yet: one without an answer is sent again unchanged. */
   private batches: Batch[] = [];
   /** The offsets up to which batches were made, and up to which they are stored. */
   private batchedTo = 0;
@@ -166,7 +166,7 @@ export class RunWriter implements CarriedRun {
       lease: leases.leaseMs,
       life: times.maxWaitMs + times.maxExecutionMs,
       ...{ from, to, inside: isInside ? 'inside' : '', data },
-      // With each batch until the first one is stored: Redis may lose it before that.
+      // Sent with each batch until the first one is stored, since Redis may lose it before that.
       head: from === 0 ? this.head : '',
       closing: isClosed ? 'closed' : '',
       bytes: maxBytes - this.batchBytes,
@@ -207,7 +207,7 @@ export class RunWriter implements CarriedRun {
     this.batches = [];
   }
 
-  /** The run counts as read elsewhere for so long. */
+  /** For so long, the run counts as followed by other instances; 0 if it is not. */
   private noteReaders(ms: number): void {
     const { run, waker } = this;
     this.isFollowed = ms > 0;

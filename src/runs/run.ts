@@ -1,7 +1,7 @@
 import { asProblem, type Problem } from '../errors.ts';
 import { CLIENT_LEFT } from '../http/client-connection.ts';
 import type { RunName } from './run-name.ts';
-import { endingOf, isShutdown, STOPPED } from './run-problems.ts';
+import { isShutdown, problemForReader, STOPPED } from './run-problems.ts';
 import { attach, type Reader, type ReaderClient, type RunHead } from './run-reader.ts';
 import { RunStream, type RunStreamOptions } from './run-stream.ts';
 
@@ -76,7 +76,7 @@ export class Run {
   readonly readers = new Set<Reader>();
   /** How many clients look for an event in it, to read on from there. */
   seekers = 0;
-  readonly begun = Promise.withResolvers<RunHead>();
+  readonly streamBegun = Promise.withResolvers<RunHead>();
   private isReadElsewhere = false;
   /** Whether its conversation was stopped: if the service refuses it, it is not sent again. */
   private isStopped = false;
@@ -93,7 +93,7 @@ export class Run {
     this.waitsSince = options.waitsSince;
     this.stream = new RunStream(options);
     // No unhandled rejection if nothing waits for it.
-    this.begun.promise.catch(() => {});
+    this.streamBegun.promise.catch(() => {});
   }
 
   get state(): RunPhase | 'ended' {
@@ -123,7 +123,7 @@ export class Run {
     return attach(this, client);
   }
 
-  /** It is being sent to the bot service. */
+  /** It has left for the bot service, from this instance or, as far as is known, from another. */
   sent(): void {
     this.phase = 'sent';
   }
@@ -133,16 +133,16 @@ export class Run {
     if (this.state !== 'sent') return;
     this.phase = 'refused';
     if (this.isStopped) this.stop.abort(STOPPED);
-    else if (this.readers.size === 0) this.unread();
+    else if (this.readers.size === 0) this.checkReaders();
   }
 
   /** Its stream begins. */
-  begin(head: RunHead): void {
+  beginStream(head: RunHead): void {
     if (this.hasEnded) return;
     this.phase = 'streaming';
     this.head = head;
     this.carried?.wake();
-    this.begun.resolve(head);
+    this.streamBegun.resolve(head);
   }
 
   /** Ends it. `failure`: why its stream did not begin; `phase`: how far it had come elsewhere. The first call counts. */
@@ -153,7 +153,7 @@ export class Run {
     this.failure = failure;
     this.endGrace('ended');
     this.unbind();
-    this.begun.reject(failure);
+    this.streamBegun.reject(failure);
     // Otherwise its readers would wait for ever. After a fault, the stream may end inside an event.
     if (!this.stream.ended) this.stream.endEarly(asProblem(failure), this.stream.hasBegun());
     if (this.carried) this.stored = this.carried.storeEnd();
@@ -161,7 +161,7 @@ export class Run {
   }
 
   /** Its conversation was stopped. If it may run already, the service must stop it. Returns whether it was dropped. */
-  stopped(): boolean {
+  conversationStopped(): boolean {
     if (this.isElsewhere || this.stop.signal.aborted) return false;
     this.isStopped = true;
     if (!this.mayHaveRun) this.stop.abort(STOPPED);
@@ -173,6 +173,7 @@ export class Run {
     this.isElsewhere = true;
     this.id = other.id;
     this.requestId = other.requestId;
+    // The other instance may have sent it.
     this.sent();
   }
 
@@ -182,7 +183,7 @@ export class Run {
     this.isReadElsewhere = isRead;
     this.stream.takenElsewhere(isRead ? upTo : 0);
     if (isRead) this.endGrace('returned');
-    else if (wasRead && this.readers.size === 0) this.unread();
+    else if (wasRead && this.readers.size === 0) this.checkReaders();
   }
 
   /** A reader is gone; `endedBy` is what has ended it. */
@@ -190,11 +191,14 @@ export class Run {
     if (!this.readers.delete(reader) || this.readers.size > 0) return;
     if (this.hasEnded) return void this.options.onEnd(this);
     this.bind(reader, endedBy);
-    this.unread();
+    this.checkReaders();
   }
 
-  /** Call it when a reader, or a client that looks for an event in it, is gone: it may have been the last one here. */
-  unread(): void {
+  /**
+   * Ends it or begins its grace if nobody reads it. Call it when a reader, or a client that looks for an event, is
+   * gone.
+   */
+  checkReaders(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();
     // A shutdown does not wait for readers at other instances.
@@ -231,10 +235,10 @@ export class Run {
     const binding = { release: client.bindToSession(stop), endedWith };
     this.binding = binding;
     const end = () => {
-      binding.endedWith = endingOf(stop.signal.reason, this);
-      this.unread();
+      binding.endedWith = problemForReader(stop.signal.reason, this);
+      this.checkReaders();
     };
-    if (stop.signal.aborted) binding.endedWith ??= endingOf(stop.signal.reason, this);
+    if (stop.signal.aborted) binding.endedWith ??= problemForReader(stop.signal.reason, this);
     else stop.signal.addEventListener('abort', end);
   }
 

@@ -21,11 +21,11 @@ export interface RunsOptions {
   /** How many bytes of a run are kept. */
   readonly maxBytes: number;
   /** Bounds all logs together. */
-  readonly budget: HeldBytes;
+  readonly bound: HeldBytes;
   readonly onGrace: (run: Run, outcome: GraceOutcome) => void;
 }
 
-/** The reason with which the work for a run ends when another run has its name. */
+/** What the work for a run ends with when another run has its name; `isElsewhere` of the run says so, too. */
 const RUN_ELSEWHERE = Symbol('run elsewhere');
 /** How many bytes the log of a run without a name keeps. */
 const UNNAMED_BYTES = 65_536;
@@ -43,11 +43,11 @@ export class Runs {
   private readonly kept: KeptRuns;
 
   constructor(options: RunsOptions) {
-    const { store, budget, times } = options;
+    const { store, bound, times } = options;
     this.options = options;
     this.store = store;
     this.areShared = store.isShared;
-    this.kept = new KeptRuns(times.keepMs, budget);
+    this.kept = new KeptRuns(times.keepMs, bound);
     store.listen((conversation) => void this.stopHere(conversation));
   }
 
@@ -96,7 +96,7 @@ export class Runs {
 
   /** How many bytes all logs take. */
   bytes(): number {
-    return this.options.budget.bytes();
+    return this.options.bound.bytes();
   }
 
   /** Whether this instance carries a run that has not ended. */
@@ -181,7 +181,10 @@ export class Runs {
     return run;
   }
 
-  /** The rest of a run after an event; undefined if the event is not here or in the store, or the run ended with a problem. */
+  /**
+   * The rest of a run after an event; undefined if the event is not here or in the store, or the run ended with a
+   * problem.
+   */
   private async resume(name: RunName, entry: RunEntry): Promise<JoinedRun | undefined> {
     const here = this.live.get(name.key) ?? (await this.keptRun(name));
     if (here && !here.isElsewhere) return joinAt(here, entry);
@@ -197,7 +200,7 @@ export class Runs {
       return await seekEvent(this.store, run, entry);
     } finally {
       run.seekers -= 1;
-      run.unread();
+      run.checkReaders();
       this.kept.dropUnread(run);
     }
   }
@@ -214,19 +217,19 @@ export class Runs {
 
   private stopHere(conversation: string): number {
     const ofIt = [...this.open].filter((run) => run.conversation === conversation);
-    return ofIt.filter((run) => run.stopped()).length;
+    return ofIt.filter((run) => run.conversationStopped()).length;
   }
 
   private newRun(
-    { requestId, since, client, conversation }: Omit<MessageEntry, 'name' | 'begin' | 'lastEventId'>,
+    { requestId, waitsSince, client, conversation }: Omit<MessageEntry, 'name' | 'begin' | 'lastEventId'>,
     name: RunName | undefined,
   ): Run {
     client.stop.signal.throwIfAborted();
     const { times, maxBytes, onGrace } = this.options;
     const bounds = name ? { graceMs: times.graceMs, maxBytes } : { graceMs: 0, maxBytes: UNNAMED_BYTES };
     const run = new Run({
-      ...{ id: randomUUID(), name, requestId, conversation, waitsSince: since, ...bounds },
-      ...{ budget: this.kept.budget, onGrace },
+      ...{ id: randomUUID(), name, requestId, conversation, waitsSince, ...bounds },
+      ...{ bound: this.kept.bound, onGrace },
       onEnd: (one) => this.onEnd(one),
     });
     this.open.add(run);

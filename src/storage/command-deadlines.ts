@@ -29,7 +29,7 @@ export function commandDeadlines(ms: number): WithinDeadline {
   }
 
   function tick(): void {
-    // Not at the end of each command: the next one nearly always comes before the next tick.
+    // The timer ends here and not with the last command, since the next one nearly always comes before the next tick.
     if (pending.size === 0) {
       clearInterval(timer);
       timer = undefined;

@@ -18,7 +18,7 @@ export function clusterOf(settings: RedisSettings): OpenLink {
     const node = await answeringServer(settings, signal);
     signal.throwIfAborted();
     const cluster = clusterClient(settings, { node, signal });
-    // Before it opens: the loss of a master during that would not be reported later.
+    // Listens before it opens: the loss of a master during that would not be reported later.
     cluster.on('error', over).on('node-error', over);
     cluster.on('node-disconnect', () => over(errorWith('NEWMASTER', 'A master of the cluster was replaced')));
     try {

@@ -112,7 +112,7 @@ async function linkUntilLost(state: ConnectionState): Promise<number> {
     isOver = true;
     state.link = undefined;
     noteLoss(state, error);
-    // At once, so that commands under way can't reach Redis any more.
+    // Closed now, so that commands under way can't reach Redis any more.
     opened?.close();
     // This also ends an attempt to connect.
     ending.abort();

@@ -4,8 +4,8 @@ import { withDeadline } from './redis-errors.ts';
 import { connectionOptions, type RedisSettings, userOf } from './redis-settings.ts';
 
 /**
- * A client that is never connected. All others are of its class: `createClient` would make a class with all commands for each of
- * them, which takes some ms and 1 MB.
+ * A client that is never connected. All others are of its class: `createClient` would make a class with all commands for
+ * each of them, which takes some ms and 1 MB.
  */
 const template = createClient({ RESP: 3 });
 
@@ -37,7 +37,7 @@ export interface RedisLink {
   servers(): readonly ServerClient[];
   /** An error of Redis that says that the link is to the wrong server, in its first word. */
   readonly wrongServer?: string;
-  /** How long other processes may still use the server before this one, in ms. */
+  /** How long after this link was made other processes may still use the server before it, in ms. */
   readonly noticedMs?: number;
   close(): void;
 }

@@ -19,7 +19,10 @@ import type { RedisSettings } from './redis-settings.ts';
 /** How long a script waits while its keys move to another server, before it is tried again, in ms. */
 const TRY_AGAIN_MS = 10;
 
-/** A server that is silent for so many times as long as a command may take counts as lost. A pause of the machine is shorter. */
+/**
+ * A server that is silent for so many times as long as a command may take counts as lost. A pause of the machine is
+ * shorter.
+ */
 const SILENT_COMMANDS = 10;
 
 /** The keys and arguments of one run of a script, and what it returned. */
@@ -27,8 +30,6 @@ export type RedisScript = (keys: string[], args: string[]) => Promise<unknown>;
 
 /** The one connection of this process to Redis: to one server, to a cluster, or to the master that Sentinel names. */
 export interface Redis {
-  /** Whether keys are on several servers. */
-  readonly isCluster: boolean;
   /**
    * Runs commands, which must finish within `commandTimeoutMs` and a tenth of it; while this process is busy, that is
    * noticed later. Without a connection they fail at once. Each needs a key, by which a cluster finds the server.
@@ -82,7 +83,6 @@ export function openRedis({ logger, observe = () => {}, ...settings }: RedisOpti
       return Promise.all(servers.map(commands));
     });
   return {
-    isCluster: settings.isCluster ?? false,
     run: (commands) => run(({ client }) => commands(client)),
     onEach,
     script: (lua) => scriptOn(run, lua, timeoutMs),

@@ -17,7 +17,7 @@ export function relayMetrics(metrics: Metrics) {
         streamDuration.observe((performance.now() - startedAt) / 1000);
       };
     },
-    /** The same for a live stream. */
+    /** As `streamStarted`, for a live stream. */
     liveStreamStarted() {
       openLiveStreams.inc();
       return () => openLiveStreams.dec();
@@ -68,7 +68,7 @@ function outcomeOfFailure(reason: unknown): string {
 
 /** Makes the function that records a run of commands on Redis: how long it took, in ms, and whether it succeeded. */
 export function redisMetrics({ redisRun }: Metrics): (ms: number, ok: boolean) => void {
-  // Made once: a message asks Redis several times.
+  // Labelled once, since a message asks Redis several times.
   const [succeeded, failed] = [
     redisRun.labels({ outcome: 'ok' }),
     redisRun.labels({ outcome: 'unavailable' }),

@@ -22,7 +22,7 @@ export function countSessionOperations<Store extends Readonly<Record<keyof typeo
 ): Store {
   const counted = Object.entries(OPERATIONS).map(([name, operation]) => {
     const call: Call = store[name as keyof typeof OPERATIONS];
-    // Made once: a request asks the store several times.
+    // Made once, since a request asks the store several times.
     const [ok, unavailable] = [
       { operation, outcome: 'ok' },
       { operation, outcome: 'unavailable' },

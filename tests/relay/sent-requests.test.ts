@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
+import { judgeResponse } from '../../src/relay/message/judge-response.ts';
 import { sendAndJudge } from '../../src/relay/message/send-and-judge.ts';
 import { bodyOf, type UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
 import { createUpstream, type Upstream } from '../../src/relay/upstream/send.ts';
@@ -152,7 +153,12 @@ describe('a message that is stopped closes its connection', () => {
       return arrived;
     };
     const options = { onDelayed: async () => {}, onSent: () => {}, onStatus: () => {}, mask: String };
-    const judged = sendAndJudge({ ...options, send: stopping, request: REQUEST, signal: stop.signal });
+    const judged = sendAndJudge(judgeResponse, {
+      ...options,
+      send: stopping,
+      request: REQUEST,
+      signal: stop.signal,
+    });
     await expect(judged).rejects.toBe('ended');
     await allClosed();
   });

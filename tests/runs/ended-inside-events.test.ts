@@ -12,7 +12,7 @@ const HELD_BYTES = 64;
 
 /** Carries to a run what the returned function is called with. */
 function carried() {
-  const stream = new RunStream({ budget: heldBytes(1 << 20), maxBytes: 65_536 });
+  const stream = new RunStream({ bound: heldBytes(1 << 20), maxBytes: 65_536 });
   let service = {} as AnswerReader;
   const answer: UpstreamAnswer = {
     ...{ status: 200, headers: {}, pause() {}, resume() {}, close() {}, hasError: () => false },

@@ -165,7 +165,7 @@ describeWithRedis('a log', () => {
   test('that Redis has lost before the first byte is whole again', async () => {
     const run = await begunRun(here, NAME);
     const { sink, own } = joinedRun(there, run);
-    await own.begun.promise;
+    await own.streamBegun.promise;
     await stores.command('FLUSHALL');
     await until(async () => (await there.find(NAME)).state === 'live');
     say(run, 'data: 1\n\n');
@@ -266,7 +266,7 @@ describeWithRedis('the end of a run', () => {
     const { answers } = looking;
     await until(() => looking.answers > answers + 3);
     fault.state = 'well';
-    run.begin(new Map());
+    run.beginStream(new Map());
     say(run, 'data: 1\n\n');
     await complete(run);
     expect(await endOf(sink)).toBe('complete');

@@ -87,7 +87,7 @@ function contract(start: () => Promise<RunStores>): void {
 
   test('remembers a name whose run was given up', async () => {
     const run = await confirmed();
-    run.begin(new Map());
+    run.beginStream(new Map());
     await ended(run, CLIENT_LEFT);
     expect(await there.claim(NAME, runOf(NAME))).toEqual({ state: 'over' });
   });

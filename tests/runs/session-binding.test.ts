@@ -18,7 +18,7 @@ test('a run without readers lets go of its last session once, when it ends, and 
   };
   const reader = run.attach({ stop, bindToSession });
   run.sent();
-  run.begin(new Map());
+  run.beginStream(new Map());
   stop.abort(CLIENT_LEFT);
   reader.leave();
   expect([bound, released]).toEqual([1, 0]);

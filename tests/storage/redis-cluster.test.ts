@@ -47,7 +47,7 @@ function runOf(conversation: string): Run {
       waitsSince: performance.now(),
       graceMs: 0,
     },
-    ...{ maxBytes: RUNS.maxBytes, budget: heldBytes(RUNS.maxBytes), onEnd() {}, onGrace() {} },
+    ...{ maxBytes: RUNS.maxBytes, bound: heldBytes(RUNS.maxBytes), onEnd() {}, onGrace() {} },
   });
 }
 
@@ -134,7 +134,7 @@ describeWithRedis('a cluster', () => {
       expect(await runs.stop(user)).toBe(1);
       run.carried = runs.carry(run);
       run.sent();
-      run.begin(new Map());
+      run.beginStream(new Map());
       run.stream.write(Buffer.from(user), false);
       run.stream.complete();
       run.end();

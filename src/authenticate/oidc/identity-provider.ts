@@ -51,11 +51,16 @@ interface SignInResult {
   readonly provider: ProviderSession;
 }
 
-/** The identity provider as the relay uses it. Methods throw Problem `identity_provider_unavailable` unless they say otherwise. */
+/**
+ * The identity provider as the relay uses it. Methods throw Problem `identity_provider_unavailable` unless they say
+ * otherwise.
+ */
 export interface IdentityProvider {
   /** Fetches the provider's metadata if it is not known yet. Never rejects; the result is logged. */
   discover(): Promise<void>;
-  /** The address where users sign in. With `again` the provider asks for the password even if they are signed in there. */
+  /**
+   * The address where users sign in. With `again` the provider asks for the password even if they are signed in there.
+   */
   signInUrl(flow: SignInFlow, again: boolean): Promise<string>;
   /**
    * Finishes a sign-in: redeems the code in the query of the callback.
@@ -170,7 +175,7 @@ async function orProblem<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The claims of a token; see `IdentityProvider`. */
+/** The claims of a token: `verify` of `IdentityProvider`. */
 async function verify(
   { options, getMetadata }: Provider,
   token: string,

@@ -79,7 +79,9 @@ function isProviderFault(chain: readonly LibraryError[]): boolean {
   );
 }
 
-/** The first that is known: the provider's own error, an unexpected status, the innermost error code, the error's name. */
+/**
+ * The first that is known: the provider's own error, an unexpected status, the innermost error code, the error's name.
+ */
 function causeOf(chain: readonly LibraryError[]): string {
   const said = chain
     .map(({ error, cause }) => error ?? challengeError(cause))

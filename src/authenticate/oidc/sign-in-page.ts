@@ -53,7 +53,9 @@ function isNavigation(req: Request): boolean {
   return req.accepts(['json', 'html']) === 'html';
 }
 
-/** The return path of a sign-in that was refused at `signInPath`; `/` elsewhere, where only the sign-in's cookie has it. */
+/**
+ * The return path of a sign-in that was refused at `signInPath`; `/` elsewhere, where only the sign-in's cookie has it.
+ */
 export function returnToOf(req: Request, signInPath: string): string {
   if (req.baseUrl !== signInPath) return '/';
   return localPath(new URLSearchParams(queryOf(req)).get('returnTo'), dirname(signInPath));

@@ -8,7 +8,7 @@ const SLOW = { ln: 15, r: 8, p: 3 };
 const HASH_BYTES = 32;
 const FORM = /^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,86})\$([A-Za-z0-9+/]{43})$/;
 
-/** For a password that is no secret. */
+/** Parameters for a password that is no secret, such as the demo's. */
 export const QUICK = { ln: 4, r: 1, p: 1 };
 
 /** The hash of `password` as text, with its parameters and salt (PHC string format). */

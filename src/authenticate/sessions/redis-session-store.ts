@@ -1,6 +1,6 @@
 import type { Logger } from '../../logger.ts';
 import type { Redis } from '../../storage/redis.ts';
-import { type ListedSession, redisSessionLists, type SessionLists } from './redis-session-lists.ts';
+import { redisSessionSets, type SessionInSets, type SessionSets } from './redis-session-sets.ts';
 import type { LiveSession } from './session.ts';
 import type { SessionCodec } from './session-codec.ts';
 import {
@@ -30,24 +30,24 @@ interface StoreCalls extends RedisSessionStoreOptions {
   /** Runs the script of the session with this key: an operation with its arguments. */
   readonly run: (key: string, op: string, ...args: string[]) => Promise<unknown>;
   readonly textOf: (key: string) => Promise<string | null>;
-  readonly lists: SessionLists;
+  readonly sessionSets: SessionSets;
   /** The session in its sets. */
-  readonly listed: (session: LiveSession) => ListedSession;
+  readonly inSets: (session: LiveSession) => SessionInSets;
 }
 
 /**
  * Sessions in Redis, shared by all instances. No script has keys of two owners: that of a session changes it alone, and
- * that of a set (`redis-session-lists.ts`) knows the sessions of a user, or of the provider's session. A session is
+ * that of a set (`redis-session-sets.ts`) knows the sessions of a user, or of the provider's session. A session is
  * removed and its removal is published in one step, so that neither happens alone; so is the mark that ends all of a set.
  */
 export function redisSessionStore(options: RedisSessionStoreOptions): SessionStore {
   const { redis, codec } = options;
   const calls = callsOf(options);
-  const { run, textOf, lists, listed } = calls;
+  const { run, textOf, sessionSets, inSets } = calls;
   const decode = decoder(options);
   return {
-    now: lists.now,
-    startTime: (owner) => lists.startTime(setsOf(owner)),
+    now: sessionSets.now,
+    startTime: (owner) => sessionSets.startTime(setsOf(owner)),
     async get(key) {
       const text = await textOf(key);
       return text === null || text === REMOVED ? undefined : decode(key, text);
@@ -57,13 +57,13 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
       const ttl = session.idleExpiresAt - Date.now();
       if (ttl <= 0) return false;
       const stored = run(key, 'set', codec.encode(key, session), String(ttl));
-      const one = listed({ ...session, key });
-      const [isStored, isKept] = await Promise.all([stored, lists.keep(one, ttl)]);
+      const one = inSets({ ...session, key });
+      const [isStored, isKept] = await Promise.all([stored, sessionSets.keep(one, ttl)]);
       if (isStored === 1 && isKept) return true;
-      await Promise.all([run(key, 'remove', key), lists.forget([one])]);
+      await Promise.all([run(key, 'remove', key), sessionSets.forget([one])]);
       return false;
     },
-    extend: (session, idleExpiresAt) => extend(calls, listed(session), idleExpiresAt),
+    extend: (session, idleExpiresAt) => extend(calls, inSets(session), idleExpiresAt),
     async state(session) {
       const [text, isOver] = await Promise.all([textOf(session.key), hasEnded(calls, session)]);
       if (text === REMOVED || isOver) return 'removed';
@@ -72,11 +72,11 @@ export function redisSessionStore(options: RedisSessionStoreOptions): SessionSto
     async remove(key) {
       const text = (await run(key, 'remove', key)) as string | null;
       codec.forget(key);
-      if (text !== null) await lists.forget([{ key, sets: codec.setsOf(text) }]);
+      if (text !== null) await sessionSets.forget([{ key, sets: codec.setsOf(text) }]);
     },
     removeProviderSession: (providerSession) => removeAll(calls, PROVIDER_PREFIX + providerSession),
     removeUser: (userId) => removeAll(calls, USER_PREFIX + userId),
-    removedSince: (owner, since) => lists.endedSince(setsOf(owner), since),
+    removedSince: (owner, since) => sessionSets.endedSince(setsOf(owner), since),
     listen({ removed, missed }) {
       const onMessage = (message: string) => {
         const keys = message.split(' ');
@@ -96,8 +96,8 @@ function callsOf(options: RedisSessionStoreOptions): StoreCalls {
     ...options,
     run: (key, op, ...args) => script([SESSION_PREFIX + key], [op, String(Date.now()), ...args]),
     textOf: (key) => redis.run((client) => client.get(SESSION_PREFIX + key)),
-    lists: redisSessionLists(redis, absoluteMs),
-    listed({ key, user, providerSession, startedAt }) {
+    sessionSets: redisSessionSets(redis, absoluteMs),
+    inSets({ key, user, providerSession, startedAt }) {
       return { key, sets: setsOf({ userId: user.id, providerSession }), startedAt };
     },
   };
@@ -117,34 +117,37 @@ function decoder({ codec, logger }: RedisSessionStoreOptions): SessionCodec['dec
 }
 
 /** Whether a session has ended with all of a set. */
-function hasEnded({ lists, listed }: StoreCalls, session: LiveSession): Promise<boolean> {
-  const { sets, startedAt } = listed(session);
-  return lists.endedSince(sets, startedAt);
+function hasEnded({ sessionSets, inSets }: StoreCalls, session: LiveSession): Promise<boolean> {
+  const { sets, startedAt } = inSets(session);
+  return sessionSets.endedSince(sets, startedAt);
 }
 
 /** Extends a session and asks whether it has ended with all of a set, in one round trip. */
 async function extend(
-  { run, lists }: StoreCalls,
-  session: ListedSession,
+  { run, sessionSets }: StoreCalls,
+  session: SessionInSets,
   idleExpiresAt: number,
 ): Promise<SessionState> {
   const extended = run(session.key, 'extend', String(idleExpiresAt));
-  const [state, isKept] = await Promise.all([extended, lists.keep(session, idleExpiresAt - Date.now())]);
-  if (typeof state !== 'number') await lists.forget([session]);
+  const [state, isKept] = await Promise.all([
+    extended,
+    sessionSets.keep(session, idleExpiresAt - Date.now()),
+  ]);
+  if (typeof state !== 'number') await sessionSets.forget([session]);
   if (isKept) return state as SessionState;
   // Its text was extended in the same round trip, and must not outlive the mark.
   await run(session.key, 'remove', session.key);
   return 'removed';
 }
 
-async function removeAll({ run, lists, codec }: StoreCalls, set: string): Promise<number> {
-  const keys = await lists.end(set);
+async function removeAll({ run, sessionSets, codec }: StoreCalls, set: string): Promise<number> {
+  const keys = await sessionSets.end(set);
   let count = 0;
   for (let from = 0; from < keys.length; from += BATCH) {
     const batch = keys.slice(from, from + BATCH);
     const texts = (await Promise.all(batch.map((key) => run(key, 'remove', key)))) as (string | null)[];
     const sets = texts.map((text) => (text === null ? [set] : [set, ...codec.setsOf(text)]));
-    await lists.forget(batch.map((key, n) => ({ key, sets: sets[n] ?? [set] })));
+    await sessionSets.forget(batch.map((key, n) => ({ key, sets: sets[n] ?? [set] })));
     count += texts.filter((text) => text !== null).length;
   }
   return count;

@@ -14,9 +14,9 @@ const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const TAG_LENGTH = { authTagLength: TAG_BYTES };
-/** For how many texts random bytes are made at once: made for one text, they cost as much as the rest of its sealing. */
+/** For how many texts random bytes are made at once: made for each text alone, they would double its cost. */
 const NONCES_AT_ONCE = 256;
-/** Of how many scopes the keys are kept: those used last. Other keys are derived anew. */
+/** For how many scopes keys are kept: for those used last. Keys of other scopes are derived anew. */
 const MAX_SCOPES = 4096;
 
 /** Encrypts and authenticates texts and bytes with secrets (AES-256-GCM, NIST SP 800-38D). */
@@ -113,7 +113,7 @@ function sealWith(key: KeyObject, bytes: Buffer, name: string): string {
   cipher.setAAD(Buffer.from(name));
   const sealed = Buffer.allocUnsafe(NONCE_BYTES + bytes.length + TAG_BYTES);
   sealed.set(nonce);
-  // GCM has as many bytes as the text: `final` adds none.
+  // What GCM encrypts is as long as the text: `final` adds no byte.
   sealed.set(cipher.update(bytes), NONCE_BYTES);
   cipher.final();
   sealed.set(cipher.getAuthTag(), NONCE_BYTES + bytes.length);

@@ -3,7 +3,7 @@ import type { Sealer } from './seal.ts';
 import type { Session } from './session.ts';
 import { setsOf } from './session-script.ts';
 
-/** The encrypted part. */
+/** The encrypted part of a session. */
 const sealedPart = z.object({
   user: z.object({ id: z.string(), name: z.string() }),
   startedAt: z.number(),
@@ -13,14 +13,17 @@ const sealedPart = z.object({
 });
 /** The idle limit is not encrypted, since the scripts in Redis read and move it. */
 const sealedSession = z.object({ v: z.literal(1), idleExpiresAt: z.number(), sealed: z.string() });
-/** Nor are the names of its sets, which it leaves when it is removed. */
-const listedSession = z.object({ sets: z.array(z.string()) });
+/** The names of its sets are not encrypted either: a removed session is taken out of them. */
+const setsPart = z.object({ sets: z.array(z.string()) });
 
 /** Turns sessions into texts for a store, and back. */
 export interface SessionCodec {
   /** The text of a session. The user, the absolute limit and the provider's values are encrypted for this key. */
   encode(key: string, session: Session): string;
-  /** The session of a text that is stored under this key; undefined if it cannot be read, or was written for another key. */
+  /**
+   * The session of a text that is stored under this key; undefined if it cannot be read, or was written for another
+   * key.
+   */
   decode(key: string, text: string): Session | undefined;
   /** The names of the sets in which the session of a text is; none if it cannot be read. */
   setsOf(text: string): string[];
@@ -68,7 +71,7 @@ export function sessionCodec(sealer: Sealer): SessionCodec {
       const part = outer && openPart(key, outer.sealed);
       return outer && part && { ...part, idleExpiresAt: outer.idleExpiresAt };
     },
-    setsOf: (text) => listedSession.safeParse(parse(text)).data?.sets ?? [],
+    setsOf: (text) => setsPart.safeParse(parse(text)).data?.sets ?? [],
     forget: (key) => void opened.delete(key),
   };
 }

@@ -1,10 +1,10 @@
 import type { SessionOwner } from './session-store.ts';
 
-/** With a session's key: the session's text, or `REMOVED`, until its idle limit. */
+/** This and a session's key make the key of the session's text, or of `REMOVED` in its place, until its idle limit. */
 export const SESSION_PREFIX = 'bot-relay:session:';
-/** With a user's id: a sorted set of the keys of the user's sessions, by their last idle limits, and of `ENDED`. */
+/** This and a user's id make the key of a sorted set: the user's sessions by their last idle limits, and `ENDED`. */
 export const USER_PREFIX = 'bot-relay:user-sessions:';
-/** With a session of the identity provider: such a set of the sessions that began in it. */
+/** This and a session of the identity provider make the key of such a set, of the sessions that began in it. */
 export const PROVIDER_PREFIX = 'bot-relay:provider-sessions:';
 /** The channel where the keys of removed sessions are published, separated by spaces. */
 export const CHANNEL = 'bot-relay:removed-sessions';
@@ -64,7 +64,7 @@ end
  * The script for the sessions of a user, or of the provider's session. KEYS: the set. ARGV: the operation, how long a
  * session lives at most, and the operation's own arguments. Times are whole ms by the clock of Redis.
  */
-export const LIST_SCRIPT = `
+export const SETS_SCRIPT = `
 local set, op, longest = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 

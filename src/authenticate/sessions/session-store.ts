@@ -6,7 +6,7 @@ import type { LiveSession, Session } from './session.ts';
  */
 export type SessionState = number | 'removed' | 'missing';
 
-/** The user and the provider's session whose sessions can be removed together. */
+/** Whose sessions can be removed together: all of a user, or all that began in one session of the provider. */
 export interface SessionOwner {
   readonly userId: string;
   readonly providerSession: string | undefined;
@@ -43,6 +43,7 @@ export interface SessionStore {
   set(key: string, session: Session): Promise<boolean>;
   /** Moves the idle limit of a session that has not expired to `idleExpiresAt`, but never to an earlier time. */
   extend(session: LiveSession, idleExpiresAt: number): Promise<SessionState>;
+  /** What the store knows of the session now. */
   state(session: LiveSession): Promise<SessionState>;
   /** Removes a session; does nothing if there is none. */
   remove(key: string): Promise<void>;

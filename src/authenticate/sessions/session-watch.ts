@@ -9,13 +9,13 @@ const EXTEND_MS = 60_000;
 /** How long after a failure of the store it is asked again, in ms. */
 const ASK_AGAIN_MS = 1_000;
 
-/** A message whose answer is not complete. */
+/** A message, live stream, operation or run that is not over: all are called messages here. */
 export interface WatchedMessage {
-  /** Its session; a message has just extended it. */
+  /** Its session, as it was last read or extended. */
   readonly session: LiveSession;
   /** How many bytes of its answer have been carried so far. */
   readonly bytes: () => number;
-  /** What `missedRemovals` returned before its session was read; by default what it returns now. */
+  /** What `missedRemovals()` of the watch returned before its session was read; by default what it returns now. */
   readonly missedRemovals?: number;
 }
 
@@ -61,7 +61,7 @@ export function watchSessions(options: SessionWatchOptions): SessionWatch {
   let timer: NodeJS.Timeout | undefined;
   let missedRemovals = 0;
 
-  /** Ends the timer when it finds no session. To end it with the last message would cost most messages a new timer. */
+  /** Ends the timer when it finds no session, and not with the last message, since the next one often comes soon. */
   function check(): void {
     tick(watched, options);
     if (watched.size > 0) return;
@@ -167,7 +167,7 @@ async function ask(key: string, session: WatchedSession, options: SessionWatchOp
   session.extendedAt = now;
   session.askAt = now;
   if (typeof state === 'number') {
-    // By a clock of this instance that is fast, the limit has passed, but the session lives on.
+    // The clock of this instance is fast: by it the limit has passed, but the session lives on.
     if (now >= state) session.askAt = now + ASK_AGAIN_MS;
     session.idleExpiresAt = state;
     return;

@@ -135,10 +135,11 @@ function takeResumed(state: StreamState, head: ResumedHead, piece: StreamPiece):
 /** An answer that is over. */
 interface AnswerEnd {
   readonly answer: UpstreamAnswer;
+  /** Why it broke off; undefined if it has ended well for HTTP. */
   readonly cause: BreakCause | undefined;
 }
 
-/** The service's answer is over: `cause` says why it broke off; it is undefined if it has ended well for HTTP. */
+/** The service's answer is over. */
 function onAnswerOver(state: StreamState, { answer, cause }: AnswerEnd): void {
   const { cursor, events, insideEvent, endEvents } = state;
   // Not closed, since its connection may be used again.
@@ -206,7 +207,7 @@ function resume(state: StreamState, point: ResumePoint, cause: BreakCause): void
 }
 
 /** A live stream belongs to no message: there is nothing to resume, and no run whose end it must have. */
-type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'endings'>;
+type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | 'isLive'>;
 
 /**
  * Carries a live stream in whole events, with heartbeats. If it ends early for any reason, the connection to the client
@@ -215,6 +216,6 @@ type LiveOptions = Omit<CarryOptions, 'lastEventId' | 'healer' | 'endEvents' | '
 export async function carryLive(options: LiveOptions): Promise<void> {
   await carryStream({
     ...options,
-    ...{ lastEventId: undefined, healer: undefined, endEvents: false, endings: 'cut' },
+    ...{ lastEventId: undefined, healer: undefined, endEvents: false, isLive: true },
   });
 }

@@ -11,10 +11,10 @@ export interface TimeLimits {
 /** The deadlines of one message, which abort it with a Problem. */
 export interface Deadlines {
   /**
-   * The message is being sent: both deadlines start again. `leftMs` is what is left for the execution, by default all;
-   * infinity sets it no deadline.
+   * The message is being sent: both deadlines start again. `executionMs` replaces the limit of the execution; infinity
+   * sets it no deadline.
    */
-  start(leftMs?: number): void;
+  start(executionMs?: number): void;
   /** The service has begun to answer with a stream: only the deadline of the execution stays. */
   answered(): void;
   /** The sending or the stream is over: both deadlines end. */
@@ -40,7 +40,10 @@ export function deadlines(
   let until = Number.POSITIVE_INFINITY;
   let answerUntil = Number.POSITIVE_INFINITY;
 
-  /** Called by the timer, which may be a little early (Node.js counts whole ms), or of no use: the answer has begun. */
+  /**
+   * Called by the timer, which may be a little early (Node.js counts whole ms), or for the deadline of an answer that
+   * has begun.
+   */
   function check(): void {
     const now = performance.now();
     const next = isAnswered ? until : Math.min(until, answerUntil);
@@ -50,13 +53,13 @@ export function deadlines(
   }
 
   return {
-    start(leftMs = maxExecutionMs) {
+    start(executionMs = maxExecutionMs) {
       const now = performance.now();
       clearTimeout(timer);
       isAnswered = false;
-      until = now + leftMs;
+      until = now + executionMs;
       answerUntil = now + responseTimeoutMs;
-      timer = setTimeout(check, Math.min(leftMs, responseTimeoutMs));
+      timer = setTimeout(check, Math.min(executionMs, responseTimeoutMs));
     },
     answered() {
       isAnswered = true;

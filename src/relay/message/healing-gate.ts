@@ -40,10 +40,14 @@ interface BotState {
   readonly waiting: Set<() => void>;
 }
 
+/** The pass while the gate is open: it keeps nobody waiting. */
 const OPEN: GatePass = { sent() {}, leave() {} };
 
 const newState = (forbidden = false): BotState => ({
-  ...{ provenUntil: 0, forbidden, busy: false, waiting: new Set() },
+  provenUntil: 0,
+  forbidden,
+  busy: false,
+  waiting: new Set(),
 });
 /** The state of all bots for which there is no room. */
 const NO_ROOM = newState(true);

@@ -16,8 +16,8 @@ export interface Heartbeats {
 
 /**
  * Heartbeats after `periodMs` of silence, or up to an eighth of it later; 0 turns them off. One timer serves all streams,
- * so that a chunk costs no more than setting one number to 0. It ends when a tick finds no stream. To end it with the
- * last stream would cost each message a timer where there are few.
+ * so that a chunk costs no more than setting one number to 0. It ends when a tick finds no stream, and not with the last
+ * stream, since the next one often comes soon.
  */
 export function createHeartbeats(periodMs: number): Heartbeats {
   const streams = new Map<Silence, () => void>();

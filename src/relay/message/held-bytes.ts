@@ -47,7 +47,7 @@ export function partOf(all: HeldBytes, maxBytes: number): HeldBytes {
 /** Bytes that wait, copied into a buffer of their own: a part of a larger buffer would keep all of it in memory. */
 export interface HeldBuffer {
   /** Counts the buffer's whole capacity. */
-  readonly budget: HeldBytes;
+  readonly bound: HeldBytes;
   buffer: Buffer | undefined;
   /** How many bytes of the buffer wait. */
   length: number;
@@ -75,8 +75,8 @@ export function hold(held: HeldBuffer, more: Buffer, most?: number): boolean {
 }
 
 function grow(held: HeldBuffer, capacity: number): boolean {
-  const { budget, buffer, length } = held;
-  if (!budget.take(capacity - (buffer?.length ?? 0))) return false;
+  const { bound, buffer, length } = held;
+  if (!bound.take(capacity - (buffer?.length ?? 0))) return false;
   // A smaller buffer would come from a shared pool, and keep all of the pool in memory.
   held.buffer = Buffer.allocUnsafeSlow(capacity);
   buffer?.copy(held.buffer, 0, 0, length);
@@ -92,7 +92,7 @@ export function takeHeld(held: HeldBuffer): Buffer {
 
 /** Forgets what waits. */
 export function dropHeld(held: HeldBuffer): void {
-  if (held.buffer) held.budget.release(held.buffer.length);
+  if (held.buffer) held.bound.release(held.buffer.length);
   held.buffer = undefined;
   held.length = 0;
 }

@@ -95,8 +95,8 @@ function readShort(response: UpstreamAnswer): Promise<Buffer | undefined> {
 }
 
 /**
- * The verdict of a message's answer, or the service's own JSON, which says that it has no such conversation or path. Of
- * its bytes, only strings that `mask` changes are others.
+ * The verdict of a message's answer, or the service's own JSON, which says that it has no such conversation or path. Only
+ * the strings in it that `mask` changes differ from what the service has sent.
  */
 export type LiveVerdict = MessageVerdict | { readonly kind: 'not_found'; readonly json: Buffer };
 

@@ -22,12 +22,12 @@ export interface OpenMessages {
 
 /** Makes the collection, which is empty. */
 export function openMessages(): OpenMessages {
-  const open = new Map<AbortController, { readonly owner: string; readonly kind: OpenKind }>();
+  const open = new Map<AbortController, { readonly sessionKey: string; readonly kind: OpenKind }>();
   let messages = 0;
   const endedWith = new Map<OpenKind, Problem>();
   return {
-    add(stop, owner, kind = 'message') {
-      open.set(stop, { owner, kind });
+    add(stop, sessionKey, kind = 'message') {
+      open.set(stop, { sessionKey, kind });
       if (kind === 'message') messages++;
       if (endedWith.has(kind)) stop.abort(endedWith.get(kind));
       return () => {
@@ -35,7 +35,7 @@ export function openMessages(): OpenMessages {
       };
     },
     endSession(sessionKey, problem) {
-      for (const [stop, { owner }] of open) if (owner === sessionKey) stop.abort(problem);
+      for (const [stop, one] of open) if (one.sessionKey === sessionKey) stop.abort(problem);
     },
     endKinds(kinds, problem) {
       for (const kind of kinds) endedWith.set(kind, problem);

@@ -5,7 +5,7 @@ import type { Heartbeats, Silence } from './heartbeats.ts';
 import { cutWhenStalled, endEarly, type StreamIdentity } from './stream-ending.ts';
 import { streamWriter } from './stream-writer.ts';
 
-/** What writes to a sink, for the sink's calls. */
+/** What writes to a sink; the sink calls these methods. */
 export interface StreamSource {
   /** There is no more room: nothing should be read until `drained`. Bytes that come nevertheless are taken. */
   full(): void;
@@ -17,7 +17,7 @@ export interface StreamSource {
   closed(): void;
 }
 
-/** Takes one stream, as its client gets it. */
+/** Takes one stream, and gives it to a client, or to the readers of a run. */
 export interface StreamSink {
   /** Begins the stream. Call it once, before all others. */
   open(source: StreamSource): void;

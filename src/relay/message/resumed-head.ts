@@ -14,7 +14,7 @@ export interface ResumedHead extends HeldBuffer {
   idCameAgain: boolean;
   /** Whether an event has shown that the run goes on: one that came again, or that names the run. */
   isProven: boolean;
-  /** `late_lf`: all that comes is sent but for an LF that belongs to a dropped event. */
+  /** `late_lf`: all that comes is sent, except for an LF at its beginning, which belongs to a dropped event. */
   state: 'open' | 'late_lf' | 'decided';
   /** Whether the last line was sent. */
   lastWasSent: boolean;
@@ -34,7 +34,7 @@ export type HeadVerdict = { readonly pieces: readonly StreamPiece[] } | 'new_run
  */
 export function resumedHead(point: ResumePoint, held: HeldBytes): ResumedHead {
   return {
-    budget: held,
+    bound: held,
     buffer: undefined,
     length: 0,
     point,
@@ -92,7 +92,7 @@ function takeBlocks(head: ResumedHead, piece: StreamPiece, dropsLf: boolean): He
   return { pieces: [...pieces, ...after] };
 }
 
-/** `dropped`: it was sent before; `last_dropped`: and no later event was; `new`: it was not sent before. */
+/** `dropped`: it was sent before the break; `last_dropped`: it was the last one; `new`: it was not sent before. */
 type BlockVerdict = 'dropped' | 'last_dropped' | 'new' | 'new_run' | 'no_room';
 
 function judge(head: ResumedHead, blocks: Blocks): BlockVerdict {

@@ -22,7 +22,10 @@ export interface ResumptionTurn {
   sent(): void;
   /** Waits until an attempt whose key was refused may be sent with the next key. */
   takeExtraSlot(): Promise<void>;
-  /** The service has answered 429: pauses the endpoint for `askedMs`, at most a minute. The next attempt takes a new turn. */
+  /**
+   * The service has answered 429: pauses the endpoint for `askedMs`, at most a minute. The next attempt takes a new
+   * turn.
+   */
   refused(askedMs: number): Promise<void>;
 }
 

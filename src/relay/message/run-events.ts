@@ -9,7 +9,7 @@ export interface RunEvent {
 export const RUN_BEGINS = 'asgard.run.init';
 const RUN_ENDS: readonly unknown[] = ['asgard.run.done', 'asgard.run.error'];
 
-/** In all events about a run as a whole. */
+/** All events about a run as a whole have this in them. */
 const OF_A_RUN = '"asgard.run.';
 /** How the field's services begin an event: then its type is known without a search through all of it. */
 const COMMON_START = 'data: {"eventType":';
@@ -18,7 +18,7 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const QUOTE = 0x22;
 
-/** How much of an event that is sent in parts is read, in bytes. */
+/** How many first bytes are read of an event that is sent in parts. */
 export const START_BYTES = 1024;
 
 /** Whether the event is the end of a run, good or bad. */
@@ -44,7 +44,7 @@ function hasAt(bytes: Buffer, at: number, text: string): boolean {
 /** Reads a whole event. */
 export function readRunEvent({ bytes, from, blankLine }: Block): RunEvent {
   const text = bytes.toString('utf8', from, blankLine);
-  // As nearly all events are.
+  // Nearly all events are: this is a fast path.
   const isOneLine = text.startsWith(DATA) && text.indexOf('\n') === text.length - 1 && !text.includes('\r');
   if (isOneLine) return runEventOf(text.slice(DATA.length, -1));
   const lines = text.split(/\r\n|\n|\r/);
@@ -62,7 +62,7 @@ export function runEventOf(data: string): RunEvent {
   }
 }
 
-/** The same of an event's first bytes, as latin1, if it is not whole. */
+/** Reads the first bytes, as latin1, of an event that is sent in parts. */
 export function readRunStart(start: string): RunEvent {
   const stringOf = (name: string) => new RegExp(`"${name}"\\s*:\\s*"([^"\\\\]*)"`).exec(start)?.[1];
   return { eventType: stringOf('eventType'), requestId: stringOf('requestId') };

@@ -1,6 +1,5 @@
 import type { UpstreamAnswer } from '../upstream/answer-arrival.ts';
 import type { SendOptions, Upstream, UpstreamRequest } from '../upstream/send.ts';
-import { judgeResponse, type MessageVerdict } from './judge-response.ts';
 
 /** Judges an answer; `mask` hides secrets in texts of the service. */
 export type Judge<V extends object> = (answer: UpstreamAnswer, mask: (text: string) => string) => Promise<V>;
@@ -16,16 +15,9 @@ export interface JudgedRequest extends SendOptions {
 
 /**
  * Sends a request once and judges the answer. If the verdict is `stream`, the body of `answer` waits to be read.
- * @throws Problem of the upstream kinds, what `onDelayed` rejects with, or the signal's reason
+ * @throws Problem of the upstream kinds, what `judge` or `onDelayed` rejects with, or the signal's reason
  */
-export function sendAndJudge(
-  sending: JudgedRequest,
-): Promise<MessageVerdict & { readonly answer: UpstreamAnswer }> {
-  return sendAndJudgeBy(judgeResponse, sending);
-}
-
-/** The same, with another judge, whose errors it rejects with. */
-export async function sendAndJudgeBy<V extends object>(
+export async function sendAndJudge<V extends object>(
   judge: Judge<V>,
   sending: JudgedRequest,
 ): Promise<V & { readonly answer: UpstreamAnswer }> {

@@ -65,7 +65,7 @@ export interface StreamCursor extends HeldBuffer {
  */
 export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOptions): StreamCursor {
   return {
-    budget: held,
+    bound: held,
     buffer: undefined,
     length: 0,
     keepsTail,
@@ -82,7 +82,7 @@ export function streamCursor({ lastEventId = '', held, keepsTail }: CursorOption
 }
 
 /** Where events and their blank lines begin: used only during one call, and made once for all. */
-const places: number[] = [];
+const offsets: number[] = [];
 
 /** Notes what is sent to the client. */
 export function noteSent(cursor: StreamCursor, piece: StreamPiece): void {
@@ -92,7 +92,7 @@ export function noteSent(cursor: StreamCursor, piece: StreamPiece): void {
   }
   if (!cursor.keepsTail && !mayNameRun(cursor)) return;
   const blocks = blocksOf(piece);
-  places.length = 0;
+  offsets.length = 0;
   let id: string | undefined;
   let idBlock: Block | undefined;
   while (nextBlock(blocks)) {
@@ -102,10 +102,10 @@ export function noteSent(cursor: StreamCursor, piece: StreamPiece): void {
       const { bytes, from, blankLine } = blocks;
       id = blocks.id;
       idBlock = { bytes, from, blankLine };
-      places.length = 0;
+      offsets.length = 0;
     } else if (blocks.hasData && !beginsRun) {
       // A resumed stream may repeat the run's first event or leave it out, so that one is not compared.
-      places.push(blocks.from, blocks.blankLine);
+      offsets.push(blocks.from, blocks.blankLine);
     }
   }
   if (id !== undefined) noteId(cursor, id, idBlock);
@@ -165,8 +165,8 @@ function noteId(cursor: StreamCursor, id: string, block: Block | undefined): voi
 }
 
 function rememberEvents(cursor: StreamCursor, bytes: Buffer): void {
-  for (let n = 0; !cursor.obstacle && n < places.length; n += 2) {
-    const hash = hashOf({ bytes, from: places[n] as number, blankLine: places[n + 1] as number });
+  for (let n = 0; !cursor.obstacle && n < offsets.length; n += 2) {
+    const hash = hashOf({ bytes, from: offsets[n] as number, blankLine: offsets[n + 1] as number });
     const isFull = cursor.length >= MAX_TAIL;
     const buffer = isFull ? undefined : roomFor(cursor, HASH_BYTES, MAX_TAIL);
     if (buffer) cursor.length += buffer.write(hash, cursor.length, 'hex');

@@ -41,8 +41,8 @@ export interface CarryToOptions {
   readonly healer: (() => Healer) | NotResumed | undefined;
   /** Whether a run that ends without its end event has broken. */
   readonly endEvents: boolean;
-  /** How it ends early: by default with an error event. `cut` is for a stream of many runs that may be asked for again. */
-  readonly endings?: 'event' | 'cut' | undefined;
+  /** Whether it is a live stream: it has many runs, and an early end cuts it, since it may be asked for again. */
+  readonly isLive?: boolean | undefined;
   /** Called if the stream is taken as complete, though it ends inside an event or a run. */
   readonly onIncompleteEnd?: ((how: 'held' | 'no_end_event') => void) | undefined;
   /** Called with an exception of the relay's own, which ends the stream. */
@@ -73,7 +73,7 @@ export interface StreamState extends CarryToOptions {
   insideEvent: boolean;
   /** Whether the last byte was a CR: an LF that belongs to it may follow. */
   endsWithCr: boolean;
-  /** No more data of the stream goes to the client. */
+  /** Whether no more data of the stream goes to the client. */
   over: boolean;
   isComplete: boolean;
 }
@@ -81,7 +81,7 @@ export interface StreamState extends CarryToOptions {
 /** The state at the start of a stream that goes to `sink`. */
 export function newStreamState(options: CarryToOptions, sink: StreamSink): StreamState {
   const { answer, log, signal, holding, channel, lastEventId, healer, endEvents } = options;
-  const { endings, onIncompleteEnd, onFault } = options;
+  const { isLive, onIncompleteEnd, onFault } = options;
   const keepsTail = typeof healer === 'function';
   // Written out: with this many members, a spread takes several times as long.
   return {
@@ -93,7 +93,7 @@ export function newStreamState(options: CarryToOptions, sink: StreamSink): Strea
     lastEventId,
     healer,
     endEvents,
-    endings,
+    isLive,
     onIncompleteEnd,
     onFault,
     sink,
@@ -128,8 +128,8 @@ function hasEvent(piece: StreamPiece): boolean {
 
 /** Sends a piece to the client, and notes it. */
 export function sendToClient(state: StreamState, piece: StreamPiece): void {
-  // A live stream has many runs: the end of one does not complete it.
-  if (state.endings !== 'cut') noteSent(state.cursor, piece);
+  // The end of one of its runs does not complete a live stream.
+  if (!state.isLive) noteSent(state.cursor, piece);
   if (state.awaitsEvent && hasEvent(piece)) {
     state.awaitsEvent = false;
     state.healing?.recordOutcome('resumed');
@@ -180,20 +180,20 @@ export function fail(state: StreamState, error: unknown): void {
 
 /** Ends the stream early, with `problem`. After the end of its run nothing is missing, so that it ends as complete. */
 export function endWith(state: StreamState, problem: Problem): void {
-  const { sink, cursor, insideEvent, endings } = state;
+  const { sink, cursor, insideEvent, isLive = false } = state;
   if (state.over) return;
   if (runState(cursor) === 'ended' && !insideEvent) {
     complete(state, problem.code);
     return;
   }
   close(state);
-  sink.endEarly(problem, insideEvent || endings === 'cut');
+  sink.endEarly(problem, insideEvent || isLive);
 }
 
 /** Ends the stream, since that of the bot service broke off for `cause` and can't be resumed. */
 export function endBroken(state: StreamState, cause: BreakCause, notResumed: NotResumed): void {
   const detail = 'The answer broke off; it is not complete.';
-  const notes = state.endings === 'cut' ? {} : { notResumed };
+  const notes = state.isLive ? {} : { notResumed };
   endWith(state, new Problem('upstream_stream_broken', detail, { cause, ...notes }));
 }
 

@@ -54,7 +54,7 @@ export interface WholeEvents extends HeldBuffer, LineState {
 export function wholeEvents(limits: HoldingLimits): WholeEvents {
   return {
     limits,
-    budget: limits.held,
+    bound: limits.held,
     buffer: undefined,
     length: 0,
     bomSeen: 0,

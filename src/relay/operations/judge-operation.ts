@@ -26,16 +26,18 @@ export interface JudgeOptions {
   readonly mask: (text: string) => string;
 }
 
-/** Statuses with which the bot service says that the request itself is wrong. 404 is a fact that clients need as it is. */
+/**
+ * Statuses with which the bot service says that the request itself is wrong. 404 is a fact that clients need as it is.
+ */
 const REFUSALS = new Set([400, 409, 413, 415, 422]);
 const NO_SUCH_RANGE = 416;
 const FILES = new Set([200, 206]);
 const MAX_REFUSAL_BYTES = 8192;
 
 /**
- * Judges an answer of the bot service to an operation: returns the answer for the client, or the problem of 401 or 403. The answer
- * is read or closed here, unless it is a file. Only 2xx and 404 are passed on, since they say what became of the
- * operation; every other status becomes a problem. Of JSON, only strings that `mask` changes differ from what the
+ * Judges an answer of the bot service to an operation: returns the answer for the client, or the problem of 401 or 403.
+ * The answer is read or closed here, unless it is a file. Only 2xx and 404 are passed on, since they say what became of
+ * the operation; every other status becomes a problem. Of JSON, only strings that `mask` changes differ from what the
  * service has sent.
  * @throws Problem `upstream_refused`, `upstream_rate_limited`, `upstream_bad_response` or `upstream_unreachable`
  */

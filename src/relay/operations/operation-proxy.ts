@@ -145,7 +145,7 @@ export function freeSent(body: Readable, request: ClientRequest): void {
   let kept: Buffer[] = [];
   let keptBytes = 0;
   const free = () => {
-    // It counts the framing of chunks, too, so that it is never too low.
+    // This length has the framing of chunks in it, too, so that it is never too low.
     const waiting = request.writableLength;
     let count = 0;
     for (const bytes of kept) {

@@ -9,7 +9,7 @@ interface SendBodyOptions {
   readonly res: ServerResponse;
   readonly signal: AbortSignal;
   readonly log: FailureNotes;
-  /** How long the client may take none of it, and how long for all of it. */
+  /** How long the client may take nothing, and how long it may take for the whole body. */
   readonly times: TransferTimes;
 }
 
@@ -43,8 +43,8 @@ export async function sendBody(body: Buffer, { res, signal, log, times }: SendBo
   }
 }
 
-/** Calls `read` whenever the operating system has taken what was written so far. */
-function writePieces(body: Buffer, res: ServerResponse, read: () => void): void {
+/** Calls `onTaken` whenever the operating system has taken what was written so far. */
+function writePieces(body: Buffer, res: ServerResponse, onTaken: () => void): void {
   let at = 0;
   const writeOn = () => {
     while (at + PIECE_BYTES < body.length) {
@@ -55,7 +55,7 @@ function writePieces(body: Buffer, res: ServerResponse, read: () => void): void 
     res.end(body.subarray(at));
   };
   const onDrain = () => {
-    read();
+    onTaken();
     writeOn();
   };
   writeOn();

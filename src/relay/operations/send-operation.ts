@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Problem, type ProblemCode } from '../../errors.ts';
 import type { RelayObserver } from '../upstream/relay-observer.ts';
 import { asAnswerLost, noAnswer } from '../upstream/upstream-problems.ts';
-import { type JudgeOptions, judgeOperation, type OperationAnswer } from './judge-operation.ts';
+import { judgeOperation, type OperationAnswer } from './judge-operation.ts';
 import { operationProxy, type ProxySending } from './operation-proxy.ts';
 import { maxAnswerBytesOf, type Operation, SUSPEND } from './operation-table.ts';
 import type { UploadBody } from './upload-body.ts';
@@ -26,8 +26,8 @@ export interface OperationSending extends ProxySending {
 }
 
 /**
- * Sends an operation with one key, once. Resolves with the answer for the client, or the problem of 401 or 403. Rejects with the
- * signal's reason if that aborts first.
+ * Sends an operation with one key, once. Resolves with the answer for the client, or the problem of 401 or 403. Rejects
+ * with the signal's reason if that aborts first.
  * @throws Problem `upstream_unreachable`, `busy`, `upstream_bad_response`, `upstream_refused`, `upstream_rate_limited` or
  *   `upstream_timeout`
  */
@@ -72,7 +72,12 @@ export function operationSender(options: SendOperationOptions): SendOperation {
     const signal = AbortSignal.any([sending.signal, late.signal, ...(upload ? [upload.signal] : [])]);
     try {
       const answer = await observed(req, res, { ...sending, signal });
-      const verdict = await judgeOperation(answer, judgingOf(operation, mask));
+      const { givesFile } = operation;
+      const verdict = await judgeOperation(answer, {
+        maxBytes: maxAnswerBytesOf(operation),
+        givesFile,
+        mask,
+      });
       // A service may answer before it has the whole form, which may be refused after that.
       if (!(verdict instanceof Problem)) await upload?.done;
       return verdict;
@@ -86,10 +91,6 @@ export function operationSender(options: SendOperationOptions): SendOperation {
       if (upload) late.abort();
     }
   };
-}
-
-function judgingOf(operation: OperationSending['operation'], mask: (text: string) => string): JudgeOptions {
-  return { maxBytes: maxAnswerBytesOf(operation), givesFile: operation.givesFile, mask };
 }
 
 function failureOf(error: unknown): Problem {

@@ -33,7 +33,9 @@ export type Fields = Readonly<Record<string, string | string[] | undefined>>;
 /** The state of an answer, and its reader. Its fields are for the functions below alone. */
 export interface AnswerArrival {
   readonly connection: UpstreamConnection;
+  /** What has arrived: nothing, its first byte, or its headers. */
   state: 'awaited' | 'started' | 'head';
+  /** Whether it has ended, broken off or been closed. */
   over: boolean;
   reader: AnswerReader | undefined;
   /** The body that came before its reader, and how many bytes that is. */
@@ -57,7 +59,9 @@ type ReaderCall = (reader: AnswerReader) => void;
  */
 const EARLY_BYTES = 4096;
 
-/** The answer of the current request on `connection`, of which nothing has come yet. The functions take undici's events. */
+/**
+ * The answer of the current request on `connection`, of which nothing has come yet. The functions take undici's events.
+ */
 export function newArrival(connection: UpstreamConnection): AnswerArrival {
   return {
     connection,
@@ -74,19 +78,19 @@ export function newArrival(connection: UpstreamConnection): AnswerArrival {
 }
 
 /** The first byte of the answer has arrived. */
-export function answerStarts(arrival: AnswerArrival): void {
+export function firstByteArrives(arrival: AnswerArrival): void {
   if (arrival.state !== 'awaited') return;
   arrival.state = 'started';
   arrival.connection.answering();
 }
 
 /** Whether a byte of the answer has arrived. */
-export function isStarted({ state }: AnswerArrival): boolean {
+export function hasFirstByte({ state }: AnswerArrival): boolean {
   return state !== 'awaited';
 }
 
 /** The headers have arrived. */
-export function answerBegins(
+export function headArrives(
   arrival: AnswerArrival,
   controller: Dispatcher.DispatchController,
   { status, fields }: { readonly status: number; readonly fields: Fields },
@@ -118,14 +122,14 @@ export function dataArrives(
 }
 
 /** All of the body has arrived. */
-export function answerEnds(arrival: AnswerArrival): void {
+export function bodyEnds(arrival: AnswerArrival): void {
   // The connection is given back only when the body is read: an answer that nobody wants is closed with it.
   arrival.pausedAt ??= performance.now();
   callReader(arrival, (reader) => end(arrival, reader));
 }
 
 /** The answer broke off; `cause` is the error code of the system or the HTTP parser. */
-export function answerBreaks(arrival: AnswerArrival, cause: string): void {
+export function answerBreaksOff(arrival: AnswerArrival, cause: string): void {
   arrival.connection.close();
   finish(arrival, (reader) => reader.broken(cause));
 }
@@ -184,7 +188,7 @@ function answerOf(
   };
 }
 
-/** Calls the reader, if it has come; else when it comes, after the early bytes. */
+/** Calls the reader, or, if it has not come yet, notes the call for when it comes: after the early bytes. */
 function callReader(arrival: AnswerArrival, call: ReaderCall): void {
   if (arrival.over) return;
   if (arrival.reader) call(arrival.reader);

@@ -197,7 +197,7 @@ function isEscaped(bytes: Buffer, at: number, before: boolean): boolean {
   return ((at - first) % 2 === 1) !== (first === 0 && before);
 }
 
-/** Where, after `from`, the last bytes begin that may be the beginning of `wanted`; the length of `bytes` if nowhere. */
+/** Where the end of `bytes`, from `from` on, may be the beginning of `wanted`; the length of `bytes` if nowhere. */
 function heldFrom(bytes: Buffer, from: number, wanted: Buffer): number {
   const { length } = bytes;
   const last = bytes[length - 1];

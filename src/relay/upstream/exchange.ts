@@ -2,14 +2,14 @@ import type { Dispatcher } from 'undici';
 import { Problem } from '../../errors.ts';
 import {
   type AnswerArrival,
-  answerBegins,
-  answerBreaks,
-  answerEnds,
-  answerStarts,
+  answerBreaksOff,
+  bodyEnds,
   dataArrives,
   type Fields,
+  firstByteArrives,
+  hasFirstByte,
   hasHead,
-  isStarted,
+  headArrives,
   newArrival,
   type UpstreamAnswer,
 } from './answer-arrival.ts';
@@ -102,7 +102,7 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseStarted(): void {
-    answerStarts(this.arrival);
+    firstByteArrives(this.arrival);
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number, fields: Fields): void {
@@ -110,9 +110,9 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
     if (status < 200 || !this.waiting) return;
     const { signal, abort, resolve, hasLeft } = this.waiting;
     signal.removeEventListener('abort', abort);
-    // They would keep the network buffer that they came in for as long as the answer lasts.
+    // The raw headers would keep the network buffer that they came in for as long as the answer lasts.
     controller.rawHeaders = null;
-    resolve(answerBegins(this.arrival, controller, { status, fields }));
+    resolve(headArrives(this.arrival, controller, { status, fields }));
     // An answer may come before the first byte of the request leaves.
     if (hasLeft) this.waiting = undefined;
   }
@@ -122,17 +122,17 @@ class ExchangeHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    answerEnds(this.arrival);
+    bodyEnds(this.arrival);
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     const { arrival, waiting } = this;
-    if (hasHead(arrival)) answerBreaks(arrival, codeOf(error));
-    else if (waiting) fail(waiting, error, isStarted(arrival));
+    if (hasHead(arrival)) answerBreaksOff(arrival, codeOf(error));
+    else if (waiting) fail(waiting, error, hasFirstByte(arrival));
   }
 }
 
-/** There is no answer. `isStarted`: but at least one byte of it has arrived. */
+/** The answer has no headers. `isStarted`: at least one byte of it has arrived. */
 function fail(
   { connection, method, signal, abort, hasLeft, resolve, reject }: Exchange,
   error: Error,

@@ -3,7 +3,7 @@ import type { Logger } from '../../logger.ts';
 import type { Secret } from '../../secret.ts';
 import type { KeyRing } from './key-ring.ts';
 
-/** The keys that one request may try. A key that was refused for this request is not tried again. */
+/** The keys that one request, be it a message or not, may try. A key that was refused for it is not tried again. */
 export interface MessageKeys {
   /** The key for the next sending. Call it only while there is a key to try. */
   next(): Secret;

@@ -24,7 +24,7 @@ export type ResumptionOutcome =
   /** The client left, or the message ended otherwise. */
   | 'given_up';
 
-/** How the request ended to suspend a run whose client has left. */
+/** What came of the request to suspend a run whose clients have left. */
 export type SuspendOutcome =
   /** 2xx. */
   | 'suspended'
@@ -39,7 +39,7 @@ export type SuspendOutcome =
 export interface RelayObserver {
   /** The headers of a stream were sent to the client. Returns the function to call when the stream ends. */
   streamStarted(): () => void;
-  /** The same for a live stream, which is not counted as a stream. */
+  /** As `streamStarted`, for a live stream, which has a count of its own. */
   liveStreamStarted(): () => void;
   /** A heartbeat was written into a stream. */
   heartbeatSent(): void;

@@ -22,7 +22,9 @@ export interface SendOptions {
    * as soon as this resolves.
    */
   readonly onDelayed: () => Promise<void>;
-  /** Called when the operating system has taken the first bytes of the request, including the start of its body, if any. */
+  /**
+   * Called when the operating system has taken the first bytes of the request, including the start of its body, if any.
+   */
   readonly onSent: () => void;
 }
 

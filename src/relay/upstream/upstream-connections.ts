@@ -83,7 +83,9 @@ export function connectionsTo(origin: string): Connections {
 /** What the connections to one origin share. */
 interface Pool {
   readonly origin: URL;
-  /** Opens a socket. Made anew for each TLS session of the service, so that the next handshake is short (RFC 8446 §2.2). */
+  /**
+   * Opens a socket. Made anew for each TLS session of the service, so that the next handshake is short (RFC 8446 §2.2).
+   */
   connect: buildConnector.connector;
   /** The longest idle first. */
   readonly idle: Kept[];

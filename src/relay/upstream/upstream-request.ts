@@ -1,14 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Bot, PathShape } from '../../bots/bot.ts';
 import type { Secret } from '../../secret.ts';
 import type { UpstreamRequest } from './send.ts';
-import {
-  MESSAGE_PATH,
-  targetPrefix,
-  type UpstreamTarget,
-  upstreamTarget,
-  userHintHeader,
-} from './upstream-target.ts';
+import { targetPrefix, type UpstreamTarget, upstreamTarget, userHintHeader } from './upstream-target.ts';
 
 export interface UpstreamRequestOptions {
   readonly baseUrl: Readonly<URL>;
@@ -79,11 +72,6 @@ export function maskKeys(keys: readonly Secret[]): (text: string) => string {
   const shortest = opened.at(-1)?.length ?? 0;
   return (text) =>
     text.length < shortest ? text : opened.reduce((masked, key) => masked.replaceAll(key, '[secret]'), text);
-}
-
-/** The path of a message to a bot, after `prefix`, which has no slash at its end. */
-export function messagePath(prefix: string, bot: Bot, shape: PathShape): string {
-  return upstreamTarget(prefix, { bot, shape, path: MESSAGE_PATH });
 }
 
 /** The parameters of `url` that are passed on, as they came; undefined if it has no query, or none may be passed on. */

@@ -36,7 +36,7 @@ export async function sentRun(...of: Parameters<typeof claimedRun>): Promise<Run
 export async function begunRun(...of: Parameters<typeof claimedRun>): Promise<Run> {
   const run = await sentRun(...of);
   run.headers.set('x-request', 'one');
-  run.begin(new Map([['content-type', 'text/event-stream']]));
+  run.beginStream(new Map([['content-type', 'text/event-stream']]));
   return run;
 }
 

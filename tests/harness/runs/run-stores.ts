@@ -99,7 +99,7 @@ export function runOf(name: RunName, changes: Partial<RunOptions> = {}): Run {
       waitsSince: performance.now(),
       graceMs: 60_000,
       maxBytes: 1 << 20,
-      budget: heldBytes(1 << 26),
+      bound: heldBytes(1 << 26),
       onEnd() {},
       onGrace() {},
     },

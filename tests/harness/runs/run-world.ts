@@ -140,7 +140,7 @@ export class RunWorld {
     const options = { times: TIMES, maxBytes: 65_536, leases };
     const runs = new Runs({
       store: redisRunStore(fault.through(this.redis), runSealer, options),
-      ...{ times: { ...TIMES, graceMs: 30 }, maxBytes: 65_536, budget: heldBytes(1 << 24), onGrace() {} },
+      ...{ times: { ...TIMES, graceMs: 30 }, maxBytes: 65_536, bound: heldBytes(1 << 24), onGrace() {} },
     });
     return { runs, fault, isKilled: false };
   }
@@ -157,7 +157,7 @@ export class RunWorld {
         ...{
           requestId: randomUUID(),
           lastEventId: undefined,
-          since: performance.now(),
+          waitsSince: performance.now(),
           client,
           name,
           conversation: name.conversation,
@@ -184,7 +184,7 @@ export class RunWorld {
       run.sent();
       send = this.take(name, losses);
       await turn(work);
-      run.begin(new Map());
+      run.beginStream(new Map());
       for (const event of send.text.match(/.+\n\n/g) ?? []) {
         await turn(work);
         run.stream.write(Buffer.from(event), false);

@@ -1,8 +1,8 @@
 import type { Redis } from '../../storage/redis.ts';
-import { ENDED, LIST_SCRIPT, MARK_MS, USER_PREFIX } from './session-script.ts';
+import { ENDED, MARK_MS, SETS_SCRIPT, USER_PREFIX } from './session-script.ts';
 
 /** A session in its sets. */
-export interface ListedSession {
+export interface SessionInSets {
   readonly key: string;
   readonly sets: readonly string[];
   /** When it began, by `now`. */
@@ -10,24 +10,24 @@ export interface ListedSession {
 }
 
 /** The sets of the sessions of a user, and of the provider's session. A call is one round trip, and `end` two. */
-export interface SessionLists {
+export interface SessionSets {
   /** The time by the clock that marks and beginnings of sessions have in common, in whole ms. */
   now(): Promise<number>;
-  /** The same, but later than each of the marks of these sets, even if the clock has gone back. */
+  /** As `now`, but later than each of the marks of these sets, even if the clock has gone back. */
   startTime(sets: readonly string[]): Promise<number>;
-  /** Keeps a session in its sets for `livesMs`; returns whether it has not ended with all of a set. */
-  keep(session: ListedSession, livesMs: number): Promise<boolean>;
+  /** Keeps a session in its sets for `livesMs`; returns false if it has ended with all of a set. */
+  keep(session: SessionInSets, livesMs: number): Promise<boolean>;
   /** Whether all sessions of one of the sets were ended at `since` or later. */
   endedSince(sets: readonly string[], since: number): Promise<boolean>;
   /** Marks all sessions of a set as ended, and publishes those that are in it; returns their keys. */
   end(set: string): Promise<string[]>;
   /** Takes removed sessions out of their sets. If that fails, they leave later. */
-  forget(sessions: readonly Omit<ListedSession, 'startedAt'>[]): Promise<void>;
+  forget(sessions: readonly Omit<SessionInSets, 'startedAt'>[]): Promise<void>;
 }
 
 /** The sets in Redis. The mark of one lasts at least as long as a session can live. */
-export function redisSessionLists(redis: Redis, absoluteMs: number): SessionLists {
-  const script = redis.script(LIST_SCRIPT);
+export function redisSessionSets(redis: Redis, absoluteMs: number): SessionSets {
+  const script = redis.script(SETS_SCRIPT);
   const run = (set: string, op: string, ...args: string[]) =>
     script([set], [op, String(absoluteMs), ...args]);
   // With one key for all, one node of a cluster tells the time.
@@ -62,7 +62,7 @@ export function redisSessionLists(redis: Redis, absoluteMs: number): SessionList
   };
 }
 
-function keysBySet(sessions: Parameters<SessionLists['forget']>[0]): Map<string, string[]> {
+function keysBySet(sessions: Parameters<SessionSets['forget']>[0]): Map<string, string[]> {
   const keysOf = new Map<string, string[]>();
   for (const { key, sets } of sessions)
     for (const set of new Set(sets)) keysOf.set(set, [...(keysOf.get(set) ?? []), key]);
