@@ -52,7 +52,7 @@ const steps = fc.array(
     { arbitrary: fc.constantFrom(4000, 4090, 4096, 70_000), weight: 1 },
     { arbitrary: fc.constantFrom('flush', 'turn', 'direct'), weight: 4 },
   ),
-  { maxLength: 30 },
+  { maxLength: 30, size: 'max' },
 );
 
 test('all bytes arrive in their order, however they are written, flushed and mixed with those of the response', async () => {

@@ -95,7 +95,8 @@ export function dechunk(response: string): { head: string; body: string; complet
   let at = headEnd + 4;
   for (;;) {
     const lineEnd = response.indexOf('\r\n', at);
-    if (lineEnd < 0) return { head, body, complete: false };
+    // Without a whole head, there are no chunks.
+    if (lineEnd < 0 || headEnd < 0) return { head, body, complete: false };
     const length = Number.parseInt(response.slice(at, lineEnd), 16);
     if (length === 0) return { head, body, complete: true };
     body += response.slice(lineEnd + 2, lineEnd + 2 + length);
