@@ -6,7 +6,6 @@ import type { CarriedStream } from '../http/locals.ts';
 import { readJson } from '../http/read-json.ts';
 import type { Operation } from '../relay/operations/operation-table.ts';
 import type { JoinedRun } from '../runs/join-run.ts';
-import type { Run } from '../runs/run.ts';
 import { conversationKey, resetsConversation, runName } from '../runs/run-name.ts';
 import { NAME_IS_FREE } from '../runs/run-problems.ts';
 import type { BotServices } from './bot-services.ts';
@@ -70,14 +69,15 @@ async function joinOrBegin(services: BotServices, client: MessageClient): Promis
       ...{ name, lastEventId, requestId: locals.requestId, waitsSince: performance.now() },
       client: readerClient(services, client),
       conversation: channel === undefined ? undefined : conversationKey({ bot: botName(bot), channel }),
-      begin(run: Run) {
-        hasBegun = true;
-        beginRun(services, { run, about, freeBody: counted.release }, message);
-      },
     };
     for (let tries = 1; ; tries++) {
       const joined = await services.runs.joinOrBegin(entry);
       registerReader(services, joined, client);
+      const { run, how } = joined;
+      if (how === 'begun' && run.state !== 'ended') {
+        hasBegun = true;
+        beginRun(services, { run, about, freeBody: counted.release }, message);
+      }
       const isFree = await joined.reader.head().then(
         () => false,
         (error) => error === NAME_IS_FREE,

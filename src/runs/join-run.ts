@@ -21,8 +21,6 @@ export interface MessageEntry extends RunEntry {
   readonly name: RunName | undefined;
   /** The key of the conversation whose stop drops it; undefined if no stop does. */
   readonly conversation: string | undefined;
-  /** Begins to send the message of a new run. */
-  readonly begin: (run: Run) => void;
 }
 
 /** A run, and the place in it from which a client reads. */
@@ -31,7 +29,7 @@ export interface JoinedRun {
   readonly reader: Reader;
   /** The offset of its stream. */
   readonly at: number;
-  /** `begun` by this request; joined while it is `live`, or has `ended` and is kept; or `resumed` after an event. */
+  /** `begun` by this request, which sends it if it has not ended; joined while it is `live`, or has `ended` and is kept; or `resumed` after an event. */
   readonly how: 'begun' | 'live' | 'ended' | 'resumed';
 }
 

@@ -52,7 +52,7 @@ export class Runs {
   }
 
   /**
-   * The run of a message: one that goes on, one that is kept, or a new one. With a last event id, it is the rest of a
+   * The run of a message: one that goes on, one that is kept, or a new one, which the caller sends (`begun`). With a last event id, it is the rest of a
    * run that has that event here or in the store, else a new one without a name.
    * @throws Problem `run_over`, `run_not_kept` or `session_store_unavailable`; what has ended the client
    */
@@ -63,7 +63,6 @@ export class Runs {
     if (!name || lastEventId !== undefined) {
       const run = this.newRun(entry, undefined);
       const reader = run.attach(entry.client);
-      entry.begin(run);
       return { run, reader, at: 0, how: 'begun' };
     }
     return this.joinOrClaim(name, entry);
@@ -145,7 +144,7 @@ export class Runs {
     let how: JoinedRun['how'] = 'begun';
     try {
       const known = await this.store.claim(name, run);
-      if (known.state === 'claimed') this.carry(run, entry);
+      if (known.state === 'claimed') this.carry(run);
       else if (known.state === 'live' || known.state === 'kept') {
         how = known.state === 'live' ? 'live' : 'ended';
         this.followOther(run, known);
@@ -158,12 +157,10 @@ export class Runs {
     return { run, reader, at: 0, how };
   }
 
-  private carry(run: Run, entry: MessageEntry): void {
-    const hasEnded = run.state === 'ended';
+  private carry(run: Run): void {
     run.carried = this.store.carry(run);
     // All its readers may have left meanwhile.
-    if (hasEnded) run.stored = run.carried.storeEnd();
-    else entry.begin(run);
+    if (run.state === 'ended') run.stored = run.carried.storeEnd();
   }
 
   /** The run `other` of another instance has the name: the readers of `run` get that. */
@@ -221,7 +218,7 @@ export class Runs {
   }
 
   private newRun(
-    { requestId, waitsSince, client, conversation }: Omit<MessageEntry, 'name' | 'begin' | 'lastEventId'>,
+    { requestId, waitsSince, client, conversation }: Omit<MessageEntry, 'name' | 'lastEventId'>,
     name: RunName | undefined,
   ): Run {
     client.stop.signal.throwIfAborted();

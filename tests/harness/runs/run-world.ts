@@ -154,16 +154,15 @@ export class RunWorld {
     try {
       const client = { stop, bindToSession: () => () => {} };
       const joined = await instance.runs.joinOrBegin({
-        ...{
-          requestId: randomUUID(),
-          lastEventId: undefined,
-          waitsSince: performance.now(),
-          client,
-          name,
-          conversation: name.conversation,
-        },
-        begin: (run) => void this.work(instance, run, name),
+        requestId: randomUUID(),
+        lastEventId: undefined,
+        waitsSince: performance.now(),
+        client,
+        name,
+        conversation: name.conversation,
       });
+      const { run, how } = joined;
+      if (how === 'begun' && run.state !== 'ended') void this.work(instance, run, name);
       await joined.reader.head();
       await joined.reader.read(sink, joined.at);
     } catch (error) {
