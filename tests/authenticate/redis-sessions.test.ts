@@ -141,7 +141,7 @@ describeWithRedis('the text of a session in Redis', () => {
   });
 
   test('is not stored if it has expired', async () => {
-    await stored('ada', 'one', { idleMs: 0, absoluteMs: MINUTE });
+    expect(await set(await begun('ada', 'one', { idleMs: 0, absoluteMs: MINUTE }))).toBe(false);
     expect(await names()).toEqual([]);
   });
 });
