@@ -19,6 +19,7 @@ const PAGES = {
       sent: channel.send('Hello'),
       answer: () => texts()[1]?.join(),
       end: () => ({ status: getSnapshot().status, error: getSnapshot().messages[1]?.error }),
+      again: () => undefined,
     };
   },
   async 'a chat of the AI SDK'() {
@@ -66,6 +67,6 @@ test.each(pages)('%s shows what has come, and the words of the relay, without an
   await until(() => end().status === 'error');
   expect(end().error).toMatchObject({ name: 'RelayError', ...LOST });
   expect(answer()).toBe('You said');
-  await again?.();
+  await again();
   expect(on.stage.bot.runs).toHaveLength(1);
 });
