@@ -25,33 +25,21 @@ async function tryAll(options: BotClientOptions): Promise<void> {
 }
 
 describe('baseUrl may be', () => {
-  const absolute: [string, string, string][] = [
-    ['an origin', '', ''],
-    ['an origin with a slash at its end', '', '/'],
-    ['an origin with a base path', '/chat-api', '/chat-api'],
-    ['an origin with a base path and slashes at its end', '/chat-api', '/chat-api//'],
-  ];
-  test.each(absolute)('%s', async (_, BASE_PATH, end) => {
+  const origin = () => `${relay?.url}`;
+  test.each<[string, string, () => string]>([
+    ['an origin', '', origin],
+    ['an origin with a slash at its end', '', () => `${origin()}/`],
+    ['an origin with a base path', '/chat-api', () => `${origin()}/chat-api`],
+    ['an origin with a base path and slashes at its end', '/chat-api', () => `${origin()}/chat-api//`],
+    ['a base path of the page’s origin', '/chat-api', () => '/chat-api'],
+    ['a base path with a slash at its end', '/chat-api', () => '/chat-api/'],
+    ['nothing: the page’s origin', '', () => ''],
+    ['a slash: the page’s origin', '', () => '/'],
+  ])('%s', async (_, BASE_PATH, baseUrl) => {
     relay = await startRelay(upstream.url, { BASE_PATH });
-    await tryAll({ baseUrl: relay.url + end, namespace: 'acme', botProviderName: 'helper' });
-  });
-
-  const relative: [string, string, string][] = [
-    ['a base path of the page’s origin', '/chat-api', '/chat-api'],
-    ['a base path with a slash at its end', '/chat-api', '/chat-api/'],
-    ['nothing: the page’s origin', '', ''],
-    ['a slash: the page’s origin', '', '/'],
-  ];
-  test.each(relative)('%s', async (_, BASE_PATH, baseUrl) => {
-    relay = await startRelay(upstream.url, { BASE_PATH });
-    const { url } = relay;
-    await tryAll({
-      baseUrl,
-      namespace: 'acme',
-      botProviderName: 'helper',
-      // As a page resolves a path. With two slashes at the beginning it would name a host.
-      fetch: (path, init) => fetch(new URL(String(path), `${url}/page/of/it`), init),
-    });
+    // As a page resolves a path. With two slashes at the beginning it would name a host.
+    const inPage: typeof fetch = (path, init) => fetch(new URL(String(path), `${origin()}/page/of/it`), init);
+    await tryAll({ baseUrl: baseUrl(), namespace: 'acme', botProviderName: 'helper', fetch: inPage });
   });
 });
 

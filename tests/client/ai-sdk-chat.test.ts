@@ -1,34 +1,18 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { botChatTransport } from '../../src/client/ai-sdk/bot-chat-transport.ts';
 import { type BotClient, RelayError } from '../../src/client/session/bot-client.ts';
-import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
-import { refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
+import { chatOf, chatStage, textsOf } from '../harness/clients/ai-sdk-chat.ts';
+import { startRunsStage } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
 import { until } from '../harness/clock/until.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
 
-refuseUnhandledRejections();
-
 const SUSPEND = 'message/suspend';
-let stage: Awaited<ReturnType<typeof startRunsStage>>;
-beforeEach(async () => {
-  stage = await startRunsStage({ OPERATIONS: 'message,chat', JOIN_GRACE_MS: '200' });
-});
-afterEach(() => stage.close());
-
-const runs = () => stage.bot.runs.map(({ text }) => text);
-const suspends = () =>
-  stage.bot.upstream.requests.filter(({ requestLine }) => requestLine.includes(SUSPEND)).length;
+const on = chatStage({ JOIN_GRACE_MS: '200' });
+const { runs, suspends } = on;
 /** A chat whose answer has one word so far, and the run of it. */
-async function streaming(client?: BotClient, settings?: Parameters<typeof chatOf>[1]) {
-  const chat = chatOf(client ?? (await stage.signedIn()), settings);
-  const sent = chat.sendMessage({ text: 'Hello' });
-  const run = await stage.bot.run('Hello');
-  run.begin();
-  run.say('You');
-  await until(() => chat.status === 'streaming');
-  return { chat, sent, run };
-}
+const streaming = async (client?: BotClient, settings?: Parameters<typeof chatOf>[1]) =>
+  on.streaming(client ?? (await on.stage.signedIn()), settings);
 
 describe('a message', () => {
   test('is answered piece by piece, in the conversation with the id of the chat', async () => {
@@ -40,9 +24,9 @@ describe('a message', () => {
     await sent;
     expect([chat.status, chat.error]).toEqual(['ready', undefined]);
     expect(chat.messages[1]?.metadata).toEqual({ requestId: expect.any(String), messageId: 'm1' });
-    const other = chatOf(await stage.signedIn());
+    const other = chatOf(await on.stage.signedIn());
     void other.sendMessage({ text: 'Same' });
-    const names = [run, await stage.bot.run('Same')].map(({ body }) => body.customChannelId);
+    const names = [run, await on.stage.bot.run('Same')].map(({ body }) => body.customChannelId);
     expect(new Set(names).size).toBe(1);
   });
 
@@ -51,7 +35,7 @@ describe('a message', () => {
     run.finish();
     await sent;
     const second = chat.sendMessage({ text: 'Again' }, { body: { payload: { a: 1 }, customChannelId: 'x' } });
-    const { body, answer } = await stage.bot.run('Again');
+    const { body, answer } = await on.stage.bot.run('Again');
     expect(body).toMatchObject({ payload: { a: 1 }, customChannelId: run.body.customChannelId });
     expect(JSON.stringify(body)).not.toContain('Hello');
     answer('Yes');
@@ -87,7 +71,7 @@ describe('a message', () => {
   });
 
   test('of nobody fails as unauthenticated, and leaves no empty answer', async () => {
-    const client = await stage.signedIn();
+    const client = await on.stage.signedIn();
     await client.signOut();
     const chat = chatOf(client);
     await chat.sendMessage({ text: 'Hello' });
@@ -100,7 +84,7 @@ describe('a stop', () => {
   test('stops the run at the bot service, and then leaves', async () => {
     const calls = heldCalls();
     const answerSuspend = calls.hold(SUSPEND);
-    const { chat, sent, run } = await streaming(await stage.signedIn({ fetch: calls.fetch }));
+    const { chat, sent, run } = await streaming(await on.stage.signedIn({ fetch: calls.fetch }));
     let isGone = false;
     void run.gone.then(() => {
       isGone = true;
@@ -110,16 +94,16 @@ describe('a stop', () => {
     expect([chat.status, chat.error, textsOf(chat)[1]]).toEqual(['ready', undefined, 'assistant: You']);
     await until(() => suspends() === 1);
     // The end of the stream would have come before these.
-    await stage.signedIn();
+    await on.stage.signedIn();
     expect(isGone).toBe(false);
     answerSuspend();
     await run.gone;
   });
 
   test('of a message that was not answered yet stops it, too', async () => {
-    const chat = chatOf(await stage.signedIn());
+    const chat = chatOf(await on.stage.signedIn());
     const sent = chat.sendMessage({ text: 'Hello' });
-    const { gone } = await stage.bot.run('Hello');
+    const { gone } = await on.stage.bot.run('Hello');
     await chat.stop();
     await Promise.all([sent, gone]);
     expect([suspends(), chat.status]).toEqual([1, 'ready']);
@@ -128,14 +112,14 @@ describe('a stop', () => {
   test('holds the next message back until the bot service has answered it', async () => {
     const calls = heldCalls();
     const answerSuspend = calls.hold(SUSPEND);
-    const { chat } = await streaming(await stage.signedIn({ fetch: calls.fetch }));
+    const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch }));
     await chat.stop();
     const next = chat.sendMessage({ text: 'Next' });
     // The next message would have come before these.
-    await stage.signedIn();
+    await on.stage.signedIn();
     expect(runs()).toEqual(['Hello']);
     answerSuspend();
-    (await stage.bot.run('Next')).answer('Fine');
+    (await on.stage.bot.run('Next')).answer('Fine');
     await next;
     expect(textsOf(chat).at(-1)).toBe('assistant: Fine');
   });
@@ -143,7 +127,7 @@ describe('a stop', () => {
   test('of a message that is held back sends nothing', async () => {
     const calls = heldCalls();
     const answerSuspend = calls.hold(SUSPEND);
-    const { chat } = await streaming(await stage.signedIn({ fetch: calls.fetch }));
+    const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch }));
     await chat.stop();
     const next = chat.sendMessage({ text: 'Next' });
     await until(() => chat.status === 'submitted');
@@ -152,7 +136,7 @@ describe('a stop', () => {
     answerSuspend();
     expect(chat.status).toBe('ready');
     const last = chat.sendMessage({ text: 'Last' });
-    (await stage.bot.run('Last')).answer('Fine');
+    (await on.stage.bot.run('Last')).answer('Fine');
     await last;
     expect([runs(), suspends()]).toEqual([['Hello', 'Last'], 1]);
   });
@@ -161,12 +145,12 @@ describe('a stop', () => {
     const { store, kept } = memoryStore();
     const calls = heldCalls();
     const answerSuspend = calls.hold(SUSPEND);
-    const { chat, run } = await streaming(await stage.signedIn({ store, fetch: calls.fetch }));
+    const { chat, run } = await streaming(await on.stage.signedIn({ store, fetch: calls.fetch }));
     expect([...kept.keys()]).toEqual(['bot-relay-messages']);
     await chat.stop();
     // What comes during the suspend has no reader any more.
     run.say(' and', ' more');
-    await stage.signedIn();
+    await on.stage.signedIn();
     answerSuspend();
     await run.gone;
     await until(() => kept.size === 0);
@@ -177,7 +161,7 @@ describe('a stop', () => {
     const offline: typeof fetch = (url, init) =>
       String(url).includes(SUSPEND) ? Promise.reject(new TypeError('offline')) : fetch(url, init);
     const onStopError = (error: RelayError) => errors.push(error);
-    const { chat, run } = await streaming(await stage.signedIn({ fetch: offline }), { onStopError });
+    const { chat, run } = await streaming(await on.stage.signedIn({ fetch: offline }), { onStopError });
     await chat.stop();
     await run.gone;
     expect([chat.error, errors]).toEqual([undefined, [expect.objectContaining({ code: 'unreachable' })]]);
@@ -200,13 +184,13 @@ describe('a stop', () => {
 });
 
 test('leaving the stream of an answer closes the connection and stops no run', async () => {
-  const transport = botChatTransport(await stage.signedIn());
+  const transport = botChatTransport(await on.stage.signedIn());
   const messages = [{ id: '1', role: 'user' as const, parts: [{ type: 'text', text: 'Hello' }] }];
   const stream = await transport.sendMessages({
     ...{ trigger: 'submit-message', chatId: 'my-chat', messageId: undefined, messages },
     abortSignal: undefined,
   });
-  const { gone } = await stage.bot.run('Hello');
+  const { gone } = await on.stage.bot.run('Hello');
   await stream.cancel();
   await gone;
   expect(suspends()).toBe(0);

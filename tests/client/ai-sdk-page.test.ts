@@ -106,23 +106,6 @@ function casesWith(chromium: Chromium, react: ReactVersion): void {
       expect(await run('test.chat.messages.length')).toBe(0);
     });
 
-  test('stops the run when the user stops it', async () => {
-    const before = suspends();
-    await streaming();
-    await run('test.chat.stop()');
-    await until(() => suspends() - before === 1);
-    await shows('.status', 'ready');
-    await shows('.assistant', 'You');
-    await shows('.error', '');
-  });
-
-  test('shows a failure as the RelayError itself', async () => {
-    const { breakOff } = await streaming();
-    breakOff();
-    await shows('.status', 'error');
-    await shows('.error', 'true upstream_stream_broken');
-  });
-
   test('is emptied when another user signs in in another tab', async () => {
     const { finish } = await streaming();
     finish();

@@ -1,46 +1,25 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { lastAssistantMessageIsCompleteWithApprovalResponses as allDecided } from 'ai';
-import { botChatTransport } from '../../src/client/ai-sdk/bot-chat-transport.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { RelayError } from '../../src/client/session/bot-client.ts';
-import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
+import { chatOf, chatStage, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import {
   type ChannelStage,
   OTHER_USER,
-  refuseUnhandledRejections,
   startDemoStage,
   startRunsStage,
 } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
 import { until } from '../harness/clock/until.ts';
-import { memoryStore } from '../harness/faults/cutting-front.ts';
-import { deltaOf, type Run, typeOf } from '../harness/service/bot-runs.ts';
 
-refuseUnhandledRejections();
-
-let stage: Awaited<ReturnType<typeof startRunsStage>>;
-beforeEach(async () => {
-  stage = await startRunsStage({ OPERATIONS: 'message,chat,files', JOIN_GRACE_MS: '5000' });
-});
-afterEach(() => stage.close());
-
-/** Where the browser keeps the names of messages under way. */
-const KEPT = 'bot-relay-messages';
-const runs = () => stage.bot.runs.map(({ text }) => text);
-const suspends = () =>
-  stage.bot.upstream.requests.filter(({ requestLine }) => requestLine.includes('suspend')).length;
-
-/** Sends an event of the run `runId`. */
-function sendIn(run: Run, fact: object, runId = 'run-1'): void {
-  run.write(`data: ${JSON.stringify({ eventType: typeOf(fact), requestId: runId, fact })}\n\n`);
-}
-const sayIn = (run: Run, text: string) => sendIn(run, deltaOf(text));
+const on = chatStage({ JOIN_GRACE_MS: '5000' });
+const { runs } = on;
 
 /** A chat with one answer. */
 async function answered(options?: Parameters<typeof chatOf>[1]) {
-  const chat = chatOf(await stage.signedIn(), options);
+  const chat = chatOf(await on.stage.signedIn(), options);
   const sent = chat.sendMessage({ text: 'Hello' });
-  (await stage.bot.run('Hello')).answer('You');
+  (await on.stage.bot.run('Hello')).answer('You');
   await sent;
   return chat;
 }
@@ -84,143 +63,12 @@ test('another answer is a new run of the same message where the page allows it',
   const chat = await answered({ regenerate: 'new-run' });
   const again = chat.regenerate();
   await until(() => runs().length === 2);
-  const [first, second] = stage.bot.runs;
+  const [first, second] = on.stage.bot.runs;
   expect(second?.body.customChannelId).toBe(first?.body.customChannelId);
   expect(second?.text).toBe('Hello');
   second?.answer('Me');
   await again;
   expect(textsOf(chat)).toEqual(['user: Hello', 'assistant: Me']);
-});
-
-describe('after a reload', () => {
-  /** A page that is gone in the middle of an answer; its store has the name of the message. */
-  async function leftPage() {
-    const { store, kept } = memoryStore();
-    const client = await stage.signedIn({ store });
-    const chat = chatOf(client);
-    void chat.sendMessage({ text: 'Hello' });
-    const run = await stage.bot.run('Hello');
-    run.begin();
-    sayIn(run, 'You');
-    await until(() => textsOf(chat)[1] === 'assistant: You');
-    return { store, run, kept, chat };
-  }
-
-  test('the chat goes on with the answer, which has run once', async () => {
-    const { store, run } = await leftPage();
-    const chat = chatOf(await stage.signedIn({ store }));
-    const resumed = chat.resumeStream();
-    await until(() => textsOf(chat)[0] === 'assistant: You');
-    sayIn(run, ' said');
-    run.finish();
-    await resumed;
-    expect([textsOf(chat), chat.status, chat.error]).toEqual([['assistant: You said'], 'ready', undefined]);
-    expect([runs(), suspends()]).toEqual([['Hello'], 0]);
-  });
-
-  test('a stop of that answer stops its run', async () => {
-    const { store } = await leftPage();
-    const chat = chatOf(await stage.signedIn({ store }));
-    void chat.resumeStream();
-    await until(() => chat.status === 'streaming');
-    await chat.stop();
-    await until(() => suspends() === 1);
-    expect([textsOf(chat), chat.status]).toEqual([['assistant: You'], 'ready']);
-  });
-
-  test('a second call in the same turn takes the place of the first one, and stops nothing', async () => {
-    const { store, run } = await leftPage();
-    const calls = heldCalls();
-    const chat = chatOf(await stage.signedIn({ store, fetch: calls.fetch }));
-    const both = [chat.resumeStream(), chat.resumeStream()];
-    await until(() => textsOf(chat)[0] === 'assistant: You');
-    const third = chat.resumeStream();
-    await until(() => calls.called.filter((address) => address.includes('message/run')).length === 2);
-    sayIn(run, ' said');
-    run.finish();
-    await Promise.all([...both, third]);
-    expect([textsOf(chat), chat.status, chat.error]).toEqual([['assistant: You said'], 'ready', undefined]);
-    expect([runs(), suspends()]).toEqual([['Hello'], 0]);
-  });
-
-  test('one of two readers that ask at once gets the answer', async () => {
-    const { store } = await leftPage();
-    const { reconnectToStream } = botChatTransport(await stage.signedIn({ store }));
-    const asked = [1, 2].map(() => reconnectToStream({ chatId: 'my-chat' }));
-    expect(await Promise.all(asked)).toEqual([null, expect.any(ReadableStream)]);
-  });
-
-  test('a stop while the relay is asked ends that', async () => {
-    const { store } = await leftPage();
-    const calls = heldCalls();
-    calls.hold('message/run');
-    const chat = chatOf(await stage.signedIn({ store, fetch: calls.fetch }));
-    const resumed = chat.resumeStream();
-    await until(() => calls.called.some((address) => address.includes('message/run')));
-    await chat.stop();
-    await resumed;
-    expect([chat.status, chat.error, suspends()]).toEqual(['ready', undefined, 0]);
-  });
-
-  test('the answer takes the place of what the page has kept of it', async () => {
-    const { store, run, chat: left } = await leftPage();
-    const toolCallStart = { processId: 'p', callSeq: 1, toolCall: { toolName: 'clock' } };
-    sendIn(run, { toolCallStart });
-    await until(() => left.messages[1]?.parts.length === 3);
-    const messages = structuredClone(left.messages);
-    const chat = chatOf(await stage.signedIn({ store }), { init: { messages } });
-    const resumed = chat.resumeStream();
-    await until(() => chat.status === 'streaming');
-    sayIn(run, ' said');
-    run.finish();
-    await resumed;
-    expect(textsOf(chat)).toEqual(['user: Hello', 'assistant: You said']);
-  });
-
-  test('an answer that has said nothing yet is waited for', async () => {
-    const { store } = memoryStore();
-    void chatOf(await stage.signedIn({ store })).sendMessage({ text: 'Hello' });
-    const run = await stage.bot.run('Hello');
-    run.begin();
-    const chat = chatOf(await stage.signedIn({ store }));
-    const resumed = chat.resumeStream();
-    await until(() => chat.status === 'submitted');
-    sayIn(run, 'You');
-    run.finish();
-    await resumed;
-    expect(textsOf(chat)).toEqual(['assistant: You']);
-  });
-
-  test('the newest of several answers goes on', async () => {
-    const { store, chat: left } = await leftPage();
-    void left.sendMessage({ text: 'Newer' });
-    const newer = await stage.bot.run('Newer');
-    newer.begin();
-    sendIn(newer, deltaOf('Me'), 'run-2');
-    const chat = chatOf(await stage.signedIn({ store }));
-    void chat.resumeStream();
-    await until(() => textsOf(chat)[0] === 'assistant: Me');
-  });
-
-  test('there is nothing to go on with, and nothing is asked, if nothing was left', async () => {
-    const calls = heldCalls();
-    const { store } = memoryStore();
-    const chat = chatOf(await stage.signedIn({ store, fetch: calls.fetch }));
-    const before = calls.called.length;
-    await chat.resumeStream();
-    expect([chat.status, chat.error, chat.messages]).toEqual(['ready', undefined, []]);
-    expect(calls.called).toHaveLength(before);
-  });
-
-  test('an answer that the relay has no more is no error, and its name is forgotten', async () => {
-    const { store, kept } = await leftPage();
-    const [[at, user, bot, id]] = JSON.parse(`${store.getItem(KEPT)}`);
-    store.setItem(KEPT, JSON.stringify([[at, user, bot, id, 'another message']]));
-    const chat = chatOf(await stage.signedIn({ store }));
-    await chat.resumeStream();
-    expect([chat.status, chat.error, chat.messages]).toEqual(['ready', undefined, []]);
-    expect([runs(), kept.size]).toEqual([['Hello'], 0]);
-  });
 });
 
 describe('a file of the user', () => {
@@ -263,11 +111,11 @@ describe('a file of the user', () => {
   });
 
   test('reaches the bot service byte for byte', async () => {
-    const chat = chatOf(await stage.signedIn());
+    const chat = chatOf(await on.stage.signedIn());
     void chat.sendMessage({ files: [DATA] });
     const isUpload = ({ requestLine }: { requestLine: string }) => requestLine.includes('/blob');
-    await until(() => stage.bot.upstream.requests.some(isUpload));
-    const { body } = stage.bot.upstream.requests.find(isUpload) ?? {};
+    await until(() => on.stage.bot.upstream.requests.some(isUpload));
+    const { body } = on.stage.bot.upstream.requests.find(isUpload) ?? {};
     expect(`${body}`).toMatch(/filename="a.txt"\r\nContent-Type: text\/plain\r\n\r\nä\r\n/i);
   });
 
@@ -343,39 +191,39 @@ describe('a tool call that waits for the user', () => {
   });
 
   test('is decided once, also if its run says nothing', async () => {
-    const chat = chatOf(await stage.signedIn(), { init: { sendAutomaticallyWhen: allDecided } });
+    const chat = chatOf(await on.stage.signedIn(), { init: { sendAutomaticallyWhen: allDecided } });
     const sent = chat.sendMessage({ text: 'Hello' });
-    const run = await stage.bot.run('Hello');
+    const run = await on.stage.bot.run('Hello');
     run.begin();
     run.send({ toolCallConsent: { pendingCalls: [{ toolCallId: 'call-1', toolName: 'clock' }] } });
     run.finish();
     await sent;
     await chat.addToolApprovalResponse({ id: 'call-1', approved: false });
-    const reply = await stage.bot.run('');
+    const reply = await on.stage.bot.run('');
     expect(reply.body).toMatchObject({ toolCallConsents: [{ toolCallId: 'call-1', result: 'DENY_ONCE' }] });
     reply.begin();
     reply.finish();
     await until(() => chat.status === 'ready');
     const last = chat.sendMessage({ text: 'Last' });
-    (await stage.bot.run('Last')).answer('Fine');
+    (await on.stage.bot.run('Last')).answer('Fine');
     await last;
     expect([runs(), chat.error]).toEqual([['Hello', '', 'Last'], undefined]);
   });
 
   test('is decided after another message, too', async () => {
-    const chat = chatOf(await stage.signedIn());
+    const chat = chatOf(await on.stage.signedIn());
     const sent = chat.sendMessage({ text: 'Hello' });
-    const run = await stage.bot.run('Hello');
+    const run = await on.stage.bot.run('Hello');
     run.begin();
     run.send({ toolCallConsent: { pendingCalls: [{ toolCallId: 'call-1', toolName: 'clock' }] } });
     run.finish();
     await sent;
     const other = chat.sendMessage({ text: 'Wait' });
-    (await stage.bot.run('Wait')).answer('Well');
+    (await on.stage.bot.run('Wait')).answer('Well');
     await other;
     await chat.addToolApprovalResponse({ id: 'call-1', approved: true });
     const decided = chat.sendMessage();
-    (await stage.bot.run('')).answer('Noon');
+    (await on.stage.bot.run('')).answer('Noon');
     await decided;
     expect(textsOf(chat)).toEqual(['user: Hello', 'assistant: Noon', 'user: Wait', 'assistant: Well']);
   });
@@ -393,11 +241,11 @@ describe('a tool call that waits for the user', () => {
 });
 
 test('the messages of a channel are those of a chat', async () => {
-  const channel = createChannel(await stage.signedIn());
+  const channel = createChannel(await on.stage.signedIn());
   const sent = channel.send('Hello');
-  (await stage.bot.run('Hello')).answer('You');
+  (await on.stage.bot.run('Hello')).answer('You');
   await sent;
   await until(() => channel.getSnapshot().messages.length === 2);
-  const chat = chatOf(await stage.signedIn(), { init: { messages: [...channel.getSnapshot().messages] } });
+  const chat = chatOf(await on.stage.signedIn(), { init: { messages: [...channel.getSnapshot().messages] } });
   expect(textsOf(chat)).toEqual(['user: Hello', 'assistant: You']);
 });

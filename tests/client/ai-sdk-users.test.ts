@@ -1,52 +1,44 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import type { BotClient } from '../../src/client/session/bot-client.ts';
-import { chatOf, textsOf } from '../harness/clients/ai-sdk-chat.ts';
-import { OTHER_USER, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
+import { chatOf, chatStage, textsOf } from '../harness/clients/ai-sdk-chat.ts';
+import { OTHER_USER } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
 import { until } from '../harness/clock/until.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
 import { deltaOf } from '../harness/service/bot-runs.ts';
 
-refuseUnhandledRejections();
-
-let stage: Awaited<ReturnType<typeof startRunsStage>>;
-beforeEach(async () => {
-  stage = await startRunsStage({ OPERATIONS: 'message,chat', JOIN_GRACE_MS: '5000' });
-});
-afterEach(() => stage.close());
+const on = chatStage({ JOIN_GRACE_MS: '5000' });
 
 /** A chat that its page empties when its user has left, with one word of an answer. */
 async function streaming(client: BotClient) {
   let left = 0;
-  const chat: ReturnType<typeof chatOf> = chatOf(client, {
-    onUserLeft() {
-      left += 1;
-      chat.messages = [];
-      chat.clearError();
+  const begun = await on.streaming(
+    client,
+    {
+      onUserLeft() {
+        left += 1;
+        begun.chat.messages = [];
+        begun.chat.clearError();
+      },
     },
-  });
-  const sent = chat.sendMessage({ text: 'a secret' });
-  const run = await stage.bot.run('a secret');
-  run.begin();
-  const event = { eventType: 'asgard.message.delta', requestId: 'run-1', fact: deltaOf('You') };
-  run.write(`data: ${JSON.stringify(event)}\n\n`);
-  await until(() => textsOf(chat)[1] === 'assistant: You');
-  return { chat, sent, run, left: () => left };
+    'a secret',
+  );
+  return { ...begun, left: () => left };
 }
 
 describe('a chat whose user leaves', () => {
   const other = (client: BotClient) => client.signIn(OTHER_USER.name, OTHER_USER.password);
 
   test('is emptied when another user signs in', async () => {
-    const client = await stage.signedIn();
+    const client = await on.stage.signedIn();
     const { chat, sent, run, left } = await streaming(client);
     run.finish();
     await sent;
     await other(client);
     expect([left(), textsOf(chat), chat.status]).toEqual([1, [], 'ready']);
     const next = chat.sendMessage({ text: 'Mine' });
-    (await stage.bot.run('Mine')).answer('Yours');
+    (await on.stage.bot.run('Mine')).answer('Yours');
     await next;
     expect([left(), textsOf(chat)]).toEqual([1, ['user: Mine', 'assistant: Yours']]);
   });
@@ -71,7 +63,7 @@ describe('a chat whose user leaves', () => {
       });
       return new Response(body, response);
     };
-    const client = await stage.signedIn({ fetch: going });
+    const client = await on.stage.signedIn({ fetch: going });
     const { chat, sent, left } = await streaming(client);
     await leave(client);
     expect([left(), textsOf(chat)]).toEqual([1, []]);
@@ -83,10 +75,10 @@ describe('a chat whose user leaves', () => {
 
   test('looks for no answer any more, without an error', async () => {
     const { store } = memoryStore();
-    await streaming(await stage.signedIn({ store }));
+    await streaming(await on.stage.signedIn({ store }));
     const calls = heldCalls();
     calls.hold('message/run');
-    const client = await stage.signedIn({ fetch: calls.fetch, store });
+    const client = await on.stage.signedIn({ fetch: calls.fetch, store });
     const chat = chatOf(client);
     const resumed = chat.resumeStream();
     await until(() => calls.called.some((address) => address.includes('message/run')));
@@ -96,8 +88,8 @@ describe('a chat whose user leaves', () => {
   });
 
   test('has the error of an answer that ends with its session, if nobody has left', async () => {
-    const { chat, sent, left } = await streaming(await stage.signedIn());
-    await stage.relay.close();
+    const { chat, sent, left } = await streaming(await on.stage.signedIn());
+    await on.stage.relay.close();
     await sent;
     expect([left(), chat.status, textsOf(chat)]).toEqual([0, 'error', ['user: a secret', 'assistant: You']]);
   });
@@ -107,7 +99,7 @@ test('an answer that was stopped does not come back while its stop is under way'
   const calls = heldCalls();
   const answerSuspend = calls.hold('message/suspend');
   const { store } = memoryStore();
-  const { chat } = await streaming(await stage.signedIn({ fetch: calls.fetch, store }));
+  const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch, store }));
   await chat.stop();
   await chat.resumeStream();
   expect([chat.status, textsOf(chat)]).toEqual(['ready', ['user: a secret', 'assistant: You']]);
@@ -117,8 +109,8 @@ test('an answer that was stopped does not come back while its stop is under way'
 
 test('the settled messages of a channel and the answer that goes on are shown once', async () => {
   const { store } = memoryStore();
-  const { run } = await streaming(await stage.signedIn({ store }));
-  const client = await stage.signedIn({ store });
+  const { run } = await streaming(await on.stage.signedIn({ store }));
+  const client = await on.stage.signedIn({ store });
   const channel = createChannel(client, { id: 'my-chat' });
   const leave = channel.subscribe(() => {});
   await until(() => channel.getSnapshot().messages.at(-1)?.state === 'streaming');
@@ -140,14 +132,14 @@ test('a message that surely did not run can be sent again by regenerate, and onl
     const problem = { code: 'rate_limited', status: 429, detail: 'Wait.', retryable: 'new message' };
     return Response.json({ type: 'about:blank', ...problem }, { status: 429 });
   };
-  const chat = chatOf(await stage.signedIn({ fetch: busy }));
+  const chat = chatOf(await on.stage.signedIn({ fetch: busy }));
   await chat.sendMessage({ text: 'Hello' });
   expect(chat.error).toMatchObject({ code: 'rate_limited' });
   await chat.regenerate();
   expect(chat.error).toMatchObject({ code: 'rate_limited' });
   isBusy = false;
   const again = chat.regenerate();
-  (await stage.bot.run('Hello')).answer('You');
+  (await on.stage.bot.run('Hello')).answer('You');
   await again;
   expect([textsOf(chat), chat.error]).toEqual([['user: Hello', 'assistant: You'], undefined]);
   await chat.regenerate();
@@ -156,6 +148,6 @@ test('a message that surely did not run can be sent again by regenerate, and onl
     message: 'The bot may have run, and cannot take an answer back.',
   });
   // A message would have come before these.
-  await stage.signedIn();
-  expect(stage.bot.runs).toHaveLength(1);
+  await on.stage.signedIn();
+  expect(on.stage.bot.runs).toHaveLength(1);
 });

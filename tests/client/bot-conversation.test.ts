@@ -1,6 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
-import { type BotClient, createBotClient, RelayError } from '../../src/client/session/bot-client.ts';
+import {
+  type BotClient,
+  type BotClientOptions,
+  createBotClient,
+  RelayError,
+} from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
 import { countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import {
@@ -27,10 +32,15 @@ afterAll(async () => {
   await service.close();
 });
 
-const newClient = (botProviderName = 'echo') =>
-  createBotClient({ cookies: 'keep', baseUrl: relay.url, namespace: 'demo', botProviderName });
-async function signedIn({ name, password }: typeof USER, bot?: string): Promise<BotClient> {
-  const client = newClient(bot);
+const newClient = (options: Partial<BotClientOptions> = {}) => {
+  const bot = { namespace: 'demo', botProviderName: 'echo' };
+  return createBotClient({ cookies: 'keep', baseUrl: relay.url, ...bot, ...options });
+};
+async function signedIn(
+  { name, password }: typeof USER,
+  options?: Partial<BotClientOptions>,
+): Promise<BotClient> {
+  const client = newClient(options);
   await client.signIn(name, password);
   return client;
 }
@@ -188,7 +198,7 @@ describe('a conversation', () => {
   });
 
   test('goes on when the user allows a tool', async () => {
-    const client = await signedIn(USER, 'tools');
+    const client = await signedIn(USER, { botProviderName: 'tools' });
     const talk = botConversation(client, 'consent');
     const asked = await readAll(talk.send('What time is it?'));
     const calls = asked.events.map(factOf).flatMap((fact) => fact.toolCallConsent?.pendingCalls ?? []);
@@ -204,13 +214,7 @@ describe('an operation that fails', () => {
   test('rejects with the problem of the relay', async () => {
     const off = await startRelay(service.url, { BOTS: 'demo/*', OPERATIONS: 'message' });
     try {
-      const client = createBotClient({
-        cookies: 'keep',
-        baseUrl: off.url,
-        namespace: 'demo',
-        botProviderName: 'echo',
-      });
-      await client.signIn(USER.name, USER.password);
+      const client = await signedIn(USER, { baseUrl: off.url });
       const talk = botConversation(client, 'c');
       const each = [
         talk.metadata(),
@@ -247,22 +251,12 @@ describe('an operation that fails', () => {
       status: 404,
       headers: { 'Content-Type': 'text/html' },
     });
-    const client = createBotClient({
-      cookies: 'keep',
-      ...{ baseUrl: 'http://relay.example.com', namespace: 'demo', botProviderName: 'echo' },
-      fetch: async () => page.clone(),
-    });
+    const client = newClient({ fetch: async () => page.clone() });
     expect(await refused(botConversation(client, 'c').metadata())).toMatchObject({
       code: 'unexpected_response',
       status: 404,
     });
-    const other = createBotClient({
-      cookies: 'keep',
-      baseUrl: relay.url,
-      namespace: 'other',
-      botProviderName: 'bot',
-    });
-    await other.signIn(USER.name, USER.password);
+    const other = await signedIn(USER, { namespace: 'other', botProviderName: 'bot' });
     expect(await refused(botConversation(other, 'c').metadata())).toMatchObject({ code: 'unknown_bot' });
   });
 });

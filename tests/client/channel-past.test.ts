@@ -5,19 +5,16 @@ import type { BotClient } from '../../src/client/session/bot-client.ts';
 import {
   allOf,
   type ChannelStage,
-  OTHER_USER,
+  isLoaded,
+  isReady,
   refuseUnhandledRejections,
   startDemoStage,
   USER,
 } from '../harness/clients/channels.ts';
 import { until } from '../harness/clock/until.ts';
 import { type CuttingFront, memoryStore, startCuttingFront } from '../harness/faults/cutting-front.ts';
-import { startRelay } from '../harness/relay/relay.ts';
 
 refuseUnhandledRejections();
-
-const isReady = (channel: Channel) => until(() => channel.getSnapshot().status === 'ready');
-const isLoaded = (channel: Channel) => until(() => !channel.getSnapshot().isLoading);
 
 /** A channel of this client that is subscribed to. */
 function opened(client: BotClient, options?: ChannelOptions): Channel {
@@ -118,17 +115,6 @@ describe('with the history of the bot service', () => {
     expect(allOf(again)).toEqual([]);
   });
 
-  test('the default channel is the same after a reload', async () => {
-    const { store } = memoryStore();
-    const first = await stage.channel({}, { store });
-    await first.send('Hello');
-    await isReady(first);
-    const again = await stage.channel({}, { store });
-    await isLoaded(again);
-    expect(again.id).toBe(first.id);
-    expect(allOf(again)).toEqual(allOf(first));
-  });
-
   test('nothing of a user is kept after a sign-out by a client that nothing follows', async () => {
     const { kept, store } = memoryStore();
     const elsewhere = [Date.now(), USER.name, 'https://elsewhere.example a/b', 'its-id'];
@@ -138,23 +124,6 @@ describe('with the history of the bot service', () => {
     expect(JSON.parse(kept.get('bot-relay-channels') ?? '')).toHaveLength(2);
     await bare.signOut();
     expect([...kept]).toEqual([['bot-relay-channels', JSON.stringify([elsewhere])]]);
-  });
-
-  test('a user sees nothing of the one before, and that one has another channel afterwards', async () => {
-    const { kept, store } = memoryStore();
-    const client = await stage.signedIn({ store });
-    const channel = opened(client);
-    await channel.send('Hello');
-    const { id } = channel;
-    await client.signIn(OTHER_USER.name, OTHER_USER.password);
-    await until(() => channel.getSnapshot().session?.user.name === OTHER_USER.name);
-    await isLoaded(channel);
-    expect(allOf(channel)).toEqual([]);
-    expect(channel.id).not.toBe(id);
-    expect(JSON.stringify([...kept.values()])).not.toContain(id);
-    await client.signOut();
-    await until(() => channel.getSnapshot().session === null);
-    expect(kept.size).toBe(0);
   });
 });
 
@@ -217,26 +186,6 @@ describe('an answer', () => {
     await until(() => allOf(first).at(-1) === 'bot: You (streaming)');
     return { first, runs };
   }
-
-  test('is not there after a reload without joining, which is no error and no second run', async () => {
-    const relay = await startRelay(front.upstream.url, { OPERATIONS: 'message', JOIN: 'off' });
-    const { kept, store } = memoryStore();
-    const page = async () => {
-      const client = front.newClient({ baseUrl: relay.url, store });
-      await client.signIn(USER.name, USER.password);
-      return opened(client);
-    };
-    const { first, runs } = await begun(page);
-    expect(kept.has('bot-relay-messages')).toBe(true);
-    const second = await page();
-    await isLoaded(second);
-    await until(() => !kept.has('bot-relay-messages'));
-    expect(second.getSnapshot()).toMatchObject({ messages: [], status: 'ready', error: undefined });
-    front.finish();
-    await until(() => allOf(first).at(-1) === 'bot: You');
-    expect(runs()).toBe(1);
-    await relay.close();
-  });
 
   test('goes on after a break and after a reload, and is one run', async () => {
     const { store } = memoryStore();

@@ -4,9 +4,12 @@ import { createChannel } from '../../src/client/channel/create-channel.ts';
 import {
   allOf,
   type ChannelStage,
+  isLoaded,
+  isOf,
   OTHER_USER,
   refuseUnhandledRejections,
   startDemoStage,
+  USER,
 } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
 import { until } from '../harness/clock/until.ts';
@@ -20,7 +23,7 @@ const SECRET: ChannelMessage = {
 };
 let stage: ChannelStage;
 beforeEach(async () => {
-  stage = await startDemoStage('echo', { OPERATIONS: 'message' });
+  stage = await startDemoStage('echo', { OPERATIONS: 'message,files' });
 });
 afterEach(() => stage.close());
 
@@ -63,7 +66,7 @@ describe('the page keeps the messages of a channel', () => {
     const { calls, history } = pageStorage();
     const channel = await stage.channel({ history: { ...history, load: async () => [SECRET] } });
     await until(() => calls.length === 1);
-    await until(() => !channel.getSnapshot().isLoading);
+    await isLoaded(channel);
     expect(calls).toEqual([`clear ${channel.getSnapshot().session?.user.id} ${channel.id}`]);
     expect(allOf(channel)).toEqual([]);
     await channel.send('Hello');
@@ -110,7 +113,7 @@ describe('messages that the page still loads', () => {
     const { client, channel, go } = await loading('my-channel');
     await client.signOut();
     await client.signIn(OTHER_USER.name, OTHER_USER.password);
-    await until(() => channel.getSnapshot().session?.user.name === OTHER_USER.name);
+    await isOf(channel, OTHER_USER);
     go();
     await channel.send('Mine');
     await until(() => allOf(channel)[1] === 'bot: You said: Mine');
@@ -157,7 +160,7 @@ test('a reset that ends after another user has come leaves their messages alone'
   const reset = channel.reset();
   await until(() => calls.called.some((address) => address.includes('channel/clear')));
   await client.signIn(OTHER_USER.name, OTHER_USER.password);
-  await until(() => channel.getSnapshot().session?.user.name === OTHER_USER.name);
+  await isOf(channel, OTHER_USER);
   await channel.send('Mine');
   goOn();
   expect(await reset).toBe(false);
@@ -169,4 +172,41 @@ test('a reset that ends after another user has come leaves their messages alone'
   ]);
   expect(channel.getSnapshot().error).toBeUndefined();
   await chat.close();
+});
+
+/** A channel with an upload whose answer is held. */
+async function uploading() {
+  const calls = heldCalls();
+  const client = await stage.signedIn({ fetch: calls.fetch });
+  const channel = createChannel(client);
+  const leave = channel.subscribe(() => {});
+  await isOf(channel, USER);
+  const release = calls.hold('/blob');
+  const errors: string[] = [];
+  const part = channel.upload(new File(['text'], 'a.txt'), { onError: ({ code }) => errors.push(code) });
+  await until(() => calls.called.some((address) => address.endsWith('/blob')));
+  return { client, channel, release, part, errors, leave };
+}
+
+describe('a file whose upload ends', () => {
+  test('when its user has left is no part for the next one, and no error', async () => {
+    const { client, channel, part, errors, release, leave } = await uploading();
+    await client.signIn(OTHER_USER.name, OTHER_USER.password);
+    await isOf(channel, OTHER_USER);
+    release();
+    expect(await part).toBeUndefined();
+    expect([errors, channel.getSnapshot().error]).toEqual([[], undefined]);
+    leave();
+  });
+
+  test('when the default channel has begun another conversation is no part for that', async () => {
+    const { channel, part, errors, release, leave } = await uploading();
+    const { id } = channel;
+    expect(await channel.reset()).toBe(true);
+    expect(channel.id).not.toBe(id);
+    release();
+    expect(await part).toBeUndefined();
+    expect(errors).toEqual([]);
+    leave();
+  });
 });

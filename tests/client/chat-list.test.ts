@@ -57,6 +57,8 @@ async function forget(page: Page): Promise<void> {
   await page.locator('summary').click();
   await page.getByRole('button', { name: 'Forget this chat' }).click();
 }
+const isForgotten = (page: Page, title: string) =>
+  page.waitForFunction((title) => !localStorage.getItem('bot-relay-chats')?.includes(title), title);
 /** The first word of each title in a list. A chat that was forgotten has none. */
 function titlesOf(list: string): string[] {
   const rows: readonly string[][] = JSON.parse(list);
@@ -64,12 +66,31 @@ function titlesOf(list: string): string[] {
 }
 const titles = async (page: Page) =>
   titlesOf(await page.evaluate(() => localStorage.getItem('bot-relay-chats') ?? '[]'));
-const attach = async (page: Page, state = 'done') => {
-  const file = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
-  await page.locator('input[type=file]').setInputFiles(file);
-  await page.locator(`.files li[data-state=${state}]`).waitFor();
+const FILE = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
+/** Attaches a file, and waits until its row has this state, if any. */
+const attach = async (page: Page, state: string | null = 'done') => {
+  await page.locator('input[type=file]').setInputFiles(FILE);
+  if (state) await page.locator(`.files li[data-state=${state}]`).waitFor();
 };
 const input = (page: Page) => page.getByRole('textbox', { name: 'Message' });
+const rows = (page: Page) => page.locator('.files li');
+async function chooseBot(page: Page, bot: string): Promise<void> {
+  await page.getByLabel('Bot').selectOption(bot);
+  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+}
+/** The chats `First` and `Second`, of which the second one is open. */
+async function twoChats(): Promise<ChatFront> {
+  const opened = await open();
+  await ask(opened.page, 'First');
+  await newChat(opened.page);
+  await ask(opened.page, 'Second');
+  return opened;
+}
+async function drafted(): Promise<Page> {
+  const { page } = await open();
+  await input(page).fill('Draft');
+  return page;
+}
 
 describeInChromium('a chat in the list', () => {
   test('is the one that begins after the chat before it was forgotten', async () => {
@@ -85,26 +106,17 @@ describeInChromium('a chat in the list', () => {
   });
 
   test('goes when it was forgotten, also if another one is open by then', async () => {
-    const { page } = await open();
-    await ask(page, 'First');
-    await newChat(page);
-    await ask(page, 'Second');
-    let go = () => {};
-    const isAsked = new Promise<void>((resolve) => {
-      const hold = (route: Route) => {
-        go = () => void route.continue();
-        resolve();
-      };
-      void page.route('**/channel/clear*', hold);
-    });
+    const { page } = await twoChats();
+    const { promise: held, resolve: hold } = Promise.withResolvers<Route>();
+    await page.route('**/channel/clear*', hold);
     await forget(page);
-    await isAsked;
+    const route = await held;
     await choose(page, 'First');
     await answerTo(page, 'First').waitFor();
     const cleared = page.waitForResponse('**/channel/clear*');
-    go();
+    void route.continue();
     await cleared;
-    await page.waitForFunction(() => !localStorage.getItem('bot-relay-chats')?.includes('Second'));
+    await isForgotten(page, 'Second');
     expect(await titles(page)).toEqual(['First']);
   });
 
@@ -135,7 +147,7 @@ describeInChromium('a chat in the list', () => {
     await page.reload();
     await page.locator('.trouble .why', { hasText: /./ }).waitFor();
     await forget(page);
-    await page.waitForFunction(() => !localStorage.getItem('bot-relay-chats')?.includes('First'));
+    await isForgotten(page, 'First');
     await page.locator('summary').waitFor({ state: 'hidden' });
   });
 
@@ -186,10 +198,7 @@ describeInChromium('the list of two tabs', () => {
 
   /** Two tabs with the chats `First` and `Second`, of which the second one is open. */
   async function twoTabs() {
-    const { page, openTab } = await open();
-    await ask(page, 'First');
-    await newChat(page);
-    await ask(page, 'Second');
+    const { page, openTab } = await twoChats();
     const { page: other } = await openTab();
     await answerTo(other, 'Second').waitFor();
     return { page, other };
@@ -254,8 +263,7 @@ async function twoElements() {
   await page.locator('bot-chat').evaluate((chat) => chat.after(chat.cloneNode()));
   const [one, two] = [page.locator('bot-chat').first(), page.locator('bot-chat').last()];
   await two.locator('.answer').waitFor();
-  const file = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
-  await two.locator('input[type=file]').setInputFiles(file);
+  await two.locator('input[type=file]').setInputFiles(FILE);
   await two.locator('.files li[data-state=done]').waitFor();
   await two.getByRole('textbox', { name: 'Message' }).fill('Draft');
   return { page, one, two };
@@ -292,10 +300,7 @@ describeInChromium('what is attached in one of two elements with the same chat',
 
 describeInChromium('the element', () => {
   test('asks nothing about the chats of a user who has left', async () => {
-    const { page } = await open();
-    await ask(page, 'First');
-    await newChat(page);
-    await ask(page, 'Second');
+    const { page } = await twoChats();
     await page.clock.install();
     await page.reload();
     await answerTo(page, 'Second').waitFor();
@@ -316,42 +321,81 @@ describeInChromium('the element', () => {
   test('keeps the draft when another bot is chosen', async () => {
     const { page } = await open();
     await input(page).fill('Draft');
-    await page.getByLabel('Bot').selectOption('demo/tools');
-    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    await chooseBot(page, 'demo/tools');
     expect(await input(page).inputValue()).toBe('Draft');
-    const isFocused = () =>
-      page.locator('bot-chat').evaluate((chat) => chat.shadowRoot?.activeElement?.localName);
-    expect(await isFocused()).toBe('select');
+    const focused = page.locator('bot-chat').evaluate((chat) => chat.shadowRoot?.activeElement?.localName);
+    expect(await focused).toBe('select');
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
     expect(await input(page).inputValue()).toBe('');
   });
 
-  test('talks with the first bot if it names a conversation and no bot', async () => {
+  test.each([
+    ['it names a conversation and no bot', (chat: Element) => chat.setAttribute('channel', 'c1')],
+    ['the relay no longer names another one', (chat: Element) => chat.parentElement?.append(chat)],
+  ])('talks with the first bot if %s', async (why, change) => {
     const { page } = await open();
-    await page.getByLabel('Bot').selectOption('demo/tools');
-    await page.getByRole('button', { name: 'Sign out' }).waitFor();
-    await page.locator('bot-chat').evaluate((chat) => chat.setAttribute('channel', 'c1'));
+    await chooseBot(page, 'demo/tools');
+    if (why.startsWith('the relay'))
+      await page.route('**/client/bot-chat.json', async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ json: { ...(await response.json()), bots: ['demo/echo'] } });
+      });
+    await page.locator('bot-chat').evaluate(change);
     await page.getByLabel('Bot').waitFor({ state: 'detached' });
     await empty(page).waitFor();
-    const sent = page.waitForRequest('**/message/sse');
-    await say(page, 'Hello');
-    expect((await sent).url()).toContain('/bot-provider/echo/');
+    await input(page).fill('Hello');
+    expect(await sent(page)).toMatchObject({ bot: 'echo' });
+  });
+});
+
+/** Sends what is written; returns the bot to which it goes, and the files that go with it. */
+async function sent(page: Page) {
+  const request = page.waitForRequest('**/message/sse');
+  await input(page).press('Enter');
+  const { text, blobIds } = (await request).postDataJSON() as Record<string, unknown>;
+  const [, bot] = /bot-provider\/([^/]+)/.exec((await request).url()) ?? [];
+  await lastAnswer(page, 'done');
+  return { bot, text, blobIds };
+}
+
+describeInChromium('what is attached when another bot is chosen', () => {
+  test('is not sent to that one, nor later to the first one, while the draft is kept', async () => {
+    const page = await drafted();
+    await attach(page);
+    await chooseBot(page, 'demo/tools');
+    expect(await rows(page).count()).toBe(0);
+    expect(await sent(page)).toEqual({ bot: 'tools', text: 'Draft', blobIds: undefined });
+    await chooseBot(page, 'demo/echo');
+    expect(await rows(page).count()).toBe(0);
+    await say(page, 'Again');
+    await lastAnswer(page, 'done');
+    expect(await page.locator('.sent-files').count()).toBe(0);
   });
 
-  test('leaves a bot that the relay no longer names', async () => {
-    const { page } = await open();
-    await page.getByLabel('Bot').selectOption('demo/tools');
-    await page.getByRole('button', { name: 'Sign out' }).waitFor();
-    await page.route('**/client/bot-chat.json', async (route) => {
-      const response = await route.fetch();
-      await route.fulfill({ json: { ...(await response.json()), bots: ['demo/echo'] } });
-    });
-    await page.locator('bot-chat').evaluate((chat) => chat.parentElement?.append(chat));
-    await page.getByLabel('Bot').waitFor({ state: 'detached' });
-    await empty(page).waitFor();
-    const sent = page.waitForRequest('**/message/sse');
-    await say(page, 'Hello');
-    expect((await sent).url()).toContain('/bot-provider/echo/');
+  test('is no longer uploaded, and says nothing about it', async () => {
+    const page = await drafted();
+    const held = new Promise<void>((resolve) => page.route('**/blob', () => resolve()));
+    const failed = page.waitForEvent('requestfailed', (request) => request.url().endsWith('/blob'));
+    await attach(page, null);
+    await held;
+    expect(await rows(page).count()).toBe(1);
+    await chooseBot(page, 'demo/tools');
+    expect((await failed).failure()?.errorText).toBe('net::ERR_ABORTED');
+    expect(await rows(page).count()).toBe(0);
+    expect(await sent(page)).toEqual({ bot: 'tools', text: 'Draft', blobIds: undefined });
+    expect(await page.locator('.why:visible', { hasText: /\S/ }).count()).toBe(0);
+    expect(await page.locator('[aria-live=polite] p', { hasText: 'note.txt' }).count()).toBe(0);
+  });
+
+  test('can be attached again, and then goes to that one', async () => {
+    const page = await drafted();
+    await attach(page);
+    await chooseBot(page, 'demo/tools');
+    const uploaded = page.waitForResponse('**/bot-provider/tools/blob');
+    await attach(page);
+    const { data } = await (await uploaded).json();
+    const { blobIds } = await sent(page);
+    expect(blobIds).toEqual([[data].flat()[0].blobId]);
   });
 });

@@ -1,28 +1,11 @@
 import { ReadableStream as NodeStream } from 'node:stream/web';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import fc from 'fast-check';
 import { createBotClient } from '../../src/client/session/bot-client.ts';
-import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { type ClientPair, dataOf, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
-
-const TEXT = [
-  'event: delta\ndata: {"text":"hé 🦊"}\nid: a-1\n\n',
-  ': a comment\n\n',
-  'data: no JSON: 🦊\n\n',
-  'data: [1,\r\ndata: 2]\r\n\r\n',
-  'data:42\r\n\r\n',
-  'event: empty\ndata\n\n',
-  'event: no data, no event\n\n',
-].join('');
-const unknown = { known: false, runId: undefined, id: undefined };
-const EVENTS = [
-  { ...unknown, eventType: 'delta', raw: { text: 'hé 🦊' }, id: 'a-1' },
-  { ...unknown, eventType: 'message', raw: 'no JSON: 🦊' },
-  { ...unknown, eventType: 'message', raw: [1, 2] },
-  { ...unknown, eventType: 'message', raw: 42 },
-  { ...unknown, eventType: 'empty', raw: '' },
-];
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: ClientPair | undefined;
 afterEach(async () => {
@@ -40,37 +23,73 @@ function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>
   return createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
 }
 
+/** A part of a stream: its lines, and the event that it is, if any. */
+interface Part {
+  readonly lines: readonly string[];
+  readonly event?: { readonly eventType: string; readonly raw: unknown; readonly id: string | undefined };
+}
+const word = fc.string({ unit: fc.constantFrom('a', 'é', '🦊', '"', '{', ' ', ':', '1', 'data') });
+const data = fc.oneof(
+  fc.jsonValue().map((raw) => ({
+    lines: [`data: ${JSON.stringify(raw)}`],
+    raw: JSON.parse(JSON.stringify(raw)) as unknown,
+  })),
+  // Several lines are one text, which is parsed if it is JSON.
+  fc
+    .tuple(fc.integer(), fc.integer())
+    .map(([a, b]) => ({ lines: [`data: [${a},`, `data: ${b}]`], raw: [a, b] })),
+  word.map((text) => ({ lines: [`data:no JSON ${text}`], raw: `no JSON ${text}` })),
+  fc.constant({ lines: ['data'], raw: '' }),
+);
+const parts: fc.Arbitrary<Part> = fc.oneof(
+  fc
+    .record({
+      data,
+      eventType: fc.option(fc.constantFrom('delta', 'run', 'é')),
+      id: fc.option(
+        word.map((text) => `i${text}`),
+        { nil: undefined },
+      ),
+    })
+    .map(({ data: { lines, raw }, eventType, id }) => ({
+      lines: [
+        ...(eventType === null ? [] : [`event: ${eventType}`]),
+        ...lines,
+        ...(id === undefined ? [] : [`id: ${id}`]),
+      ],
+      event: { eventType: eventType ?? 'message', raw, id },
+    })),
+  fc.constant({ lines: [': a comment'] }),
+  fc.constant({ lines: ['event: no data, no event'] }),
+  fc.constant({ lines: ['other: x', 'retry: 5'] }),
+);
+const streams = fc.record({
+  all: fc.array(parts, { maxLength: 8 }),
+  end: fc.constantFrom('\n', '\r\n', '\r'),
+  bom: fc.constantFrom('', '\uFEFF'),
+  pieces: fc.infiniteStream(fc.integer({ min: 1, max: 30 })),
+});
+
 describe('the events of an answer', () => {
-  test('arrive in order with type, data and id, where JSON is parsed and other text kept', async () => {
-    pair = await startClientPair((socket) => void socket.write(wholeStream(TEXT)));
-    expect(await readAll(pair.client.send('hi'))).toEqual({ events: EVENTS, error: undefined });
-  });
-
-  test('are the same byte by byte through the relay', async () => {
-    pair = await startClientPair(async (socket) => {
-      socket.write(STREAM_HEAD);
-      for (const byte of Buffer.from(TEXT)) {
-        socket.write(chunk(Buffer.from([byte])));
-        await new Promise(setImmediate);
-      }
-      socket.write(LAST_CHUNK);
-    });
-    expect((await readAll(pair.client.send('hi'))).events).toEqual(EVENTS);
-  });
-
-  test.each([
-    ['as it is', TEXT],
-    ['with CRLF', TEXT.replace(/\r?\n/g, '\r\n')],
-    ['with CR', TEXT.replace(/\r?\n/g, '\r')],
-    ['with a BOM', `\uFEFF${TEXT}`],
-  ])('are the same wherever the stream is split, %s', async (_, text) => {
-    const bytes = Buffer.from(`${text}\n`);
-    for (let at = 0; at <= bytes.length; at++) {
-      const client = clientOf(() => [bytes.subarray(0, at), bytes.subarray(at)]);
-      expect([at, (await readAll(client.send('hi'))).events]).toEqual([at, EVENTS]);
-    }
-    const client = clientOf(() => Array.from(bytes, (byte) => Uint8Array.of(byte)));
-    expect((await readAll(client.send('hi'))).events).toEqual(EVENTS);
+  test('are the same however the stream is written and split, and an incomplete one at the end is none', async () => {
+    await fc.assert(
+      fc.asyncProperty(streams, async ({ all, end, bom, pieces }) => {
+        const lines = all.flatMap((part) => [...part.lines, '']);
+        let rest = Buffer.from(bom + [...lines, 'data: half', 'id: half'].map((line) => line + end).join(''));
+        const split = function* () {
+          for (; rest.length > 0; rest = rest.subarray(1)) {
+            const size = pieces.next().value ?? 1;
+            yield Uint8Array.from(rest.subarray(0, size));
+            rest = rest.subarray(size - 1);
+          }
+        };
+        const { events, error } = await readAll(clientOf(split).send('hi'));
+        const unknown = { known: false, runId: undefined };
+        const expected = all.flatMap(({ event }) => (event ? [{ ...unknown, ...event }] : []));
+        expect({ error, events }).toEqual({ error: undefined, events: expected });
+      }),
+      { numRuns: 300 },
+    );
   });
 
   test('arrive one by one, as they are written', async () => {
@@ -86,20 +105,7 @@ describe('the events of an answer', () => {
     });
     // The next event is written only after this one was read.
     const { events } = await readAll(pair.client.send('hi'), () => writeNext());
-    expect(events.map(({ raw }) => raw)).toEqual([1, 2, 3]);
-  });
-
-  test('do not include an incomplete one at the end', async () => {
-    const client = clientOf(() => [Buffer.from('data: 1\n\ndata: 2\nid: b\n')]);
-    expect(await readAll(client.send('hi'))).toEqual({
-      events: [{ ...unknown, eventType: 'message', raw: 1 }],
-      error: undefined,
-    });
-  });
-
-  test('are none for an empty stream', async () => {
-    const client = clientOf(() => []);
-    expect(await readAll(client.send('hi'))).toEqual({ events: [], error: undefined });
+    expect(dataOf(events)).toEqual([1, 2, 3]);
   });
 });
 

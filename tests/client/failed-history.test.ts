@@ -5,14 +5,16 @@ import { createBotClient } from '../../src/client/session/bot-client.ts';
 import {
   allOf,
   type ChannelStage,
+  endSession,
+  isLoaded,
+  isOf,
   refuseUnhandledRejections,
   startDemoStage,
+  startHistory,
   USER,
 } from '../harness/clients/channels.ts';
-import { jsonAnswer } from '../harness/clients/suspend.ts';
 import { until } from '../harness/clock/until.ts';
-import { startRelay } from '../harness/relay/relay.ts';
-import { chunk, STREAM_HEAD, startRawUpstream } from '../harness/service/raw-upstream.ts';
+import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 refuseUnhandledRejections();
 
@@ -22,9 +24,16 @@ let stage: ChannelStage | undefined;
 afterEach(() => stage?.close());
 
 const failed = (channel: Channel) => channel.getSnapshot().failedHistory;
-const isLoaded = (channel: Channel) => until(() => !channel.getSnapshot().isLoading);
 /** Everything is shown, and nothing is under way. */
 const isAtRest = (channel: Channel) => until(() => ['ready', 'error'].includes(channel.getSnapshot().status));
+
+/** Loads the history again, and resolves when it has taken the place of what was shown. */
+async function loadAgain(channel: Channel): Promise<void> {
+  const [first] = channel.getSnapshot().messages;
+  failed(channel)?.loadAgain();
+  await until(() => channel.getSnapshot().messages[0]?.id !== first?.id);
+  await isLoaded(channel);
+}
 
 /** A channel whose history has failed before a message was sent and answered. `away` says what is away. */
 async function answered(operations: string, options: ChannelOptions = {}) {
@@ -79,15 +88,11 @@ describe('a history that failed before a message was answered', () => {
 
   test('leaves a message that was refused, which it does not have', async () => {
     const { channel, stage, comeBack, client } = await answered('message,chat');
-    const headers = { Cookie: await stage.relay.signIn() };
-    await fetch(`${stage.relay.url}/auth/logout-all`, { method: 'POST', headers });
+    await endSession(stage.relay);
     await channel.send('Refused');
     await client.signIn(USER.name, USER.password);
     comeBack();
-    const ids = channel.getSnapshot().messages.map(({ id }) => id);
-    failed(channel)?.loadAgain();
-    await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
-    await isLoaded(channel);
+    await loadAgain(channel);
     expect(allOf(channel)).toEqual([...TURN, 'user: Refused', 'bot:  (error)']);
   });
 
@@ -102,9 +107,7 @@ describe('a history that failed before a message was answered', () => {
     const before = channel.getSnapshot().messages;
     expect(before[3]?.error).toMatchObject({ code: 'body_too_large', retryable: false });
     comeBack();
-    failed(channel)?.loadAgain();
-    await until(() => !channel.getSnapshot().messages.includes(before[0] as ChannelMessage));
-    await isLoaded(channel);
+    await loadAgain(channel);
     expect(allOf(channel)).toEqual(all);
     const isSame = channel.getSnapshot().messages.map((one, at) => one === before[at]);
     expect(isSame).toEqual([false, false, true, true, false, false, true, true]);
@@ -117,11 +120,8 @@ describe('a history that failed before a message was answered', () => {
     const all = [...TURN, `user: ${large}`, 'bot:  (error)', ...TURN];
     await isAtRest(channel);
     expect(allOf(channel)).toEqual(all);
-    const [first] = channel.getSnapshot().messages;
     comeBack();
-    failed(channel)?.loadAgain();
-    await until(() => channel.getSnapshot().messages[0] !== first);
-    await isLoaded(channel);
+    await loadAgain(channel);
     expect(allOf(channel)).toEqual(all);
   });
 
@@ -130,15 +130,11 @@ describe('a history that failed before a message was answered', () => {
     const long = 'word '.repeat(100).trim();
     const sent = channel.send(long);
     await until(() => allOf(channel).at(-1)?.startsWith('bot: You said: word') === true);
-    const headers = { Cookie: await stage.relay.signIn() };
-    await fetch(`${stage.relay.url}/auth/logout-all`, { method: 'POST', headers });
+    await endSession(stage.relay);
     expect((await sent)?.error).toMatchObject({ code: 'session_ended', maybeStarted: true });
     await client.signIn(USER.name, USER.password);
     comeBack();
-    const ids = channel.getSnapshot().messages.map(({ id }) => id);
-    failed(channel)?.loadAgain();
-    await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
-    await isLoaded(channel);
+    await loadAgain(channel);
     expect(allOf(channel).filter((line) => line === `user: ${long}`)).toHaveLength(1);
   });
 
@@ -151,10 +147,7 @@ describe('a history that failed before a message was answered', () => {
     const all = allOf(channel);
     expect(all).toEqual([...TURN, 'user: Next', 'bot: You said: Next']);
     comeBack();
-    const ids = channel.getSnapshot().messages.map(({ id }) => id);
-    failed(channel)?.loadAgain();
-    await until(() => channel.getSnapshot().messages[0]?.id !== ids[0]);
-    await isLoaded(channel);
+    await loadAgain(channel);
     expect(allOf(channel)).toEqual(all);
   });
 
@@ -187,14 +180,14 @@ async function following() {
     requestId: 'A',
     fact: { messageUser: { text: 'Hello' } },
   })}\n\n`;
-  const upstream = await startRawUpstream((socket, { requestLine }) => {
-    if (requestLine.includes('/channel/metadata'))
-      return void socket.write(jsonAnswer('200 OK', { data: {} }));
-    socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(`retry: 1\n${hello}`)]));
-    lives.push(socket);
-  });
   const lives: { destroy(): void }[] = [];
-  const relay = await startRelay(upstream.url, { OPERATIONS: 'message,chat' });
+  const { relay, close } = await startHistory(
+    (socket) => {
+      socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(`retry: 1\n${hello}`)]));
+      lives.push(socket);
+    },
+    { OPERATIONS: 'message,chat' },
+  );
   const errors: string[] = [];
   const client = createBotClient({
     ...{ cookies: 'keep', baseUrl: relay.url, namespace: 'acme', botProviderName: 'helper' },
@@ -204,8 +197,7 @@ async function following() {
   const leave = channel.subscribe(() => {});
   closers.push(async () => {
     leave();
-    await relay.close();
-    await upstream.close();
+    await close();
   });
   return { channel, client, relay, errors, lives };
 }
@@ -219,10 +211,9 @@ describe('a history that has shown all and then ends', () => {
     const { channel, client, relay, errors, lives } = await following();
     await until(() => allOf(channel).length === 1);
     await isLoaded(channel);
-    const headers = { Cookie: await relay.signIn() };
-    await fetch(`${relay.url}/auth/logout-all`, { method: 'POST', headers });
+    await endSession(relay);
     for (const live of lives) live.destroy();
-    await until(() => channel.getSnapshot().session === null);
+    await isOf(channel, null);
     expect(allOf(channel)).toEqual(['user: Hello']);
     expect([failed(channel), channel.getSnapshot().error, errors]).toEqual([undefined, undefined, []]);
     const before = lives.length;

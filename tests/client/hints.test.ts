@@ -1,26 +1,18 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { buildSync } from 'esbuild';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { bundleClient } from '../harness/browser/react-page.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const BOT = { namespace: 'acme', botProviderName: 'helper' };
-const SCRIPT = buildSync({
-  stdin: {
-    contents:
-      "import { createBotClient } from './session/bot-client.ts'; Object.assign(globalThis, { createBotClient });",
-    resolveDir: fileURLToPath(new URL('../../src/client', import.meta.url)),
-  },
-  bundle: true,
-  format: 'esm',
-  write: false,
-}).outputFiles[0]?.text;
+const SCRIPT = await bundleClient(
+  "import { createBotClient } from './session/bot-client.ts'; Object.assign(globalThis, { createBotClient });",
+);
 const PAGE = `<!doctype html><title>My page</title><script type="module">${SCRIPT}</script>`;
 
 /** As the development server of Vite: its page for each GET that wants anything, and 404 without a body for a POST. */

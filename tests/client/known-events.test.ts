@@ -1,7 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { answerChunks } from '../../src/client/ai-sdk/answer-chunks.ts';
+import { answerParts } from '../../src/client/channel/answer-parts.ts';
 import { type Guards, RelayError } from '../../src/client/session/bot-client.ts';
 import { eventReader, readText } from '../../src/client/transport/known-events.ts';
+import { allOf, isReady, refuseUnhandledRejections, startRunsStage } from '../harness/clients/channels.ts';
+import { deltaOf } from '../harness/service/bot-runs.ts';
 import { ANY, FACTS, pathsIn, withOther } from '../harness/service/event-facts.ts';
+
+refuseUnhandledRejections();
 
 /** Members that may be missing, or null. */
 const OPTIONAL = [
@@ -93,5 +100,73 @@ describe('the event', () => {
       );
     for (const code of [null, 402])
       expect(() => failed({ runError: { error: { message: 'No.', code } } })).toThrow('No.');
+  });
+});
+
+/** Kinds of an application, with every name that could be taken for one of the client's own. */
+const OWN = ['acme.any', 'asgard.own', 'asgard.run.own', 'asgard.message.own', 'asgard.tool_call.own', ''];
+const KINDS = [...Object.keys(FACTS), ...OWN];
+/** Takes everything for known, also kinds of the client's own. */
+const guards = Object.fromEntries(KINDS.map((kind) => [kind, () => true])) as Guards;
+
+/** What stands in place of a fact, or of a part of one. */
+const odd = fc.oneof(
+  fc.constantFrom<unknown>(null, undefined, 0, -1.5, true, '', 'text', [null], [[]], [{}], { length: 1 }),
+  fc.jsonValue({ maxDepth: 2 }),
+);
+/** Any fact: odd as a whole, or that of a kind, with an odd part and odd members of other kinds. */
+const facts = fc.oneof(
+  odd,
+  fc
+    .record({
+      whole: fc.constantFrom(...Object.values(FACTS)),
+      at: fc.nat(),
+      other: odd,
+      others: fc.boolean(),
+    })
+    .map(({ whole, at, other, others }) => {
+      const paths = pathsIn(whole);
+      const changed = withOther(whole, paths[at % paths.length] ?? [], other);
+      const members = Object.values(FACTS).flatMap((fact) => Object.keys(fact));
+      return others ? { ...Object.fromEntries(members.map((name) => [name, other])), ...changed } : changed;
+    }),
+);
+const oddEvents = fc.tuple(fc.constantFrom(...KINDS), facts);
+
+describe('an event with an odd fact', () => {
+  test('throws nothing but the error of a run, and of a kind of the application is a part with that fact', () => {
+    fc.assert(
+      fc.property(oddEvents, ([eventType, fact]) => {
+        const event = eventReader(guards)({ eventType, fact }, 'message', undefined);
+        for (const { take } of [answerParts(), answerChunks()])
+          try {
+            take(event);
+          } catch (error) {
+            expect([eventType, error]).toEqual(['asgard.run.error', expect.any(RelayError)]);
+          }
+        if (eventType !== 'acme.any') return;
+        expect(answerParts().take(event)).toEqual({ parts: [{ type: 'data-acme.any', data: fact }] });
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  test('does not keep its answer from going on, and from its end', async () => {
+    const stage = await startRunsStage();
+    try {
+      const channel = await stage.channel({ id: 'odd' }, { guards });
+      const sent = channel.send('Hello');
+      const run = await stage.bot.run('Hello');
+      run.begin();
+      for (const [eventType, fact] of fc.sample(oddEvents, 1_000))
+        if (eventType !== 'asgard.run.error') run.write(`data: ${JSON.stringify({ eventType, fact })}\n\n`);
+      run.send(deltaOf('All is well.', 'last'));
+      run.finish();
+      expect((await sent)?.error).toBeUndefined();
+      await isReady(channel);
+      expect(allOf(channel).at(-1)).toMatch(/All is well\.$/);
+    } finally {
+      await stage.close();
+    }
   });
 });

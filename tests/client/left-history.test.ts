@@ -4,7 +4,7 @@ import { textOf } from '../../src/client/channel/channel-state.ts';
 import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { type BotClient, createBotClient } from '../../src/client/session/bot-client.ts';
-import { type ClientPair, startClientPair } from '../harness/clients/client-pair.ts';
+import { startHistory } from '../harness/clients/channels.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
 import { USER } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
@@ -15,7 +15,7 @@ const eventOf = (fact: object, id?: number) =>
   `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ eventType: typeOf(fact), requestId: 'A', fact })}\n\n`;
 
 /** A bot service with one conversation, whose live streams never end. */
-let pair: ClientPair;
+let service: Awaited<ReturnType<typeof startHistory>>;
 const live = new Set<Socket>();
 /** How many live streams were opened so far. */
 let opened = 0;
@@ -24,8 +24,7 @@ let isRunning = false;
 let messages = 0;
 let suspends = 0;
 beforeAll(async () => {
-  pair = await startClientPair((socket, { requestLine }) => {
-    if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
+  service = await startHistory((socket, { requestLine }) => {
     if (requestLine.includes('/suspend')) {
       suspends += 1;
       return void socket.write(jsonAnswer('200 OK', {}));
@@ -51,18 +50,15 @@ const clients: BotClient[] = [];
 afterAll(async () => {
   // A page that is left follows a run until its end.
   for (const client of clients) await client.signOut();
-  await pair.close();
+  await service.close();
 });
 
 /** A page that shows the conversation. Its session is known when `release` was called. */
 async function signedInPage(options: ChannelOptions = {}) {
-  let release = () => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const client = createBotClient({
     cookies: 'keep',
-    ...{ baseUrl: pair.relay.url, namespace: 'acme', botProviderName: 'helper' },
+    ...{ baseUrl: service.relay.url, namespace: 'acme', botProviderName: 'helper' },
     async fetch(url, init) {
       if (String(url).endsWith('/auth/session')) await released;
       return fetch(url, init);

@@ -1,12 +1,12 @@
 /// <reference lib="dom" />
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import fc from 'fast-check';
 import type { Page } from 'playwright-core';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { serveElementPage } from '../harness/browser/element-page.ts';
 import { hostileMarkdown, longMarkdown } from '../harness/browser/hostile-markdown.ts';
 import { faultsOf, MARKDOWN_PAGE, type MarkdownWindow, traces } from '../harness/browser/markdown-page.ts';
 import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
-import { randomNumbers } from '../harness/service/random-streams.ts';
 
 let front: FakeLoadBalancer;
 let page: Page;
@@ -97,31 +97,24 @@ describeInChromium('an answer in Markdown', () => {
       '- a\n\n  b\n\n- c\n\n    d\n',
       'Title\n===\n\nText [a] and [b].\n\n```js\nx\n\n\ny\n```\n\n| a |\n|---|\n| 1 |\n\n[a]: http://a.example\n[b]: http://b.example',
       '> a\n\n> b\nc\n\n<div>\n\n**x**\r\n\r\ny\r\rz\n\n***\n\n    code\n\n    more\n\nend',
-      ...Array.from({ length: 60 }, (_, seed) => hostileMarkdown(10_000 + seed)),
     ];
-    for (const [at, text] of texts.entries()) {
-      const random = randomNumbers(at);
-      const pieces: string[] = [];
-      for (let from = 0; from < text.length; ) {
-        const size = 1 + Math.floor(random() * 4);
-        pieces.push(text.slice(from, from + size));
-        from += size;
-      }
-      const once = await shown(text);
-      expect({ text, html: await shown(...pieces) }).toEqual({ text, html: once });
-    }
-  });
-
-  test('ends as the same if a long block comes in many pieces', async () => {
-    for (let seed = 0; seed < 60; seed += 1) {
-      const text = longMarkdown(seed);
-      const random = randomNumbers(seed);
-      const pieces: string[] = [];
-      for (let from = 0; from < text.length; from += pieces.at(-1)?.length ?? 0)
-        pieces.push(text.slice(from, from + 1 + Math.floor(random() ** 4 * 300)));
-      const once = await shown(text);
-      expect({ seed, text, html: await shown(...pieces) }).toEqual({ seed, text, html: once });
-    }
+    const short = fc.oneof(fc.constantFrom(...texts), fc.nat(1e6).map(hostileMarkdown));
+    const cases = fc.oneof(
+      fc.record({ text: short, sizes: fc.infiniteStream(fc.integer({ min: 1, max: 4 })) }),
+      fc.record({
+        text: fc.nat(1e6).map(longMarkdown),
+        sizes: fc.infiniteStream(fc.integer({ min: 20, max: 300 })),
+      }),
+    );
+    await fc.assert(
+      fc.asyncProperty(cases, async ({ text, sizes }) => {
+        const pieces: string[] = [];
+        for (let from = 0; from < text.length; from += pieces.at(-1)?.length ?? 0)
+          pieces.push(text.slice(from, from + Number(sizes.next().value)));
+        expect(await shown(...pieces)).toBe(await shown(text));
+      }),
+      { numRuns: 60, endOnFailure: true },
+    );
   });
 
   test.each(['> ', '>', '- ', '1. ', '*', '_', '[', '![', '~', '`', '<', '&'])(

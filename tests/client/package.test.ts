@@ -1,21 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
 import { publint } from 'publint';
+import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { type Consumer, TARBALL } from '../harness/clients/consumer.ts';
-import {
-  AI_SDK,
-  compileIn,
-  EVENTS,
-  NODE_ALONE,
-  NODE_PAGE,
-  PAGE,
-  typedConsumer,
-} from '../harness/clients/typed-consumer.ts';
-import { testSideBySide } from '../harness/clock/side-by-side.ts';
-import { ROOT } from '../harness/documents/sources.ts';
+import { compileIn, PAGE, typedConsumer } from '../harness/clients/typed-consumer.ts';
+import { ROOT, readSources } from '../harness/documents/sources.ts';
+import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { startRelay, USER } from '../harness/relay/relay.ts';
 
 // The compilers are slow on a busy machine.
 jest.setTimeout(90_000);
@@ -154,26 +148,130 @@ describe('in a page', () => {
   });
 });
 
-describe('the types of the package are valid, and refuse each mistake, in a strict project', () => {
-  test('also for the events that the document adds', () => {
-    expect(EVENTS).toContain("declare module 'bot-relay-client'");
+describe('the file of the element', () => {
+  const file = readFileSync(join(ROOT, 'dist/bot-chat.js'));
+
+  test('needs no other file', () => {
+    expect(String(file)).not.toMatch(/^import |\bimport\(/m);
   });
 
-  // How a module is found does not depend on the version of React, so each of both is compiled once.
-  const projects = {
-    'in a page with React 19, without the types of Node': PAGE,
-    'with the modules of Node, and React 18': NODE_PAGE,
-    'in Node, without the types of browsers and of React': NODE_ALONE,
-    'beside the AI SDK': AI_SDK,
-  };
-  testSideBySide(
-    Object.entries(projects).map(([title, project], at) => [
-      title,
-      async () => {
-        // A compiler that does not run finds no mistake either.
-        const compiled = await compileIn(consumer, project, { name: String(at) });
-        expect(compiled).toEqual({ found: '', fault: '', status: 0 });
-      },
-    ]),
+  test('names the file beside it with the licenses of what it contains', () => {
+    expect(String(file)).toMatch(/Contains parts of marked\b.* bot-chat\.txt/);
+    const notices = readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8');
+    expect(notices).toMatch(/^It contains parts of marked \d/m);
+    for (const name of ['marked', 'eventsource-parser'])
+      expect(notices).toContain(readFileSync(join(ROOT, `node_modules/${name}/LICENSE`), 'utf8').trim());
+  });
+});
+
+test('the types of the package are valid, and refuse each mistake, in a strict project', async () => {
+  // All other projects and compilers are proved: client-package.proof.ts.
+  const compiled = await compileIn(consumer, PAGE, { name: 'page' });
+  // A compiler that does not run finds no mistake either.
+  expect(compiled).toEqual({ found: '', fault: '', status: 0 });
+});
+
+/** What Chrome 111, Firefox 115 or Safari 16.4 lacks, with the first versions that have it (MDN's compatibility data). */
+const NEWER: Readonly<Record<string, RegExp>> = {
+  'attributes of ARIA as properties: Firefox 119': /\.aria[A-Z]|\.role\s*=[^=]/,
+  'AbortSignal.any: Chrome 116, Firefox 124, Safari 17.4': /\bAbortSignal\.any\b/,
+  'a stream in a loop: Chrome 124, Safari 27': /\bfor await\s*\([^)]*\bbody\b/,
+  'Promise.withResolvers: Chrome 119, Firefox 121, Safari 17.4': /\bPromise\.(?:withResolvers|try)\b/,
+  'methods of sets: Chrome 122, Firefox 127, Safari 17':
+    /\.(?:union|intersection|difference|symmetricDifference|isSubsetOf|isSupersetOf|isDisjointFrom)\(/,
+  'methods of iterators: Chrome 122, Firefox 131, Safari 18.4':
+    /\bIterator\b|\.(?:keys|values|entries|matchAll)\([^()]*\)\.(?!next\b)\w+\(/,
+  'Array.fromAsync: Chrome 121': /\bArray\.fromAsync\b/,
+  'Object.groupBy: Chrome 117, Firefox 119, Safari 17.4': /\b(?:Object|Map)\.groupBy\b/,
+  'URL.canParse: Chrome 120, Safari 17': /\bURL\.(?:canParse|parse)\b/,
+  'isWellFormed: Firefox 119': /\.(?:isWellFormed|toWellFormed)\(/,
+  'bytes of a body, and base64: Chrome 132, Firefox 128, Safari 18':
+    /\.(?:bytes|toBase64|fromBase64|toHex)\(/,
+  'checkVisibility: Safari 17.4': /\.checkVisibility\(/,
+  'popover: Chrome 114, Firefox 125, Safari 17': /[pP]opover/,
+  'requestIdleCallback: no Safari': /\brequestIdleCallback\b/,
+  'scheduler: Firefox 142, no Safari': /\bscheduler\./,
+  'startViewTransition: Firefox 144, Safari 18': /\bstartViewTransition\b/,
+};
+
+/** The same of style sheets, where a rule that a browser does not know is left out. */
+const NEWER_STYLE: Readonly<Record<string, RegExp>> = {
+  ':has(): Firefox 121': /:has\(/,
+  'rules in rules: Chrome 120, Firefox 117, Safari 17.2': /&|\{[^{}]*[;{]\s*[.:#][\w-]+\s*\{/,
+  'light-dark(): Chrome 123, Firefox 120, Safari 17.5': /light-dark\(/,
+  'text-wrap: Chrome 114, Firefox 121, Safari 17.4': /text-wrap/,
+  '@scope, @starting-style: Chrome 118, Firefox 146, Safari 26.4': /@scope|@starting-style/,
+};
+
+const foundIn = (newer: typeof NEWER, files: readonly { readonly path: string; readonly text: string }[]) =>
+  files.flatMap(({ path, text }) =>
+    Object.entries(newer).flatMap(([what, pattern]) => (pattern.test(text) ? [`${path}: ${what}`] : [])),
   );
+
+describe('the oldest browsers that the documents name', () => {
+  test('have all that the client and its libraries use', () => {
+    const names = readdirSync(join(ROOT, 'dist/client')).filter((name) => name.endsWith('.js'));
+    const files = names.map((path) => ({
+      path,
+      text: readFileSync(join(ROOT, 'dist/client', path), 'utf8').replace(
+        /^ *\/\/.*$|\/\*[\s\S]*?\*\//gm,
+        '',
+      ),
+    }));
+    expect(files.length).toBeGreaterThan(4);
+    expect(foundIn(NEWER, files)).toEqual([]);
+  });
+
+  test('understand the style sheet of the chat', () => {
+    const sources = readSources('src/client/element').filter(({ path }) => path.endsWith('chat-style.ts'));
+    expect(sources.length).toBe(1);
+    expect(foundIn(NEWER_STYLE, sources)).toEqual([]);
+  });
+});
+
+const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+const [, SNIPPET = ''] = /<!-- snippet: import-map -->\n```html\n([\s\S]*?)```/.exec(document) ?? [];
+/** The page of the document, whose script signs in and shows who that is. */
+const MAP_PAGE = `<!doctype html><html lang="en"><title>Page</title>${SNIPPET.replace(
+  /<\/script>\s*$/,
+  `document.title = (await client.signIn('${USER.name}', '${USER.password}')).user.name;</script>`,
+)}`;
+
+/** Whether the error of an element without a relay is a RelayError of the client's own entry. */
+const FAILURE = `(async () => {
+  const { RelayError } = await import('/bot-relay-client/index.js');
+  await import('/bot-relay-client/element.js');
+  const chat = document.createElement('bot-chat');
+  chat.setAttribute('base-url', '/nowhere');
+  document.body.append(chat);
+  return new Promise((resolve) =>
+    chat.addEventListener('bot-error', ({ detail }) => resolve([detail instanceof RelayError, detail.status])));
+})()`;
+
+describeInChromium('a page without a bundler', () => {
+  const chromium = oneChromium();
+
+  test('loads the files of the package by the import map of the document, which share their RelayError', async () => {
+    const relay = await startRelay('http://127.0.0.1:9');
+    const front = await startFakeLoadBalancer({
+      answer({ url = '' }, res) {
+        const file = join(consumer.folder, 'node_modules', url);
+        const isPage = url === '/';
+        if (!isPage && !(url.endsWith('.js') && existsSync(file))) return false;
+        res.setHeader('Content-Type', isPage ? 'text/html' : 'text/javascript');
+        res.end(isPage ? MAP_PAGE : readFileSync(file));
+        return true;
+      },
+    });
+    front.forwardTo(relay.port);
+    try {
+      const { page, complaints } = await chromium.open(`${front.url}/`);
+      await page.waitForFunction(`document.title === '${USER.name}'`);
+      expect(complaints).toEqual([]);
+      expect(await page.evaluate(FAILURE)).toEqual([true, 404]);
+    } finally {
+      await front.close();
+      await relay.close();
+    }
+  });
 });

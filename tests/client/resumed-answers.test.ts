@@ -144,10 +144,7 @@ const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 
 test('a history is asked for when it is known which runs are resumed, and leaves no timer', async () => {
   const before = timers();
   let asked = 0;
-  let known = () => {};
-  const begun = new Promise<void>((resolve) => {
-    known = resolve;
-  });
+  const { promise: begun, resolve: known } = Promise.withResolvers<void>();
   async function* nothing(): AsyncGenerator<BotEvent> {}
   const metadata = async () => {
     asked += 1;

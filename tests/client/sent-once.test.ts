@@ -1,19 +1,11 @@
-import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type BotClient, createBotClient, RelayError } from '../../src/client/session/bot-client.ts';
-import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { createBotClient, RelayError } from '../../src/client/session/bot-client.ts';
+import { readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { checkScript, checkScripts, refuses } from '../harness/clients/scripted.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { USER } from '../harness/relay/relay.ts';
 import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
-import {
-  chunk,
-  type RawRequest,
-  type RawUpstream,
-  STREAM_HEAD,
-  startRawUpstream,
-} from '../harness/service/raw-upstream.ts';
+import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const ID = expect.stringMatching(/^[A-Za-z0-9._-]{8,128}$/);
 const BEGUN = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
@@ -22,9 +14,6 @@ const closers: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
-
-/** A client may ask for a stream again by its message's name, which sends nothing. */
-const isMessage = ({ requestLine }: RawRequest) => !/^GET \S+\/message\/run\?/.test(requestLine);
 
 interface Failure {
   readonly name: string;
@@ -115,103 +104,79 @@ describe('a message is sent once when', () => {
   });
 });
 
-describe('a message to a server of plain TCP is sent once when', () => {
-  const breaks: [string, (socket: Socket) => void, string][] = [
-    ['it resets before its headers', (socket) => socket.resetAndDestroy(), 'unreachable'],
-    ['it closes before its headers', (socket) => void socket.end(), 'unreachable'],
-    ['it closes after its headers', (socket) => void socket.end(STREAM_HEAD), 'connection_lost'],
-  ];
-  test.each(breaks)('%s', async (_, onRequest, code) => {
-    const relay: RawUpstream = await startRawUpstream((socket, request) => {
-      if (isMessage(request)) onRequest(socket);
-      else socket.write(plainAnswer('410 Gone', []));
-    });
-    closers.push(relay.close);
-    const client = createBotClient({ baseUrl: relay.url, namespace: 'a', botProviderName: 'b' });
-    expect(await readAll(client.send('hi'))).toMatchObject({ events: [], error: { code, status: 0 } });
-    expect(relay.requests.filter(isMessage)).toHaveLength(1);
-  });
+describe('a message that a server of plain TCP breaks is sent once:', () => {
+  const gone = { joined: [refuses(410, 'gone')], said: [], calls: ['POST', 'RUN'] };
+  checkScripts([
+    {
+      ...{ ...gone, title: 'it resets before its headers', answers: [(socket) => socket.resetAndDestroy()] },
+      error: { code: 'unreachable', status: 0 },
+    },
+    {
+      ...{ ...gone, title: 'it closes before its headers', answers: [(socket) => void socket.end()] },
+      error: { code: 'unreachable', status: 0 },
+    },
+    {
+      ...{
+        ...gone,
+        title: 'it closes after its headers',
+        answers: [(socket) => void socket.end(STREAM_HEAD)],
+      },
+      error: { code: 'connection_lost', status: 0 },
+    },
+  ]);
 });
 
 describe('a message that a proxy answers is sent once, and fails with the status of the answer:', () => {
-  const PAGE = '<!doctype html><h1>Hello</h1>';
   /** A load balancer has answered, since it could pass the message on to no relay. */
   const UNREACHABLE = {
     code: 'unreachable',
     message: 'The server is unreachable.',
     retryable: 'new message',
   };
-  const answers: [string, number, Record<string, string>, string, object][] = [
-    ['HTML with 502', 502, { 'Content-Type': 'text/html' }, PAGE, {}],
+  const HTML = 'Content-Type: text/html; charset=utf-8';
+  const JSON_TYPE = 'Content-Type: application/json';
+  const rows: [string, string, readonly string[], string, object][] = [
+    ['HTML', '502 Bad', [HTML], '<h1>Hello</h1>', {}],
+    ['HTML', '503 Away', [HTML, 'Retry-After: 7'], '<h1>Hello</h1>', { ...UNREACHABLE, retryAfter: 7 }],
     [
-      'HTML with 503',
-      503,
-      { 'Content-Type': 'text/html', 'Retry-After': '7' },
-      PAGE,
-      { ...UNREACHABLE, retryAfter: 7 },
-    ],
-    [
-      'HTML with 200',
-      200,
-      { 'Content-Type': 'text/html; charset=utf-8' },
-      PAGE,
+      ...(['HTML', '200 OK', [HTML], '<h1>Hello</h1>'] as const),
       {
         message: expect.stringMatching(/ with 200 and HTML\.$/),
         hint: expect.stringMatching(/ with 200 and HTML\. It is not the relay/),
       },
     ],
     [
-      'JSON with 200',
-      200,
-      { 'Content-Type': 'application/json' },
+      'JSON',
+      '200 OK',
+      [JSON_TYPE],
       '{"code":"x"}',
-      { message: expect.stringMatching(/\/message\/sse with 200\.$/) },
+      { message: expect.stringMatching(/message\/sse with 200\.$/) },
     ],
-    ['JSON with 500', 500, { 'Content-Type': 'application/json' }, 'null', {}],
-    ['nothing with 204', 204, { 'X-Request-Id': 'of-a-proxy' }, '', { requestId: 'of-a-proxy' }],
-    ['Retry-After with a date', 503, { 'Retry-After': 'Wed, 21 Oct 2026 07:28:00 GMT' }, '', UNREACHABLE],
+    ['JSON', '500 No', [JSON_TYPE], 'null', {}],
+    ['nothing', '204 No Content', ['X-Request-Id: of-a-proxy'], '', { requestId: 'of-a-proxy' }],
+    ['a date', '503 Away', ['Retry-After: Wed, 21 Oct 2026 07:28:00 GMT'], '', UNREACHABLE],
   ];
-  let answer: (res: ServerResponse) => void;
-  let asked = 0;
-  let pair: ClientPair;
-  let front: FakeLoadBalancer;
-  let client: BotClient;
-  beforeEach(async () => {
-    asked = 0;
-    front = await startFakeLoadBalancer({
-      answer(req, res) {
-        if (!req.url?.startsWith('/generic')) return false;
-        asked++;
-        answer(res);
-        return true;
+  checkScripts(
+    rows.map(([what, status, headers, body, fields]) => ({
+      title: `${what} with ${status}`,
+      answers: [(socket) => void socket.end(plainAnswer(status, headers, body))],
+      error: {
+        ...{ code: 'unexpected_response', status: Number.parseInt(status, 10) },
+        ...{ retryAfter: undefined, retryable: undefined, ...fields },
       },
-    });
-    closers.push(front.close);
-    pair = await startClientPair(() => {});
-    closers.push(pair.close);
-    front.forwardTo(pair.relay.port);
-    client = pair.newClient({ baseUrl: front.url });
-    await client.signIn(USER.name, USER.password);
-  });
-
-  test.each(answers)('%s', async (_, status, headers, body, fields) => {
-    answer = (res) => void res.writeHead(status, headers).end(body);
-    const { events, error } = await readAll(client.send('hi'));
-    expect(events).toEqual([]);
-    expect(error).toBeInstanceOf(RelayError);
-    expect(error).toMatchObject({
-      code: 'unexpected_response',
-      status,
-      retryAfter: undefined,
-      retryable: undefined,
-      ...fields,
-    });
-    expect(asked).toBe(1);
-  });
-
-  test('except that a stream whose content type is written in another way is read', async () => {
-    answer = (res) =>
-      void res.writeHead(200, { 'Content-Type': 'Text/Event-Stream ; charset=utf-8' }).end('data: 1\n\n');
-    expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
-  });
+      ...{ said: [], calls: ['POST'] },
+    })),
+  );
 });
+
+test('a stream whose content type is written in another way is read', () =>
+  checkScript({
+    title: '',
+    answers: [
+      (socket) =>
+        void socket.end(
+          plainAnswer('200 OK', ['Content-Type: Text/Event-Stream ; charset=utf-8'], 'data: 1\n\n'),
+        ),
+    ],
+    ...{ said: [1], calls: ['POST'] },
+  }));

@@ -59,6 +59,13 @@ const html = (status: number) =>
   Promise.resolve(new Response('<h1>Hello</h1>', { status, headers: { 'Content-Type': 'text/html' } }));
 
 describe('the channel of messages that are texts', () => {
+  /** Two messages were sent in one channel, and the third in another. */
+  function expectNewChannel(): void {
+    const sent = pair.upstream.requests.map(({ body }) => JSON.parse(String(body)).customChannelId as string);
+    expect(sent).toEqual([sent[0], sent[0], expect.any(String)]);
+    expect(sent[2]).not.toBe(sent[0]);
+  }
+
   test('is a new one for each session, so that the next user does not continue the conversation', async () => {
     await signIn();
     await send();
@@ -66,11 +73,7 @@ describe('the channel of messages that are texts', () => {
     await client.signOut();
     await client.signIn(OTHER_USER.name, OTHER_USER.password);
     await send();
-    const [one, same, other] = pair.upstream.requests.map(
-      ({ body }) => JSON.parse(String(body)).customChannelId as string,
-    );
-    expect(same).toBe(one);
-    expect(other).not.toBe(one);
+    expectNewChannel();
   });
 
   test('is a new one after somebody else has signed in in another tab', async () => {
@@ -82,11 +85,7 @@ describe('the channel of messages that are texts', () => {
     await elsewhere.signIn(OTHER_USER.name, OTHER_USER.password);
     expect(await tab.session()).toMatchObject({ user: { name: OTHER_USER.name } });
     await send(tab);
-    const [one, same, other] = pair.upstream.requests.map(
-      ({ body }) => JSON.parse(String(body)).customChannelId as string,
-    );
-    expect(same).toBe(one);
-    expect(other).not.toBe(one);
+    expectNewChannel();
   });
 });
 
@@ -228,10 +227,7 @@ describe('signed-out is not dispatched', () => {
   test.each(['a 401', 'a stream'])(
     'for a new session by %s of the previous one that comes late',
     async (late) => {
-      let release = () => {};
-      const held = new Promise<void>((resolve) => {
-        release = resolve;
-      });
+      const { promise: held, resolve: release } = Promise.withResolvers<void>();
       let isHeld = false;
       intercept = async (path, pass) => {
         const response = await pass();
@@ -273,10 +269,7 @@ describe('signed-out is not dispatched', () => {
   test('for a new session by a late 401 to a message before the sign-in', async () => {
     const other = pair.newClient();
     const raised = countSignOuts(other);
-    let release = () => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
     intercept = async (path, pass) => {
       const response = await pass();
       if (path.startsWith('/generic')) await held;
@@ -317,6 +310,12 @@ describe('signed-out is not dispatched', () => {
 });
 
 describe('the session cookie in Node.js', () => {
+  test('is not kept unless the client is told to: a server may use it for the pages of many users', async () => {
+    const ofMany = pair.newClient({ cookies: undefined });
+    expect(await signIn(ofMany)).toMatchObject({ user: { name: USER.name } });
+    expect(await ofMany.session()).toBeUndefined();
+  });
+
   test('is kept by each client separately', async () => {
     const [ada, bob, nobody] = [pair.newClient(), pair.newClient(), pair.newClient()];
     await signIn(ada);

@@ -4,20 +4,14 @@ import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
 import { type BotClientOptions, createBotClient } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
-import { openTalk } from '../harness/clients/channels.ts';
+import { openTalk, startHistory } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
-import { jsonAnswer } from '../harness/clients/suspend.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 import { typeOf } from '../harness/service/bot-runs.ts';
-import {
-  chunk,
-  LAST_CHUNK,
-  STREAM_HEAD,
-  startRawUpstream,
-  wholeStream,
-} from '../harness/service/raw-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
+const DEMO = { BOTS: 'demo/*' };
 let service: BotService;
 let relay: TestRelay;
 beforeAll(async () => {
@@ -43,9 +37,6 @@ const newClient = (options: Partial<BotClientOptions> = {}) =>
 /** An event of the run `requestId`; only what is kept has an id. */
 const eventOf = (requestId: string, fact: object, id?: number) =>
   `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ eventType: typeOf(fact), requestId, fact })}\n\n`;
-const deltaOf = (requestId: string, text: string) =>
-  eventOf(requestId, { messageDelta: { message: { messageId: requestId, text } } });
-const doneOf = (requestId: string) => eventOf(requestId, { runDone: {} });
 
 /** A page that shows the channel `id`. */
 async function open(id: string, options: Partial<BotClientOptions> = {}, how: ChannelOptions = {}) {
@@ -73,10 +64,7 @@ const asked = (operation: string) =>
 const runs = () => asked('/message/sse').length;
 /** A page whose history comes after `release`. */
 async function openSlowly(customChannelId: string) {
-  let release = () => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const slow: typeof fetch = async (url, init) => {
     if (String(url).includes('/channel/metadata')) await released;
     return fetch(url, init);
@@ -138,21 +126,6 @@ describe('a page that shows a conversation with an id', () => {
     expect((await run.metadata())?.runState).toBe('IDLE');
   });
 
-  test('says why it shows nothing', async () => {
-    const failing = createBotClient({
-      cookies: 'keep',
-      ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo' },
-      fetch: (url, init) =>
-        String(url).includes('/channel/') ? Promise.reject(new TypeError('lost')) : fetch(url, init),
-    });
-    const { leave, snapshot, send } = await openTalk(failing, { id: 'unreachable' });
-    left.push(leave);
-    await until(() => snapshot().error !== undefined);
-    expect(snapshot().error).toMatchObject({ code: 'unreachable' });
-    await send('Hello');
-    await until(() => snapshot().messages.at(-1)?.state === 'done');
-  });
-
   test('uploads a file, which a message names', async () => {
     const page = await open('files');
     const file = await page.upload(new File(['text'], 'note.txt'));
@@ -164,21 +137,6 @@ describe('a page that shows a conversation with an id', () => {
       .snapshot()
       .messages.map(({ parts }) => parts.flatMap((part) => (part.type === 'file' ? [part.blobId] : [])));
     expect(blobIds).toEqual([[file?.blobId], []]);
-  });
-
-  test('begins a new conversation where the relay lets it send messages alone', async () => {
-    const other = await startRelay(service.url, { BOTS: 'demo/*', OPERATIONS: 'message' });
-    try {
-      const page = await open('new', { baseUrl: other.url });
-      await page.send('Hello');
-      expect(page.shown()).toEqual(HELLO);
-      expect(page.snapshot().error).toBeUndefined();
-      expect(await page.upload(new File(['text'], 'note.txt'))).toBeUndefined();
-      await until(() => page.snapshot().error?.code === 'operation_not_enabled');
-      left.pop()?.();
-    } finally {
-      await other.close();
-    }
   });
 });
 
@@ -247,8 +205,7 @@ describe('a message that is sent before what was said is there', () => {
 
 test('a bot service that shows each run to all who follow the conversation is not shown twice', async () => {
   let live: Socket | undefined;
-  const upstream = await startRawUpstream((socket, { requestLine }) => {
-    if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
+  const own = await startHistory((socket, { requestLine }) => {
     socket.write(STREAM_HEAD);
     if (requestLine.startsWith('GET')) {
       live = socket;
@@ -257,13 +214,13 @@ test('a bot service that shows each run to all who follow the conversation is no
         chunk(eventOf('A', { messageUser: { text: 'First' } }, 1) + eventOf('A', one, 2)),
       );
     }
-    const own = deltaOf('B', 'Two') + doneOf('B');
-    live?.write(chunk(own));
-    socket.write(Buffer.concat([chunk(own), Buffer.from(LAST_CHUNK)]));
-  });
-  const own = await startRelay(upstream.url, { BOTS: 'demo/*' });
+    const two = { messageDelta: { message: { messageId: 'B', text: 'Two' } } };
+    const run = eventOf('B', two) + eventOf('B', { runDone: {} });
+    live?.write(chunk(run));
+    socket.write(Buffer.concat([chunk(run), Buffer.from(LAST_CHUNK)]));
+  }, DEMO);
   try {
-    const page = await open('shown-to-all', { baseUrl: own.url });
+    const page = await open('shown-to-all', { baseUrl: own.relay.url });
     await until(() => page.shown().length === 2);
     await page.send('Second');
     expect(page.shown()).toEqual(['user done: First', 'bot done: One', 'user done: Second', 'bot done: Two']);
@@ -272,52 +229,75 @@ test('a bot service that shows each run to all who follow the conversation is no
     expect(page.shown()).toHaveLength(4);
   } finally {
     await own.close();
-    await upstream.close();
   }
 });
 
-describe('a page shows of a history', () => {
-  const said = (text: string) => ({ messageComplete: { message: { messageId: text, text } } });
-  test.each([
+const said = (text: string) => ({ messageComplete: { message: { messageId: text, text } } });
+const questionOf = (fact: object) => [
+  { requestId: '1', fact },
+  { requestId: '1', fact: said('A') },
+];
+interface Past {
+  readonly requestId?: string;
+  readonly eventType?: string;
+  readonly fact: object;
+}
+
+test.each<[string, readonly Past[], readonly string[]]>([
+  [
+    'the answers of runs without ids, each below its question',
     [
-      'the answers of runs without ids, each below its question',
-      [
-        { fact: { messageUser: { text: 'One' } } },
-        { fact: said('1') },
-        { fact: { messageUser: { text: 'Two' } } },
-        { fact: said('2') },
-      ],
-      ['user done: One', 'bot done: 1', 'user done: Two', 'bot done: 2'],
+      ...[{ fact: { messageUser: { text: 'One' } } }, { fact: said('1') }],
+      ...[{ fact: { messageUser: { text: 'Two' } } }, { fact: said('2') }],
     ],
+    ['user done: One', 'bot done: 1', 'user done: Two', 'bot done: 2'],
+  ],
+  [
+    'no feedback, also if it has an id of its own',
     [
-      'no feedback, also if it has an id of its own',
-      [
-        { requestId: 'A', fact: { messageUser: { text: 'One' } } },
-        { requestId: 'A', fact: said('1') },
-        { requestId: 'F', fact: { messageFeedback: { targetMessageId: '1', verdict: 'GOOD' } } },
-        { requestId: 'B', fact: { messageUser: { text: 'Two' } } },
-      ],
-      ['user done: One', 'bot done: 1', 'user done: Two'],
+      { requestId: 'A', fact: { messageUser: { text: 'One' } } },
+      { requestId: 'A', fact: said('1') },
+      { requestId: 'F', fact: { messageFeedback: { targetMessageId: '1', verdict: 'GOOD' } } },
+      { requestId: 'B', fact: { messageUser: { text: 'Two' } } },
     ],
-  ])('%s', async (_, events, expected) => {
-    const upstream = await startRawUpstream((socket, { requestLine }) => {
-      if (requestLine.includes('/metadata')) return void socket.write(jsonAnswer('200 OK', { data: {} }));
-      const history = events.map(
-        (event, at) =>
-          `id: ${at + 1}\ndata: ${JSON.stringify({ eventType: typeOf(event.fact), ...event })}\n\n`,
-      );
-      socket.write(wholeStream(history.join('')));
-    });
-    const own = await startRelay(upstream.url, { BOTS: 'demo/*' });
-    try {
-      const page = await open('past', { baseUrl: own.url });
-      await until(() => page.shown().some((line) => line.startsWith('user done: Two')));
-      await until(() => page.shown().length >= expected.length);
-      expect(page.shown()).toEqual(expected);
-      left.pop()?.();
-    } finally {
-      await own.close();
-      await upstream.close();
-    }
-  });
+    ['user done: One', 'bot done: 1', 'user done: Two'],
+  ],
+  [
+    'a question with files of a wrong type',
+    questionOf({ messageUser: { text: 'Q?', blobIds: [{ id: 'x' }] } }),
+    ['user done: Q?', 'bot done: A'],
+  ],
+  [
+    'a question with a text of a wrong type',
+    questionOf({ messageUser: { text: 1 } }),
+    ['user done: ', 'bot done: A'],
+  ],
+  [
+    'a question of another shape',
+    questionOf({ user: 'Q?' }).map((one, at) => (at ? one : { ...one, eventType: 'asgard.message.user' })),
+    ['user done: ', 'bot done: A'],
+  ],
+  [
+    'no answer that begins with an event that is not known, unless the run has failed',
+    [
+      { requestId: '1', eventType: 'acme.note', fact: {} },
+      { requestId: '2', fact: said('A') },
+      { requestId: '2', eventType: 'acme.note', fact: {} },
+      { requestId: '3', eventType: 'asgard.run.error', fact: {} },
+    ],
+    ['bot done: A', 'bot done: '],
+  ],
+])('a page shows of a history %s', async (_, events, expected) => {
+  const history = events.map(
+    (event, at) => `id: ${at + 1}\ndata: ${JSON.stringify({ eventType: typeOf(event.fact), ...event })}\n\n`,
+  );
+  const own = await startHistory((socket) => void socket.write(wholeStream(history.join(''))), DEMO);
+  try {
+    const page = await open('past', { baseUrl: own.relay.url });
+    await until(() => page.shown().length >= expected.length && !page.snapshot().isLoading);
+    expect(page.shown()).toEqual(expected);
+    left.pop()?.();
+  } finally {
+    await own.close();
+  }
 });

@@ -109,23 +109,6 @@ describeInChromium('useBot', () => {
       await shows('.status', 'ready');
     });
 
-    for (const status of ['submitted', 'streaming'])
-      addOnce(`stops an answer that is ${status}, and the run with it`, async () => {
-        await signedIn();
-        await say('Hello');
-        const { begin, say: bot, gone } = await stage.run('Hello');
-        if (status === 'streaming') {
-          begin();
-          bot('You');
-          await shows('.assistant', 'You');
-        } else await shows('.status', 'submitted');
-        await run('test.bots.chat.stop()');
-        await gone;
-        await shows('.assistant[data-state=stopped]', status === 'streaming' ? 'You' : '');
-        await shows('.status', 'ready');
-        await shows('.error', '');
-      });
-
     addOnce('shows why an answer broke off, and takes the next message', async () => {
       await signedIn();
       const { breakOff } = await streaming();
@@ -143,16 +126,6 @@ describeInChromium('useBot', () => {
       await shows('.assistant[data-state=error]', 'You');
     });
 
-    addOnce('shows a message as failed if its run ends with an error', async () => {
-      await signedIn();
-      const { send, finish } = await streaming();
-      send({ runError: { error: { message: 'Too many steps.', code: 'STEP_LIMIT_EXCEEDED' } } });
-      finish();
-      await shows('.assistant[data-state=error]', 'You');
-      await shows('.error', `STEP_LIMIT_EXCEEDED ${await requestId()}`);
-      expect(await run('test.bots.chat.messages.at(-1).error.message')).toBe('Too many steps.');
-    });
-
     addOnce('shows the error of a wrong password, and no session', async () => {
       await run('test.mount()');
       await shows('.session', 'nobody');
@@ -161,45 +134,6 @@ describeInChromium('useBot', () => {
       await shows('.session', 'nobody');
       await signInBy(tab.page);
       await shows('.error', '');
-    });
-
-    addOnce('signs a guest in', async () => {
-      const guests = await startReactPage(chromium, script, { AUTH_MODE: 'guest' });
-      try {
-        const { page } = await guests.open(tab.page.context());
-        await page.evaluate('test.mount()');
-        await sees(page, '.session', 'nobody');
-        await page.evaluate('test.bots.chat.signInAsGuest().then(() => {})');
-        await page.locator('.session', { hasNotText: 'nobody' }).waitFor();
-        await page.evaluate("void test.bots.chat.send('Hello')");
-        (await guests.run('Hello')).answer('Guest');
-        await sees(page, '.assistant[data-state=done]', 'Guest');
-        await page.close();
-      } finally {
-        await guests.close();
-      }
-    });
-
-    addOnce('signs out, which ends the answers and empties the channel', async () => {
-      await signedIn();
-      const { gone } = await streaming();
-      expect(await run('test.bots.chat.signOut()')).toEqual({ logoutUrl: null });
-      await gone;
-      await shows('.session', 'nobody');
-      await shows('ol', '');
-      await shows('.error', '');
-    });
-
-    addOnce('notices with the next message that the session has ended', async () => {
-      await signedIn();
-      await run("fetch('/auth/logout', { method: 'POST' }).then(() => {})");
-      await shows('.session', 'ada');
-      await say('Hello');
-      await shows('.session', 'nobody');
-      await shows('.assistant[data-state=error]', '');
-      await shows('.error', `unauthenticated ${await requestId()}`);
-      await signInBy(tab.page);
-      await streaming('Again');
     });
 
     add('asks once for the session and stops nothing in StrictMode, without a warning', async () => {

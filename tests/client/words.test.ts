@@ -4,7 +4,6 @@ import { fill, languageOf } from '../../src/client/element/words.ts';
 import { ARABIC } from '../../src/client/element/words-ar.ts';
 import { ENGLISH } from '../../src/client/element/words-en.ts';
 import { PROBLEMS } from '../../src/errors.ts';
-import { readSources } from '../harness/documents/sources.ts';
 
 const names = Object.keys(ENGLISH) as (keyof typeof ENGLISH)[];
 const valuesIn = (text: string) => (text.match(/\{\w+\}/g) ?? []).sort();
@@ -14,14 +13,6 @@ describe('the words of the chat', () => {
     const inEnglish = names.map((name) => [name, valuesIn(ENGLISH[name])]);
     expect(names.map((name) => [name, valuesIn(ARABIC[name])])).toEqual(inEnglish);
     expect(inEnglish.flatMap(([, values]) => values).length).toBeGreaterThan(10);
-  });
-
-  test('are all used', () => {
-    const text = readSources('src/client/element')
-      .filter(({ path }) => !path.startsWith('words'))
-      .map((source) => source.text)
-      .join('\n');
-    expect(names.filter((name) => !new RegExp(`\\b${name}\\b`).test(text))).toEqual([]);
   });
 
   test('are those of the language without its region, and English where there are none', () => {

@@ -1,11 +1,20 @@
 import { execFile, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { buildSync } from 'esbuild';
 import { type Consumer, TARBALL } from '../harness/clients/consumer.ts';
-import { compileIn, NODE_PAGE, PAGE, typedConsumer } from '../harness/clients/typed-consumer.ts';
+import {
+  AI_SDK,
+  compileIn,
+  NODE_ALONE,
+  NODE_PAGE,
+  PAGE,
+  typedConsumer,
+} from '../harness/clients/typed-consumer.ts';
 import { ROOT } from '../harness/documents/sources.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
@@ -26,16 +35,19 @@ afterAll(async () => {
   await relay.close();
 });
 
-describe('the types of the package, for older compilers', () => {
+describe('the types of the package, for all compilers', () => {
   // Most of their time goes into the types of React.
   const alone = { ...NODE_PAGE, files: ['page.ts'] };
   test.each([
+    ['typescript', 'with the modules of Node, and React 18', NODE_PAGE],
+    ['typescript', 'in Node, without the types of browsers and of React', NODE_ALONE],
+    ['typescript', 'beside the AI SDK', AI_SDK],
     ['typescript-6', 'in a page', PAGE],
     ['typescript-6', 'with the modules of Node', alone],
     ['typescript-5.4', 'in a page', PAGE],
     ['typescript-5.4', 'with the modules of Node, and React 18', NODE_PAGE],
-  ] as const)('are valid for %s %s', async (compiler, _where, project) => {
-    const compiled = await compileIn(consumer, project, { name: compiler, compiler });
+  ] as const)('are valid for %s %s', async (compiler, where, project) => {
+    const compiled = await compileIn(consumer, project, { name: `${compiler}-${where.length}`, compiler });
     expect(compiled).toEqual({ found: '', fault: '', status: 0 });
   });
 
@@ -115,4 +127,28 @@ describe('the package at its address', () => {
     const asked = relay.logs.slice(before).filter(({ route }) => route === PATH);
     expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([304]));
   });
+});
+
+const gzipped = (file: string | Uint8Array) => gzipSync(file, { level: 9 }).length / 1024;
+/** The KiB in gzip that a page loads for these exports, minified. */
+function kib(contents: string): number {
+  const { outputFiles } = buildSync({
+    stdin: { contents, resolveDir: consumer.folder },
+    ...{ bundle: true, minify: true, format: 'esm', platform: 'browser', external: ['react'] },
+    ...{ write: false, outdir: consumer.folder, absWorkingDir: ROOT },
+  });
+  return gzipped(String(outputFiles[0]?.text));
+}
+
+test('the package and the element are no larger than the document promises', () => {
+  const client = kib("export { createBotClient } from 'bot-relay-client';");
+  expect(client).toBeLessThanOrEqual(7);
+  expect(kib("export { createBotClient, createChannel } from 'bot-relay-client';")).toBeLessThanOrEqual(15);
+  const channels = kib("export { createBotClient, createChannel, textOf } from 'bot-relay-client';");
+  expect(kib("export * from 'bot-relay-client/react';") - channels).toBeLessThanOrEqual(0.5);
+  const transport = "export { botChatTransport } from 'bot-relay-client/ai-sdk';";
+  expect(
+    kib(`export { createBotClient } from 'bot-relay-client'; ${transport}`) - client,
+  ).toBeLessThanOrEqual(4.75);
+  expect(gzipped(readFileSync(join(ROOT, 'dist/bot-chat.js')))).toBeLessThanOrEqual(45);
 });

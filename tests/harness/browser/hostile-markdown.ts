@@ -1,4 +1,13 @@
-import { randomNumbers } from '../service/random-streams.ts';
+/** Pseudo-random numbers from 0 to 1, the same for the same seed (mulberry32). */
+function randomNumbers(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
 
 const ADDRESSES = [
   ...[

@@ -48,6 +48,13 @@ export async function bundle(
   return outputFiles[0]?.text ?? '';
 }
 
+/** Bundles a text that imports files of the client's sources by their paths, such as `./index.ts`. */
+export async function bundleClient(contents: string): Promise<string> {
+  const stdin = { contents, resolveDir: pathOf('src/client') };
+  const { outputFiles } = await build({ stdin, bundle: true, format: 'esm', write: false });
+  return outputFiles[0]?.text ?? '';
+}
+
 /** A page at the origin of a relay, and a bot service whose answers the test gives. */
 export interface ReactPage extends BotRuns {
   readonly url: string;

@@ -12,6 +12,8 @@ import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../relay/relay.ts';
 import { type BotRuns, startBotRuns } from '../service/bot-runs.ts';
+import { startRawUpstream } from '../service/raw-upstream.ts';
+import { jsonAnswer } from './suspend.ts';
 
 const unhandled: unknown[] = [];
 const note = (reason: unknown) => void unhandled.push(reason);
@@ -43,6 +45,20 @@ export function shown({ role, state, ...message }: ChannelMessage): string {
 }
 
 export const allOf = (channel: Channel) => channel.getSnapshot().messages.map(shown);
+
+export const isReady = (channel: Channel) => until(() => channel.getSnapshot().status === 'ready');
+export const isLoaded = (channel: Channel) => until(() => !channel.getSnapshot().isLoading);
+/** The channel knows that this user, or nobody, is signed in. */
+export const isOf = (channel: Channel, user: typeof USER | null) =>
+  until(() => {
+    const { session } = channel.getSnapshot();
+    return user ? session?.user.name === user.name : session === null;
+  });
+/** Ends the session of `USER` at the relay, of which no client is told. */
+export async function endSession(relay: TestRelay): Promise<void> {
+  const headers = { Cookie: await relay.signIn() };
+  await fetch(`${relay.url}/auth/logout-all`, { method: 'POST', headers });
+}
 
 /** What a message says, with who says it and its state. */
 const lineOf = (message: ChannelMessage) =>
@@ -100,6 +116,23 @@ export async function startDemoStage(
     await service.close();
   };
   return { ...stage, close };
+}
+
+/** Starts a relay in front of a bot service that has each conversation, and answers all other calls with `onRequest`. */
+export async function startHistory(
+  onRequest: Parameters<typeof startRawUpstream>[0],
+  environment: Record<string, string> = {},
+): Promise<{ readonly relay: TestRelay; close(): Promise<void> }> {
+  const upstream = await startRawUpstream((socket, request) => {
+    if (!request.requestLine.includes('/metadata')) onRequest(socket, request);
+    else socket.write(jsonAnswer('200 OK', { data: {} }));
+  });
+  const relay = await startRelay(upstream.url, environment);
+  const close = async () => {
+    await relay.close();
+    await upstream.close();
+  };
+  return { relay, close };
 }
 
 async function stageAt(

@@ -67,6 +67,9 @@ export async function readAll(
   return { events, error: undefined };
 }
 
+/** The data of events. */
+export const dataOf = (events: readonly { readonly raw: unknown }[]) => events.map(({ raw }) => raw);
+
 /** Counts the `signed-out` events of a client. */
 export function countSignOuts(client: BotClient): () => number {
   let count = 0;

@@ -26,10 +26,7 @@ export function heldCalls(): HeldCalls {
       return response;
     },
     hold(part) {
-      let open: () => void = () => {};
-      const gate = new Promise<void>((resolve) => {
-        open = resolve;
-      });
+      const { promise: gate, resolve: open } = Promise.withResolvers<void>();
       gates.set(part, gate);
       return () => {
         gates.delete(part);

@@ -6,10 +6,13 @@ import { ENGLISH } from '../../src/client/element/words-en.ts';
 import { CHAT_COLORS, CHAT_WORDS, contrast } from '../../src/config/chat-file.ts';
 import { type ConfigError, loadConfig } from '../../src/config/config.ts';
 import { call, expectProblem } from '../harness/clients/call.ts';
+import { TARBALL } from '../harness/clients/consumer.ts';
 import { ROOT } from '../harness/documents/sources.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const NOWHERE = 'http://127.0.0.1:9';
+const PACKAGE = '/client/bot-relay-client.tgz';
+const bytes = readFileSync(TARBALL);
 let folder: string;
 let file: string;
 beforeAll(() => {
@@ -31,12 +34,27 @@ const CHAT = {
   words: { empty: 'What can we do for you?' },
 };
 
+/** The problems of a configuration. */
+function problemsOf(environment: Record<string, string>): readonly string[] {
+  try {
+    loadConfig(environment);
+    return [];
+  } catch (error) {
+    return (error as ConfigError).problems;
+  }
+}
+
+async function start(environment: Record<string, string> = {}): Promise<TestRelay> {
+  relay = await startRelay(NOWHERE, environment);
+  return relay;
+}
+
 /** The answer of a relay with this file, or with none. */
 async function answered(path: string, environment: Record<string, string>, chat?: unknown) {
   if (chat !== undefined) writeFileSync(file, JSON.stringify(chat));
   const own = chat === undefined ? {} : { CHAT_FILE: file };
-  relay = await startRelay(NOWHERE, { BOTS: 'acme/helper,acme/*', ...environment, ...own });
-  return call(relay.port, path);
+  const { port } = await start({ BOTS: 'acme/helper,acme/*', ...environment, ...own });
+  return call(port, path);
 }
 
 describe('GET /client/bot-chat.json', () => {
@@ -74,18 +92,10 @@ describe('GET /client/bot-chat.js', () => {
 
 describe('the page with the chat', () => {
   test('is refused if no bot has a name of its own, since it would have none to talk with', () => {
-    const problemsOf = (bots: string) => {
-      try {
-        loadConfig({ CHAT_PAGE: 'on', BOTS: bots });
-        return [];
-      } catch (error) {
-        return (error as ConfigError).problems;
-      }
-    };
-    expect(problemsOf('acme/*,*/helper')).toEqual([
+    expect(problemsOf({ CHAT_PAGE: 'on', BOTS: 'acme/*,*/helper' })).toEqual([
       'CHAT_PAGE is on, but each entry of BOTS has a *: the page would have no bot to talk with',
     ]);
-    expect(problemsOf('acme/*,acme/helper')).toEqual([]);
+    expect(problemsOf({ CHAT_PAGE: 'on', BOTS: 'acme/*,acme/helper' })).toEqual([]);
   });
 
   test('is not there unless it is turned on', async () => {
@@ -121,16 +131,10 @@ describe('the page with the chat', () => {
 });
 
 describe('CHAT_FILE', () => {
-  /** The problems of a configuration with this file. */
-  function problemsOf(content: string, environment: Record<string, string> = {}): readonly string[] {
+  const problemsIn = (content: string, environment: Record<string, string> = {}) => {
     writeFileSync(file, content);
-    try {
-      loadConfig({ CHAT_FILE: file, ...environment });
-      return [];
-    } catch (error) {
-      return (error as ConfigError).problems;
-    }
-  }
+    return problemsOf({ CHAT_FILE: file, ...environment });
+  };
 
   test.each([
     ['{', 'CHAT_FILE must hold a JSON object'],
@@ -147,32 +151,32 @@ describe('CHAT_FILE', () => {
     ['{"suggestions":["a","b","c","d"]}', 'CHAT_FILE suggestions: must be at most 3'],
     ['{"colors":{"light":{"accent":"red"}}}', 'CHAT_FILE colors.light.accent: must be #rrggbb'],
   ])('is refused if it is %s', (content, problem) => {
-    expect(problemsOf(content)).toEqual([problem]);
+    expect(problemsIn(content)).toEqual([problem]);
   });
 
   test('is refused if a text could hardly be read', () => {
-    expect(problemsOf('{"colors":{"light":{"text":"#777777"}}}')).toEqual([
+    expect(problemsIn('{"colors":{"light":{"text":"#777777"}}}')).toEqual([
       'CHAT_FILE colors.light: text on background has a contrast of 4.13, and needs 4.5',
       'CHAT_FILE colors.light: text on surface has a contrast of 4.47, and needs 4.5',
       'CHAT_FILE colors.light: text on own has a contrast of 3.73, and needs 4.5',
     ]);
-    expect(problemsOf('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
+    expect(problemsIn('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
       'CHAT_FILE colors.dark: on-accent on accent has a contrast of 1.28, and needs 4.5',
     );
-    const dark = problemsOf('{"colors":{"light":{"surface":"#9f2018","own":"#2459a9"}}}').join();
+    const dark = problemsIn('{"colors":{"light":{"surface":"#9f2018","own":"#2459a9"}}}').join();
     expect(dark).toContain('error on surface has a contrast of 1,');
     expect(dark).toContain('accent on own has a contrast of 1,');
   });
 
   test('is refused if it cannot be read', () => {
-    expect(problemsOf('{}', { CHAT_FILE: join(folder, 'none.json') })).toEqual([
+    expect(problemsIn('{}', { CHAT_FILE: join(folder, 'none.json') })).toEqual([
       'CHAT_FILE names a file that cannot be read (ENOENT)',
     ]);
-    expect(problemsOf('{}')).toEqual([]);
+    expect(problemsIn('{}')).toEqual([]);
   });
 
   test('is refused if it has a word that the chat has not', () => {
-    expect(problemsOf('{"words":{"send":"Go","sent":"Gone"}}')).toEqual([
+    expect(problemsIn('{"words":{"send":"Go","sent":"Gone"}}')).toEqual([
       'CHAT_FILE words.sent: is no word of the chat',
     ]);
   });
@@ -196,5 +200,51 @@ describe('CHAT_FILE', () => {
     expect(contrast('#000000', '#ffffff')).toBe(21);
     expect(contrast('#777777', '#ffffff')).toBeCloseTo(4.478, 3);
     expect(contrast('#ffffff', '#777777')).toBe(contrast('#777777', '#ffffff'));
+  });
+});
+
+describe('GET /client/bot-relay-client.tgz', () => {
+  test('answers with the package of the build, without a session', async () => {
+    const { url } = await start();
+    const response = await fetch(url + PACKAGE);
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'content-type': 'application/gzip',
+      'content-length': String(bytes.length),
+      'cache-control': 'no-cache',
+      'x-content-type-options': 'nosniff',
+    });
+    expect(Buffer.from(await response.arrayBuffer()).equals(bytes)).toBe(true);
+  });
+
+  test('answers HEAD without a body, and refuses other methods', async () => {
+    const { port } = await start();
+    const head = await call(port, PACKAGE, { method: 'HEAD' });
+    expect(head).toMatchObject({ status: 200, body: '' });
+    expect(head.headers['content-length']).toBe(String(bytes.length));
+    const posted = await call(port, PACKAGE, { method: 'POST' });
+    expectProblem(posted, 405, 'method_not_allowed');
+    expect(posted.headers.allow).toBe('GET, HEAD');
+  });
+
+  test('answers 304 if the cache has this package, and 200 if it has another one', async () => {
+    const { port } = await start();
+    const { headers } = await call(port, PACKAGE);
+    const etag = String(headers.etag);
+    expect(etag).toMatch(/^"[\w-]{43}"$/);
+    const again = (cached: string) => call(port, PACKAGE, { headers: { 'If-None-Match': cached } });
+    expect(await again(etag)).toMatchObject({ status: 304, body: '', headers: { etag } });
+    expect(await again('"another"')).toMatchObject({ status: 200 });
+  });
+
+  test('is below BASE_PATH', async () => {
+    const { port } = await start({ BASE_PATH: '/chat-api' });
+    expect(await call(port, `/chat-api${PACKAGE}`, { method: 'HEAD' })).toMatchObject({ status: 200 });
+    expectProblem(await call(port, PACKAGE), 404, 'not_found');
+  });
+
+  test('counts for the limit of the address', async () => {
+    const { port } = await start({ CLIENT_LIMIT_PER_ADDRESS: '1' });
+    expect(await call(port, PACKAGE, { method: 'HEAD' })).toMatchObject({ status: 200 });
+    expectProblem(await call(port, PACKAGE), 429, 'too_many_attempts');
   });
 });

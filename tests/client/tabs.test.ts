@@ -1,15 +1,19 @@
 /// <reference lib="dom" />
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { buildSync } from 'esbuild';
-import type { Page } from 'playwright-core';
+import type { BrowserContext, Page } from 'playwright-core';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
-import { servePage } from '../harness/browser/react-page.ts';
-import { type ChannelStage, OTHER_USER, startDemoStage, USER } from '../harness/clients/channels.ts';
+import { bundleClient, servePage } from '../harness/browser/react-page.ts';
+import {
+  type ChannelStage,
+  endSession,
+  OTHER_USER,
+  startDemoStage,
+  USER,
+} from '../harness/clients/channels.ts';
 import { until } from '../harness/clock/until.ts';
 import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
-/** A page with a channel of one client, and with a second client that nothing listens to. */
+/** A page with the default channel of one client, and with a second client that nothing listens to. */
 const SCRIPT = `
   import { createBotClient, createChannel, textOf } from './index.ts';
   const options = { baseUrl: '', namespace: 'demo', botProviderName: 'echo' };
@@ -29,31 +33,33 @@ const SCRIPT = `
   });
 `;
 
-function pageScript(): string {
-  const resolveDir = fileURLToPath(new URL('../../src/client', import.meta.url));
-  const stdin = { contents: SCRIPT, resolveDir };
-  const { outputFiles } = buildSync({ stdin, bundle: true, format: 'esm', write: false });
-  return outputFiles[0]?.text ?? '';
-}
-
 describeInChromium('a tab', () => {
   const chromium = oneChromium();
-  let stage: ChannelStage;
-  let front: FakeLoadBalancer;
+  /** Relays that sign users in by password, and as guests. */
+  let stages: ChannelStage[];
+  let fronts: FakeLoadBalancer[];
   beforeAll(async () => {
-    stage = await startDemoStage('echo', { OPERATIONS: 'message' });
-    front = await servePage(pageScript(), stage.relay);
+    const ways = ['password', 'guest'].map((AUTH_MODE) => ({ AUTH_MODE, OPERATIONS: 'message,chat,files' }));
+    stages = await Promise.all(ways.map((environment) => startDemoStage('echo', environment)));
+    const script = await bundleClient(SCRIPT);
+    fronts = await Promise.all(stages.map(({ relay }) => servePage(script, relay)));
   });
   afterAll(async () => {
-    await front.close();
-    await stage.close();
+    for (const one of [...fronts, ...stages]) await one.close();
   });
+
+  /** A tab at one of the relays. */
+  const open = (profile?: BrowserContext, at = 0) => chromium.open(`${fronts[at]?.url}/`, profile);
 
   const run = <T = unknown>(page: Page, code: string) => page.evaluate(code) as Promise<T>;
   const isUser = (page: Page, name: string | null) =>
     until(async () => (await run(page, 'user()')) === name, 20);
   const as = ({ name, password }: typeof USER) => `(${JSON.stringify(name)}, ${JSON.stringify(password)})`;
   const none = ".then(() => 'done')";
+  const signIn = (user: typeof USER) => `client.signIn${as(user)}${none}`;
+  const say = (text: string) => `channel.send('${text}').then(({ state }) => state)`;
+  const shows = (page: Page, count: number) =>
+    until(async () => (await run<string[]>(page, 'texts()')).length === count, 20);
   const kept = '[...Object.values({ ...localStorage }), ...Object.values({ ...sessionStorage })].join()';
 
   /** Chromium without a window hides no tab, so the page is told so. */
@@ -67,18 +73,18 @@ describeInChromium('a tab', () => {
 
   /** A tab in which `USER` has said something. */
   async function said() {
-    const { page } = await chromium.open(`${front.url}/`);
+    const { page } = await open();
     await isUser(page, null);
-    await run(page, `client.signIn${as(USER)}${none}`);
+    await run(page, signIn(USER));
     await isUser(page, USER.name);
-    await run(page, `channel.send('secret')${none}`);
-    await until(async () => (await run<string[]>(page, 'texts()')).length === 2, 20);
+    await run(page, say('secret'));
+    await shows(page, 2);
     return page;
   }
 
   test('shows nothing of its user when another one has come back from the identity provider in a second tab', async () => {
     const page = await said();
-    const second = await chromium.open(`${front.url}/`, page.context());
+    const second = await open(page.context());
     await isUser(second.page, USER.name);
     // As with AUTH_MODE=oidc: the session is another one after a load of the page.
     await run(second.page, `signInElsewhere${as(OTHER_USER)}${none}`);
@@ -97,7 +103,7 @@ describeInChromium('a tab', () => {
   });
 
   test('that stays visible asks when its session should have ended, and a hidden one does not', async () => {
-    const { page } = await chromium.open(`${front.url}/`);
+    const { page } = await open();
     await isUser(page, null);
     await page.clock.install();
     let asked = 0;
@@ -155,12 +161,107 @@ describeInChromium('a tab', () => {
 
   test('is told of a sign-in and a sign-out by a client that nothing listens to', async () => {
     const page = await said();
-    const second = await chromium.open(`${front.url}/`, page.context());
+    const second = await open(page.context());
     await isUser(second.page, USER.name);
     await run(second.page, `bare.signOut()${none}`);
     await isUser(page, null);
     expect(await run(page, 'texts()')).toEqual([]);
     await run(second.page, `bare.signIn${as(OTHER_USER)}${none}`);
     await isUser(page, OTHER_USER.name);
+  });
+
+  test('agrees with another one on who is signed in, and a sign-out in one empties the other', async () => {
+    const one = await open();
+    await isUser(one.page, null);
+    const two = await open(one.page.context());
+    await isUser(two.page, null);
+    await run(one.page, signIn(USER));
+    await isUser(two.page, USER.name);
+    expect(await run(two.page, say('Hello'))).toBe('done');
+    await run(two.page, "void channel.send('word '.repeat(500))");
+    await shows(two.page, 4);
+    await run(one.page, 'client.signOut().then(() => {})');
+    await isUser(two.page, null);
+    // The end of its stream may have told this tab first that the session is over.
+    await shows(two.page, 0);
+    for (const { page, complaints } of [one, two]) {
+      await until(async () => (await run(page, kept)) === '', 20);
+      expect(complaints).toEqual([]);
+    }
+  });
+
+  test('shows a user the same default channel after a reload, and nothing of it to another one', async () => {
+    const { page, complaints } = await open();
+    await isUser(page, null);
+    await run(page, signIn(USER));
+    await run(page, say('Hello'));
+    const id = await run<string>(page, 'channel.id');
+    await page.reload();
+    await shows(page, 2);
+    expect(await run(page, 'texts()')).toEqual(['Hello', 'You said: Hello']);
+    expect(await run(page, 'channel.id')).toBe(id);
+    // Without a sign-out, as when a session has ended.
+    await page.context().clearCookies();
+    await page.reload();
+    await isUser(page, null);
+    expect(await run(page, 'texts()')).toEqual([]);
+    await run(page, signIn(OTHER_USER));
+    await isUser(page, OTHER_USER.name);
+    await until(() => run<boolean>(page, '!channel.getSnapshot().isLoading'), 20);
+    expect(await run(page, 'texts()')).toEqual([]);
+    expect(await run(page, 'channel.id')).not.toBe(id);
+    expect(await run(page, kept)).not.toContain(id);
+    expect(complaints).toEqual([]);
+  });
+
+  test('keeps the channel of a guest for itself', async () => {
+    const { page, complaints } = await open(undefined, 1);
+    await isUser(page, null);
+    await run(page, 'client.signInAsGuest().then(() => {})');
+    await run(page, say('Hello'));
+    expect(await run(page, 'localStorage.length')).toBe(0);
+    await page.reload();
+    await shows(page, 2);
+    expect(complaints).toEqual([]);
+  });
+
+  test('uploads a file also if the answer has a header without a value', async () => {
+    const { page } = await open();
+    await isUser(page, null);
+    await run(page, signIn(USER));
+    const answer = { contentType: 'application/json', body: '{"data":[{"blobId":"blob"}]}' };
+    await page.route('**/blob', (route) => route.fulfill({ ...answer, headers: { 'x-zz': '' } }));
+    const upload = "channel.upload(new File(['text'], 'a.txt'), { onProgress() {} })";
+    expect(await run(page, `${upload}.then((file) => file?.filename)`)).toBe('a.txt');
+  });
+
+  test('tells how much of a file has left, and why it was refused', async () => {
+    const { page } = await open();
+    await isUser(page, null);
+    await run(page, signIn(USER));
+    const upload = (size: number) =>
+      `(async () => {
+        const parts = [];
+        const file = await channel.upload(new File([new Uint8Array(${size})], 'a.bin'), { onProgress: (part) => parts.push(part) });
+        return { parts, name: file?.filename, error: channel.getSnapshot().error?.code };
+      })()`;
+    const network = await page.context().newCDPSession(page);
+    const slow = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 2_000_000 };
+    await network.send('Network.emulateNetworkConditions', slow);
+    const { parts, name } = await run<{ parts: number[]; name: string }>(page, upload(1_000_000));
+    expect(name).toBe('a.bin');
+    expect(parts.some((part) => part > 0 && part < 1)).toBe(true);
+    expect(parts).toEqual([...parts].sort((a, b) => a - b));
+    expect([parts.at(-1), parts.every((part) => part >= 0 && part <= 1)]).toEqual([1, true]);
+    await endSession((stages[0] as ChannelStage).relay);
+    expect((await run<{ name?: string }>(page, upload(10))).name).toBeUndefined();
+    const error = () => run<object>(page, '({ ...channel.getSnapshot().error })');
+    await until(async () => 'code' in (await error()), 20);
+    expect(await error()).toMatchObject({
+      code: 'unauthenticated',
+      status: 401,
+      requestId: expect.any(String),
+    });
+    await isUser(page, null);
   });
 });

@@ -4,23 +4,113 @@ import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
+import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import type { MessageState, RelayError } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
-import { startBreakingFront } from '../harness/faults/breaking-front.ts';
+import { breaks, scripted } from '../harness/clients/scripted.ts';
 import { USER } from '../harness/relay/relay.ts';
 import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: ClientPair;
-afterEach(() => pair.close());
+let close = async () => {};
+afterEach(() => close());
+
+async function start(...args: Parameters<typeof startClientPair>): Promise<ClientPair> {
+  pair = await startClientPair(...args);
+  close = pair.close;
+  return pair;
+}
 
 const begun = (body: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(body)]);
 const REASON = new Error('the user has pressed stop');
 const closed = (socket: Socket | undefined) => until(() => socket?.closed === true);
 
+describe('the state of a message', () => {
+  test('is waiting until the headers with the request id, then streaming, and done at the end', async () => {
+    let answer: (bytes: string | Buffer) => void = () => {};
+    await start((socket) => {
+      answer = (bytes) => socket.write(bytes);
+    });
+    const states: [MessageState, string | undefined][] = [];
+    const stream = pair.client.send('hi', { onState: (state) => states.push([state, stream.requestId]) });
+    expect(stream).toMatchObject({ state: 'waiting', requestId: undefined });
+    const read = readAll(stream);
+    await until(() => pair.upstream.requests.length === 1);
+    expect(stream).toMatchObject({ state: 'waiting', requestId: undefined });
+    expect(states).toEqual([]);
+    answer(STREAM_HEAD);
+    await until(() => states.length > 0);
+    const { requestId } = stream;
+    expect(requestId).toMatch(/./);
+    expect(states).toEqual([['streaming', requestId]]);
+    answer(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
+    expect(await read).toMatchObject({ events: [{ raw: 1 }], error: undefined });
+    expect(stream.state).toBe('done');
+    expect(states.slice(1)).toEqual([['done', requestId]]);
+    const line = await pair.relay.logLine((one) => one.requestId === requestId && 'outcome' in one);
+    expect(line).toMatchObject({ outcome: 'ok' });
+  });
+
+  test('changes to streaming and to done for a message that the service refuses, whose request id is known', async () => {
+    await start(
+      (socket) => void socket.write(plainAnswer('400 Bad', ['Content-Type: application/json'], '{}')),
+    );
+    const states: MessageState[] = [];
+    const stream = pair.client.send('hi', { onState: (state) => states.push(state) });
+    const { error } = await readAll(stream);
+    expect(error).toMatchObject({ code: 'upstream_refused', status: 400, requestId: stream.requestId });
+    expect(stream.requestId).toMatch(/./);
+    // What has left is answered by a stream.
+    expect(states).toEqual(['streaming', 'done']);
+  });
+});
+
+describe('a message', () => {
+  test('is sent when its answer is read, and never before', async () => {
+    await start((socket) => void socket.write(wholeStream('data: 1\n\n')));
+    pair.client.send('nobody reads this');
+    expect(await readAll(pair.client.send('this'))).toMatchObject({ error: undefined });
+    expect(pair.upstream.requests.map(({ body }) => JSON.parse(String(body)).text)).toEqual(['this']);
+  });
+
+  test('is not sent a second time by a second loop over its answer, which throws', async () => {
+    await start((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
+    const { client } = pair;
+    const once = new Error('An answer can be read once.');
+    for (const stream of [client.send('hi'), botConversation(client, 'a').history()]) {
+      expect(await readAll(stream)).toMatchObject({ events: { length: 2 }, error: undefined });
+      expect(await readAll(stream)).toEqual({ events: [], error: once });
+    }
+    const left = client.send('hi');
+    for await (const _ of left) break;
+    expect(await readAll(left)).toEqual({ events: [], error: once });
+    expect(pair.upstream.requests).toHaveLength(3);
+  });
+
+  test('is a text in the form of the bots, or an object of the page', async () => {
+    await start((socket) => void socket.write(wholeStream()), { CHANNELS: 'shared' });
+    for (const message of ['hi', 'again', { customChannelId: 'c', any: ['thing'] }])
+      await readAll(pair.client.send(message));
+    const sent = pair.upstream.requests.map(({ body }) => JSON.parse(String(body)));
+    const text = {
+      customChannelId: sent[0].customChannelId,
+      customMessageId: expect.any(String),
+      action: 'NONE',
+    };
+    expect(sent).toEqual([
+      { ...text, text: 'hi' },
+      { ...text, text: 'again' },
+      { customChannelId: 'c', any: ['thing'] },
+    ]);
+    expect(sent[0].customMessageId).not.toBe(sent[1].customMessageId);
+    expect(sent[0].customChannelId).toMatch(/.{16}/);
+  });
+});
+
 describe('a message that is stopped throws the reason of its signal', () => {
   test('before it was sent, and is never sent', async () => {
-    pair = await startClientPair(() => {});
+    await start(() => {});
     const stream = pair.client.send('hi', { signal: AbortSignal.abort(REASON) });
     expect(await readAll(stream)).toEqual({ events: [], error: REASON });
     expect(stream.state).toBe('done');
@@ -28,7 +118,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
   });
 
   test('while it waits, and the upstream sees the connection close', async () => {
-    pair = await startClientPair(() => {});
+    await start(() => {});
     const abort = new AbortController();
     const stream = pair.client.send('hi', { signal: abort.signal });
     const read = readAll(stream);
@@ -40,7 +130,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
   });
 
   test('during its stream, and the upstream sees the connection close', async () => {
-    pair = await startClientPair((socket) => void socket.write(begun('data: 1\n\n')));
+    await start((socket) => void socket.write(begun('data: 1\n\n')));
     const abort = new AbortController();
     let heard = 0;
     const read = readAll(pair.client.send('hi', { signal: abort.signal }), () => heard++);
@@ -51,7 +141,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
   });
 
   test('between two events that arrived together, and the second is not read', async () => {
-    pair = await startClientPair((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
+    await start((socket) => void socket.write(wholeStream('data: 1\n\ndata: 2\n\n')));
     const abort = new AbortController();
     const { signal } = abort;
     const read = await readAll(pair.client.send('hi', { signal }), () => abort.abort(REASON));
@@ -61,10 +151,9 @@ describe('a message that is stopped throws the reason of its signal', () => {
   test.each(['in the pause before it is resumed', 'by the caller of onState in that pause'])(
     '%s',
     async (when) => {
-      const front = await startBreakingFront([
-        (socket) => void socket.end(begun('retry: 600000\nid: 1\ndata: 1\n\n')),
-      ]);
-      pair = front;
+      const server = await scripted({ answers: [breaks('retry: 600000\nid: 1\ndata: 1\n\n')] });
+      const { client, calls } = server;
+      close = server.close;
       const abort = new AbortController();
       const states: MessageState[] = [];
       const onState = (state: MessageState) => {
@@ -73,15 +162,15 @@ describe('a message that is stopped throws the reason of its signal', () => {
         if (when.startsWith('by')) abort.abort(REASON);
         else setImmediate(() => abort.abort(REASON));
       };
-      const read = await readAll(pair.client.send('hi', { signal: abort.signal, onState }));
+      const read = await readAll(client.send('hi', { signal: abort.signal, onState }));
       expect(read).toMatchObject({ events: [{ raw: 1 }], error: REASON });
       expect(states).toEqual(['streaming', 'waiting', 'done']);
-      expect(front.asked).toHaveLength(1);
+      expect(calls()).toEqual(['POST']);
     },
   );
 
   test('which is an AbortError or a TimeoutError if the page gives no reason', async () => {
-    pair = await startClientPair(() => {});
+    await start(() => {});
     const abort = new AbortController();
     const read = readAll(pair.client.send('hi', { signal: abort.signal }));
     await pair.upstream.nextRequest();
@@ -93,7 +182,7 @@ describe('a message that is stopped throws the reason of its signal', () => {
 });
 
 test('leaving the loop closes the connection to the bot service', async () => {
-  pair = await startClientPair((socket) => void socket.write(begun('data: 1\n\ndata: 2\n\n')));
+  await start((socket) => void socket.write(begun('data: 1\n\ndata: 2\n\n')));
   const stream = pair.client.send('hi');
   for await (const _ of stream) break;
   expect(stream.state).toBe('done');
@@ -109,7 +198,7 @@ describe('no resource is left', () => {
       (socket: Socket) => socket.end(begun('data: {"half')),
     ];
     let asked = 0;
-    pair = await startClientPair((socket) => ways[asked++ % ways.length]?.(socket), {
+    await start((socket) => ways[asked++ % ways.length]?.(socket), {
       RATE_LIMIT: '100000',
       // A stream that was left counts until the relay has noticed.
       MAX_STREAMS_PER_USER: '1000',
@@ -142,7 +231,7 @@ describe('no resource is left', () => {
       paused: (socket) => socket.end(begun('retry: 600000\nid: 1\ndata: 1\n\n')),
       waiting: () => {},
     };
-    pair = await startClientPair((socket, { body }) => ways[JSON.parse(String(body)).text]?.(socket), {
+    await start((socket, { body }) => ways[JSON.parse(String(body)).text]?.(socket), {
       HEARTBEAT_MS: '0',
     });
     const program = `

@@ -1,0 +1,359 @@
+/// <reference lib="dom" />
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { chatTab } from '../harness/browser/chat-tab.ts';
+import { describeInChromium } from '../harness/browser/chromium.ts';
+import type { ChatWindow } from './pages/chat-view.ts';
+
+const tab = chatTab({ permissions: ['clipboard-read', 'clipboard-write'] });
+const { announced, button, calls, enter, focused, twoFrames } = tab;
+beforeEach(() => enter('empty'));
+
+const alerts = () => tab.page.getByRole('alert').filter({ hasText: /\S/ }).allTextContents();
+const MESSAGE = 'The bot service cannot be reached.';
+
+describeInChromium('an answer', () => {
+  test('is read out once, when it has ended; until then the log is busy', async () => {
+    const grow = (text: string, state: 'streaming' | 'done') =>
+      tab.page.evaluate(
+        ({ text, state }) => {
+          const { set, answer } = globalThis as ChatWindow;
+          set({ messages: [answer({ id: 'one', text, state })] });
+        },
+        { text, state },
+      );
+    const busy = () => tab.page.getByRole('log').getAttribute('aria-busy');
+    await grow('One', 'streaming');
+    await grow('One two', 'streaming');
+    expect({ busy: await busy(), announced: await announced() }).toEqual({ busy: 'true', announced: [] });
+    await grow('One two.', 'done');
+    await grow('One two.', 'done');
+    expect({ busy: await busy(), announced: await announced() }).toEqual({
+      busy: 'false',
+      announced: ['Helper said: One two.'],
+    });
+  });
+
+  test('says for how long it is waited for', async () => {
+    await enter('submitted');
+    // Each number is there for a second, and a busy browser is asked less often than that.
+    await tab.page.getByText(/^Waiting for the answer · [1-9]\d* s$/).waitFor();
+  });
+
+  test('can be copied, judged, and asked for again', async () => {
+    await enter('done');
+    await button('Copy answer').click();
+    await button('Copied').waitFor();
+    expect(await tab.page.evaluate(() => navigator.clipboard.readText())).toMatch(/^## Parcels/);
+    await button('Copy').click();
+    await tab.page.waitForFunction(async () => /^track --parcel/.test(await navigator.clipboard.readText()));
+    expect(await button('Good answer').getAttribute('aria-pressed')).toBe('true');
+    await button('Bad answer').click();
+    await button('Ask again').click();
+    const [judged, asked] = await calls();
+    expect(judged).toEqual(['feedback', expect.any(String), 'BAD']);
+    expect(asked).toEqual(['retry', judged?.[1]]);
+    expect(await focused()).toBe('Message');
+  });
+
+  test('says that it was not copied where there is no clipboard', async () => {
+    await enter('done');
+    const names = ['Copy answer', 'Copy'];
+    await tab.page.evaluate(() =>
+      Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true }),
+    );
+    for (const name of names) {
+      await button(name).click();
+      await button('Not copied: select the text').waitFor();
+      await button(name).waitFor();
+    }
+    await tab.page.evaluate(() => delete (navigator as { clipboard?: unknown }).clipboard);
+    expect(await announced()).toEqual(names.map(() => 'Not copied: select the text'));
+  });
+
+  test('that failed says why, with its request id, and is asked for again once', async () => {
+    await enter('failed');
+    await tab.page.getByText('The answer is not complete. The bot service cannot be reached.').waitFor();
+    await button('Copy request id').first().click();
+    await tab.page.waitForFunction(async () => (await navigator.clipboard.readText()) === '0a1b2c3d-request');
+    expect(await button(/^Ask again in (90|[5-8]\d) sec$/).getAttribute('aria-disabled')).toBe('true');
+    await button(/^Ask again in/).click({ force: true });
+    await button('Ask again').evaluate((element: HTMLElement) => {
+      element.click();
+      element.click();
+    });
+    expect((await calls()).filter(([name]) => name === 'retry')).toHaveLength(1);
+  });
+
+  test.each([
+    ['Allow once', true],
+    ['Always allow', 'always'],
+    ['Do not allow', false],
+  ])('asks for a tool: %s', async (name, allow) => {
+    await enter('consent');
+    expect(await announced()).toEqual(['The bot asks to use clock.']);
+    await button(name).click();
+    expect(await calls()).toEqual([['consent', '2', allow]]);
+  });
+
+  test('keeps its end in view, unless the reader has scrolled back', async () => {
+    const log = tab.page.getByRole('log');
+    const long = async (lines: number) => {
+      await tab.page.evaluate((lines) => {
+        const { set, answer } = globalThis as ChatWindow;
+        set({ messages: [answer({ id: 'one', state: 'streaming', text: 'line\n\n'.repeat(lines) })] });
+      }, lines);
+      await log
+        .locator('p')
+        .nth(lines - 1)
+        .waitFor({ state: 'attached' });
+      await twoFrames();
+    };
+    const left = () => log.evaluate((one) => one.scrollHeight - one.scrollTop - one.clientHeight);
+    await long(100);
+    await long(120);
+    expect(await left()).toBeLessThan(5);
+    await log.evaluate((one) => one.scrollTo(0, 100));
+    await twoFrames();
+    await long(160);
+    expect(await log.evaluate((one) => one.scrollTop)).toBe(100);
+  });
+});
+
+describeInChromium('the cursor of an answer that comes', () => {
+  afterEach(() => tab.page.emulateMedia({ reducedMotion: null }));
+
+  test.each([
+    { reducedMotion: 'no-preference', running: ['blink'] },
+    { reducedMotion: 'reduce', running: [] },
+  ] as const)('blinks, and stands still for who wants less motion: $reducedMotion', async (one) => {
+    await tab.page.emulateMedia({ reducedMotion: one.reducedMotion });
+    await enter('streaming');
+    const { running, width } = await tab.page.locator('.answer-text > :last-child').evaluate((block) => {
+      const cursor = getComputedStyle(block, '::after');
+      const animations = block.getAnimations({ subtree: true });
+      return {
+        running: animations.map((each) => each instanceof CSSAnimation && each.animationName),
+        width: Number.parseFloat(cursor.inlineSize),
+      };
+    });
+    expect(running).toEqual(one.running);
+    expect(width).toBeGreaterThan(0);
+  });
+});
+
+describeInChromium('an error', () => {
+  const FAILED = { code: 'unreachable', requestId: '0a1b-2c3d' };
+  const whys = () => tab.page.locator('.why').filter({ hasText: /\S/ }).allTextContents();
+  /** Has a call fail in a chat in this language, and returns what the chat says then. */
+  const failing = async (lang: string, where: string, failed: object) => {
+    await tab.page.evaluate((lang) => (globalThis as ChatWindow).show({ lang }), lang);
+    await tab.page.evaluate((failed) => (globalThis as ChatWindow).refuse(failed), failed);
+    if (where === 'note')
+      await tab.page.evaluate((failed) => {
+        const { set, answer } = globalThis as ChatWindow;
+        set({ error: answer({ failed }).error });
+      }, failed);
+    if (where === 'row')
+      await tab.page.evaluate((failed) => {
+        const { set, answer } = globalThis as ChatWindow;
+        set({ messages: [answer({ failed })] });
+      }, failed);
+    if (where === 'header') await tab.page.locator('[part~=sign-out]').click();
+    if (where === 'form') {
+      await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
+      await tab.page.locator('[type=submit][part~=sign-in]').evaluate((element: HTMLButtonElement) => {
+        for (const input of element.form?.querySelectorAll('input') ?? []) input.value = 'x';
+        element.click();
+      });
+    }
+    await tab.page.locator('.why').filter({ hasText: /\S/ }).waitFor();
+    return whys();
+  };
+
+  test.each(['note', 'header', 'form'])('has its request id beside it: %s', async (where) => {
+    expect(await failing('en', where, FAILED)).toEqual([`${MESSAGE} Request id 0a1b-2c3d`]);
+    expect(await failing('ar', where, FAILED)).toEqual(['تعذّر الوصول إلى الروبوت الآن. رقم الطلب 0a1b-2c3d']);
+  });
+
+  test.each(['note', 'header', 'form', 'row'])(
+    'without words has its own message, which is said to be English: %s',
+    async (where) => {
+      expect(await failing('ar', where, { code: 'x' })).toEqual([MESSAGE]);
+      expect(await tab.page.locator('.why span[lang=en][dir=ltr]').textContent()).toBe(MESSAGE);
+    },
+  );
+
+  test('of an answer has the words of its code, and so has what is read out', async () => {
+    expect(await failing('ar', 'row', FAILED)).toEqual(['تعذّر الوصول إلى الروبوت الآن.']);
+    await tab.page.evaluate((failed) => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ id: 'one', text: 'x', state: 'streaming' })] });
+      set({ messages: [answer({ id: 'one', text: 'x', failed })] });
+    }, FAILED);
+    expect(await announced()).toEqual(['الإجابة غير مكتملة. تعذّر الوصول إلى الروبوت الآن.']);
+  });
+});
+
+describeInChromium('after too many sign-ins, the form', () => {
+  const submit = () => tab.page.locator('.sign-in button');
+  async function refused(lang = 'en'): Promise<void> {
+    await tab.page.evaluate((lang) => {
+      const { show, set, refuse } = globalThis as ChatWindow;
+      show({ lang });
+      set({ session: null });
+      refuse({ code: 'too_many_attempts', retryAfter: 120 });
+    }, lang);
+    for (const input of await tab.page.locator('.sign-in input').all()) await input.fill('ada');
+    await submit().click();
+    await tab.page.locator('.sign-in [aria-disabled]').waitFor();
+    await tab.page.locator('.sign-in .why').filter({ hasText: /\S/ }).waitFor();
+  }
+
+  test('lets another user sign in at once, but not twice', async () => {
+    await refused();
+    expect(await submit().textContent()).toBe('Try again in 2 min');
+    await tab.page.getByLabel('User name').fill('bob');
+    expect(await submit().textContent()).toBe('Sign in');
+    await tab.page.evaluate(() => {
+      const { calls } = globalThis as ChatWindow;
+      calls.length = 0;
+      const form = document.querySelector('#chat')?.shadowRoot?.querySelector<HTMLFormElement>('.sign-in');
+      form?.requestSubmit();
+      form?.querySelector('input')?.dispatchEvent(new Event('input'));
+      form?.requestSubmit();
+    });
+    expect(await tab.page.evaluate(() => (globalThis as ChatWindow).calls)).toEqual([
+      ['signIn', 'bob', 'ada'],
+    ]);
+  });
+
+  test('waits no longer because the clock was set back, or the computer has slept', async () => {
+    await refused();
+    /** What the button shows when it was drawn with another clock. */
+    const shown = (skewMs: number) =>
+      tab.page.evaluate(async (skewMs) => {
+        const button = document.querySelector('#chat')?.shadowRoot?.querySelector('.sign-in button');
+        const { now } = Date;
+        await new Promise<void>((resolve) => {
+          Date.now = () => {
+            // All that is drawn with this time is there in the next task.
+            setTimeout(resolve);
+            return now() + skewMs;
+          };
+        });
+        Date.now = now;
+        return button?.textContent;
+      }, skewMs);
+    expect(await shown(-3_600_000)).toBe('Try again in 2 min');
+    // Of two minutes, one has gone by, and what the test took.
+    expect(await shown(60_000)).toMatch(/^Try again in [1-5]\d sec$/);
+  });
+
+  test('says how long in a form that suits each number in Arabic', async () => {
+    await refused('ar');
+    expect(await submit().textContent()).toBe('حاول مرة أخرى بعد 2 د');
+  });
+});
+
+describeInChromium('an answer that failed', () => {
+  test('can be asked for again when the time is over, also if its row is made again', async () => {
+    const first = await tab.page.evaluate(async () => {
+      const { set, answer } = globalThis as ChatWindow;
+      const failed = answer({ failed: { retryAfter: 60 } });
+      set({ messages: [failed] });
+      const now = performance.now.bind(performance);
+      performance.now = () => now() + 20_000;
+      set({ messages: [] });
+      set({ messages: [failed] });
+      performance.now = now;
+      return document.querySelector('#chat')?.shadowRoot?.querySelector('[part~=ask-again]')?.textContent;
+    });
+    // Of 60 seconds, 20 have gone by, and what the test took.
+    expect(first).toMatch(/^Ask again in ([1-3]?\d|40) sec$/);
+  });
+
+  test('is not shown and read out a second time by a history that failed with it', async () => {
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      const failed = answer({ failed: {} });
+      if (failed.error) set({ messages: [failed], failedHistory: { error: failed.error, loadAgain() {} } });
+    });
+    await tab.page.getByRole('button', { name: 'Try again', exact: true }).waitFor();
+    expect(await alerts()).toEqual([]);
+    expect(await tab.page.locator('.why').filter({ hasText: MESSAGE }).count()).toBe(1);
+  });
+
+  test('is said in the words of an operator who leaves the error out', async () => {
+    const said = await tab.page.evaluate(() => {
+      const { show, set, answer } = globalThis as ChatWindow;
+      show({ words: { incomplete: 'Please call us.' } });
+      set({ messages: [answer({ text: 'Half', failed: {} })] });
+      return document.querySelector('#chat')?.shadowRoot?.querySelector('.answer .why')?.textContent;
+    });
+    expect(said).toBe('Please call us.');
+  });
+
+  test.each([
+    ['unexpected_response', 'lang'],
+    ['', 'dir'],
+    ['own', 'dir'],
+  ])('is in English unless the bot itself has told it: %j', async (code, attribute) => {
+    await tab.page.evaluate((code) => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ failed: { code, status: 200 } })] });
+    }, code);
+    const value = { lang: 'en', dir: 'auto' }[attribute];
+    expect(await tab.page.locator('.answer .why span').getAttribute(attribute)).toBe(value);
+  });
+});
+
+describeInChromium('what is read out', () => {
+  test('is the end of a session that the user has not ended', async () => {
+    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
+    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ isLoading: false }));
+    expect(await announced()).toEqual(['You are signed out.']);
+  });
+
+  test('is not that nobody was signed in at first', async () => {
+    await tab.page.evaluate(() => {
+      const { show, set } = globalThis as ChatWindow;
+      show({ session: undefined });
+      set({ session: null });
+    });
+    expect(await announced()).toEqual([]);
+  });
+
+  test('is an error without its request id, which stands beside it', async () => {
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ error: answer({ failed: { requestId: '0a1b' } }).error });
+    });
+    expect(await alerts()).toEqual([MESSAGE]);
+    await tab.page.getByText(`${MESSAGE} Request id 0a1b`, { exact: true }).waitFor();
+    expect(await tab.page.locator('[aria-live]:not([aria-live=off]) code, [role=alert] code').count()).toBe(
+      0,
+    );
+  });
+});
+
+describeInChromium('a file that is not uploaded', () => {
+  const attach = (name: string) =>
+    tab.page
+      .locator('input[type=file]')
+      .setInputFiles({ name, mimeType: 'text/plain', buffer: Buffer.from('text') });
+
+  test('keeps its name where that looks like the place of the error', async () => {
+    await attach('a{error}b.txt');
+    await tab.page.evaluate(() => (globalThis as ChatWindow).finishUpload(undefined));
+    await tab.page.locator('.files li[data-state=error]').waitFor();
+    expect(await announced()).toEqual(['a{error}b.txt is not attached. It is too large.']);
+  });
+
+  test('is shown as such when nothing says why, since its user has left', async () => {
+    await attach('a.txt');
+    await tab.page.evaluate(() => (globalThis as ChatWindow).finishUpload(undefined, false));
+    await tab.page.locator('.files li[data-state=error]').waitFor();
+    expect(await tab.page.locator('.files li .note').textContent()).toBe('a.txt is not attached. ');
+    expect(await announced()).toEqual(['a.txt is not attached. ']);
+  });
+});

@@ -1,0 +1,237 @@
+/// <reference lib="dom" />
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { AxeResults, RunOptions } from 'axe-core';
+import { chatTab } from '../harness/browser/chat-tab.ts';
+import { describeInChromium } from '../harness/browser/chromium.ts';
+import { layoutFaults } from '../harness/browser/layout-faults.ts';
+import { sectionOf, tablesOf } from '../harness/documents/markdown.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { STATES } from './pages/chat-states.ts';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+
+const tab = chatTab();
+const { twoFrames } = tab;
+const enter = async (state: string) => {
+  await tab.enter(state);
+  await twoFrames();
+};
+
+describeInChromium('each state of the chat', () => {
+  test.each([
+    [320, 568],
+    [375, 667],
+    [568, 320],
+    [1000, 700],
+  ])('shows all its parts side by side and in the window: %i × %i', async (width, height) => {
+    await tab.page.setViewportSize({ width, height });
+    const faults: string[] = [];
+    for (const name of Object.keys(STATES)) {
+      await enter(name);
+      faults.push(...(await tab.page.evaluate(layoutFaults)).map((fault) => `${name}: ${fault}`));
+    }
+    expect(faults).toEqual([]);
+  });
+
+  test.each([320, 1000])(
+    'has questions at the end of the line, and answers at its start: %i',
+    async (width) => {
+      await tab.page.setViewportSize({ width, height: 700 });
+      for (const state of ['done', 'arabic']) {
+        await enter(state);
+        const sides = await tab.page.locator('#chat').evaluate((host) => {
+          const log = host.shadowRoot?.querySelector('.messages') as Element;
+          const all = log.getBoundingClientRect();
+          const isRightToLeft = getComputedStyle(log).direction === 'rtl';
+          const [question, answer] = [...log.children].map((row) => {
+            const box = row.getBoundingClientRect();
+            const ends = [Math.round(box.left - all.left), Math.round(all.right - box.right)];
+            return isRightToLeft ? ends.reverse() : ends;
+          });
+          return { isRightToLeft, question, answer };
+        });
+        expect(sides).toEqual({
+          isRightToLeft: state === 'arabic',
+          question: [expect.any(Number), 0],
+          answer: [0, 0],
+        });
+        expect(sides.question?.[0]).toBeGreaterThan(0.14 * width - 30);
+      }
+    },
+  );
+});
+
+describeInChromium('the header of a narrow window', () => {
+  test('has its buttons side by side, each in one line, where several bots and chats can be chosen', async () => {
+    await tab.page.setViewportSize({ width: 320, height: 568 });
+    await enter('chats');
+    const middles = await tab.page
+      .locator('header > :is(select, details, button):visible')
+      .evaluateAll((all) =>
+        all.map((one) => {
+          const { top, bottom } = (one.querySelector('summary') ?? one).getBoundingClientRect();
+          return Math.round((top + bottom) / 2);
+        }),
+      );
+    expect(middles).toEqual(Array(4).fill(middles[0]));
+  });
+});
+
+describeInChromium('a question that waits', () => {
+  test('is no wider than its own text, however long the note below it is', async () => {
+    await tab.page.setViewportSize({ width: 1000, height: 700 });
+    await enter('reconnecting');
+    const [text = 0, note = 0] = await tab.page
+      .locator('.question[data-state=queued] :is(.text, .note)')
+      .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().width));
+    expect(note).toBeGreaterThan(0);
+    expect(text).toBeLessThan(note / 2);
+  });
+});
+
+/** Each variable of the document, without `--bot-chat-`: the state, the place and the property of which it is the colour. */
+const COLOURS: Readonly<Record<string, readonly [state: string, selector: string, property: string]>> = {
+  accent: ['empty', '[part~=send]', 'background-color'],
+  'on-accent': ['empty', '[part~=send]', 'color'],
+  background: ['empty', ':host', 'background-color'],
+  surface: ['empty', 'textarea', 'background-color'],
+  text: ['done', '.answer-text', 'color'],
+  muted: ['done', '.head', 'color'],
+  own: ['done', '.question .text', 'background-color'],
+  error: ['composer-error', '.why', 'color'],
+};
+
+describeInChromium('a colour that the page sets', () => {
+  afterAll(() => tab.page.emulateMedia({ colorScheme: null }));
+
+  test('is one of those in the document', () => {
+    const text = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+    const [line = ''] = /^\*\*Colours and the font\*\*.*$/m.exec(text) ?? [];
+    const named = [...line.matchAll(/--bot-chat-([a-z-]+)/g)].map(([, name]) => name);
+    expect(named.sort()).toEqual([...Object.keys(COLOURS), 'font'].sort());
+  });
+
+  test.each(Object.entries(COLOURS))(
+    'is that of its place, in its colour scheme alone: %s',
+    async (name, place) => {
+      const [state, selector, property] = place;
+      await enter(state);
+      const found: string[] = [];
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await tab.page.emulateMedia({ colorScheme });
+        found.push(
+          await tab.page.locator('#chat').evaluate(
+            (host: HTMLElement, [name, selector, property]) => {
+              host.style.setProperty(`--bot-chat-${name}`, 'rgb(1, 2, 3)');
+              host.style.setProperty(`--bot-chat-${name}-dark`, 'rgb(4, 5, 6)');
+              const seen = [...(host.shadowRoot?.querySelectorAll(selector) ?? [])];
+              const one = selector === ':host' ? host : seen.find((each) => each.checkVisibility());
+              return getComputedStyle(one as Element).getPropertyValue(property);
+            },
+            [name, selector, property] as const,
+          ),
+        );
+      }
+      expect(found).toEqual(['rgb(1, 2, 3)', 'rgb(4, 5, 6)']);
+    },
+  );
+
+  test('leaves the font to its own variable', async () => {
+    await enter('done');
+    const font = await tab.page.locator('#chat').evaluate((host: HTMLElement) => {
+      host.style.setProperty('--bot-chat-font', 'cursive');
+      return getComputedStyle(host.shadowRoot?.querySelector('.answer-text p') as Element).fontFamily;
+    });
+    expect(font).toBe('cursive');
+  });
+});
+
+interface Look {
+  readonly name: string;
+  readonly width: number;
+  readonly height: number;
+  readonly scale?: number;
+  readonly colorScheme?: 'light' | 'dark';
+  readonly forcedColors?: 'active' | 'none';
+}
+const LOOKS: readonly Look[] = [
+  { name: 'light', width: 1000, height: 700 },
+  { name: 'dark on a phone', width: 375, height: 667, colorScheme: 'dark' },
+  { name: 'light on a narrow phone', width: 320, height: 568 },
+  { name: 'enlarged to 200 %', width: 640, height: 360, scale: 2 },
+  { name: 'forced colours', width: 1000, height: 700, forcedColors: 'active' },
+];
+
+/** Faults by axe-core's rules, and whether the page must be scrolled sideways. */
+async function faultsOf(): Promise<string[]> {
+  const { violations } = await tab.page.evaluate((runOnly) => {
+    const { axe } = globalThis as typeof globalThis & {
+      axe: { run(root: Document, options: RunOptions): Promise<AxeResults> };
+    };
+    return axe.run(document, { resultTypes: ['violations'], runOnly });
+  }, RULES);
+  const isTooWide = await tab.page.evaluate(() => {
+    const chat = document.querySelector('#chat')?.shadowRoot?.querySelector('.chat');
+    const log = chat?.querySelector('.log');
+    const isWider = (element?: Element | null) =>
+      element ? element.scrollWidth > element.clientWidth + 1 : false;
+    return isWider(document.documentElement) || isWider(chat) || isWider(log);
+  });
+  return [
+    ...violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map((one) => `${one.html} ${one.failureSummary}`).join()}`,
+    ),
+    ...(isTooWide ? ['it is wider than the window'] : []),
+  ];
+}
+
+async function look({ width, height, scale = 1, colorScheme = 'light', forcedColors = 'none' }: Look) {
+  await tab.page.emulateMedia({ colorScheme, forcedColors, reducedMotion: 'reduce' });
+  const session = await tab.page.context().newCDPSession(tab.page);
+  await session.send('Emulation.setDeviceMetricsOverride', {
+    width,
+    height,
+    deviceScaleFactor: scale,
+    mobile: false,
+  });
+  await tab.page.waitForFunction((wanted) => innerWidth === wanted, width);
+}
+
+describeInChromium('every state of the chat', () => {
+  test('has the parts that the document names, and no other ones', async () => {
+    const shown = new Set<string>();
+    for (const name of Object.keys(STATES)) {
+      await enter(name);
+      const parts = await tab.page
+        .locator('#chat')
+        .evaluate((host) =>
+          [...(host.shadowRoot?.querySelectorAll('[part]') ?? [])].flatMap((one) => [...one.part]),
+        );
+      for (const part of parts) shown.add(part);
+    }
+    // In the table of parts, all words in code are names.
+    const section = sectionOf(readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8'), '## The element');
+    const named = tablesOf(section)
+      .filter(({ header }) => header[0] === 'part')
+      .flatMap(({ rows }) => rows.flatMap(([names = '']) => [...names.matchAll(/`([a-z-]+)`/g)]))
+      .map(([, name]) => name);
+    expect([...shown].sort()).toEqual([...new Set(named)].sort());
+  });
+
+  beforeAll(() => tab.page.evaluate(AXE));
+
+  test.each(LOOKS)('has no fault: $name', async (one) => {
+    await look(one);
+    const faults: string[] = [];
+    for (const name of Object.keys(STATES)) {
+      // The log scrolls to its end in the frame after it has grown; then no text lies elsewhere than axe-core looks.
+      await enter(name);
+      faults.push(...(await faultsOf()).map((fault) => `${name}: ${fault}`));
+    }
+    expect(faults).toEqual([]);
+  });
+});
