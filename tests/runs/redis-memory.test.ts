@@ -48,8 +48,8 @@ describeWithRedis('a Redis that has little memory left', () => {
     say(run, 'data: 1\n\n');
     await got(sink, 'data: 1\n\n');
     await fill();
-    say(run, 'data: 2\n\n');
     expect(await endOf(sink)).toBe('answer_lost');
+    say(run, 'data: 2\n\n');
     expect(sink.text).toBe('data: 1\n\n');
     expect(await joinedRun(there, run).failed).toMatchObject({ code: 'run_not_kept' });
     expect(run.state).toBe('streaming');
