@@ -256,10 +256,6 @@ describe('only one place', () => {
     expect(new Set(main.filter((name) => SIGNALS_AND_EXITS.test(name)))).toEqual(new Set(['exitCode']));
   });
 
-  test('reads the arguments: main.ts', () => {
-    expect(pathsWhere((source) => ofProcess(source).includes('argv'))).toEqual(['main.ts']);
-  });
-
   test('has the global `process`: nothing else gives access to it', () => {
     expect(
       pathsWhere(({ imports }) => imports.some(({ target }) => /^(node:)?process$/.test(target))),
@@ -280,22 +276,6 @@ describe('only one place', () => {
       Object.keys(SECRETS_OPENED),
     );
   });
-
-  test('puts the parts together: process/instance.ts', () => {
-    const importers = imports.filter(({ target, typesOnly }) => target === 'app.ts' && !typesOnly);
-    expect(importers.map(({ path }) => path)).toEqual(['process/instance.ts']);
-  });
-
-  test('takes connections from a server: arrive/serve-connections.ts', () => {
-    const event = /^on\((connection|clientError)\b/;
-    const found = pathsWhere((source) => methodCalls(source).some((call) => event.test(call)));
-    expect(found).toEqual(['arrive/serve-connections.ts']);
-  });
-
-  test('has the problems, as the only list: errors.ts', () => {
-    const lists = pathsWhere(({ text }) => /\bstatus: \d{3}, title: /.test(text));
-    expect(lists).toEqual(['errors.ts']);
-  });
 });
 
 describe('what is loaded', () => {
@@ -308,37 +288,6 @@ describe('what is loaded', () => {
     expect(loaded).toEqual(expect.arrayContaining(['app.ts', 'express', 'relay/upstream/send.ts']));
     const late = /^(demo|page|check|commands)\//;
     expect(loaded.filter((target) => late.test(target))).toEqual([]);
-  });
-
-  test('by an instance is no library that only some configurations need', () => {
-    const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
-    const ofSome = /^(@redis\/client|rate-limit-redis|prom-client|openid-client|jose)$/;
-    expect(loaded.filter((target) => ofSome.test(target))).toEqual([]);
-    const late = ['process/sign-in.ts', 'process/instance.ts', 'process/stores.ts'].flatMap(
-      (path) => sources.find((source) => source.path === path)?.imports.filter(({ late }) => late) ?? [],
-    );
-    const loadedLate = late.flatMap(({ target }) => [...loadedWith(target)]);
-    expect(sortedOnce(loadedLate.filter((target) => ofSome.test(target)))).toHaveLength(5);
-  });
-});
-
-describe('a Redis script', () => {
-  test('is in the folder of its counterpart in memory', () => {
-    /** Reports of keys have no counterpart: only the `keys` command reads them, from Redis. */
-    const withoutTwin = ['watch/key-reports.ts'];
-    const scripts = pathsWhere(({ text }) => text.includes('redis.call('));
-    expect(scripts.length).toBeGreaterThan(3);
-    const hasTwin = (path: string) =>
-      path.includes('/redis-') && paths.has(path.replace('/redis-', '/memory-'));
-    /** The file of the script, or a file in its folder that loads the script. */
-    const users = (script: string) => [
-      script,
-      ...imports
-        .filter(({ path, target }) => target === script && dirname(path) === dirname(script))
-        .map(({ path }) => path),
-    ];
-    const alone = scripts.filter((path) => !users(path).some(hasTwin));
-    expect(alone).toEqual(withoutTwin);
   });
 });
 

@@ -28,34 +28,6 @@ describe('the dependencies', () => {
     expect(packages.filter((name) => !dependencies.includes(name))).toEqual([]);
   });
 
-  test('of development are tools, types, or imported by the client, tests or benchmarks', () => {
-    /** Tools of the command line, and packages that they load. */
-    const tools = [
-      '@arethetypeswrong/cli',
-      '@biomejs/biome',
-      '@swc/core',
-      '@swc/jest',
-      'jest',
-      'node',
-      'pnpm',
-      'typescript',
-      'typescript-5.4',
-      'typescript-6',
-      '@types/node',
-    ];
-    /** Packages that are bundled into the pages of tests, or read by the compiler there. */
-    const ofPages = ['react', 'react-18', 'react-dom', 'react-dom-18', 'types-react-18'];
-    const importing = [...all.filter(isOfClient), ...readSources('tests'), ...readSources('bench')];
-    const imported = used(importing, true);
-    const names = Object.keys(manifest.devDependencies);
-    const typed = (name: string) =>
-      name.startsWith('@types/') &&
-      names.concat(Object.keys(manifest.dependencies)).includes(name.slice('@types/'.length));
-    expect(
-      names.filter((name) => ![...tools, ...ofPages].includes(name) && !typed(name) && !imported.has(name)),
-    ).toEqual([]);
-  });
-
   test('are pinned to one version each', () => {
     const versions = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
     expect(versions.filter((version) => !/^(npm:.+@)?\d+\.\d+\.\d+$/.test(version))).toEqual([]);

@@ -38,19 +38,16 @@ function snippet(name: string, ...around: string[]) {
 
 let botService: BotService;
 let relay: TestRelay;
+/** How many messages the page has sent. */
+let sent: number;
 beforeEach(async () => {
+  sent = 0;
   botService = await startBotService({ keys: [CANARY.key], speed: { wordMs: 50 } });
   relay = await startRelay(botService.url, { BOTS: 'demo/echo' });
 });
 afterEach(async () => {
   await relay.close();
   await botService.close();
-});
-
-/** How many messages the page has sent. */
-let sent: number;
-beforeEach(() => {
-  sent = 0;
 });
 
 /** The page's `fetch`: it has an origin and sends the cookie. */
@@ -106,38 +103,51 @@ describe('the snippets of the sign-in', () => {
   });
 });
 
-describe('the snippet with plain fetch', () => {
-  const run = snippet('fetch', 'fetch', 'show', 'EventSourceParserStream');
+type Show = (delta: string) => unknown;
+const REFUSED = { status: 401, code: 'unauthenticated', requestId: expect.any(String) };
+const BROKEN = { code: 'upstream_stream_broken' };
 
+describe.each([
+  {
+    how: 'plain fetch',
+    ask(cookie: string, show: Show) {
+      const run = snippet('fetch', 'fetch', 'show', 'EventSourceParserStream');
+      return run(pageFetch(cookie), show, EventSourceParserStream);
+    },
+    broken: { ...BROKEN, requestId: expect.any(String), retryable: false, maybeStarted: true },
+  },
+  {
+    how: 'an existing library',
+    ask(cookie: string, show: Show) {
+      const withFetch = (path: string, options: object) =>
+        fetchEventSource(path, { ...options, fetch: pageFetch(cookie) as typeof fetch });
+      return snippet('library', 'fetchEventSource', 'show')(withFetch, show);
+    },
+    broken: BROKEN,
+  },
+])('the snippet with $how', ({ ask, broken }) => {
   test('shows the answer piece by piece', async () => {
     const shown: string[] = [];
-    await run(pageFetch(await relay.signIn()), (delta: string) => shown.push(delta), EventSourceParserStream);
+    await ask(await relay.signIn(), (delta) => shown.push(delta));
     expect(shown).toEqual(['You', ' said:', ' Hello']);
   });
 
-  test('throws the problem of a message that is refused', async () => {
-    await expect(run(pageFetch(''), () => {}, EventSourceParserStream)).rejects.toMatchObject({
-      status: 401,
-      code: 'unauthenticated',
-      requestId: expect.any(String),
-    });
+  test('throws the problem of a message that is refused, which it sends once', async () => {
+    await expect(ask('', () => {})).rejects.toMatchObject(REFUSED);
+    expect(sent).toBe(1);
   });
 
-  test('throws when the stream breaks', async () => {
+  test('throws when the stream breaks, and sends nothing again', async () => {
     const shown: string[] = [];
     const showThenBreak = (delta: string) => {
       shown.push(delta);
       void botService.close();
     };
-    await expect(
-      run(pageFetch(await relay.signIn()), showThenBreak, EventSourceParserStream),
-    ).rejects.toMatchObject({
-      ...{ code: 'upstream_stream_broken', requestId: expect.any(String) },
-      ...{ retryable: false, maybeStarted: true },
-    });
+    await expect(ask(await relay.signIn(), showThenBreak)).rejects.toMatchObject(broken);
     // On a busy machine a word can come while the bot service is told to close.
     expect(shown[0]).toBe('You');
     expect(shown).not.toContain(' Hello');
+    expect(sent).toBe(1);
   });
 });
 
@@ -369,13 +379,8 @@ describe('the event of its own that the document has', () => {
     const front = await startRelay(bot.upstream.url, { BOTS: 'demo/echo' });
     try {
       const client = createBotClient({
-        ...{
-          baseUrl: front.url,
-          cookies: 'keep',
-          namespace: 'demo',
-          botProviderName: 'echo',
-          guards: guards as Guards,
-        },
+        ...{ baseUrl: front.url, cookies: 'keep', namespace: 'demo', botProviderName: 'echo' },
+        guards: guards as Guards,
       });
       await client.signIn(USER.name, USER.password);
       const sent = createChannel(client).send('Hello');
@@ -389,38 +394,5 @@ describe('the event of its own that the document has', () => {
       await front.close();
       await bot.upstream.close();
     }
-  });
-});
-
-describe('the snippet with an existing library', () => {
-  const run = snippet('library', 'fetchEventSource', 'show');
-  const withFetch = (cookie: string) => (path: string, options: object) =>
-    fetchEventSource(path, { ...options, fetch: pageFetch(cookie) as typeof fetch });
-
-  test('shows the answer piece by piece', async () => {
-    const shown: string[] = [];
-    await run(withFetch(await relay.signIn()), (delta: string) => shown.push(delta));
-    expect(shown).toEqual(['You', ' said:', ' Hello']);
-  });
-
-  test('throws the problem of a message that is refused, which it sends once', async () => {
-    await expect(run(withFetch(''), () => {})).rejects.toMatchObject({
-      status: 401,
-      code: 'unauthenticated',
-      requestId: expect.any(String),
-    });
-    expect(sent).toBe(1);
-  });
-
-  test('throws when the stream breaks, and sends nothing again', async () => {
-    const shown: string[] = [];
-    const showThenBreak = (delta: string) => {
-      shown.push(delta);
-      void botService.close();
-    };
-    const ended = run(withFetch(await relay.signIn()), showThenBreak);
-    await expect(ended).rejects.toMatchObject({ code: 'upstream_stream_broken' });
-    expect(shown).not.toContain(' Hello');
-    expect(sent).toBe(1);
   });
 });

@@ -11,7 +11,10 @@ import { createMetrics } from '../src/watch/metrics.ts';
 import { logged } from './harness/documents/log-calls.ts';
 import { anchorsOf, linksOf, sectionOf, tablesOf } from './harness/documents/markdown.ts';
 import { ROOT } from './harness/documents/sources.ts';
+import { longestShutdownMs } from './harness/relay/longest-shutdown.ts';
+import { inFrontOf } from './harness/relay/process.ts';
 
+const IN_PRODUCTION = { NODE_ENV: 'production', PUBLIC_URL: 'https://chat.example.com' };
 const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
 const variables = Object.entries(VARIABLES).map(([name, { fallback = '' }]) => ({ name, fallback }));
 
@@ -121,6 +124,15 @@ describe('the documentation is the code', () => {
       const secret = '0a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p';
       const replaced = { ...settings, SESSION_SECRETS: secret, CHANNEL_SECRET: `${secret}-other` };
       expect(loadConfig(replaced).production).toBe(true);
+    },
+  );
+
+  test.each(['terminationGracePeriodSeconds: ', 'TimeoutStopSec=', 'stop_grace_period: '])(
+    'docs/deploy.md leaves a relay in production its longest shutdown with %s',
+    (name) => {
+      const [, seconds] = new RegExp(`\`${name}(\\d+)`).exec(read('docs/deploy.md')) ?? [];
+      const { shutdown } = loadConfig({ ...inFrontOf('https://bots.example.net'), ...IN_PRODUCTION });
+      expect(Number(seconds) * 1000).toBeGreaterThan(longestShutdownMs(shutdown));
     },
   );
 

@@ -28,11 +28,6 @@ function example(...words: readonly string[]) {
 }
 
 describe('npm run example', () => {
-  test('is the script that these tests run, after a build', () => {
-    const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-    expect(scripts.example).toBe('npm run --silent build && node build/example.ts');
-  });
-
   test.each(names)('copies %s with the client of this checkout', (name) => {
     const { status, stdout } = example(name, 'my-chat');
     const copy = join(folder, 'my-chat');

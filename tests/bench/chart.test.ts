@@ -2,7 +2,6 @@ import { describe, expect, test } from '@jest/globals';
 import { chart } from '../../bench/report/chart.ts';
 import { SUMMARY } from '../../bench/report/grids.ts';
 import { FIGURES } from '../../bench/report/results.ts';
-import { figureOf } from '../../bench/support/statistics.ts';
 import { samplePeer, sampleResults } from './sample-results.ts';
 
 interface Element {
@@ -56,40 +55,11 @@ describe('the chart', () => {
     expect(svg).toContain('–: could not be measured.');
   });
 
-  test('marks the bars of this project', () => {
-    const own = ofClass(ofClass(elements, 'bar'), 'own');
-    expect(own).toHaveLength(2 * SUMMARY.length);
-    expect(ofClass(ofClass(elements, 'label'), 'own').map(({ text }) => text)).toEqual([
-      'bot-relay',
-      'bot-relay with Redis',
-      'bot-relay',
-      'bot-relay with Redis',
-    ]);
-  });
-
   test('has bars from zero, as long as the medians are large', () => {
     const [nginx, haproxy] = ofClass(elements, 'bar') as [Element, Element];
     expect(px(nginx, 'width') / px(haproxy, 'width')).toBeCloseTo(40 / 31, 1);
     expect(px(nginx, 'x')).toBe(px(haproxy, 'x'));
     expect(px(ofClass(elements, 'axis')[0] as Element, 'x1')).toBe(px(nginx, 'x'));
-  });
-
-  test('has whiskers from the lowest to the highest round', () => {
-    const bar = ofClass(elements, 'bar')[0] as Element;
-    const [, low, high] =
-      ofClass(elements, 'whisker')[0]?.attributes.d?.match(/^M([\d.]+) [\d.]+H([\d.]+)/) ?? [];
-    const perUnit = px(bar, 'width') / 40;
-    expect((Number(low) - px(bar, 'x')) / perUnit).toBeCloseTo(38, 0);
-    expect((Number(high) - px(bar, 'x')) / perUnit).toBeCloseTo(44, 0);
-  });
-
-  test('has the values beyond the ends of the whiskers', () => {
-    const whiskers = ofClass(elements, 'whisker').map(({ attributes }) =>
-      Number(/H([\d.]+)/.exec(attributes.d ?? '')?.[1]),
-    );
-    const values = ofClass(elements, 'value').filter(({ text }) => text !== '–');
-    for (const [index, value] of values.entries())
-      expect(px(value, 'x')).toBeGreaterThan(whiskers[index] as number);
   });
 
   test('stays inside its picture, 800 px wide', () => {
@@ -120,15 +90,6 @@ describe('the chart', () => {
     expect(made).toContain('&lt;m&gt;');
     expect(made).not.toMatch(/<a>|<m>/);
     expect(made).not.toContain('\u0007');
-  });
-
-  test('draws an added time below zero to the left of the axis', () => {
-    const peer = { ...samplePeer('nginx', {}), figures: { addedDelayP50: figureOf([-0.02, -0.01, 0.01]) } };
-    const drawn = elementsOf(chart(sampleResults([peer])));
-    const [bar] = ofClass(drawn, 'bar') as [Element];
-    const axis = px(ofClass(drawn, 'axis').at(-1) as Element, 'x1');
-    expect(px(bar, 'x')).toBeLessThan(axis);
-    expect(px(bar, 'x') + px(bar, 'width')).toBeCloseTo(axis, 0);
   });
 
   test('is a picture also without any results', () => {

@@ -21,12 +21,8 @@ describe('deploy/Dockerfile', () => {
   test('runs the relay as a user who owns no file, and without a shell, which would not pass signals on', () => {
     expect(texts('USER')).toEqual(['node']);
     expect(steps.filter(({ text }) => text.includes('--chown'))).toEqual([]);
-    const { scripts } = JSON.parse(read('package.json')) as { scripts: { start: string } };
-    // As `npm start`, with the same flags.
-    expect((JSON.parse(texts('CMD')[0] as string) as string[]).join(' ')).toBe(scripts.start);
-    expect(scripts.start).toBe(
-      'node --enable-source-maps --max-semi-space-size=16 --no-parallel-scavenge dist/main.js',
-    );
+    // The form without a shell. `systemd.test.ts` compares the flags with those of `npm start`.
+    expect(JSON.parse(texts('CMD')[0] as string)).toEqual(expect.arrayContaining(['node', 'dist/main.js']));
     expect(texts('ENTRYPOINT')).toEqual([]);
     expect(texts('ENV')).toEqual(['NODE_ENV=production']);
   });

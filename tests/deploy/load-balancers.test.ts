@@ -2,65 +2,39 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get, request } from 'node:https';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type Browser, openBrowser } from '../harness/browser/browser.ts';
 import { call } from '../harness/clients/call.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import {
-  describeWithLoadBalancers,
-  type LoadBalancer,
-  startCaddy,
-  startHaproxy,
-  stopLoadBalancers,
-} from '../harness/relay/deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, reply, startFakeRelay } from '../harness/relay/fake-relay.ts';
-import { freePort } from '../harness/relay/free-port.ts';
+  CADDY,
+  type Deployed,
+  deploy,
+  HAPROXY,
+  MANY,
+  PROGRAMS,
+  type Program,
+  stopDeployed,
+} from '../harness/relay/deployed.ts';
+import { describeWithLoadBalancers } from '../harness/relay/deployed-load-balancers.ts';
+import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 
-/** So many messages that each relay gets some of them, also if a relay is drawn for each. */
-const MANY = 32;
-
-/** A load balancer in front of two relays. */
-interface Deployed {
-  readonly front: LoadBalancer;
-  readonly relays: readonly [FakeRelay, FakeRelay];
-  readonly send: Browser['send'];
-  post(body?: string | Buffer): ReturnType<Browser['send']>;
-  /** Sends `MANY` messages at once. */
-  postMany(): Promise<(Awaited<ReturnType<Browser['send']>> | Error)[]>;
-  /** How many requests each relay has got. */
-  counts(): number[];
-  close(): Promise<void>;
-}
-
-async function deploy(start: typeof startHaproxy): Promise<Deployed> {
-  const ports = [await freePort(), await freePort()] as const;
-  const relays = [await startFakeRelay(ports[0], ok), await startFakeRelay(ports[1], ok)] as const;
-  const front = await start(ports);
-  const browser = openBrowser(front.origin, front.certificate);
-  const post = (body: string | Buffer = MESSAGE) => browser.send(BOT_PATH, { body });
-  return {
-    front,
-    relays,
-    send: browser.send,
-    post,
-    postMany: () => Promise.all(Array.from({ length: MANY }, () => post().catch((error: Error) => error))),
-    counts: () => relays.map(({ seen }) => seen.length),
-    async close() {
-      browser.close();
-      for (const relay of relays) await relay.close();
-    },
-  };
-}
+const REQUEST_ID = '0b5c0f6e-0d7f-4b7e-9a44-3a5fd3a1c001';
 
 const ok: Reply = (res) => res.end('ok');
 const cut: Reply = (res) => res.destroy();
-
-const PROGRAMS: [file: string, start: typeof startHaproxy, retriesRefused: boolean][] = [
-  ['deploy/haproxy.cfg', startHaproxy, true],
-  ['deploy/Caddyfile', startCaddy, false],
-];
+/** Names its answer as a relay does, and has what must be in no log. */
+const named: Reply = (res) => {
+  res
+    .writeHead(302, {
+      'X-Request-Id': REQUEST_ID,
+      Location: 'https://idp.example.com/?state=private',
+      'Set-Cookie': 'sid=private',
+      'Content-Disposition': 'attachment; filename=private',
+    })
+    .end('private');
+};
 
 /** Resolves when the relay was asked for `/readyz` so many times more. */
 async function checked({ asked }: FakeRelay, times: number): Promise<void> {
@@ -106,8 +80,8 @@ async function expectOtherUsed(deployed: Deployed, retriesRefused: boolean): Pro
 }
 
 /** Runs `use` with a load balancer and relays of its own. */
-async function withOwn(start: typeof startHaproxy, use: (deployed: Deployed) => Promise<void>) {
-  const deployed = await deploy(start);
+async function withOwn(program: Program, use: (deployed: Deployed) => Promise<void>) {
+  const deployed = await deploy(program, ok);
   try {
     await use(deployed);
   } finally {
@@ -115,39 +89,43 @@ async function withOwn(start: typeof startHaproxy, use: (deployed: Deployed) => 
   }
 }
 
-describeWithLoadBalancers('in front of two relays', () => {
-  afterAll(() => stopLoadBalancers());
+afterAll(stopDeployed);
 
+describeWithLoadBalancers('in front of two relays', () => {
   // They wait for the next checks.
   testSideBySide(
-    PROGRAMS.flatMap(([file, start, retriesRefused]) => [
+    [HAPROXY, CADDY].flatMap((program) => [
       [
-        `${file} shares the messages among the relays, and sends none to a relay that is not ready`,
-        () => withOwn(start, expectNoneWithoutReadiness),
+        `${program.file} shares the messages among the relays, and sends none to a relay that is not ready`,
+        () => withOwn(program, expectNoneWithoutReadiness),
       ],
       [
-        `${file} soon sends all messages to the other relay when the port of one is closed, and none twice`,
-        () => withOwn(start, (deployed) => expectOtherUsed(deployed, retriesRefused)),
+        `${program.file} soon sends all messages to the other relay when the port of one is closed, and none twice`,
+        () => withOwn(program, (deployed) => expectOtherUsed(deployed, program === HAPROXY)),
       ],
     ]),
   );
+});
 
-  describe.each(PROGRAMS)('%s', (_file, startLoadBalancer) => {
+describe.each(PROGRAMS)('$file', (program) => {
+  const isNginx = program !== HAPROXY && program !== CADDY;
+  program.describeWith('in front of two relays', () => {
     let deployed: Deployed;
-    let { front, relays, send, post, postMany, counts } = {} as Deployed;
+    let { front, relays, send, post, postMany, total } = {} as Deployed;
     beforeAll(async () => {
-      deployed = await deploy(startLoadBalancer);
-      ({ front, relays, send, post, postMany, counts } = deployed);
+      deployed = await deploy(program, ok);
+      ({ front, relays, send, post, postMany, total } = deployed);
     });
     afterAll(() => deployed?.close());
 
-    test.each([429, 500, 502, 503, 504])(
+    // nginx sends a message that a relay has refused with 503 to the other one.
+    test.each([429, 500, 502, ...(isNginx ? [] : [503]), 504])(
       "passes a relay's %d on, and does not ask the other",
       async (status) => {
         const asItIs: Reply = (res) => void res.writeHead(status, { 'X-Says': 'relay' }).end('as it is');
         reply(relays, asItIs, asItIs);
         expect(await post()).toMatchObject({ status, body: 'as it is', headers: { 'x-says': 'relay' } });
-        expect(counts().reduce((a, b) => a + b)).toBe(1);
+        expect(total()).toBe(1);
       },
     );
 
@@ -155,7 +133,7 @@ describeWithLoadBalancers('in front of two relays', () => {
       reply(relays, cut, cut);
       const answers = await postMany();
       expect(answers).toEqual(Array(MANY).fill(expect.objectContaining({ status: 502 })));
-      expect(counts().reduce((a, b) => a + b)).toBe(MANY);
+      expect(total()).toBe(MANY);
     });
 
     test('forwards each piece of a stream before the next one exists', async () => {
@@ -221,7 +199,7 @@ describeWithLoadBalancers('in front of two relays', () => {
       client.on('error', () => {});
       client.end(MESSAGE);
       if (begins) await once(client, 'response');
-      else await until(() => counts().reduce((a, b) => a + b) === 1);
+      else await until(() => total() === 1);
       client.destroy();
       await until(() => left === 1);
     });
@@ -238,7 +216,7 @@ describeWithLoadBalancers('in front of two relays', () => {
       const { url, headers, body } = relays.flatMap(({ seen }) => seen)[0] as FakeRelay['seen'][0];
       expect(url).toBe('/a%2Fb//c/?q=%20');
       expect(headers).toMatchObject({
-        host: new URL(front.origin).host,
+        host: isNginx ? 'localhost' : new URL(front.origin).host,
         'x-forwarded-for': '127.0.0.1',
         'x-forwarded-proto': 'https',
         connection: 'close',
@@ -248,13 +226,38 @@ describeWithLoadBalancers('in front of two relays', () => {
       expect(body.toString()).toBe(MESSAGE);
     });
 
-    test('redirects http to https for its own name only, and logs no query', async () => {
+    test('redirects http to https for its own name only, whatever the Host', async () => {
       reply(relays, ok, ok);
-      expect(
-        await call(front.httpPort, '/auth/session?x=1', { headers: { Host: 'evil.example' } }),
-      ).toMatchObject({ status: 308, headers: { location: 'https://chat.example.com/auth/session?x=1' } });
-      await send(`${BOT_PATH}?query=secret`, { body: MESSAGE });
-      expect(front.log()).not.toMatch(/secret|x=1/);
+      const name = isNginx ? 'localhost' : 'chat.example.com';
+      // Caddy refuses what is no name.
+      const hosts = program === CADDY ? [] : ['localhost@evil.example'];
+      for (const Host of ['localhost', 'evil.example', 'evil.example:80', ...hosts]) {
+        const answer = await call(front.httpPort, '//evil.example/?x=1', { headers: { Host } });
+        expect(answer).toMatchObject({ status: 308 });
+        expect(answer.headers.location).toBe(`https://${name}//evil.example/?x=1`);
+      }
+    });
+
+    test('logs the address of the client and the request id in one line, and nothing private', async () => {
+      const headers = { cookie: 'sid=private', referer: 'https://example.com/?private' };
+      /** The lines about a request to a bot of this name, when there are some. */
+      async function linesOf(bot: string, answer: Reply, status: number): Promise<string[]> {
+        reply(relays, answer, answer);
+        const path = BOT_PATH.replace('helper', bot);
+        expect(await send(`${path}?x=private`, { body: MESSAGE, headers })).toMatchObject({ status });
+        const lines = () =>
+          front
+            .log()
+            .split('\n')
+            .filter((line) => line.includes(path));
+        await until(() => lines().length > 0);
+        return lines();
+      }
+      const lines = await linesOf('answered', named, 302);
+      expect(lines).toHaveLength(1);
+      for (const part of ['127.0.0.1', REQUEST_ID]) expect(lines[0]).toContain(part);
+      expect((await linesOf('unanswered', cut, 502)).join()).toContain('127.0.0.1');
+      expect(front.log()).not.toMatch(/private|x=1/);
     });
   });
 });

@@ -2,19 +2,10 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get } from 'node:https';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type Browser, openBrowser } from '../harness/browser/browser.ts';
 import { FORM_TYPE } from '../harness/clients/forms.ts';
 import { until } from '../harness/clock/until.ts';
-import {
-  describeWithLoadBalancers,
-  type LoadBalancer,
-  startCaddy,
-  startHaproxy,
-  stopLoadBalancers,
-} from '../harness/relay/deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, reply, startFakeRelay } from '../harness/relay/fake-relay.ts';
-import { freePort } from '../harness/relay/free-port.ts';
-import { describeWithNginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { type Deployed, deploy, PROGRAMS, stopDeployed } from '../harness/relay/deployed.ts';
+import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
@@ -25,22 +16,13 @@ const away: Reply = (res) =>
   void res.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '1' }).end(PROBLEM);
 const ok: Reply = (res) => res.end('ok');
 
-const PROGRAMS = [
-  { file: 'deploy/nginx.conf', start: startNginx, describeWith: describeWithNginx },
-  { file: 'deploy/haproxy.cfg', start: startHaproxy, describeWith: describeWithLoadBalancers },
-  { file: 'deploy/Caddyfile', start: startCaddy, describeWith: describeWithLoadBalancers },
-];
-
-describe.each(PROGRAMS)('$file', ({ start, describeWith }) => {
-  describeWith('in front of two relays of which none is ready', () => {
-    let relays: readonly [FakeRelay, FakeRelay];
-    let browser: Browser;
-    let front: Pick<LoadBalancer, 'origin' | 'certificate'>;
+describe.each(PROGRAMS)('$file', (program) => {
+  program.describeWith('in front of two relays of which none is ready', () => {
+    let deployed: Deployed;
+    let { front, relays } = {} as Deployed;
     beforeAll(async () => {
-      const ports = [await freePort(), await freePort()] as const;
-      relays = [await startFakeRelay(ports[0], ok), await startFakeRelay(ports[1], ok)];
-      front = await start(ports);
-      browser = openBrowser(front.origin, front.certificate);
+      deployed = await deploy(program, ok);
+      ({ front, relays } = deployed);
       for (const relay of relays) relay.ready = false;
       const before = relays.map((relay) => relay.asked());
       // Two checks must fail before the third. nginx asks only where there are requests.
@@ -50,14 +32,12 @@ describe.each(PROGRAMS)('$file', ({ start, describeWith }) => {
       }, 100);
     });
     afterAll(async () => {
-      browser?.close();
-      await stopNginx();
-      await stopLoadBalancers();
-      for (const relay of relays) await relay.close();
+      await deployed?.close();
+      await stopDeployed();
     });
 
     const send = (method: string, path: string, body?: string | Buffer) =>
-      browser.send(path, {
+      deployed.send(path, {
         headers: { ':method': method, ...(body instanceof Buffer && { 'content-type': FORM_TYPE }) },
         ...(body !== undefined && { body }),
       });

@@ -1,17 +1,9 @@
 import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { openBrowser } from '../harness/browser/browser.ts';
 import { FORM_TYPE } from '../harness/clients/forms.ts';
-import {
-  describeWithLoadBalancers,
-  startCaddy,
-  startHaproxy,
-  stopLoadBalancers,
-} from '../harness/relay/deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, reply, startFakeRelay } from '../harness/relay/fake-relay.ts';
-import { freePort } from '../harness/relay/free-port.ts';
-import { describeWithNginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { type Deployed, deploy, PROGRAMS, stopDeployed } from '../harness/relay/deployed.ts';
+import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
@@ -20,30 +12,22 @@ const SANDBOX_FILE = `${BOT}/sandbox/one/fs/file?custom_channel_id=c1&path=a`;
 const MIB = 2 ** 20;
 const PIECE = Buffer.alloc(65_536, 'x');
 
-const PROGRAMS = [
-  { file: 'deploy/nginx.conf', start: startNginx, describeWith: describeWithNginx },
-  { file: 'deploy/haproxy.cfg', start: startHaproxy, describeWith: describeWithLoadBalancers },
-  { file: 'deploy/Caddyfile', start: startCaddy, describeWith: describeWithLoadBalancers },
-];
-
 const cut: Reply = (res) => res.destroy();
 
-describe.each(PROGRAMS)('$file', ({ start, describeWith }) => {
-  describeWith('in front of two relays', () => {
-    let front: { readonly origin: string; readonly certificate: string };
-    let relays: readonly [FakeRelay, FakeRelay];
+describe.each(PROGRAMS)('$file', (program) => {
+  program.describeWith('in front of two relays', () => {
+    let deployed: Deployed;
+    let { relays, send } = {} as Deployed;
     let session: ClientHttp2Session;
     beforeAll(async () => {
-      const ports = [await freePort(), await freePort()] as const;
-      relays = [await startFakeRelay(ports[0], cut), await startFakeRelay(ports[1], cut)];
-      front = await start(ports);
-      session = connect(front.origin, { ca: front.certificate });
+      deployed = await deploy(program, cut);
+      ({ relays, send } = deployed);
+      session = connect(deployed.front.origin, { ca: deployed.front.certificate });
     });
     afterAll(async () => {
       session?.destroy();
-      await stopNginx();
-      await stopLoadBalancers();
-      for (const relay of relays) await relay.close();
+      await deployed?.close();
+      await stopDeployed();
     });
 
     /** Begins a request that one of the relays takes. */
@@ -69,11 +53,9 @@ describe.each(PROGRAMS)('$file', ({ start, describeWith }) => {
     ])('never sends a %s %s again that a relay may have passed on', async (method, path, body) => {
       for (const relay of relays) relay.take = undefined;
       reply(relays, cut, cut);
-      const browser = openBrowser(front.origin, front.certificate);
       const headers = { ':method': method, ...(body instanceof Buffer && { 'content-type': FORM_TYPE }) };
       const request = { headers, ...(body !== undefined && { body }) };
-      const answers = await Promise.all(Array.from({ length: 4 }, () => browser.send(path, request)));
-      browser.close();
+      const answers = await Promise.all(Array.from({ length: 4 }, () => send(path, request)));
       expect(answers.map(({ status }) => status)).toEqual([502, 502, 502, 502]);
       expect(relays.flatMap(({ seen }) => seen.map((one) => [one.method, one.url]))).toEqual(
         Array(4).fill([method, path]),

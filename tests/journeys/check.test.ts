@@ -59,16 +59,6 @@ async function trustsCa(): Promise<void> {
   expect(relay.stderr()).toMatch(/^Sending up to 2 messages, each a run/);
 }
 
-async function unknownCa(): Promise<void> {
-  const { code, row } = rowsOf(await check(['--json'], behindTls()));
-  expect(code).toBe(1);
-  expect(row('TLS')).toMatchObject({
-    state: 'problem',
-    says: expect.stringContaining('DEPTH_ZERO_SELF_SIGNED_CERT'),
-    advice: expect.stringContaining('NODE_EXTRA_CA_CERTS=ca.pem'),
-  });
-}
-
 async function verificationOff(): Promise<void> {
   const environment = behindTls({ NODE_TLS_REJECT_UNAUTHORIZED: '0' });
   const { code, findings } = rowsOf(await check(['--json', '--no-messages'], environment));
@@ -119,25 +109,14 @@ async function missingUsers(): Promise<void> {
   expect(row('connection')).toMatchObject({ state: 'problem' });
 }
 
-async function wrongArguments(): Promise<void> {
-  const args = ['--password', CANARY.password];
-  expect(await check(args, checkEnvironment('http://127.0.0.1:9'))).toEqual({
-    code: 64,
-    stdout: '',
-    stderr: expect.stringMatching(/^Usage: bot-relay check/),
-  });
-}
-
 describe('bot-relay check', () => {
   testSideBySide(
     [
       ['signs in through the load balancer with a password of the environment, and of a file', passwords],
       ['trusts the CA that NODE_EXTRA_CA_CERTS names, prints a table and exits 0', trustsCa],
-      ['says what to do about an unknown CA, and exits 1', unknownCa],
       ['reports a problem if verification is turned off', verificationOff],
       ['exits 78 with all that is wrong with the configuration', wrongConfiguration],
       ['exits 78 without a users file, and checks the rest', missingUsers],
-      ['exits 64 with wrong arguments, and prints none of them', wrongArguments],
     ],
     4,
   );

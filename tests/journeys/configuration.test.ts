@@ -104,16 +104,16 @@ async function printsUsage(args: string[]): Promise<void> {
   });
 }
 
-async function portTaken(): Promise<void> {
+async function portTaken(variable: string): Promise<void> {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   const { port } = other.address() as { port: number };
-  const relay = startProcess({ environment: { PORT: String(port) } });
+  const relay = startProcess({ environment: { PORT: '0', [variable]: String(port) } });
   expect(await relay.exited).toEqual({ code: 1, signal: null });
   expect(relay.stderr()).toBe(
-    `The relay cannot listen on HOST and PORT: listen EADDRINUSE: address already in use 127.0.0.1:${port}; set PORT to another\n`,
+    `The relay cannot listen on HOST and ${variable}: listen EADDRINUSE: address already in use 127.0.0.1:${port}; set ${variable} to another\n`,
   );
-  expect(relay.stdout()).toBe('');
+  expect(relay.stdout()).not.toContain('"msg":"listening"');
   await new Promise((resolve) => other.close(resolve));
 }
 
@@ -143,7 +143,8 @@ describe('a process', () => {
       ['names no risk of a careful configuration', namesNoRisk],
       ['prints the usage and exits 64 with a misspelt argument', () => printsUsage(['--check-confg'])],
       ['does the same with one argument too many', () => printsUsage(['--check-config', 'more'])],
-      ['says in one line that its port is taken, and exits 1', portTaken],
+      ['says in one line that its port is taken, and exits 1', () => portTaken('PORT')],
+      ['says the same of the port of its metrics', () => portTaken('METRICS_PORT')],
       ['does not suggest another port if the address is the problem', addressOfAnother],
     ],
     3,

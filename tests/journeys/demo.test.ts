@@ -1,8 +1,10 @@
 import { spawn, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect } from '@jest/globals';
 import { call, expectProblem } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sectionOf } from '../harness/documents/markdown.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { total } from '../harness/relay/metric-samples.ts';
 import { freshFolder, signInAt, startProcess, stopProcesses } from '../harness/relay/process.ts';
@@ -140,6 +142,28 @@ async function hasBots({ port }: Demo): Promise<void> {
   });
 }
 
+async function hasOnlyGuests({ port }: Demo): Promise<void> {
+  const answer = await ask(port, '');
+  expectProblem(answer, 401, 'unauthenticated');
+  expect(answer.headers['set-cookie']).toBeUndefined();
+  await expect(signInAt(port, 'demo', 'demo')).rejects.toThrow('404');
+}
+
+/** The commands that `docs/sign-in.md` has for guests. */
+async function answersGuest({ port }: Demo): Promise<void> {
+  const document = readFileSync(new URL('../../docs/sign-in.md', import.meta.url), 'utf8');
+  const found = sectionOf(document, '## As a guest').match(/^curl .*$/gm) ?? [];
+  expect(found).toHaveLength(2);
+  const commands = found.join(' && echo && ').replaceAll('localhost:3000', `127.0.0.1:${port}`);
+  const { code, text } = await runInShell(commands, freshFolder());
+  expect(code).toBe(0);
+  const [guest = '', ...stream] = text.split('\n');
+  expect(JSON.parse(guest)).toMatchObject({
+    user: { id: expect.stringMatching(/^guest:[0-9a-f-]{36}$/), name: 'Guest' },
+  });
+  expect(stream.join('\n')).toMatch(/"text":"You said: Hello, who am I\?"[\s\S]*asgard\.run\.done/);
+}
+
 describe('the demo', () => {
   let demos: Demo[] = [];
   beforeAll(async () => {
@@ -149,7 +173,7 @@ describe('the demo', () => {
       // Far longer than any pause between the first of six messages and the last.
       ...{ RATE_MAX_WAIT_MS: '0', RATE_WINDOW_MS: '30000' },
     };
-    demos = await Promise.all([PLAIN, several].map(startDemo));
+    demos = await Promise.all([PLAIN, several, { AUTH_MODE: 'guest' }].map(startDemo));
   });
   const plain = () => demos[0] as Demo;
   let sixthHasWaited: Promise<void> | undefined;
@@ -173,8 +197,13 @@ describe('the demo', () => {
       "has bots that guide, and that end with an error of the bot service, with BOTS='demo/*'",
       () => hasBots(demos[1] as Demo),
     ],
-    ...(hasCurl ? [commandsCase()] : []),
+    ['for guests refuses messages without a session, and passwords', () => hasOnlyGuests(demos[2] as Demo)],
+    ...(hasCurl ? [commandsCase(), guestCase()] : []),
   ]);
+
+  function guestCase(): [string, () => Promise<void>] {
+    return ['for guests answers the documented commands as they are', () => answersGuest(demos[2] as Demo)];
+  }
 
   /** After the six messages, which need slots of the same bot. */
   function commandsCase(): [string, () => Promise<void>] {

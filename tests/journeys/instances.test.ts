@@ -13,7 +13,7 @@ import {
   stopProcesses,
   untilReady,
 } from '../harness/relay/process.ts';
-import { MESSAGE, USER } from '../harness/relay/relay.ts';
+import { BOT_PATH, MESSAGE, USER } from '../harness/relay/relay.ts';
 import { idOf } from '../harness/relay/sessions.ts';
 import {
   chunk,
@@ -71,6 +71,8 @@ async function signIn(port: number): Promise<string> {
   return cookie;
 }
 
+const keysOf = async (what: string) => (await redis.command('KEYS', `bot-relay:${what}:*`)) as string[];
+
 interface Stream {
   readonly client: RawClient;
   /** The second event and the end. */
@@ -109,9 +111,19 @@ describeWithRedis('two processes with one Redis', () => {
   let two: Instance;
   beforeAll(async () => {
     redis = await startRedis();
-    const start = () => startInstance({ REDIS_URL: redis.url });
+    const limits = { MAX_STREAMS_PER_USER: '2', LOGIN_MAX_FAILURES: '2' };
+    const start = () => startInstance({ REDIS_URL: redis.url, ...limits });
     [one, two] = await Promise.all([start(), start()]);
     await Promise.all([untilReady(one.port), untilReady(two.port)]);
+  });
+
+  test('count failed sign-ins together, as LOGIN_MAX_FAILURES says', async () => {
+    for (const { port } of [one, two]) {
+      await expect(signInAt(port, USER.name, 'wrong-password')).rejects.toThrow('401');
+    }
+    await expect(signInAt(one.port, USER.name, USER.password)).rejects.toThrow('429');
+    // The next test signs in.
+    await redis.command('FLUSHALL');
   });
 
   test('end a stream of one when the user signs out at the other', async () => {
@@ -127,9 +139,16 @@ describeWithRedis('two processes with one Redis', () => {
     const cookie = await signIn(one.port);
     const { client: lost } = await stream(one.port, cookie);
     const kept = await stream(two.port, cookie);
+    const [places = ''] = await keysOf('streams');
+    expect(await redis.command('ZCARD', places)).toBe(2);
+    const body = JSON.stringify({ text: 'one more' });
+    const headers = { Cookie: cookie, 'Content-Type': 'application/json' };
+    expect((await call(two.port, BOT_PATH, { method: 'POST', headers, body })).status).toBe(429);
     one.relay.signal('SIGKILL');
     await lost.closed;
     expect(dechunk(lost.text())).toMatchObject({ body: 'data: 1\n\n', complete: false });
+    // Its places run out by themselves; Redis says -1 of a key that stays.
+    expect(await redis.command('PTTL', places)).toBeGreaterThan(0);
 
     expect((await call(two.port, '/auth/session', { headers: { Cookie: cookie } })).status).toBe(200);
     kept.finish();
@@ -140,8 +159,11 @@ describeWithRedis('two processes with one Redis', () => {
     expect(next.text()).toContain('"code":"session_ended"');
   });
 
-  test('stop in order while Redis is there: streams first, then exit 0', async () => {
+  test('stop in order while Redis is there: streams first, then exit 0, and their places are free', async () => {
+    // The place of a lost stream is still taken.
+    await redis.command('DEL', ...(await keysOf('streams')));
     await stopInOrder(two, await stream(two.port, await signIn(two.port)));
+    expect(await keysOf('streams')).toEqual([]);
   });
 });
 

@@ -1,4 +1,3 @@
-import { createServer } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
@@ -43,15 +42,6 @@ async function options(metricsPort: number): Promise<ProcessOptions> {
   };
 }
 
-/** Calls `use` with a port on which another server listens. */
-async function withTakenPort(use: (port: number) => Promise<void>): Promise<void> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await use(port);
-  await new Promise((resolve) => server.close(resolve));
-}
-
 describe('METRICS_PORT', () => {
   test('serves the metrics until the process ends, also while it drains', async () => {
     const metricsPort = await freePort();
@@ -79,16 +69,5 @@ describe('METRICS_PORT', () => {
     expectNoCanary(streaming + draining);
     expect(relay.stdout()).not.toContain('/metrics');
     client.socket.destroy();
-  });
-
-  test('in use stops the start with one line, and the relay does not listen', async () => {
-    await withTakenPort(async (port) => {
-      const relay = startProcess(await options(port));
-      expect(await relay.exited).toEqual({ code: 1, signal: null });
-      expect(relay.stderr()).toMatch(
-        /^The relay cannot listen on HOST and METRICS_PORT: .*EADDRINUSE.*; set METRICS_PORT to another\n$/,
-      );
-      expect(relay.stdout()).not.toContain('"msg":"listening"');
-    });
   });
 });

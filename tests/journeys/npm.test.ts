@@ -116,14 +116,3 @@ describe('npx bot-relay, in a checkout', () => {
     });
   });
 });
-
-test('npm start alone starts a build before the relay, and no other script names a command of it', () => {
-  const { bin, scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
-    bin: object;
-    scripts: Record<string, string>;
-  };
-  expect(bin).toEqual({ 'bot-relay': 'bin/bot-relay.js' });
-  expect(scripts.prestart).toContain('build');
-  const naming = Object.keys(scripts).filter((name) => /\bmain\.[jt]s\b/.test(scripts[name] ?? ''));
-  expect(naming).toEqual(['start', 'dev']);
-});

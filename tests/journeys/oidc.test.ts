@@ -186,7 +186,6 @@ async function isNotAllowed(context: BrowserContext): Promise<void> {
   await signInAs(page, 'mallory');
   await page.waitForURL(`${origin}/auth/callback?**`);
   expect(await page.textContent('h1')).toBe('Not allowed to use this');
-  await look(page, 'not-allowed');
   await page.getByRole('link', { name: 'Sign in as somebody else' }).click();
   await signInAs(page, 'ada');
   await page.waitForURL(`${origin}/deep?x=1`);
@@ -201,7 +200,6 @@ async function cancels(context: BrowserContext): Promise<void> {
   await page.click('text=Cancel');
   await page.waitForURL(`${origin}/auth/callback?**`);
   expect(await page.textContent('main')).toContain('The sign-in was cancelled, or');
-  await look(page, 'cancelled');
   await page.getByRole('link', { name: 'Try again' }).click();
   await signInAs(page, 'ada');
   await page.waitForURL(`${origin}/deep?x=1`);
@@ -217,7 +215,6 @@ async function providerIsDown(context: BrowserContext): Promise<void> {
   await beginSignIn(page, '/deep?x=1');
   await page.waitForURL(`${origin}/auth/login?**`);
   expect(await page.textContent('h1')).toBe('Sign-in is not available right now');
-  await look(page, 'provider-down');
   // The content security policy allows the style.
   const style = 'getComputedStyle(document.documentElement).colorScheme';
   expect(await page.evaluate(style)).toBe('light dark');
@@ -342,14 +339,4 @@ async function signedIn(context: BrowserContext, name: string): Promise<StrictTa
 async function messageSaying(text: string): Promise<Socket> {
   await until(() => answering.has(text));
   return answering.get(text) as Socket;
-}
-
-/** Saves pictures of the page in both colour schemes, if SCREENSHOTS names a folder. */
-async function look(page: Page, name: string): Promise<void> {
-  const folder = process.env.SCREENSHOTS;
-  if (!folder) return;
-  for (const colorScheme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: `${folder}/${name}-${colorScheme}.png` });
-  }
 }

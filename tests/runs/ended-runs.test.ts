@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call } from '../harness/clients/call.ts';
 import {
   bodyOf,
   DELTA,
@@ -13,7 +12,7 @@ import {
   WHOLE,
 } from '../harness/clients/joining.ts';
 import { dechunk } from '../harness/clients/raw-client.ts';
-import { BOT_PATH, OTHER_USER } from '../harness/relay/relay.ts';
+import { OTHER_USER } from '../harness/relay/relay.ts';
 import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
 import { wholeStream } from '../harness/service/raw-upstream.ts';
 
@@ -27,12 +26,6 @@ async function start(environment: Record<string, string> = {}) {
     return undefined;
   });
 }
-
-const operation = (method: string, path: string) =>
-  call(pair.relay.port, `${BOT_PATH.replace('message/sse', path)}?custom_channel_id=c1`, {
-    method,
-    headers: { Cookie: pair.cookie },
-  });
 
 describe('the same message after the end of its run', () => {
   test('gets the whole stream again', async () => {
@@ -148,23 +141,6 @@ describe('a consent', () => {
 });
 
 describe('the names of a conversation are forgotten', () => {
-  test.each([
-    ['DELETE', 'channel'],
-    ['POST', 'channel/clear'],
-  ])('by %s %s', async (method, path) => {
-    pair = await startJoinPair({}, ({ requestLine }, socket) => {
-      socket.write(requestLine.includes('/sse') ? wholeStream(...EVENTS) : plainAnswer('204 No Content', []));
-      return undefined;
-    });
-    await bodyOf(pair.say());
-    await bodyOf(pair.say({ customChannelId: 'c2' }));
-    expect((await operation(method, path)).status).toBe(204);
-    expect(await problemOf(pair.byName())).toMatchObject({ code: 'run_over' });
-    expect(await bodyOf(pair.say())).toBe(WHOLE);
-    expect(await bodyOf(pair.say({ customChannelId: 'c2' }))).toBe(WHOLE);
-    expect(pair.runs().filter(({ requestLine }) => requestLine.includes('/sse'))).toHaveLength(3);
-  });
-
   test('by a message that resets it, once the service has taken that', async () => {
     let answer: Buffer | string = plainAnswer('422 No', []);
     pair = await startJoinPair({}, ({ body }, socket) => {

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import {
   bodyOf,
@@ -12,6 +12,7 @@ import {
 } from '../harness/clients/joining.ts';
 import type { RawClient } from '../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
 
 let pair: JoinPair;
@@ -28,16 +29,10 @@ async function begin(environment: Record<string, string> = {}): Promise<RawClien
   return client;
 }
 
-/** Closes the client's connection; resolves when the relay knows it. */
-async function leave(client: RawClient) {
-  const before = pair.relay.open.count();
-  client.socket.destroy();
-  await until(() => pair.relay.open.count() < before);
-}
-
 describe('a run that its last client has left', () => {
   test('goes on, and whoever comes back gets all of it', async () => {
-    await leave(await begin());
+    const client = await begin();
+    await pair.leave(client);
     pair.emit(DELTA);
     const back = pair.say();
     await back.waitFor('message.delta');
@@ -52,7 +47,7 @@ describe('a run that its last client has left', () => {
   test('is closed if nobody comes back in time, and does not run again', async () => {
     const client = await begin({ JOIN_GRACE_MS: '1' });
     const { service } = pair;
-    await leave(client);
+    await pair.leave(client);
     await until(() => service.destroyed);
     await until(() => leftOutcomes().length === 1);
     expect(leftOutcomes()).toEqual(['expired']);
@@ -63,7 +58,8 @@ describe('a run that its last client has left', () => {
   });
 
   test('is kept if it ends by itself meanwhile', async () => {
-    await leave(await begin());
+    const client = await begin();
+    await pair.leave(client);
     pair.emit(...EVENTS.slice(1));
     pair.finish();
     await until(() => leftOutcomes().length === 1);
@@ -82,7 +78,7 @@ describe('a run that its last client has left', () => {
 
   test('has its place until it is closed', async () => {
     const client = await begin({ MAX_STREAMS_PER_USER: '1' });
-    await leave(client);
+    await pair.leave(client);
     const other = { text: 'other', customMessageId: 'another-message-01' };
     expect(await problemOf(pair.say(other))).toMatchObject({ code: 'too_many_streams' });
     pair.finish();
@@ -92,7 +88,7 @@ describe('a run that its last client has left', () => {
 
   test('is read up to its bound, and on when somebody comes back', async () => {
     const client = await begin({ JOIN_MAX_BYTES: '65536' });
-    await leave(client);
+    await pair.leave(client);
     const large = `data: ${'x'.repeat(30_000)}\n\n`;
     const sent = 200;
     for (let n = 0; n < sent; n++) pair.emit(large);
@@ -110,7 +106,7 @@ describe('a run that its last client has left', () => {
   test('is not held by the start of a shutdown, since nobody can come back to it without Redis', async () => {
     const client = await begin();
     const { service } = pair;
-    await leave(client);
+    await pair.leave(client);
     pair.relay.open.endKinds(['left'], new Problem('draining', 'Over.'));
     await until(() => service.destroyed);
     const later = await bodyOf(pair.say());
@@ -130,7 +126,7 @@ describe('with SUSPEND_ON_LEAVE=on', () => {
     });
     const client = pair.say();
     await client.waitFor('run.init');
-    await leave(client);
+    await pair.leave(client);
   }
 
   test('a run is suspended when it is given up', async () => {
@@ -162,7 +158,8 @@ describe('a client that leaves before the message has left', () => {
   }
 
   test('drops it at once', async () => {
-    await leave(await waiting(300_000));
+    const client = await waiting(300_000);
+    await pair.leave(client);
     await until(async () =>
       (await pair.relay.metricsText()).includes('wait_seconds_count{outcome="given_up"} 1'),
     );
@@ -174,7 +171,7 @@ describe('a client that leaves before the message has left', () => {
     const client = await waiting(1_000);
     const second = pair.say();
     await until(() => pair.relay.open.count() === 3);
-    await leave(client);
+    await pair.leave(client);
     await second.waitFor('run.init');
     expect(pair.upstream.requests).toHaveLength(2);
   });
@@ -184,7 +181,7 @@ describe('a client that leaves before the message has left', () => {
     const asked = pair.upstream.nextRequest();
     const client = pair.say();
     await asked;
-    await leave(client);
+    await pair.leave(client);
     expect(pair.service.destroyed).toBe(false);
     pair.service.write(plainAnswer('429 No', ['Retry-After: 1']));
     // It is over, and was not sent again.
@@ -198,7 +195,7 @@ test('a client that leaves while the service has not answered yet can come back'
   const asked = pair.upstream.nextRequest();
   const client = pair.say();
   await asked;
-  await leave(client);
+  await pair.leave(client);
   const back = pair.say();
   await until(() => pair.relay.open.count() === 1);
   pair.service.write(
@@ -208,4 +205,85 @@ test('a client that leaves while the service has not answered yet can come back'
   pair.finish();
   expect(await bodyOf(back)).toBe(WHOLE);
   expect(pair.upstream.requests).toHaveLength(1);
+});
+
+/** The lines of messages, not of the sign-in. */
+const requests = () => lines('request').filter(({ bot }) => bot !== undefined);
+const ends = () => lines('run ended without a client');
+
+/** Sends a message whose client leaves when its stream has begun; resolves when the relay has written its line. */
+async function beginAlone(environment: Record<string, string> = {}): Promise<void> {
+  const client = await begin({ RESUME_UPSTREAM: 'off', ...environment });
+  await pair.leave(client);
+  await until(() => requests().length === 1);
+}
+
+describe('a run that ends without a client has its own line in the log', () => {
+  test('if it breaks off', async () => {
+    await beginAlone();
+    pair.service.destroy();
+    await until(() => ends().length === 1);
+    const [request] = requests();
+    expect(ends()[0]).toMatchObject({
+      ...{ level: 'warn', outcome: 'upstream_stream_broken', cause: 'ECONNRESET', notResumed: 'off' },
+      ...{ requestId: request?.requestId, userId: request?.userId, bot: request?.bot, upstreamStatus: 200 },
+    });
+  });
+
+  test('if the service fails', async () => {
+    pair = await startJoinPair({}, () => undefined);
+    const asked = pair.upstream.nextRequest();
+    const client = pair.say();
+    await asked;
+    await pair.leave(client);
+    pair.service.write(plainAnswer('500 No', []));
+    await until(() => ends().length === 1);
+    expect(ends()[0]).toMatchObject({
+      ...{ level: 'warn', outcome: 'upstream_bad_response', upstreamStatus: 500 },
+    });
+  });
+
+  test('if its deadline ends it', async () => {
+    const timers = jest.spyOn(globalThis, 'setTimeout');
+    await beginAlone({ MAX_EXECUTION_MS: '50000' });
+    const [endIt] = timers.mock.calls.find(([, ms]) => ms === 50_000) ?? [];
+    advanceClocks({ monotonic: 60_000 });
+    (endIt as () => void)();
+    jest.restoreAllMocks();
+    await until(() => ends().length === 1);
+    expect(ends()[0]).toMatchObject({ level: 'warn', outcome: 'deadline_exceeded' });
+    expect(await bodyOf(pair.say())).toContain('"code":"deadline_exceeded"');
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  test('and none if it ends well, is given up, or has a client', async () => {
+    await beginAlone({ JOIN_GRACE_MS: '1' });
+    await until(() => lines('run without a client').length === 1);
+    const other = pair.say({ customMessageId: 'message-0000000002' });
+    await other.waitFor('run.init');
+    pair.service.destroy();
+    await bodyOf(other);
+    await until(() => requests().length === 2);
+    expect(ends()).toEqual([]);
+    await pair.close();
+    await beginAlone();
+    pair.emit(...EVENTS.slice(1));
+    pair.finish();
+    await until(() => lines('run without a client').length === 1);
+    expect(ends()).toEqual([]);
+  });
+});
+
+test('the line of a request that has joined a run says what that of the first says', async () => {
+  const clients = [await begin({ RESUME_UPSTREAM: 'off' }), pair.say()];
+  await clients[1]?.waitFor('run.init');
+  pair.service.destroy();
+  await Promise.all(clients.map(bodyOf));
+  await until(() => requests().length === 2);
+  await bodyOf(pair.say());
+  await until(() => requests().length === 3);
+  for (const line of requests())
+    expect(line).toMatchObject({
+      ...{ outcome: 'upstream_stream_broken', cause: 'ECONNRESET', notResumed: 'off', upstreamStatus: 200 },
+    });
 });

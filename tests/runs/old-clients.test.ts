@@ -36,17 +36,6 @@ test.each([0, 1, 2, 3, 4])(
 );
 
 describeWithRedis('two instances', () => {
-  test.each([0, 2, 4])(
-    'give it the same, by turns, if each connection is cut after %i events',
-    async (events) => {
-      const started = await startJoinInstances(2, {}, () => [INIT]);
-      pair = started;
-      const { relays, cookie, streams, upstream } = started;
-      await expectWholeAnswer({ events, open: byTurns(relays), cookie, relays, socketOf: () => streams[0] });
-      expect(upstream.requests).toHaveLength(1);
-    },
-  );
-
   describeWithNginx('behind nginx', () => {
     test('give it the same, wherever each connection is cut', async () => {
       const started = await startJoinInstances(2, {}, () => [INIT]);

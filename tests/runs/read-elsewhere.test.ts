@@ -54,17 +54,6 @@ describeWithRedis('a run that is read at another instance', () => {
     expect(own).toMatchObject({ state: 'ended', hasLeft: true, mayHaveRun: true, upstreamStatus: 200 });
   });
 
-  test('is there after its end, whoever asks', async () => {
-    const run = await begun();
-    const text = `data: ${'x'.repeat(300_000)}\n\n`;
-    say(run, text);
-    await complete(run);
-    expect(await there.claim(NAME, runOf(NAME))).toMatchObject({ state: 'kept' });
-    const { sink } = joined(run);
-    await endOf(sink);
-    expect(sink).toMatchObject({ text, end: 'complete' });
-  });
-
   test('ends with its problem there, cut where it is cut', async () => {
     const run = await begun();
     const { sink } = joined(run);

@@ -224,12 +224,6 @@ describeWithRedis('the end of a run', () => {
     expect(late.sink.text).toBe('data: 1\n\ndata');
   });
 
-  test('that nobody has stored is an error before the stream has begun', async () => {
-    const { failed } = joinedRun(there, await sentRun(here, NAME));
-    await lost();
-    expect(await failed).toMatchObject({ code: 'answer_lost', options: { maybeStarted: true } });
-  });
-
   test('of one that has not been sent lets those send it who wait for it', async () => {
     const { failed } = joinedRun(there, await claimedRun(here, NAME));
     await lost();

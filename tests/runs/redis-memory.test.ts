@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
-import { begunRun, complete, joinedRun, say, sentRun } from '../harness/runs/carried-run.ts';
+import { begunRun, complete, endOf, got, joinedRun, say, sentRun } from '../harness/runs/carried-run.ts';
 import { nameOf, type RedisStores, redisStores, runOf } from '../harness/runs/run-stores.ts';
 
 let stores: RedisStores;
@@ -39,6 +39,22 @@ describeWithRedis('a Redis that has little memory left', () => {
     await complete(run);
     expect(await there.claim(nameOf('k'), runOf(nameOf('k')))).toEqual({ state: 'over' });
     await sentRun(there, nameOf('other'));
+  });
+
+  test('stores no more of an answer that has begun: who reads it elsewhere is told', async () => {
+    const [here, there] = [await stores.open(), await stores.open()];
+    const run = await begunRun(here, nameOf('k'));
+    const { sink } = joinedRun(there, run);
+    say(run, 'data: 1\n\n');
+    await got(sink, 'data: 1\n\n');
+    await fill();
+    expect(await endOf(sink)).toBe('answer_lost');
+    say(run, 'data: 2\n\n');
+    expect(sink.text).toBe('data: 1\n\n');
+    expect(await joinedRun(there, run).failed).toMatchObject({ code: 'run_not_kept' });
+    expect(run.state).toBe('streaming');
+    await complete(run);
+    expect(await there.find(nameOf('k'))).toEqual({ state: 'over' });
   });
 
   test('stores answers again when it has room', async () => {

@@ -6,23 +6,27 @@ import {
   errorEventOf,
   INIT,
   type JoinPair,
+  messageBody,
   problemOf,
   startJoinPair,
   WHOLE,
 } from '../harness/clients/joining.ts';
-import type { RawClient } from '../harness/clients/raw-client.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 import { idOf, stored } from '../harness/relay/sessions.ts';
 
 let pair: JoinPair;
+let late: RawClient | undefined;
 afterEach(() => {
   jest.restoreAllMocks();
+  late?.socket.destroy();
+  late = undefined;
   return pair.close();
 });
 
 const ENDED = '"code":"session_ended"';
-const sign = (cookie: string, path = '/auth/logout') =>
+const signOut = (cookie: string, path = '/auth/logout') =>
   call(pair.relay.port, path, { method: 'POST', headers: { Cookie: cookie } });
 
 /** A run that the user reads with two sessions; resolves with both cookies and clients. */
@@ -34,16 +38,10 @@ async function twoSessions() {
   return { cookies: [pair.cookie, second] as const, clients };
 }
 
-async function leave(client: RawClient) {
-  const before = pair.relay.open.count();
-  client.socket.destroy();
-  await until(() => pair.relay.open.count() < before);
-}
-
 describe('the end of a session', () => {
   test('ends its own readers; the others go on', async () => {
     const { cookies, clients } = await twoSessions();
-    await sign(cookies[0]);
+    await signOut(cookies[0]);
     const ended = await bodyOf(clients[0]);
     expect(ended.startsWith(INIT)).toBe(true);
     expect(ended).toContain(ENDED);
@@ -55,9 +53,9 @@ describe('the end of a session', () => {
   test('ends the run if nobody else reads it', async () => {
     const { cookies, clients } = await twoSessions();
     const { service } = pair;
-    await leave(clients[1]);
+    await pair.leave(clients[1]);
     expect(service.destroyed).toBe(false);
-    await sign(cookies[0]);
+    await signOut(cookies[0]);
     expect(await bodyOf(clients[0])).toContain(ENDED);
     await until(() => service.destroyed);
     // Another session of the user gets no answer that has ended with a session.
@@ -68,21 +66,21 @@ describe('the end of a session', () => {
   test('ends the run that its clients have left, with the session of the last one', async () => {
     const { cookies, clients } = await twoSessions();
     const { service } = pair;
-    await leave(clients[0]);
-    await leave(clients[1]);
-    await sign(cookies[0]);
+    await pair.leave(clients[0]);
+    await pair.leave(clients[1]);
+    await signOut(cookies[0]);
     const back = pair.say({}, { cookie: cookies[1] });
     await back.waitFor('run.init');
-    await leave(back);
+    await pair.leave(back);
     expect(service.destroyed).toBe(false);
-    await sign(cookies[1]);
+    await signOut(cookies[1]);
     await until(() => service.destroyed);
   });
 
   test('of all of a user ends all', async () => {
     const { cookies, clients } = await twoSessions();
     const { service } = pair;
-    await sign(cookies[0], '/auth/logout-all');
+    await signOut(cookies[0], '/auth/logout-all');
     for (const client of clients) expect(await bodyOf(client)).toContain(ENDED);
     await until(() => service.destroyed);
   });
@@ -94,7 +92,7 @@ describe('the end of a session', () => {
     const clients = [pair.say(), pair.say({}, { cookie: second })] as const;
     await asked;
     await until(() => pair.relay.open.count() === 2);
-    await sign(pair.cookie);
+    await signOut(pair.cookie);
     expect(await errorEventOf(clients[0])).toMatchObject({
       ...{ code: 'answer_lost', status: 502, maybeStarted: true },
     });
@@ -113,7 +111,7 @@ describe('the end of a session', () => {
     const asked = pair.upstream.nextRequest();
     const first = pair.say();
     await asked;
-    await sign(pair.cookie);
+    await signOut(pair.cookie);
     await first.closed;
     expect(await problemOf(pair.say({}, { cookie: second }))).toMatchObject({ code: 'run_over' });
   });
@@ -124,7 +122,7 @@ test('a run without clients is no use of its session, and ends when that expires
   const client = pair.say();
   await client.waitFor('run.init');
   const { service } = pair;
-  await leave(client);
+  await pair.leave(client);
   const expiry = async () => (await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt;
   const before = await expiry();
   advanceClocks({ date: 300_000 });
@@ -136,4 +134,54 @@ test('a run without clients is no use of its session, and ends when that expires
   expect(service.destroyed).toBe(false);
   advanceClocks({ date: 660_000 });
   await until(() => service.destroyed);
+});
+
+const TAIL_BYTES = 5;
+
+/** A second session, whose message has come but for its last bytes. */
+async function lateMessage() {
+  const cookie = await pair.relay.signIn();
+  const all = rawMessage({ cookie, body: messageBody(), headers: ['Connection: close'] });
+  const before = pair.relay.open.count();
+  const client = rawClient(pair.relay.port, all.slice(0, -TAIL_BYTES));
+  late = client;
+  await until(() => pair.relay.open.count() > before);
+  return {
+    client,
+    signOut: () => signOut(cookie),
+    finish: () => client.socket.write(all.slice(-TAIL_BYTES)),
+  };
+}
+
+describe('a message whose session ends while its body arrives', () => {
+  test.each([true, false])('gets nothing of a run; that has ended: %s', async (hasEnded) => {
+    pair = await startJoinPair({}, () => EVENTS);
+    const first = pair.say();
+    await first.waitFor('run.done');
+    if (hasEnded) {
+      pair.finish();
+      expect(await bodyOf(first)).toBe(WHOLE);
+    }
+    const { client, signOut, finish } = await lateMessage();
+    await signOut();
+    finish();
+    expect(await problemOf(client)).toMatchObject({ status: 401, code: 'session_ended' });
+    expect(client.text()).toMatch(/^HTTP\/1.1 401 /);
+  });
+
+  test('does not end a run that another session has left', async () => {
+    pair = await startJoinPair({}, () => [INIT]);
+    const first = pair.say();
+    await first.waitFor('run.init');
+    const { client, signOut, finish } = await lateMessage();
+    await signOut();
+    first.socket.destroy();
+    await until(() => pair.relay.open.count() === 1);
+    const { service } = pair;
+    finish();
+    await client.closed;
+    const back = pair.say();
+    await back.waitFor('run.init');
+    expect(service.destroyed).toBe(false);
+  });
 });

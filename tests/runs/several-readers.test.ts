@@ -1,5 +1,6 @@
 import { ServerResponse } from 'node:http';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { MAX_READERS_PER_USER } from '../../src/runs/run-reader.ts';
 import { bodyOf, EVENTS, INIT, type JoinPair, problemOf, startJoinPair } from '../harness/clients/joining.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 
@@ -55,24 +56,6 @@ describe('several readers of a run', () => {
     await pair.relay.logLine(({ outcome }) => outcome === 'reader_too_slow');
   });
 
-  test('hold the service back if all are slow', async () => {
-    await start();
-    const clients = [pair.say(), pair.say()];
-    for (const client of clients) {
-      await client.waitFor('run.init');
-      client.socket.pause();
-    }
-    for (let n = 1; n <= 1_000; n++) pair.emit(large(n));
-    await full();
-    expect(pair.service.writableLength).toBeGreaterThan(0);
-    for (const { socket } of clients) socket.resume();
-    pair.emit(last);
-    pair.finish();
-    const bodies = await Promise.all(clients.map(bodyOf));
-    // Each of them may be the fastest, but one is.
-    expect(bodies.some((body) => body.endsWith(last))).toBe(true);
-  });
-
   test('cannot begin where the stream is not kept any more, but behind an event that is', async () => {
     await start();
     const client = pair.say();
@@ -108,18 +91,57 @@ describe('several readers of a run', () => {
   });
 });
 
-test('a single reader is as fast as it reads, whatever the bound', async () => {
-  await start({ JOIN_MAX_BYTES: '65536' });
-  const client = pair.say();
-  await client.waitFor('run.init');
-  client.socket.pause();
-  for (let n = 1; n <= 1_000; n++) pair.emit(large(n));
-  await full();
-  expect(pair.service.writableLength).toBeGreaterThan(0);
-  expect(pair.relay.runs.bytes()).toBeLessThan(400_000);
-  client.socket.resume();
-  pair.emit(last);
-  pair.finish();
-  const body = await bodyOf(client);
-  expect(body === INIT + Array.from({ length: 1_000 }, (_, n) => large(n + 1)).join('') + last).toBe(true);
+test.each([1, 2])(
+  '%i readers that are slow hold the service back, and one of them gets all',
+  async (count) => {
+    await start({ JOIN_MAX_BYTES: '65536' });
+    const clients = Array.from({ length: count }, () => pair.say());
+    for (const client of clients) {
+      await client.waitFor('run.init');
+      client.socket.pause();
+    }
+    for (let n = 1; n <= 1_000; n++) pair.emit(large(n));
+    await full();
+    expect(pair.service.writableLength).toBeGreaterThan(0);
+    expect(pair.relay.runs.bytes()).toBeLessThan(400_000);
+    for (const { socket } of clients) socket.resume();
+    pair.emit(last);
+    pair.finish();
+    const whole = INIT + Array.from({ length: 1_000 }, (_, n) => large(n + 1)).join('') + last;
+    const bodies = await Promise.all(clients.map(bodyOf));
+    // Each of them may be the fastest, but one is.
+    expect(bodies.some((body) => body === whole)).toBe(true);
+  },
+);
+
+test('the oldest reader of a user is ended, and its run goes on without it', async () => {
+  const ids = Array.from({ length: 6 }, (_, n) => `message-000000000${n}`);
+  await start({ MAX_STREAMS_PER_USER: '100', RATE_LIMIT: '100', JOIN_GRACE_MS: '30000' });
+  const say = (customMessageId?: string) => pair.say({ customMessageId });
+  const first = say(ids[0]);
+  await first.waitFor('run.init');
+  const { service } = pair;
+  const oldest = say(ids[0]);
+  await oldest.waitFor('run.init');
+  // Its last client is the oldest reader.
+  first.socket.destroy();
+  await until(() => pair.relay.open.count() === 1);
+  const others = [];
+  for (let n = 0; n < MAX_READERS_PER_USER; n += 1) {
+    const id = ids[1 + (n % 5)];
+    if (n < 5) await say(id).waitFor('run.init');
+    const reader = say(id);
+    others.push(reader);
+    expect(oldest.text()).not.toContain('too_many_streams');
+    // Not all bodies are on their way at once.
+    if (n % 32 === 0) await reader.waitFor('run.init');
+  }
+  const body = await bodyOf(oldest);
+  expect(body).toContain('"code":"too_many_streams"');
+  expect(body).toContain('"retryable":false');
+  for (const other of others) await other.waitFor('run.init');
+  for (const { socket } of others) socket.destroy();
+  const back = say(ids[0]);
+  await back.waitFor('run.init');
+  expect(service.destroyed).toBe(false);
 });

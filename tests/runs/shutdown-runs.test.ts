@@ -29,8 +29,7 @@ async function readElsewhere(settings: Record<string, string>, begins: readonly 
   const { holder, own } = await start(begins, settings);
   const reader = all.say(1);
   await reader.waitFor(begins.at(-1) as string);
-  own.socket.destroy();
-  await until(() => holder.open.count() === 0);
+  await all.leave(0, own);
   return { holder, reader };
 }
 
@@ -98,8 +97,7 @@ describeWithRedis('a page that is reloaded while the instance that carries its r
   /** The client leaves; resolves once the first instance knows it, and drains. */
   async function leave({ holder, own }: Awaited<ReturnType<typeof start>>, isBefore = false) {
     const left = async () => {
-      own.socket.destroy();
-      await until(() => holder.open.count() === 0);
+      await all.leave(0, own);
     };
     if (isBefore) await left();
     const closing = holder.close();

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { expect } from '@jest/globals';
 import type { SessionLimits } from '../../../src/authenticate/sessions/session.ts';
+import { until } from '../clock/until.ts';
 import { BOT_PATH } from '../relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../service/raw-upstream.ts';
@@ -41,6 +42,8 @@ export interface JoinPair extends RelayAndUpstream {
     cookie?: string;
     headers?: readonly string[];
   }): RawClient;
+  /** Closes a client's connection; resolves when the relay knows it. */
+  leave(client: RawClient): Promise<void>;
   /** The messages that have come, without the resumptions. */
   runs(): readonly RawRequest[];
   /** The socket of the newest request. */
@@ -90,6 +93,11 @@ export async function startJoinPair(
       const client = rawClient(pair.relay.port, `${head}\r\n\r\n`);
       clients.push(client);
       return client;
+    },
+    async leave(client) {
+      const before = pair.relay.open.count();
+      client.socket.destroy();
+      await until(() => pair.relay.open.count() < before);
     },
     runs: () => pair.upstream.requests.filter(({ all }) => all('last-event-id').length === 0),
     get service() {

@@ -34,6 +34,8 @@ export interface JoinInstances {
     at: number,
     options?: { readonly id?: string; readonly cookie?: string; readonly headers?: readonly string[] },
   ): RawClient;
+  /** Closes the connection of a client at an instance; resolves when that instance knows it. */
+  leave(at: number, client: RawClient): Promise<void>;
   /** Writes events into the newest stream. */
   emit(...events: readonly string[]): void;
   finish(): void;
@@ -92,7 +94,7 @@ export async function startJoinInstances(
 function waysToAsk(
   { relays, cookie, streams }: Pick<JoinInstances, 'relays' | 'cookie' | 'streams'>,
   clients: RawClient[],
-): Pick<JoinInstances, 'sayAs' | 'say' | 'byName' | 'emit' | 'finish'> {
+): Pick<JoinInstances, 'sayAs' | 'say' | 'byName' | 'leave' | 'emit' | 'finish'> {
   const ask = (at: number, text: string) => {
     const client = rawClient((relays[at] as TestRelay).port, text);
     clients.push(client);
@@ -108,6 +110,12 @@ function waysToAsk(
       const query = new URLSearchParams({ custom_channel_id: 'c1', custom_message_id: id });
       const lines = [`GET ${path}?${query} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${as}`];
       return ask(at, `${[...lines, 'Connection: close', ...headers].join('\r\n')}\r\n\r\n`);
+    },
+    async leave(at, client) {
+      const { open } = relays[at] as TestRelay;
+      const before = open.count();
+      client.socket.destroy();
+      await until(() => open.count() < before);
     },
     emit: (...events) => void streams.at(-1)?.write(Buffer.concat(events.map(chunk))),
     finish: () => void streams.at(-1)?.write(LAST_CHUNK),

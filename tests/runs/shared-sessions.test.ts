@@ -1,6 +1,17 @@
-import { afterAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, expect, jest, test } from '@jest/globals';
+import { ENDED, MARK_MS } from '../../src/authenticate/sessions/session-script.ts';
 import { call } from '../harness/clients/call.ts';
-import { INIT, KEPT, problemOf, statusOf } from '../harness/clients/joining.ts';
+import {
+  bodyOf,
+  DELTA,
+  DONE,
+  INIT,
+  KEPT,
+  messageBody,
+  problemOf,
+  statusOf,
+} from '../harness/clients/joining.ts';
+import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { eventually, until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { endOf, type JoinInstances, startJoinInstances } from '../harness/relay/join-instances.ts';
@@ -43,8 +54,7 @@ async function readAtBoth({ isApart = false, graceMs = LONG_MS } = {}) {
     ...{ ...started, own, other, cookie },
     /** The client of the first instance closes its page, and that instance keeps the run for the other one. */
     async leaveOwn() {
-      own.socket.destroy();
-      await until(() => at(0).open.count() === 0);
+      await all.leave(0, own);
     },
   };
 }
@@ -56,6 +66,15 @@ describeWithRedis('a run', () => {
     await signOut(0);
     for (const client of [own, other]) expect(await endOf(client)).toMatchObject({ code: 'session_ended' });
     await until(isEnded);
+  });
+
+  test.concurrent('goes on for the pages of one session if another one ends, at the other instance', async () => {
+    const { own, other, cookie, all, signOut } = await readAtBoth({ isApart: true });
+    await signOut(1, cookie);
+    expect(await endOf(other)).toEqual({ events: INIT + KEPT, code: 'session_ended' });
+    all.emit(DONE);
+    all.finish();
+    expect(await bodyOf(own)).toBe(INIT + KEPT + DONE);
   });
 
   test.concurrent('ends with its session if the last page was at another instance than the one that carries it', async () => {
@@ -83,8 +102,7 @@ describeWithRedis('a run', () => {
     const { all, at, signOut, isEnded } = await start(LONG_MS);
     const own = all.say(0);
     await own.waitFor('message.complete');
-    own.socket.destroy();
-    await until(() => at(0).open.count() === 0);
+    await all.leave(0, own);
     await signOut(1);
     await until(isEnded);
     const cookie = await at(1).signIn();
@@ -100,11 +118,69 @@ describeWithRedis('a run', () => {
   });
 
   test.concurrent('ends with its session if the page at another instance was closed just before', async () => {
-    const { own, other, at, signOut, isEnded } = await readAtBoth();
-    other.socket.destroy();
-    await until(() => at(1).open.count() === 0);
+    const { all, own, other, signOut, isEnded } = await readAtBoth();
+    await all.leave(1, other);
     await signOut(0);
     await own.closed;
     await until(isEnded);
+  });
+});
+
+let all: JoinInstances;
+const relay = (at: number) => all.relays[at] as TestRelay;
+const hasBegun = (client: RawClient) => until(() => client.text().includes('message.delta'));
+
+const isOver = () => all.streams[0]?.destroyed === true || all.streams[0]?.readableEnded === true;
+
+/** Marks all sessions of the user that have begun until now as ended. */
+async function mark(): Promise<void> {
+  await all.redis.command('ZADD', 'bot-relay:user-sessions:ada', String(Date.now() + MARK_MS), ENDED);
+}
+
+describeWithRedis.each([0, 1])('a message that would join a run at instance %i', (at) => {
+  afterEach(() => all.close());
+
+  test('is refused by its status if its session has ended', async () => {
+    all = await startJoinInstances(2, {}, () => [INIT, DELTA]);
+    const first = all.say(0);
+    await hasBegun(first);
+    const other = await relay(at).signIn();
+    await mark();
+    const refused = all.sayAs(other, at);
+    expect(await problemOf(refused)).toMatchObject({ code: 'unauthenticated' });
+    expect(statusOf(refused)).toBe(401);
+    expect(all.upstream.requests).toHaveLength(1);
+  });
+
+  test('does not take the run over if its session has ended: the run ends with the session of who left it', async () => {
+    all = await startJoinInstances(2, { JOIN_GRACE_MS: '600000' }, () => [INIT, DELTA]);
+    const old = await relay(at).signIn();
+    await mark();
+    const fresh = await relay(0).signIn();
+    const first = all.sayAs(fresh, 0);
+    await hasBegun(first);
+    first.socket.destroy();
+    await relay(0).logLine(({ bot, status }) => bot !== undefined && status === 200);
+    const refused = all.sayAs(old, at);
+    expect(await problemOf(refused)).toMatchObject({ code: 'unauthenticated' });
+    expect(isOver()).toBe(false);
+    await call(relay(0).port, '/auth/logout', { method: 'POST', headers: { Cookie: fresh } });
+    await until(isOver);
+  });
+
+  test('does not end the oldest of 64 readers if its session has ended', async () => {
+    all = await startJoinInstances(2, { MAX_STREAMS_PER_USER: '100', CLIENT_LIMIT_PER_SESSION: '0' }, () => [
+      INIT,
+      DELTA,
+    ]);
+    const readers = [all.say(at)];
+    await hasBegun(readers[0] as RawClient);
+    for (let n = 1; n < 64; n++) readers.push(all.say(at));
+    for (const reader of readers) await hasBegun(reader);
+    jest.spyOn(relay(at).sessions, 'extend').mockResolvedValueOnce('removed');
+    const text = rawMessage({ cookie: all.cookie, body: messageBody(), headers: ['Connection: close'] });
+    expect(await problemOf(rawClient(relay(at).port, text))).toMatchObject({ code: 'unauthenticated' });
+    all.emit(DELTA);
+    for (const reader of readers) await until(() => reader.text().split('message.delta').length === 3);
   });
 });
