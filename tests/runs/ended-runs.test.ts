@@ -153,6 +153,7 @@ describe('the names of a conversation are forgotten', () => {
     answer = wholeStream(...EVENTS);
     await bodyOf(pair.say({ action: 'RESET_CHANNEL', text: '', customMessageId: undefined }));
     expect(await problemOf(pair.byName())).toMatchObject({ code: 'run_over' });
+    expect(pair.relay.runs.bytes()).toBe(0);
     await bodyOf(pair.say());
     expect(pair.upstream.requests).toHaveLength(4);
   });
