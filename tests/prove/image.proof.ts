@@ -42,7 +42,9 @@ async function make(name: string): Promise<void> {
     if (instruction === 'RUN' && stage === 'build' && text === 'npm ci') {
       symlinkSync(join(ROOT, 'node_modules'), join(app(stage), 'node_modules'));
     } else if (instruction === 'RUN') {
-      await promisify(execFile)('sh', ['-c', text], { cwd: app(stage), env: { ...process.env, ...NPM } });
+      // What a step writes elsewhere in the image must not be written on this machine.
+      const command = text.replaceAll('/app/', `${app(stage)}/`).replaceAll('/usr/local/bin/', `${stages}/`);
+      await promisify(execFile)('sh', ['-c', command], { cwd: app(stage), env: { ...process.env, ...NPM } });
     }
   }
 }
@@ -70,7 +72,15 @@ const command = (instruction: string) => {
 
 describe('the image that deploy/Dockerfile makes', () => {
   test('contains the relay and what it needs to run, and nothing else', () => {
-    expect(readdirSync(app(last)).sort()).toEqual(['dist', 'healthcheck.js', 'node_modules', 'package.json']);
+    expect(readdirSync(app(last)).sort()).toEqual([
+      'bin',
+      'dist',
+      'healthcheck.js',
+      'node_modules',
+      'package.json',
+    ]);
+    const version = spawnSync(join(stages, 'bot-relay'), ['--version'], { encoding: 'utf8' }).stdout;
+    expect(version).toMatch(/^\d+\.\d+\.\d+\n$/);
     const packages = readdirSync(join(app(last), 'node_modules'));
     expect(packages).toContain('express');
     expect(packages).not.toContain('typescript');
