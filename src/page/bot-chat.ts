@@ -1,6 +1,5 @@
 import type { Config } from '../config/config.ts';
-import { builtFile } from './built-file.ts';
-import { cachedFile, type Page } from './cached-file.ts';
+import { builtFile, cachedFile, type Page } from './cached-file.ts';
 import { pagePolicy } from './page-policy.ts';
 
 /** What the chat knows of the relay's configuration. */

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
 import type { Request, Response } from 'express';
 
 /** One path below the base path, and its handler of `GET`. */
@@ -34,4 +35,12 @@ export function cachedFile({ path, type, body, headers = {} }: CachedFile): Page
       res.end(body);
     },
   };
+}
+
+/** A file that `npm run build` has made in `dist/`; undefined if it has not. */
+export function builtFile(name: string): Buffer | undefined {
+  // Seen from this file, or from its source.
+  const places = [new URL(`../${name}`, import.meta.url), new URL(`../../dist/${name}`, import.meta.url)];
+  const found = places.find((one) => existsSync(one));
+  return found && readFileSync(found);
 }

@@ -1,5 +1,4 @@
-import { builtFile } from './built-file.ts';
-import { cachedFile, type Page } from './cached-file.ts';
+import { builtFile, cachedFile, type Page } from './cached-file.ts';
 
 /**
  * The package of the client, from where npm installs it. It is read once. Empty if it is not built, since the relay can

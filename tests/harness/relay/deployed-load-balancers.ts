@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe } from '@jest/globals';
 import { sleep } from '../clock/sleep.ts';
-import { freePort } from './free-port.ts';
+import { freePort, listens } from './free-port.ts';
 import { makeCertificate, renamed } from './nginx.ts';
 
 /** A load balancer that runs a configuration of `deploy/`. */
@@ -97,7 +96,7 @@ async function start(
       printed += text;
     });
   }
-  while (!(await isOpen(https))) {
+  while (!(await listens(https))) {
     if (child.exitCode !== null) throw new Error(`${program} did not start: ${printed}`);
     await sleep(20);
   }
@@ -107,18 +106,6 @@ async function start(
     certificate: read('tls_certificate'),
     log: () => printed,
   };
-}
-
-async function isOpen(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1');
-  try {
-    await once(socket, 'connect');
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
 }
 
 /** Stops all load balancers and removes their folders; for `afterEach`. */

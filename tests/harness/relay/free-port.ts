@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 
 /** Below the range from which systems choose ports for connections and for port 0. */
 const [LOWEST, COUNT] = [10_000, 20_000];
@@ -20,5 +20,18 @@ export async function freePort(): Promise<number> {
     server.close();
     await once(server, 'close');
     return port;
+  }
+}
+
+/** Whether something listens on this loopback port. */
+export async function listens(port: number): Promise<boolean> {
+  const socket = connect({ port, host: '127.0.0.1' });
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
   }
 }

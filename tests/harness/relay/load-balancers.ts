@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { sleep } from '../clock/sleep.ts';
 import type { Identity } from '../faults/fake-load-balancer.ts';
+import { listens } from './free-port.ts';
 import { freshFolder } from './process.ts';
 
 const PATIENCE_MS = 10_000;
@@ -153,17 +153,5 @@ export async function stopLoadBalancers(): Promise<void> {
     const gone = once(child, 'exit');
     child.kill('SIGTERM');
     await gone;
-  }
-}
-
-async function listens(port: number): Promise<boolean> {
-  const socket = connect({ port, host: '127.0.0.1' });
-  try {
-    await once(socket, 'connect');
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
   }
 }
