@@ -9,15 +9,7 @@ import { describeWithRedis } from '../harness/redis/redis.ts';
 import { startCluster } from '../harness/redis/redis-cluster.ts';
 import { stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
 import { runSealer } from '../harness/relay/run-sealer.ts';
-import {
-  begunRun,
-  claimedRun,
-  complete,
-  confirm,
-  endOf,
-  joinedRun,
-  say,
-} from '../harness/runs/carried-run.ts';
+import { begunRun, claimedRun, complete, endOf, joinedRun, say } from '../harness/runs/carried-run.ts';
 import { LEASES, nameOf, TIMES } from '../harness/runs/run-stores.ts';
 
 const opened: Redis[] = [];
@@ -53,9 +45,11 @@ describeWithRedis('runs in a cluster', () => {
       expect(await endOf(sink)).toBe('complete');
       expect(sink.text).toBe('data: 1\n\n');
       expect(await there.find(name)).toMatchObject({ state: 'kept', id: run.id });
-      const waiting = await claimedRun(here, nameOf(`waiting${n}`, { conversation }));
+      const { id, name: waiting } = await claimedRun(here, nameOf(`waiting${n}`, { conversation }));
       expect(await there.stop(conversation)).toBe(1);
-      expect(await confirm(here, waiting)).toBe('stopped');
+      // It has waited for longer than a round trip takes.
+      const waitsSince = performance.now() - 10_000;
+      expect(await here.confirm({ id, name: waiting, conversation, waitsSince })).toBe('stopped');
       await there.forget(conversation);
       expect(await here.find(name)).toEqual({ state: 'free' });
     }
