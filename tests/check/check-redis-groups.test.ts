@@ -19,7 +19,7 @@ async function check(environment: Record<string, string>) {
 const ALONE = 'note has a master without a replica: if it is lost, nobody takes its place';
 
 describeWithRedis('the check of Redis', () => {
-  test.concurrent('says how many masters a cluster has, and that one may evict what it holds', async () => {
+  test('says how many masters a cluster has, and that one may evict what it holds', async () => {
     const { url, servers, masterOf } = await startCluster();
     const environment = { REDIS_URL: url, REDIS_MODE: 'cluster' };
     expect(await check(environment)).toEqual([
@@ -39,7 +39,7 @@ describeWithRedis('the check of Redis', () => {
     expect(await check({ REDIS_URL: String(other?.url) })).toEqual(['problem cannot be used (MOVED)']);
   });
 
-  test.concurrent('finds the master by Sentinel, and says what is wrong with the settings', async () => {
+  test('finds the master by Sentinel, and says what is wrong with the settings', async () => {
     const { url, servers } = await startSentinels();
     const environment = { REDIS_URL: url, REDIS_MODE: 'sentinel', REDIS_SENTINEL_MASTER: MASTER_NAME };
     expect(await check(environment)).toEqual([
@@ -54,7 +54,7 @@ describeWithRedis('the check of Redis', () => {
     ]);
   });
 
-  test.concurrent('says that a single server is no cluster', async () => {
+  test('says that a single server is no cluster', async () => {
     const { url } = await startRedis();
     expect(await check({ REDIS_URL: url, REDIS_MODE: 'cluster' })).toEqual(['problem cannot be used (ERR)']);
   });

@@ -47,7 +47,7 @@ async function checkDemo(args: string[], more: Record<string, string> = {}) {
 }
 
 describe('a bot service', () => {
-  test.concurrent('without a problem accepts the key, and its answer arrives in time', async () => {
+  test('without a problem accepts the key, and its answer arrives in time', async () => {
     const checked = await checkDemo([]);
     expect([checked.code, checked.ok, checked.messages, problemsOf(checked)]).toEqual([0, true, 2, []]);
     expect(checked.progress).toMatch(/^Sending up to 2 messages, each a run of a bot/);
@@ -63,7 +63,7 @@ describe('a bot service', () => {
     });
   });
 
-  test.concurrent('gets the text of --text, as a client sends it, in a new conversation', async () => {
+  test('gets the text of --text, as a client sends it, in a new conversation', async () => {
     const bodies: object[] = [];
     const answer: AnswerRaw = (socket, { body }) => {
       bodies.push(JSON.parse(body.toString()));
@@ -77,7 +77,7 @@ describe('a bot service', () => {
     expect(bodies).toEqual([{ customChannelId, customMessageId, text: 'Say so', action: 'NONE' }]);
   });
 
-  test.concurrent('has no conversation of the check left, where the group chat is on', async () => {
+  test('has no conversation of the check left, where the group chat is on', async () => {
     const ids: string[] = [];
     const answer: AnswerRaw = (socket, { requestLine, body }) => {
       const deletion = /^DELETE \/ns\/acme\/bot-provider\/helper\/channel\?custom_channel_id=(\S+) /;
@@ -90,14 +90,14 @@ describe('a bot service', () => {
     expect([messages, ids]).toEqual([2, [one, two, one, two]]);
   });
 
-  test.concurrent('gets no message with --no-messages', async () => {
+  test('gets no message with --no-messages', async () => {
     const upstream = await raw(() => {});
     const checked = await runCheck(['--no-messages'], checkEnvironment(upstream.url));
     expect([checked.code, checked.messages, upstream.requests]).toEqual([0, 0, []]);
     expectRows(checked, { key: ['note not tried: --no-messages'] });
   });
 
-  test.concurrent('gets no message for a pattern in BOTS, only for a bot that --bot names', async () => {
+  test('gets no message for a pattern in BOTS, only for a bot that --bot names', async () => {
     const all = await checkDemo([], { BOTS: 'demo/*' });
     expect([all.code, all.messages]).toEqual([0, 0]);
     expectRows(all, { bot: [/^note stands for bots .* not tried$/] });
@@ -106,12 +106,12 @@ describe('a bot service', () => {
     expectRows(named, { bot: [], key: ['ok works'] });
   });
 
-  test.concurrent('gets no message for a bot that BOTS does not allow', async () => {
+  test('gets no message for a bot that BOTS does not allow', async () => {
     const { code, of, messages } = await checkDemo(['--bot', 'demo/guide']);
     expect([code, messages, of('bot')]).toEqual([1, 0, ['problem BOTS does not allow it']]);
   });
 
-  test.concurrent.each([
+  test.each([
     ['http://127.0.0.1:9', '127.0.0.1:9', 'ECONNREFUSED'],
     ['http://no-such-host.invalid', 'no-such-host.invalid', '(ENOTFOUND|EAI_AGAIN)'],
   ])('that cannot be reached at %s is a problem, and no message is sent', async (url, about, cause) => {
@@ -123,7 +123,7 @@ describe('a bot service', () => {
 });
 
 describe('each key', () => {
-  test.concurrent('is tried, and reported by its fingerprint', async () => {
+  test('is tried, and reported by its fingerprint', async () => {
     const keys = `${CANARY.secondKey},${CANARY.key}`;
     const { code, rows, of, messages, progress } = await checkDemo([], { UPSTREAM_API_KEYS: keys });
     expect([code, messages, of('arrival').length]).toEqual([1, 3, 1]);
@@ -134,7 +134,7 @@ describe('each key', () => {
     ]);
   });
 
-  test.concurrent('has its message aborted as soon as it is accepted, after one answer was read to its end', async () => {
+  test('has its message aborted as soon as it is accepted, after one answer was read to its end', async () => {
     let calls = 0;
     const left = Promise.withResolvers<void>();
     const answer: AnswerRaw = (socket) => {
@@ -147,7 +147,7 @@ describe('each key', () => {
     await left.promise;
   });
 
-  test.concurrent('has to wait for its window, which the check leaves if it is too long', async () => {
+  test('has to wait for its window, which the check leaves if it is too long', async () => {
     // One message in each window, since the check does not know what the relay sends.
     let calls = 0;
     const answer: AnswerRaw = (socket) => {
@@ -160,7 +160,7 @@ describe('each key', () => {
   });
 
   const json = ['Content-Type: application/json'];
-  test.concurrent.each<[string, string | Buffer, RegExp]>([
+  test.each<[string, string | Buffer, RegExp]>([
     ['is busy', plainAnswer('429 Busy', ['Retry-After: 1']), /takes no more messages/],
     ['redirects', plainAnswer('302 Found', ['Location: http://other.example/']), /something else .*: 302 /],
     ['answers HTML', plainAnswer('200 OK', ['Content-Type: text/html'], '<p>'), /: 200 \(text\/html\)/],
@@ -172,7 +172,7 @@ describe('each key', () => {
     expect(rows.find(({ check }) => check === 'key')?.advice).toMatch(/./);
   });
 
-  test.concurrent('is masked in an answer of the service, and control characters are not printed', async () => {
+  test('is masked in an answer of the service, and control characters are not printed', async () => {
     const said = { [CANARY.key]: `\u001b]0;mine\u0007 ${CANARY.key}\u202e ${'x'.repeat(500)}` };
     const upstream = await raw((socket) => {
       socket.write(plainAnswer('400 Bad', json, JSON.stringify(said)));
@@ -184,7 +184,7 @@ describe('each key', () => {
     expect(text).not.toContain('x'.repeat(200));
   });
 
-  test.concurrent('is masked in the error of a run', async () => {
+  test('is masked in the error of a run', async () => {
     const error = { code: 'E\u001b[2J', message: `no ${CANARY.key} here` };
     const event = { eventType: 'asgard.run.error', fact: { runError: { error } } };
     const answer: AnswerRaw = (socket) =>
@@ -198,7 +198,7 @@ describe('each key', () => {
 describe('an answer', () => {
   const begins = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
   const whole = (events: string) => wholeStream(events);
-  test.concurrent.each<[string, AnswerRaw, Record<string, RegExp[]>]>([
+  test.each<[string, AnswerRaw, Record<string, RegExp[]>]>([
     [
       'that comes all at once after a wait is a problem',
       // In one chunk, so that no pause lies between its events.

@@ -21,7 +21,7 @@ function compare(...args: string[]): Promise<{ code: number; printed: string }> 
   });
 }
 
-test.concurrent(
+test(
   'one small round gives every figure of the peers that were asked for, and a chart',
   async () => {
     const peers = ['bot-relay'];
@@ -47,7 +47,7 @@ test.concurrent(
 );
 
 // `npm test` covers the other refusals, which need no peers.
-test.concurrent(
+test(
   'a peer that there is not is refused with a message that names it',
   async () => {
     const { code, printed } = await compare('--only', 'nginx,another');

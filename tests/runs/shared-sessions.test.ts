@@ -61,14 +61,14 @@ async function readAtBoth({ isApart = false, graceMs = LONG_MS } = {}) {
 
 // In one group, since Jest runs only the tests of one group beside each other.
 describeWithRedis('a run', () => {
-  test.concurrent('ends with its session if only the pages of that session, at two instances, read it', async () => {
+  test('ends with its session if only the pages of that session, at two instances, read it', async () => {
     const { own, other, signOut, isEnded } = await readAtBoth();
     await signOut(0);
     for (const client of [own, other]) expect(await endOf(client)).toMatchObject({ code: 'session_ended' });
     await until(isEnded);
   });
 
-  test.concurrent('goes on for the pages of one session if another one ends, at the other instance', async () => {
+  test('goes on for the pages of one session if another one ends, at the other instance', async () => {
     const { own, other, cookie, all, signOut } = await readAtBoth({ isApart: true });
     await signOut(1, cookie);
     expect(await endOf(other)).toEqual({ events: INIT + KEPT, code: 'session_ended' });
@@ -77,14 +77,14 @@ describeWithRedis('a run', () => {
     expect(await bodyOf(own)).toBe(INIT + KEPT + DONE);
   });
 
-  test.concurrent('ends with its session if the last page was at another instance than the one that carries it', async () => {
+  test('ends with its session if the last page was at another instance than the one that carries it', async () => {
     const { leaveOwn, signOut, isEnded } = await readAtBoth();
     await leaveOwn();
     await signOut(1);
     await until(isEnded);
   });
 
-  test.concurrent('goes on for its grace if its last page was at another instance and ends with another session', async () => {
+  test('goes on for its grace if its last page was at another instance and ends with another session', async () => {
     const { leaveOwn, other, cookie, at, signOut, isEnded } = await readAtBoth({
       isApart: true,
       graceMs: '1',
@@ -98,7 +98,7 @@ describeWithRedis('a run', () => {
     });
   });
 
-  test.concurrent('ends with the session of its last page, which has left, also if that ends at another instance', async () => {
+  test('ends with the session of its last page, which has left, also if that ends at another instance', async () => {
     const { all, at, signOut, isEnded } = await start(LONG_MS);
     const own = all.say(0);
     await own.waitFor('message.complete');
@@ -117,7 +117,7 @@ describeWithRedis('a run', () => {
     expect(all.upstream.requests).toHaveLength(1);
   });
 
-  test.concurrent('ends with its session if the page at another instance was closed just before', async () => {
+  test('ends with its session if the page at another instance was closed just before', async () => {
     const { all, own, other, signOut, isEnded } = await readAtBoth();
     await all.leave(1, other);
     await signOut(0);

@@ -46,18 +46,18 @@ async function startAll(options: Omit<InstancesOptions, 'count' | 'shared' | 'en
 }
 
 describeWithRedis('with several instances, an operation', () => {
-  test.concurrent('ends when its session ends at another instance', async () => {
+  test('ends when its session ends at another instance', async () => {
     const { logout, expectEnded } = await startAll();
     await logout();
     await expectEnded();
   });
 
-  test.concurrent('ends when its session expires', async () => {
+  test('ends when its session expires', async () => {
     const { expectEnded } = await startAll({ limits: { idleMs: 2_500 } });
     await expectEnded();
   });
 
-  test.concurrent('ends when its instance, which was cut off, learns that its session has ended', async () => {
+  test('ends when its instance, which was cut off, learns that its session has ended', async () => {
     const { two, wire, logout, expectEnded } = await startAll({ wired: true });
     wire?.cut();
     await two.logLine(({ msg }) => msg === 'redis lost');
