@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, type RedisServer } from '../harness/redis/redis.ts';
@@ -20,7 +20,10 @@ let provider: FakeProvider;
 beforeEach(async () => {
   provider = await startFakeProvider();
 });
-afterEach(() => provider.close());
+afterEach(() => {
+  jest.restoreAllMocks();
+  return provider.close();
+});
 
 const post = ({ port }: TestRelay, token: string) =>
   call(port, PATH, {
@@ -188,18 +191,25 @@ describe('a logout token of the provider', () => {
     provider.signer = await signingKey('stranger');
     const forged = await provider.logoutToken({ sub: 'ada' });
     provider.signer = good;
-    const before = provider.asked(PATHS.keys);
+    // Until all tokens are sent, a busy machine may take longer than the relay waits for its provider.
+    jest.spyOn(AbortSignal, 'timeout').mockImplementation(() => new AbortController().signal);
+    const [before, from] = [provider.asked(PATHS.keys), performance.now()];
     const { promise: answered, resolve: answerAll } = Promise.withResolvers<void>();
-    // The first request of the relay is held, so that all tokens come meanwhile.
+    // The first request of the relay is held, so that many tokens come meanwhile.
     provider.answers = {
       [PATHS.keys]: (_req, res) => void answered.then(() => res.end(JSON.stringify({ keys: [good.jwk] }))),
     };
-    const answers = Array.from({ length: 300 }, () => post(relay, forged));
+    const sendThree = async () => {
+      for (let sent = 0; sent < 3; sent += 1) expectInvalid(await post(relay, forged));
+    };
+    const all = Array.from({ length: 100 }, sendThree);
     await until(() => provider.asked(PATHS.keys) > before);
     expectProblem(await call(relay.port, '/auth/session'), 401, 'unauthenticated');
     answerAll();
-    for (const answer of await Promise.all(answers)) expectInvalid(answer);
-    expect(provider.asked(PATHS.keys)).toBe(before + 1);
+    await Promise.all(all);
+    // One in each second, with the first at once; a timer may be early by a few milliseconds.
+    const most = 1 + Math.floor((performance.now() - from + 50) / 1_000);
+    expect(provider.asked(PATHS.keys) - before).toBeLessThanOrEqual(most);
   });
 });
 
