@@ -49,17 +49,21 @@ const ROOMS: Readonly<Record<string, string>> = {
   config: `bots http storage ${BASE}`,
   http: BASE,
   storage: BASE,
-  process: `app routes ${STAGES} bots config storage page demo ${BASE}`,
+  process: `app routes ${STAGES} bots config storage page service ${BASE}`,
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
-  commands: `process check demo authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
+  commands: `process check service authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
   'client/transport': '',
   'client/session': 'client/transport',
   'client/channel': 'client/session client/transport',
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
   client: CLIENT,
-  demo: `config:types http ${BASE}`,
+  'service/brains': '',
+  'service/store': '',
+  'service/wire': 'service/store service/brains:types service/sandbox:types',
+  'service/sandbox': 'service/store service/wire',
+  service: 'service secret',
   page: `config:types http ${BASE}`,
 };
 
@@ -93,8 +97,8 @@ const SECRETS_OPENED = {
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
   'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
   'check/http-client.ts': 'the passwords of the users that a check signs in',
-  'demo/start-demo.ts': 'API keys, for the embedded bot service that takes them',
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
+  'process/demo.ts': 'API keys, for the embedded bot service that takes them',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
@@ -283,10 +287,10 @@ describe('what is loaded', () => {
     expect([...loadedWith('main.ts')]).toEqual(['main.ts', 'node:fs']);
   });
 
-  test('by an instance is neither the demo nor a command', () => {
+  test('by an instance is neither the bot service nor a command', () => {
     const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
     expect(loaded).toEqual(expect.arrayContaining(['app.ts', 'express', 'relay/upstream/send.ts']));
-    const late = /^(demo|page|check|commands)\//;
+    const late = /^(service|page|check|commands)\/|^process\/demo/;
     expect(loaded.filter((target) => late.test(target))).toEqual([]);
   });
 });

@@ -4,7 +4,7 @@ import { describe, expect, test } from '@jest/globals';
 import { USAGE } from '../src/commands/usage.ts';
 import { loadConfig } from '../src/config/config.ts';
 import { isVariable, VARIABLES } from '../src/config/variables.ts';
-import { demoBanner } from '../src/demo/start-demo.ts';
+import { demoBanner } from '../src/process/demo.ts';
 import { PROBLEMS } from '../src/errors.ts';
 import { BREAK_CAUSES, NOT_RESUMED } from '../src/relay/message/break-causes.ts';
 import { createMetrics } from '../src/watch/metrics.ts';

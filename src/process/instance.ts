@@ -57,7 +57,7 @@ export type Instance = Awaited<ReturnType<typeof startInstance>>;
 export async function startInstance(options: InstanceOptions) {
   const { config, logger, users, pollEveryMs, cannotListen = () => rethrow } = options;
   const signIn = await signInOf(config, logger, users);
-  const demo = config.demo ? await (await import('../demo/start-demo.ts')).startDemo(config) : undefined;
+  const demo = config.demo ? await (await import('./demo.ts')).startDemo(config) : undefined;
   const upstreamUrl = (demo?.url ?? config.upstream.baseUrl) as Readonly<URL>;
   const metrics = await metricsOf(options);
   const redis = await redisOf(config, logger, metrics);

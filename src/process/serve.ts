@@ -24,7 +24,7 @@ export async function serve(config: Config, underNpm: boolean): Promise<void> {
   // In the background: the relay is ready without the provider.
   if (parts.signIn.mode === 'oidc') void parts.signIn.provider.discover();
   if (config.demo) {
-    const { demoBanner } = await import('../demo/start-demo.ts');
+    const { demoBanner } = await import('./demo.ts');
     output.write(demoBanner(origin + config.basePath, config));
   }
   stopOnSignals({ logger, openMessages: parts.open.count, close, underNpm });

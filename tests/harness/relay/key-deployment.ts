@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from '@jest/globals';
 import { keysCommand } from '../../../src/commands/keys.ts';
 import { loadConfig } from '../../../src/config/config.ts';
-import { type BotService, startBotService } from '../../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../../src/service/bot-service.ts';
 import { call } from '../clients/call.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freshFolder, type RelayProcess, signInAt, startProcess, stopProcesses } from './process.ts';

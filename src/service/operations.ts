@@ -1,0 +1,39 @@
+import { channelHistory } from './wire/channel-history.ts';
+import {
+  channelMetadata,
+  clearChannel,
+  deleteChannel,
+  messageFeedback,
+  suspendRuns,
+} from './wire/channel-operations.ts';
+import { downloadFile, uploadBlob } from './wire/file-operations.ts';
+import { SANDBOX_OPERATIONS } from './sandbox/sandbox-operations.ts';
+import { sendMessage } from './wire/send-message.ts';
+import { sendData } from './wire/answers.ts';
+import type { Operation, ServiceCall } from './wire/service-call.ts';
+
+/** The operations of the service, by method and path below a bot's path. */
+export const OPERATIONS: Readonly<Record<string, Operation>> = {
+  'POST message/sse': sendMessage,
+  'GET message/sse': channelHistory,
+  'POST message/suspend': suspendRuns,
+  'POST message/feedback': messageFeedback,
+  'GET channel/metadata': channelMetadata,
+  'DELETE channel': deleteChannel,
+  'POST channel/clear': clearChannel,
+  'POST blob': uploadBlob,
+  'GET channel-home/download': downloadFile,
+  'GET cwd/download': downloadFile,
+  'GET metadata': botMetadata,
+  ...SANDBOX_OPERATIONS,
+};
+
+/** `GET metadata`: the bot's configuration. */
+function botMetadata({ res, brain, namespace, botProviderName }: ServiceCall): void {
+  sendData(res, {
+    namespace,
+    botProviderName,
+    providerType: 'generic',
+    annotations: brain.metadata,
+  });
+}

@@ -1,0 +1,103 @@
+import { DatabaseSync } from 'node:sqlite';
+
+/** How long a statement waits for another process that writes, in ms. */
+const BUSY_MS = 5000;
+
+/** What made each version of the tables from the one before. Never changed once it is released; new ones are added. */
+const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE projects (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, daily_cap INTEGER, created_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE TABLE namespaces (
+    name TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE
+  ) STRICT;
+  CREATE TABLE bots (
+    namespace TEXT NOT NULL REFERENCES namespaces ON DELETE CASCADE, name TEXT NOT NULL,
+    title TEXT NOT NULL, instructions TEXT NOT NULL, suggestions TEXT NOT NULL, temperature REAL,
+    tools TEXT NOT NULL, uses_knowledge INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name)
+  ) STRICT;
+  CREATE TABLE models (
+    project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, role TEXT NOT NULL,
+    kind TEXT NOT NULL, model TEXT NOT NULL, endpoint TEXT, deployment TEXT, api_version TEXT,
+    window_characters INTEGER NOT NULL, sealed_key BLOB, key_hint TEXT NOT NULL,
+    PRIMARY KEY (project_id, role)
+  ) STRICT;
+  CREATE TABLE api_keys (
+    id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, name TEXT NOT NULL,
+    sealed_key BLOB NOT NULL, key_hash BLOB NOT NULL UNIQUE, is_enabled INTEGER NOT NULL,
+    created_at INTEGER NOT NULL, last_used_at INTEGER,
+    UNIQUE (project_id, name)
+  ) STRICT;
+  CREATE TABLE message_counts (
+    project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, day TEXT NOT NULL, count INTEGER NOT NULL,
+    PRIMARY KEY (project_id, day)
+  ) STRICT;
+  CREATE TABLE console (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+
+  CREATE TABLE channels (
+    id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, custom_id TEXT NOT NULL, title TEXT,
+    sequence INTEGER NOT NULL, allows_tools INTEGER NOT NULL, pending_consent TEXT, last_activity_at INTEGER NOT NULL,
+    UNIQUE (endpoint, custom_id)
+  ) STRICT;
+  CREATE INDEX channels_by_activity ON channels (last_activity_at);
+  CREATE TABLE runs (
+    id TEXT PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE, started_at INTEGER NOT NULL,
+    ended_at INTEGER
+  ) STRICT;
+  CREATE INDEX runs_by_channel ON runs (channel_id);
+  CREATE TABLE kept (
+    channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE, sequence INTEGER NOT NULL,
+    run_id TEXT NOT NULL, message_id TEXT, text TEXT NOT NULL,
+    PRIMARY KEY (channel_id, sequence)
+  ) STRICT;
+  CREATE TABLE turns (
+    id INTEGER PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE,
+    run_id TEXT NOT NULL, messages TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX turns_by_channel ON turns (channel_id);
+  CREATE TABLE files (
+    id TEXT PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE,
+    name TEXT NOT NULL, type TEXT NOT NULL, bytes BLOB NOT NULL, created_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX files_by_channel ON files (channel_id);
+
+  CREATE TABLE documents (
+    id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, name TEXT NOT NULL,
+    indexed_at INTEGER, problem TEXT,
+    UNIQUE (project_id, name)
+  ) STRICT;
+  CREATE TABLE pieces (
+    document_id TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+    heading TEXT NOT NULL, text TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY (document_id, ordinal)
+  ) STRICT;
+  `,
+];
+
+/**
+ * Opens the service's database, in memory without a `path`, and brings its tables to this version's.
+ * @throws Error if the file cannot be opened, or is of a newer version
+ */
+export function openDatabase(path = ':memory:'): DatabaseSync {
+  const database = new DatabaseSync(path, { timeout: BUSY_MS });
+  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
+  migrate(database);
+  return database;
+}
+
+/** Runs the migrations that the database has not had, all or none. */
+function migrate(database: DatabaseSync): void {
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    const { user_version: version } = database.prepare('PRAGMA user_version').get() as { user_version: number };
+    if (version > MIGRATIONS.length)
+      throw new Error(`The database is of a newer bot-relay (its tables have version ${version}).`);
+    for (const migration of MIGRATIONS.slice(version)) database.exec(migration);
+    database.exec(`PRAGMA user_version = ${MIGRATIONS.length}; COMMIT`);
+  } catch (error) {
+    database.exec('ROLLBACK');
+    throw error;
+  }
+}

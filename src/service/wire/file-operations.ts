@@ -1,0 +1,41 @@
+import type { Blob } from '../store/blobs.ts';
+import { readForm } from './read-form.ts';
+import { Refusal } from './refusal.ts';
+import { sendData } from './answers.ts';
+import { sendFile } from './send-file.ts';
+import { channelId, channelOf, type ServiceCall } from './service-call.ts';
+
+/** `POST blob`: takes a file into a channel, which is made if there is none. */
+export async function uploadBlob({ req, res, service, endpoint }: ServiceCall): Promise<void> {
+  const { file, customChannelId } = await readForm(req);
+  const channel = service.channels.findOrMake(endpoint, channelId(customChannelId));
+  const { id, name, bytes, type } = service.blobs.add(channel, file);
+  const mime = type || 'application/octet-stream';
+  sendData(res, [
+    {
+      channelId: channel.id,
+      blobId: id,
+      fileType: fileTypeOf(mime),
+      fileName: name,
+      size: bytes.length,
+      mime,
+    },
+  ]);
+}
+
+function fileTypeOf(mime: string): string {
+  const [kind = ''] = mime.split('/', 1);
+  if (['image', 'video', 'audio'].includes(kind)) return kind.toUpperCase();
+  return kind === 'text' || mime === 'application/pdf' ? 'DOCUMENT' : 'BINARY';
+}
+
+/** `GET channel-home/download`: a file that was uploaded into the channel, by its name. */
+export function downloadFile(call: ServiceCall): void {
+  const { req, res, query, service } = call;
+  const channel = channelOf(call);
+  const path = query.get('relative_path') ?? '';
+  if (path === '' || /(?:^|\/)\.{1,2}(?:\/|$)|[\\\p{Cc}]|^\//u.test(path)) throw new Refusal('INVALID_PATH');
+  const blob: Blob | undefined = service.blobs.findByName(channel, path);
+  if (!blob) throw new Refusal('FILE_NOT_FOUND');
+  sendFile(req, res, blob);
+}

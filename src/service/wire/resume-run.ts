@@ -1,0 +1,41 @@
+import { beginStream } from './answers.ts';
+import { type EventSource, eventText } from '../store/bot-event.ts';
+import type { Channel } from '../store/channel.ts';
+import { Refusal } from './refusal.ts';
+import type { ServiceCall } from './service-call.ts';
+
+/** Where a resumption goes on. */
+interface Place {
+  readonly channel: Channel;
+  /** The number of the last event that the client has seen. */
+  readonly sequence: number;
+}
+
+/**
+ * Answers with what a run sent after the event `lastEventId`, and with what it sends until it is over.
+ * @throws Refusal `MESSAGE_NOT_FOUND` if no kept event has this id
+ */
+export function resumeRun(
+  call: ServiceCall,
+  { source, lastEventId }: { readonly source: EventSource; readonly lastEventId: string },
+): void {
+  const { res } = call;
+  const { channel, sequence } = placeOf(call, source.customChannelId, lastEventId);
+  const runId = channel.kept.find((one) => one.sequence === sequence)?.runId;
+  if (runId === undefined) throw new Refusal('MESSAGE_NOT_FOUND');
+  beginStream(res, runId);
+  for (const kept of channel.kept) if (kept.runId === runId && kept.sequence > sequence) res.write(kept.text);
+  const run = channel.runs.find(({ id }) => id === runId);
+  const ended = { source: { ...source, requestId: runId }, fact: { runDone: {} } };
+  if (run) run.follow(res, () => res.end());
+  else res.end(eventText('asgard.run.done', ended));
+}
+
+function placeOf({ service, endpoint }: ServiceCall, id: unknown, lastEventId: string): Place {
+  const [, runId, number = ''] = /^(?:([0-9a-f-]{36})\.)?(\d{1,9})$/.exec(lastEventId) ?? [];
+  const { channels } = service;
+  const channel =
+    runId === undefined ? channels.find(endpoint, String(id)) : id === null && channels.findNameless(runId);
+  if (!channel) throw new Refusal('MESSAGE_NOT_FOUND');
+  return { channel, sequence: Number(number) };
+}

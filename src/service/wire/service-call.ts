@@ -1,0 +1,54 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Blobs } from '../store/blobs.ts';
+import type { Brain } from '../brains/steps.ts';
+import type { Channel } from '../store/channel.ts';
+import type { Channels } from '../store/channels.ts';
+import { Refusal } from './refusal.ts';
+import type { Sandboxes } from '../sandbox/sandboxes.ts';
+
+/** The state of the service. */
+export interface Service {
+  readonly channels: Channels;
+  readonly blobs: Blobs;
+  readonly sandboxes: Sandboxes;
+  readonly maxExecutionMs: number;
+}
+
+/** A request that has been admitted. */
+export interface ServiceCall {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  readonly service: Service;
+  readonly namespace: string;
+  readonly botProviderName: string;
+  /** `namespace/bot`. */
+  readonly endpoint: string;
+  readonly brain: Brain;
+  readonly query: URLSearchParams;
+  /** The name of the sandbox in the path; empty in other paths. */
+  readonly sandbox: string;
+}
+
+/** Answers a call, or throws a `Refusal`. */
+export type Operation = (call: ServiceCall) => void | Promise<void>;
+
+const MAX_CHANNEL_ID = 256;
+
+/**
+ * The value as the id of a channel.
+ * @throws Refusal `INVALID_CHANNEL`
+ */
+export function channelId(value: unknown): string {
+  if (typeof value === 'string' && value !== '' && value.length <= MAX_CHANNEL_ID) return value;
+  throw new Refusal('INVALID_CHANNEL');
+}
+
+/**
+ * The channel that the query names.
+ * @throws Refusal `INVALID_CHANNEL`, or `CHANNEL_NOT_FOUND` if there is no such channel yet
+ */
+export function channelOf({ service, endpoint, query }: ServiceCall): Channel {
+  const channel = service.channels.find(endpoint, channelId(query.get('custom_channel_id')));
+  if (!channel) throw new Refusal('CHANNEL_NOT_FOUND');
+  return channel;
+}
