@@ -7,17 +7,12 @@ export interface Ask {
   readonly isAllowed: boolean;
   /** The files that came with the message. */
   readonly files: readonly AskedFile[];
-  /** What the bot remembers of the conversation; nothing without a channel. */
-  readonly memory: Memory | undefined;
+  /** What `remember` kept in this conversation, oldest first, each run's as one list; none without a channel. */
+  readonly turns: readonly Turn[];
 }
 
-/** What a model has said and heard in a conversation. */
-export interface Memory {
-  /** What was added so far, oldest first: for each time, the messages as JSON values. */
-  turns(): readonly (readonly unknown[])[];
-  /** Adds messages, which are JSON values. */
-  add(messages: readonly unknown[]): void;
-}
+/** The messages of one run in the form of the AI SDK, as JSON values. */
+export type Turn = readonly unknown[];
 
 export interface AskedFile {
   readonly name: string;
@@ -34,14 +29,16 @@ export interface ToolCall {
 }
 
 /**
- * A step of a run. A message is kept only once it is completed; one that is open at the end of the run is completed
- * then, and one that is open at an error is not. A tool call that has started ends with the next `toolResult` of its
- * `id`.
+ * A step of a run. A message is kept only once it is completed; one that is open at the end of the run or at a suspend
+ * is completed then, and one that is open at an error is not. A tool call that has started ends with the next
+ * `toolResult` of its `id`. `remember` adds messages to the turn of this run, in one transaction with what the same step
+ * completes; it stands alone where nothing is completed.
  */
 export type Step =
   | { readonly startMessage: true }
   | { readonly say: string }
-  | { readonly completeMessage: true }
+  | { readonly completeMessage: true; readonly remember?: Turn }
+  | { readonly remember: Turn }
   | { readonly startTool: ToolCall; readonly id: string }
   | { readonly toolResult: object; readonly id: string }
   | { readonly askConsent: ToolCall }

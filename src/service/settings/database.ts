@@ -37,14 +37,15 @@ const MIGRATIONS: readonly string[] = [
   CREATE TABLE console (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
   CREATE TABLE channels (
-    id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, custom_id TEXT NOT NULL, title TEXT,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE,
+    endpoint TEXT NOT NULL, custom_id TEXT NOT NULL, title TEXT,
     sequence INTEGER NOT NULL, allows_tools INTEGER NOT NULL, pending_consent TEXT, last_activity_at INTEGER NOT NULL,
-    UNIQUE (endpoint, custom_id)
+    UNIQUE (project_id, endpoint, custom_id)
   ) STRICT;
   CREATE INDEX channels_by_activity ON channels (last_activity_at);
   CREATE TABLE runs (
     id TEXT PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE, started_at INTEGER NOT NULL,
-    ended_at INTEGER
+    ended_at INTEGER, error_code TEXT, error_message TEXT
   ) STRICT;
   CREATE INDEX runs_by_channel ON runs (channel_id);
   CREATE TABLE kept (
@@ -53,10 +54,8 @@ const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (channel_id, sequence)
   ) STRICT;
   CREATE TABLE turns (
-    id INTEGER PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE,
-    run_id TEXT NOT NULL, messages TEXT NOT NULL
+    run_id TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, messages TEXT NOT NULL
   ) STRICT;
-  CREATE INDEX turns_by_channel ON turns (channel_id);
   CREATE TABLE files (
     id TEXT PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE,
     name TEXT NOT NULL, type TEXT NOT NULL, bytes BLOB NOT NULL, created_at INTEGER NOT NULL
@@ -65,7 +64,7 @@ const MIGRATIONS: readonly string[] = [
 
   CREATE TABLE documents (
     id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, name TEXT NOT NULL,
-    indexed_at INTEGER, problem TEXT,
+    text TEXT NOT NULL, indexed_at INTEGER, model TEXT, dimensions INTEGER, problem TEXT,
     UNIQUE (project_id, name)
   ) STRICT;
   CREATE TABLE pieces (
@@ -87,17 +86,26 @@ export function openDatabase(path = ':memory:'): DatabaseSync {
   return database;
 }
 
-/** Runs the migrations that the database has not had, all or none. */
-function migrate(database: DatabaseSync): void {
+/** Runs `act` as one transaction: all of what it writes, or nothing. It must not wait: others share the connection. */
+export function transaction<T>(database: DatabaseSync, act: () => T): T {
   database.exec('BEGIN IMMEDIATE');
   try {
-    const { user_version: version } = database.prepare('PRAGMA user_version').get() as { user_version: number };
-    if (version > MIGRATIONS.length)
-      throw new Error(`The database is of a newer bot-relay (its tables have version ${version}).`);
-    for (const migration of MIGRATIONS.slice(version)) database.exec(migration);
-    database.exec(`PRAGMA user_version = ${MIGRATIONS.length}; COMMIT`);
+    const result = act();
+    database.exec('COMMIT');
+    return result;
   } catch (error) {
     database.exec('ROLLBACK');
     throw error;
   }
+}
+
+/** Runs the migrations that the database has not had, all or none. */
+function migrate(database: DatabaseSync): void {
+  transaction(database, () => {
+    const { user_version: version } = database.prepare('PRAGMA user_version').get() as { user_version: number };
+    if (version > MIGRATIONS.length)
+      throw new Error(`The database is of a newer bot-relay (its tables have version ${version}).`);
+    for (const migration of MIGRATIONS.slice(version)) database.exec(migration);
+    database.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
+  });
 }

@@ -75,7 +75,7 @@ function takeMessage({ query, service }: ServiceCall, { message, channel, source
   });
   if (channel) channel.pendingConsent = undefined;
   const text = typeof message.text === 'string' ? message.text : '';
-  const asked = { text, isAllowed, files, memory: undefined };
+  const asked = { text, isAllowed, files, turns: [] };
   if (isConsent) return { kind: 'consent', ...asked };
   if (text === '' && files.length === 0) return { kind: 'nudge', ...asked };
   if (channel) keepMessage(channel, { message, text, source });
