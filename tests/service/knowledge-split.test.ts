@@ -3,9 +3,40 @@ import fc from 'fast-check';
 import { MAX_CHARACTERS, split } from '../../src/service/knowledge/split.ts';
 
 const LINES = [
-  ...['# A', '## B  ##', '###### Deep', '####### seven', '#', '#no', 'Title', '===', '---', '- item', '> quote'],
-  ...['```', '```js', '````', '~~~', '   ~~~~', '    ```', '``` a`b', 'some words. And more', 'word', '', '', '  '],
-  ...['😀😀😀😀', 'ein sehr langer Satz ohne Ende und noch weiter', 'x'.repeat(50), '文字。文字。文字。', '\u2028'],
+  ...[
+    '# A',
+    '## B  ##',
+    '###### Deep',
+    '####### seven',
+    '#',
+    '#no',
+    'Title',
+    '===',
+    '---',
+    '- item',
+    '> quote',
+  ],
+  ...[
+    '```',
+    '```js',
+    '````',
+    '~~~',
+    '   ~~~~',
+    '    ```',
+    '``` a`b',
+    'some words. And more',
+    'word',
+    '',
+    '',
+    '  ',
+  ],
+  ...[
+    '😀😀😀😀',
+    'ein sehr langer Satz ohne Ende und noch weiter',
+    'x'.repeat(50),
+    '文字。文字。文字。',
+    '\u2028',
+  ],
 ];
 const texts = fc
   .array(fc.tuple(fc.constantFrom(...LINES), fc.constantFrom('\n', '\n', '\r\n', ' ', '')), { maxLength: 40 })
@@ -16,7 +47,9 @@ test('the pieces, joined, are the text, and none is too long, empty or cut insid
     fc.property(texts, fc.boolean(), fc.integer({ min: 2, max: 90 }), (text, isMarkdown, max) => {
       const pieces = split(text, { isMarkdown, max }).map((piece) => piece.text);
       expect(pieces.join('')).toBe(text);
-      expect(pieces.filter((piece) => piece.length > max || piece === '' || !piece.isWellFormed())).toEqual([]);
+      expect(pieces.filter((piece) => piece.length > max || piece === '' || !piece.isWellFormed())).toEqual(
+        [],
+      );
     }),
     { numRuns: 1000 },
   );
@@ -25,7 +58,10 @@ test('the pieces, joined, are the text, and none is too long, empty or cut insid
 /** Blocks of a document. The number makes each one unlike the others. */
 const blocks = fc.array(
   fc.oneof(
-    { weight: 2, arbitrary: fc.record({ level: fc.integer({ min: 1, max: 6 }), isUnderlined: fc.boolean() }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ level: fc.integer({ min: 1, max: 6 }), isUnderlined: fc.boolean() }),
+    },
     fc.record({ words: fc.integer({ min: 1, max: 12 }) }),
     fc.record({ lines: fc.integer({ min: 0, max: 5 }), fence: fc.constantFrom('```', '~~~~', '  ```') }),
   ),
@@ -101,6 +137,16 @@ describe('what is split', () => {
       { heading: 'Leave › Sick', text: '## Sick\nStay at home.\n' },
     ]);
     expect(split(text, { isMarkdown: false })).toEqual([{ heading: '', text }]);
+  });
+
+  test('begins with its heading, also where its first paragraph is too long', () => {
+    const pieces = split('# T\n\none two three four five six', { isMarkdown: true, max: 20 });
+    expect(pieces.map((piece) => piece.text)).toEqual(['# T\n\none two three ', 'four five six']);
+  });
+
+  test('is not cut in code that follows a line directly', () => {
+    const pieces = split('one two three:\n```\n# four\n```\nfive', { isMarkdown: true, max: 20 });
+    expect(pieces.map((piece) => piece.text)).toEqual(['one two three:\n', '```\n# four\n```\nfive']);
   });
 
   test('takes neither front matter nor a table or list for a heading', () => {

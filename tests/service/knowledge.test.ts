@@ -76,7 +76,10 @@ const only = () => known.documents('p')[0];
 
 describe('a document', () => {
   test('is found by what it says, with its name and headings as the source', async () => {
-    await addIndexed('handbook.md', '# Leave\n\nTwelve weeks for parents.\n\n# Travel\n\nSecond class by train.\n');
+    await addIndexed(
+      'handbook.md',
+      '# Leave\n\nTwelve weeks for parents.\n\n# Travel\n\nSecond class by train.\n',
+    );
     expect(await search('how many weeks')).toEqual([
       { text: '# Leave\n\nTwelve weeks for parents.', source: 'handbook.md › Leave' },
     ]);
@@ -122,12 +125,20 @@ describe('a document', () => {
   test('that is removed is not found any more', async () => {
     await addIndexed('a.txt', 'apple');
     await addIndexed('b.txt', 'apple');
-    expect(await sources('apple')).toEqual(['a.txt', 'b.txt']);
+    expect((await sources('apple')).sort()).toEqual(['a.txt', 'b.txt']);
     const id = only()?.id ?? '';
     known.remove(id);
     expect(await sources('apple')).toEqual(['b.txt']);
     expect(() => known.remove(id)).toThrow('The document is not there any more.');
     await expect(index(id)).rejects.toThrow('The document is not there any more.');
+  });
+
+  test('that is removed takes no place of others among what is found', async () => {
+    await addIndexed('a.md', '# S\napple\n'.repeat(9));
+    await addIndexed('b.md', 'apple and pear and plum and fig');
+    expect(await sources('apple')).toEqual(Array(5).fill('a.md › S'));
+    known.remove(only()?.id ?? '');
+    expect(await sources('apple')).toEqual(['b.md']);
   });
 
   test('goes with its project', async () => {
@@ -184,7 +195,11 @@ describe('an upload', () => {
     ['text with codes of a terminal', Buffer.from('a\x1b[31mb'), 'control characters'],
     ['nothing', Buffer.alloc(0), 'a.md is empty'],
     ['white space', Buffer.from(' \n\t\r\n\u00a0'), 'a.md is empty'],
-    ['1 MB and a byte', Buffer.alloc(1_048_577, 'a'), 'has 1,048,577 bytes. A document can have at most 1,048,576.'],
+    [
+      '1 MB and a byte',
+      Buffer.alloc(1_048_577, 'a'),
+      'has 1,048,577 bytes. A document can have at most 1,048,576.',
+    ],
   ])('is refused if it is %s', (_, bytes, problem) => {
     expect(() => put('a.md', bytes)).toThrow(problem);
     expect(() => put('a.md', bytes)).toThrow(KnowledgeError);
@@ -375,10 +390,22 @@ describe('a search', () => {
     expect(await search('x', { model: answering(Float32Array.of(-1, 1)) })).toHaveLength(1);
   });
 
+  test('loads vectors once for as long as nothing changes', async () => {
+    await addIndexed('a.txt', 'apple');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    database.exec('UPDATE pieces SET vector = zeroblob(length(vector))');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    put('b.txt', 'banana');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    await addIndexed('b.txt', 'banana');
+    expect(await sources('apple')).toEqual([]);
+  });
+
   test('is refused if documents were indexed with another model, before it is asked', async () => {
     await addIndexed('a.txt', 'apple');
     const other = wordCounter('words/2');
-    const refused = 'The embedding model is words/2, but documents were indexed with words/1. Index all documents again.';
+    const refused =
+      'The embedding model is words/2, but documents were indexed with words/1. Index all documents again.';
     await expect(search('apple', { model: other })).rejects.toThrow(refused);
     expect(other.asked).toEqual([]);
     await index(put('b.txt', 'banana'), other);
@@ -415,13 +442,18 @@ describe('a search', () => {
       await addIndexed('a.txt', 'apple new');
       return words.embed(texts, purpose, signal);
     };
-    expect(await search('apple', { model: { ...words, embed } })).toEqual([{ text: 'apple new', source: 'a.txt' }]);
+    expect(await search('apple', { model: { ...words, embed } })).toEqual([
+      { text: 'apple new', source: 'a.txt' },
+    ]);
   });
 });
 
 test('a change by another process is seen at the next search', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'knowledge-'));
-  const [one, two] = [0, 1].map(() => openDatabase(join(folder, 'service.db'))) as [DatabaseSync, DatabaseSync];
+  const [one, two] = [0, 1].map(() => openDatabase(join(folder, 'service.db'))) as [
+    DatabaseSync,
+    DatabaseSync,
+  ];
   try {
     addProject(one, 'p');
     const [here, there] = [knowledge(one), knowledge(two)];

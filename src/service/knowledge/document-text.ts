@@ -19,13 +19,15 @@ const NOT_IN_A_TEXT = /[^\P{Cc}\t\n\f\r\u0080-\u009f]/u;
  * @throws KnowledgeError if it is no plain name of a Markdown or text file
  */
 export function documentName(name: string): string {
-  const isPlain = name.isWellFormed() && !NOT_IN_A_NAME.test(name) && !/^[\s.]|\s$/.test(name);
+  const isPlain = name !== '' && name.isWellFormed() && !NOT_IN_A_NAME.test(name) && !/^[\s.]|\s$/.test(name);
   if (!isPlain || name.length > MAX_NAME)
     throw new KnowledgeError(
       `A document's name must be a plain file name of at most ${MAX_NAME} characters, without slashes, ".." and control characters.`,
     );
   if (!ENDING.test(name))
-    throw new KnowledgeError(`${name} is neither Markdown nor text: its name must end in .md, .markdown or .txt.`);
+    throw new KnowledgeError(
+      `${name} is neither Markdown nor text: its name must end in .md, .markdown or .txt.`,
+    );
   return name.normalize('NFC');
 }
 

@@ -33,7 +33,9 @@ export function indexer(database: DatabaseSync): Index {
     try {
       const pieces = piecesOf(document);
       checkRoom(database, document, pieces.length);
-      const texts = pieces.map(({ heading, text }) => `${sourceOf(document.name, heading)}\n\n${text.trim()}`);
+      const texts = pieces.map(
+        ({ heading, text }) => `${sourceOf(document.name, heading)}\n\n${text.trim()}`,
+      );
       const vectors = await embedAll(texts, model, options);
       write(database, document, { pieces, vectors, model: model.model });
     } catch (error) {
