@@ -15,7 +15,10 @@ export interface Admission {
   readonly admit: (endpoint: string) => boolean;
 }
 
-type Admitted = Pick<ServiceCall, 'namespace' | 'botProviderName' | 'endpoint' | 'brain' | 'query' | 'sandbox'>;
+type Admitted = Pick<
+  ServiceCall,
+  'namespace' | 'botProviderName' | 'endpoint' | 'brain' | 'query' | 'sandbox'
+>;
 
 /**
  * Finds the operation of a request and admits it. `message/sse` has the budget of the bot, and each other path its own.

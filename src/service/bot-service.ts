@@ -2,13 +2,13 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Admission, admitCall, endpointLimit } from './admit-call.ts';
-import { blobs } from './store/blobs.ts';
 import { type Speed, scriptedBrain } from './brains/scripted.ts';
+import type { Brain } from './brains/steps.ts';
+import { sandboxes } from './sandbox/sandboxes.ts';
+import { blobs } from './store/blobs.ts';
 import type { Channel } from './store/channel.ts';
 import { channels } from './store/channels.ts';
 import { Refusal, refuse } from './wire/refusal.ts';
-import type { Brain } from './brains/steps.ts';
-import { sandboxes } from './sandbox/sandboxes.ts';
 import type { Service } from './wire/service-call.ts';
 
 const LIMIT = 5;
@@ -57,7 +57,8 @@ export async function startBotService({
   const pace = { wordMs: 60, silenceMs: 40_000, ...speed };
   const admission: Admission = {
     isValidKey: (key) => valid.has(key),
-    brainOf: (endpoint) => (Object.hasOwn(brains, endpoint) ? brains[endpoint] : scriptedBrain(endpoint, pace)),
+    brainOf: (endpoint) =>
+      Object.hasOwn(brains, endpoint) ? brains[endpoint] : scriptedBrain(endpoint, pace),
     admit: endpointLimit(limit),
   };
   const service = newService(maxExecutionMs);
