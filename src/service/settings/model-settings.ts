@@ -13,19 +13,22 @@ export const MODEL_KINDS = {
 } as const;
 export type ModelKind = (typeof MODEL_KINDS)[ModelRole][number];
 
-/** How a model of a project is reached. */
+/** A model of a provider, and how it is reached. */
 export interface ModelSettings {
   readonly kind: ModelKind;
+  /** The provider's name of the model. */
   readonly model: string;
+  /** Only servers that are `openai-compatible` may have none. */
   readonly key?: Secret | undefined;
   /** The last four characters of the key, which may be shown; empty without one, or if it is short. */
   readonly keyHint: string;
-  /** Without it, the provider's own. */
+  /** An address with http or https; the provider's own if it is missing. Azure and `openai-compatible` need one. */
   readonly endpoint?: string | undefined;
-  /** Of Azure. */
+  /** Azure's name of the model, if it differs from `model`. */
   readonly deployment?: string | undefined;
+  /** Azure's: a date such as 2024-10-21, or v1, which is also what a missing one means. */
   readonly apiVersion?: string | undefined;
-  /** How many characters of a conversation the model gets. */
+  /** How many characters of instructions, history and message the model gets. */
   readonly windowCharacters: number;
 }
 
