@@ -4,18 +4,18 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { type Secret, secret } from '../secret.ts';
 import { type Admission, admitCall, endpointLimit } from './admit-call.ts';
-import { blobs } from './store/blobs.ts';
 import { type Speed, scriptedBrain } from './brains/scripted.ts';
-import type { Channel } from './store/channel.ts';
-import { channels } from './store/channels.ts';
-import { Refusal, refuse } from './wire/refusal.ts';
 import type { Brain } from './brains/steps.ts';
 import { sandboxes } from './sandbox/sandboxes.ts';
-import type { Service } from './wire/service-call.ts';
 import type { Bot } from './settings/bot.ts';
 import { openDatabase } from './settings/database.ts';
 import { sealer } from './settings/sealed.ts';
 import { DEMO, openSettings, type Settings } from './settings/settings.ts';
+import { blobs } from './store/blobs.ts';
+import type { Channel } from './store/channel.ts';
+import { channels } from './store/channels.ts';
+import { Refusal, refuse } from './wire/refusal.ts';
+import type { Service } from './wire/service-call.ts';
 
 const LIMIT = 5;
 const MAX_EXECUTION_MS = 180_000;
@@ -56,8 +56,15 @@ export interface BotService {
  * @throws SettingsError if the database cannot be used, and the system's error if the address cannot
  */
 export async function startBotService(options: BotServiceOptions): Promise<BotService> {
-  const { keys = [], maxExecutionMs = MAX_EXECUTION_MS, limit = LIMIT, host = '127.0.0.1', port = 0 } = options;
-  const { path, secret: serviceSecret = secret(randomBytes(32).toString('base64url')) } = options.database ?? {};
+  const {
+    keys = [],
+    maxExecutionMs = MAX_EXECUTION_MS,
+    limit = LIMIT,
+    host = '127.0.0.1',
+    port = 0,
+  } = options;
+  const { path, secret: serviceSecret = secret(randomBytes(32).toString('base64url')) } =
+    options.database ?? {};
   const database = openDatabase(path);
   const settings = openSettings(database, sealer(serviceSecret));
   const imported = (key: string) => settings.importKey(DEMO, `imported ${secret(key).fingerprint}`, key).id;

@@ -60,7 +60,10 @@ export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
   return {
     keys: (projectId) =>
       sql
-        .all<KeyRow>(`SELECT ${COLUMNS} FROM api_keys WHERE project_id = ? ORDER BY created_at, rowid`, projectId)
+        .all<KeyRow>(
+          `SELECT ${COLUMNS} FROM api_keys WHERE project_id = ? ORDER BY created_at, rowid`,
+          projectId,
+        )
         .map(keyOf),
     createKey(projectId, name) {
       const key = `brk_${randomBytes(KEY_BYTES).toString('base64url')}`;
@@ -89,7 +92,10 @@ export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
 function changesOf(sql: Sql, sealer: Sealer): Pick<ApiKeys, 'revealKey' | 'setKeyEnabled' | 'deleteKey'> {
   return {
     revealKey(id) {
-      const row = sql.get<{ sealed_key: Uint8Array }>('SELECT sealed_key FROM api_keys WHERE id = ?', id);
+      const row = sql.get<{ sealed_key: Uint8Array<ArrayBuffer> }>(
+        'SELECT sealed_key FROM api_keys WHERE id = ?',
+        id,
+      );
       if (!row) throw new SettingsError(MISSING.missing);
       return sealer.open(row.sealed_key, rowOf(id));
     },

@@ -118,7 +118,9 @@ export function transaction<T>(database: DatabaseSync, act: () => T): T {
 /** Runs the migrations that the database has not had, all or none. */
 function migrate(database: DatabaseSync): void {
   transaction(database, () => {
-    const { user_version: version } = database.prepare('PRAGMA user_version').get() as { user_version: number };
+    const { user_version: version } = database.prepare('PRAGMA user_version').get() as {
+      user_version: number;
+    };
     if (version > MIGRATIONS.length)
       throw new Error(`it is of a newer bot-relay (its tables have version ${version})`);
     for (const migration of MIGRATIONS.slice(version)) database.exec(migration);

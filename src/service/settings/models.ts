@@ -27,7 +27,7 @@ type ModelRow = {
   deployment: string | null;
   api_version: string | null;
   window_characters: number;
-  sealed_key: Uint8Array | null;
+  sealed_key: Uint8Array<ArrayBuffer> | null;
   key_hint: string;
 };
 
@@ -44,6 +44,8 @@ export function modelsIn(sql: Sql, sealer: Sealer): Models {
     saveModel(projectId, role, settings) {
       checkModel(role, settings);
       const key = settings.key ?? keptKey(model(projectId, role), settings);
+      if (!key && settings.kind !== 'openai-compatible')
+        throw new SettingsError(`A model of ${settings.kind} needs a key.`);
       const { kind, endpoint = null, deployment = null, apiVersion = null, windowCharacters } = settings;
       const values = [kind, settings.model, endpoint, deployment, apiVersion, windowCharacters];
       const sealed = key ? sealer.seal(key, rowOf(projectId, role)) : null;
