@@ -86,7 +86,7 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
     close: () =>
       new Promise((resolve) => {
         server.close(() => {
-          database.close();
+          if (database.isOpen) database.close();
           resolve();
         });
         server.closeAllConnections();

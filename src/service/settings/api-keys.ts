@@ -43,6 +43,7 @@ const KEY_BYTES = 32;
 const MINUTE_MS = 60_000;
 const MISSING = { missing: 'There is no such key.' };
 
+/** The API keys in the database. */
 export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
   const found = (key: string) =>
     sql.get<KeyRow>(`SELECT ${COLUMNS} FROM api_keys WHERE key_hash = ?`, sealer.hash(key));

@@ -33,6 +33,7 @@ type ModelRow = {
 
 const COLUMNS = 'kind, model, endpoint, deployment, api_version, window_characters, sealed_key, key_hint';
 
+/** The models in the database, with their keys sealed. */
 export function modelsIn(sql: Sql, sealer: Sealer): Models {
   const model = (projectId: string, role: ModelRole): ModelSettings | undefined => {
     const text = `SELECT ${COLUMNS} FROM models WHERE project_id = ? AND role = ?`;

@@ -36,6 +36,7 @@ const MAX_CAP = 1_000_000_000;
 const UNDER_CAP =
   'count < coalesce((SELECT daily_cap FROM projects WHERE id = message_counts.project_id), count + 1)';
 
+/** The projects in the database; `onGone` is called for each project and namespace that is removed. */
 export function projectsIn(sql: Sql, onGone: Gone): Projects {
   const sentences = {
     taken: 'There is already a project of this name.',
