@@ -12,6 +12,8 @@ export interface Service {
   readonly blobs: Blobs;
   readonly sandboxes: Sandboxes;
   readonly maxExecutionMs: number;
+  /** Counts a message of today; returns false if the project may have no more of them. */
+  readonly countMessage: (projectId: string) => boolean;
 }
 
 /** A request that has been admitted. */
@@ -19,6 +21,8 @@ export interface ServiceCall {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   readonly service: Service;
+  /** The project of the key and of the bot. */
+  readonly projectId: string;
   readonly namespace: string;
   readonly botProviderName: string;
   /** `namespace/bot`. */
