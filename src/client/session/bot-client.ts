@@ -1,9 +1,8 @@
-import { baseOf, caller, randomId } from '../transport/calls.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
-import { type BotClientOptions, botCalls, nameOf } from './bot-calls.ts';
-import { setInternals } from './client-internals.ts';
-import { sessionCalls } from './session-calls.ts';
-import { type Session, sessionTracker, tabsOf } from './session-tracker.ts';
+import type { BotClientOptions } from './bot-calls.ts';
+import { directConnect } from './direct-connect.ts';
+import { relayClient } from './relay-client.ts';
+import type { Session } from './session-tracker.ts';
 
 export type {
   BotEvent,
@@ -70,28 +69,8 @@ export interface BotClient extends EventTarget {
 
 /**
  * A client of one bot, for browsers and Node.js.
- * @throws TypeError if `baseUrl` is no address
+ * @throws TypeError if `baseUrl` is no address, or if `apiKey` is given in a browser
  */
 export function createBotClient(options: BotClientOptions): BotClient {
-  const call = caller(options);
-  const client = new EventTarget();
-  const tracker = sessionTracker(() => client.dispatchEvent(new Event('signed-out')));
-  const calls = botCalls(options, { call, tracker });
-  const tabs = tabsOf(options);
-  const internals = { options, calls, tracker, tabs };
-  setInternals(client, internals);
-  const channel = randomId();
-  return Object.assign(client, sessionCalls(call, internals), {
-    send(message: string | object, sendOptions: SendOptions = {}) {
-      // With the number of the session, so that the next user does not continue the conversation of this one.
-      const customChannelId = `${channel}-${tracker.current()}`;
-      const ofText = { text: message, action: 'NONE', customMessageId: randomId(), customChannelId };
-      const sent = typeof message === 'string' ? ofText : message;
-      // Made to JSON now: a stream is resumed with the same body, and the caller may change the object meanwhile.
-      const body = JSON.stringify(sent);
-      const init = { method: 'POST', body } as const;
-      return calls.stream(calls.pathOf('message/sse'), init, { ...sendOptions, name: nameOf(sent) });
-    },
-    signInUrl: (returnTo: string) => `${baseOf(options)}/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
-  });
+  return relayClient(options.apiKey === undefined ? options : directConnect(options));
 }
