@@ -63,6 +63,8 @@ const ROOMS: Readonly<Record<string, string>> = {
   'service/store': '',
   'service/wire': 'service/store service/brains:types service/sandbox:types',
   'service/sandbox': 'service/store service/wire',
+  'service/console':
+    'service/settings service/knowledge service/models:types service/brains:types authenticate/sessions authenticate/password guard http errors secret',
   service: 'service secret',
   page: `config:types http ${BASE}`,
 };
@@ -74,9 +76,9 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
   'eventsource-parser': 'check client/transport',
-  express: 'app routes',
+  express: 'app routes service/console',
   'express-rate-limit': 'pace http',
-  helmet: 'arrive',
+  helmet: 'arrive service/console',
   'http-proxy-middleware': 'relay/operations',
   jose: 'authenticate/oidc watch',
   marked: 'client/element',
@@ -100,6 +102,7 @@ const SECRETS_OPENED = {
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'process/demo.ts': 'API keys, for the embedded bot service that takes them',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
+  'service/console/key-pages.ts': 'API keys of the bot service, where an administrator copies one',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
   'storage/redis-settings.ts':
