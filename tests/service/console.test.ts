@@ -189,11 +189,13 @@ describe('AI settings', () => {
     const good = await administrator.post(path, { ...MODEL, test: 'on' });
     expect([good.status, readable(good.body)]).toEqual([
       200,
-      expect.stringContaining('It works gpt-5 answered in 812 ms. It took 9 tokens.'),
+      expect.stringContaining('Completion model: it works gpt-5 answered in 812 ms. It took 9 tokens.'),
     ]);
     const voyage = { kind: 'voyage', model: 'voyage-4', key: `${PROVIDER_KEY}2`, test: 'on' };
     const bad = await administrator.post('/projects/demo/models/embedding', voyage);
-    expect(readable(bad.body)).toContain('The test failed The key was <refused>. Enter another one.');
+    expect(readable(bad.body)).toContain(
+      'Embedding model: the test failed The key was <refused>. Enter another one.',
+    );
     expect(tested).toEqual([
       ['completion', 'openai', PROVIDER_KEY, undefined],
       ['embedding', 'voyage', `${PROVIDER_KEY}2`, undefined],

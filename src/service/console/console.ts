@@ -59,7 +59,7 @@ export async function startConsole(options: ConsoleOptions): Promise<Console> {
   const running = indexings(options.knowledge.index, options.onFault);
   knowledgePages(app, options, running);
   app.use(() => {
-    throw new Problem('not_found', 'There is nothing at this address.');
+    throw new Problem('not_found', 'The address is wrong, or what was there has been deleted.');
   });
   app.use(problemPage(options));
   const server = createServer(app);
@@ -125,7 +125,7 @@ function problemPage({ onFault }: ConsoleOptions): ErrorRequestHandler {
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   return function problemPage(error: unknown, _req, res, _next) {
     const problem =
-      error instanceof URIError ? new Problem('not_found', 'There is no such address.') : asProblem(error);
+      error instanceof URIError ? new Problem('not_found', 'The address is wrong.') : asProblem(error);
     if (error === CLIENT_LEFT) return;
     if (isFault(problem)) onFault(problem.cause ?? problem);
     if (res.headersSent) return void res.destroy();

@@ -36,7 +36,7 @@ const KIND_NAMES: Readonly<Record<ModelKind, string>> = {
 };
 const DEFAULT_WINDOW = 100_000;
 const ABOUT = {
-  key: /^(A key|Enter the key)/,
+  key: /^(A key|Enter the key)|needs a key/,
   kind: /no other kind/,
   endpoint: /endpoint/,
   deployment: /deployment/,
@@ -50,16 +50,13 @@ export function modelPages(app: Express, { settings, testConnection }: ConsolePa
     const { key, keyHint, ...values } = settings.model(project.id, role) ?? NEW_MODEL;
     return formOf(role, values);
   };
-  const show = (res: Response, project: Project, sent: { form?: Form; report?: [ModelRole, Html] } = {}) => {
+  const show = (res: Response, project: Project, sent: { form?: Form; report?: Html } = {}) => {
     const forms = MODEL_ROLES.map((role) => (sent.form?.id === role ? sent.form : formFor(project, role)));
-    const parts = MODEL_ROLES.map((role, at) => {
-      const report = sent.report?.[0] === role ? sent.report[1] : undefined;
-      return modelSection({
-        ...{ project, role, report, form: forms[at] as Form },
-        saved: settings.model(project.id, role),
-      });
-    });
-    showPage(res, { title: 'AI settings', project, section: 'models', body: html`${parts}`, forms });
+    const parts = MODEL_ROLES.map((role, at) =>
+      modelSection({ project, role, form: forms[at] as Form, saved: settings.model(project.id, role) }),
+    );
+    const body = html`${sent.report}${parts}`;
+    showPage(res, { title: 'AI settings', project, section: 'models', body, forms });
   };
 
   app.get('/projects/:project/models', (req, res) => show(res, projectOf(req, settings)));
@@ -72,7 +69,7 @@ export function modelPages(app: Express, { settings, testConnection }: ConsolePa
     if (faults.length > 0) return show(res, project, { form: { id: role, values, faults } });
     if (!values.has('test') || !saved) return goTo(res, pathOf(project, 'models'), 'saved');
     const report = await testConnection(role, saved, abortWhenLeft(res).signal);
-    show(res, project, { report: [role, reportOf(report)] });
+    show(res, project, { report: reportOf(role, report) });
   });
   deletePage(app, '/projects/:project/models/:role/delete', (req) => {
     const project = projectOf(req, settings);
@@ -108,12 +105,15 @@ function modelIn(values: URLSearchParams, role: ModelRole) {
   };
 }
 
-function reportOf(report: ConnectionReport): Html {
+function reportOf(role: ModelRole, report: ConnectionReport): Html {
+  const name = TITLES[role];
   if (!report.ok)
-    return html`<div class="report bad" role="status"><h3>The test failed</h3><p>${report.problem}</p><p>${report.todo}</p></div>`;
+    return html`<div class="report bad" role="status"><h2>${name}: the test failed</h2>
+<p>${report.problem}</p><p>${report.todo}</p></div>`;
   const { model, ms, tokens } = report;
   const cost = tokens === undefined ? '' : ` It took ${tokens} tokens.`;
-  return html`<div class="report good" role="status"><h3>It works</h3><p>${model} answered in ${ms} ms.${cost}</p></div>`;
+  return html`<div class="report good" role="status"><h2>${name}: it works</h2>
+<p>${model} answered in ${ms} ms.${cost}</p></div>`;
 }
 
 interface ModelSection {
@@ -121,18 +121,16 @@ interface ModelSection {
   readonly role: ModelRole;
   readonly form: Form;
   readonly saved: ModelSettings | undefined;
-  /** The result of a connection test. */
-  readonly report: Html | undefined;
 }
 
-function modelSection({ project, role, form, saved, report }: ModelSection): Html {
+function modelSection({ project, role, form, saved }: ModelSection): Html {
   const choices = MODEL_KINDS[role].map((kind) => [kind, KIND_NAMES[kind]] as const);
   const ending = saved?.keyHint ? ` that ends in ${saved.keyHint}` : '';
   const code = { isCode: true };
+  const what = html`<span class="unseen"> of the ${role} model</span>`;
   return html`<section>
 <h2>${TITLES[role]}</h2>
 <p>${PURPOSES[role]}</p>
-${report}
 <form method="post" action="${pathOf(project, 'models', role)}">
 ${selectField(form, { name: 'kind', label: 'Provider', choices })}
 ${secretField(form, {
@@ -166,8 +164,8 @@ ${
 ${textField(form, { ...code, name: 'deployment', label: 'Deployment', hint: 'Empty: it is called as the model.' })}
 ${textField(form, { ...code, name: 'apiVersion', label: 'API version', hint: 'Empty: v1.' })}
 </fieldset>
-<div class="buttons"><button>Save</button>
-<button name="test" value="on" class="plain">Save and test connection</button>
+<div class="buttons"><button>Save${what}</button>
+<button name="test" value="on" class="plain">Save and test connection${what}</button>
 ${saved && actionLink(pathOf(project, 'models', role, 'delete'), 'Remove', TITLES[role])}</div>
 </form>
 </section>`;

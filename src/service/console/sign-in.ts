@@ -117,10 +117,10 @@ export function signInPages(app: Express, { sessions, token, passwordHash }: Sig
 }
 
 const OLD_LINK = 'This link was used already, or is of an earlier start.';
-const NEW_LINK =
-  'Open the link that the service has printed at its start; it is good for one sign-in. After that, start the service again for a new one, or set a password with bot-relay service password.';
-const NO_PASSWORD =
-  'No password is set yet. Set one with bot-relay service password, then load this page again.';
+const COMMAND = html`<code>bot-relay service password</code>`;
+const NEW_LINK = html`Open the link that the service has printed at its start; it is good for one sign-in.
+After that, start the service again for a new one, or set a password with ${COMMAND}.`;
+const NO_PASSWORD = html`No password is set yet. Set one with ${COMMAND}, then load this page again.`;
 
 // The link itself changes nothing: programs that look at links in advance would use it up.
 const linkForm = (given: string): Html => html`<p>The link is good for one sign-in.</p>

@@ -17,9 +17,8 @@ body { margin: 0; background: var(--page); color: var(--text); font: 1rem/1.5 sy
 header, nav, main { max-inline-size: 56rem; margin-inline: auto; padding-inline: 1rem; }
 header { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: center; justify-content: space-between; padding-block: .75rem; }
 .brand { color: inherit; font-weight: 650; text-decoration: none; padding-block: .25rem; }
-nav { border-block-end: 1px solid var(--line); }
 nav p { margin: 0; color: var(--faint); font-size: .875rem; }
-nav ul { display: flex; flex-wrap: wrap; gap: 0 1.25rem; margin: 0; padding: 0; list-style: none; }
+nav ul { display: flex; flex-wrap: wrap; gap: 0 1.25rem; margin: 0; padding: 0; list-style: none; border-block-end: 1px solid var(--line); }
 nav a { display: block; padding-block: .5rem; color: inherit; text-decoration: none; border-block-end: 3px solid transparent; }
 nav a:hover { border-color: var(--line); }
 nav a[aria-current] { border-color: var(--link); font-weight: 600; }
@@ -32,6 +31,7 @@ p { margin: 0 0 .75rem; max-inline-size: 44rem; }
 a { color: var(--link); }
 code, .code { font-family: ui-monospace, monospace; font-size: .9375em; }
 section { margin-block-start: 2.25rem; padding-block-start: 1.5rem; border-block-start: 1px solid var(--line); }
+h1 + section { margin-block-start: 0; padding-block-start: 0; border: 0; }
 form + form { margin-block-start: 1.5rem; }
 .rows { display: grid; gap: .75rem; margin: 0 0 1rem; padding: 0; list-style: none; }
 .rows > li { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; align-items: center; justify-content: space-between; padding: .875rem 1rem; background: var(--card); border: 1px solid var(--line); border-radius: .5rem; }
@@ -52,7 +52,7 @@ fieldset > :last-child { margin-block-end: 0; }
 input:not([type=checkbox]), textarea, select { inline-size: 100%; min-block-size: 2.5rem; padding: .4375rem .625rem; color: inherit; background: var(--card); border: 1px solid var(--edge); border-radius: .375rem; font: inherit; }
 input.code { font-family: ui-monospace, monospace; font-size: .9375rem; }
 textarea { resize: vertical; }
-[aria-invalid] { border-color: var(--bad); border-width: 2px; }
+input[aria-invalid], textarea[aria-invalid], select[aria-invalid] { border-color: var(--bad); border-width: 2px; }
 button, .button { display: inline-flex; align-items: center; min-block-size: 2.5rem; padding: .375rem .9375rem; color: #fff; background: var(--main); border: 1px solid var(--main); border-radius: .375rem; font: inherit; font-weight: 550; text-decoration: none; cursor: pointer; }
 .plain { color: var(--link); background: transparent; border-color: var(--edge); }
 .danger { color: var(--bad); background: transparent; border-color: var(--bad); }
@@ -68,6 +68,7 @@ button:hover, .button:hover { filter: brightness(1.1); text-decoration: underlin
 dd .good { color: var(--good); }
 .report { margin-block: 1rem; }
 .report p:last-child { margin: 0; }
+.report + section { margin-block-start: 0; }
 .said { white-space: pre-wrap; }
 progress { inline-size: 100%; accent-color: var(--main); }
 .unseen { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
