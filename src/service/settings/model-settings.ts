@@ -4,7 +4,14 @@ import type { Secret } from '../../secret.ts';
 export type ModelRole = 'completion' | 'embedding';
 
 /** The kinds of providers. Voyage only embeds, and Anthropic does not. */
-export type ModelKind = 'openai' | 'azure' | 'anthropic' | 'mistral' | 'google' | 'openai-compatible' | 'voyage';
+export type ModelKind =
+  | 'openai'
+  | 'azure'
+  | 'anthropic'
+  | 'mistral'
+  | 'google'
+  | 'openai-compatible'
+  | 'voyage';
 
 /** A model of a provider, and how it is reached. */
 export interface ModelSettings {
