@@ -106,10 +106,13 @@ const SECRETS_OPENED = {
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
   'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
   'check/http-client.ts': 'the passwords of the users that a check signs in',
+  'commands/service-keys.ts': 'a new API key of the bot service, to print it once',
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'process/demo.ts': 'API keys, for the embedded bot service that takes them',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
   'service/models/language-model.ts': 'the keys of providers, for their models',
+  'service/settings/model-settings.ts': 'keys of providers, to check them and show their last characters',
+  'service/settings/sealed.ts': 'SERVICE_SECRET and the keys of the bot service, to seal them',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
   'storage/redis-settings.ts':
