@@ -61,6 +61,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   client: CLIENT,
   'service/brains': '',
   'service/models': 'service/settings:types service/brains:types',
+  'service/knowledge': 'service/brains:types service/settings',
   'service/settings': 'secret',
   'service/store': '',
   'service/wire': 'service/store service/brains:types service/sandbox:types',

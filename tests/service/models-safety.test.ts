@@ -209,6 +209,7 @@ describe('an endpoint', () => {
     expect(await reportOf(`http://127.0.0.1:${await freePort()}/v1`)).toMatchObject({
       code: 'MODEL_UNREACHABLE',
     });
+    expect(await reportOf('http://127.0.0.1:9/v1')).toMatchObject({ code: 'MODEL_UNREACHABLE' });
     expect(await reportOf('http://models.invalid/v1')).toMatchObject({ code: 'MODEL_HOST_UNKNOWN' });
     expect(await reportOf(server.url.replace('http:', 'https:'))).toMatchObject({ code: 'MODEL_TLS_FAILED' });
   });
