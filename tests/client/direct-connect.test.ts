@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { textOf } from '../../src/client/channel/channel-state.ts';
@@ -9,6 +10,7 @@ import { bundleClient } from '../harness/browser/react-page.ts';
 import { allOf, isLoaded, refuseUnhandledRejections } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
 import { until } from '../harness/clock/until.ts';
+import { codeOf } from '../harness/documents/markdown.ts';
 import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 
@@ -41,6 +43,14 @@ function direct(botProviderName: string, options: Partial<BotClientOptions> = {}
   const bot = { baseUrl, namespace: 'demo', botProviderName, apiKey: CANARY.key, fetch: own };
   return { client: createBotClient({ ...bot, ...options }), asked };
 }
+
+const AsyncFunction = (async () => {}).constructor as new (
+  ...parts: string[]
+) => (...values: unknown[]) => Promise<unknown>;
+
+const fail = (message: string) => {
+  throw new Error(message);
+};
 
 const textIn = (events: readonly { readonly raw: unknown }[]) =>
   events.map(({ raw }) => Object(raw).fact?.messageDelta?.message.text ?? '').join('');
@@ -82,6 +92,16 @@ describe('a client with the key of the bot service', () => {
     await slow.stop();
     expect((await answer)?.state).toBe('stopped');
     expect(slow.getSnapshot().error).toBeUndefined();
+  });
+
+  test('is made and asked as in the document', async () => {
+    const document = readFileSync(new URL('../../docs/service.md', import.meta.url), 'utf8');
+    const code = codeOf(document, 'direct').replace(/^import .*$/gm, '');
+    const run = new AsyncFunction('createBotClient', 'key', 'show', 'showError', code);
+    const shown: string[] = [];
+    const create = ({ apiKey = '' }: BotClientOptions) => direct('echo', { apiKey }).client;
+    await run(create, CANARY.key, (text: string) => shown.push(text), fail);
+    expect(shown.join('')).toBe('You said: How many days of leave do I have?');
   });
 
   test('asks nobody who is signed in', async () => {
