@@ -59,7 +59,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
   client: CLIENT,
-  'service/brains': '',
+  'service/brains': 'service/store service/settings:types',
   'service/store': '',
   'service/wire': 'service/store service/brains:types service/sandbox:types',
   'service/sandbox': 'service/store service/wire',
@@ -71,6 +71,7 @@ const ROOMS: Readonly<Record<string, string>> = {
 const LIBRARIES: Readonly<Record<string, string>> = {
   '@fastify/busboy': 'relay/operations',
   '@redis/client': 'storage',
+  ai: 'service/brains',
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
   'eventsource-parser': 'check client/transport',

@@ -53,6 +53,16 @@ export interface RunError {
   readonly message: string;
 }
 
+/** Finds pieces of a project's documents, the best first. */
+export type Search = (query: string, signal: AbortSignal) => Promise<readonly Found[]>;
+
+/** A piece of a document. */
+export interface Found {
+  readonly text: string;
+  /** What names the document. */
+  readonly source: string;
+}
+
 /** What answers a message: a script, or a model. */
 export interface Brain {
   /** Whether its runs can be resumed without a channel. With one, every run can. */
