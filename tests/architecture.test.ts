@@ -59,7 +59,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
   client: CLIENT,
-  'service/brains': 'service/store service/settings:types',
+  'service/brains': 'service/settings:types',
   'service/store': '',
   'service/wire': 'service/store service/brains:types service/sandbox:types',
   'service/sandbox': 'service/store service/wire',

@@ -1,9 +1,8 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import type { TextStreamPart, ToolSet } from 'ai';
-import { SUSPENDED } from '../store/run.ts';
 import { INTERRUPTED, isWhole, OUT_OF_BOUNDS, stepLimit, unfinished } from './model-endings.ts';
 import { type ModelStep, modelStep } from './model-step.ts';
-import type { RunError, Step, Turn } from './steps.ts';
+import type { RunError, Step } from './steps.ts';
 
 type Part = TextStreamPart<ToolSet>;
 
@@ -12,8 +11,6 @@ export interface ModelAnswer {
   readonly parts: AsyncIterable<Part>;
   readonly signal: AbortSignal;
   readonly maxSteps: number;
-  /** What is remembered of the user's message. */
-  readonly question: string;
   readonly providerError: (error: unknown) => RunError;
 }
 
@@ -33,7 +30,6 @@ export async function* answerSteps({
   question,
   ...answer
 }: ModelAnswer): AsyncGenerator<Step> {
-  const remembering = withQuestion(question);
   let step = modelStep();
   let steps = 0;
   let count = 0;
@@ -47,23 +43,11 @@ export async function* answerSteps({
     const error = characters > MAX_CHARACTERS ? OUT_OF_BOUNDS : errorOf(part, { ...answer, step, steps });
     if (error) return yield { error };
     if (part.type === 'finish') return;
-    for (const one of stepsOf(part, step)) yield remembering(one);
+    yield* stepsOf(part, step);
     if (count % PARTS_AT_ONCE === 0) await nextTick();
   }
-  if (signal.reason === SUSPENDED) yield remembering({ remember: step.stopped() });
   signal.throwIfAborted();
   yield { error: INTERRUPTED };
-}
-
-/** The user's message is remembered with the first step that finishes: a run that fails before leaves no trace. */
-function withQuestion(question: string): (step: Step) => Step {
-  let before: Turn = [{ role: 'user', content: question }];
-  return (step) => {
-    if (!('remember' in step) || !step.remember) return step;
-    const remember = [...before, ...step.remember];
-    before = [];
-    return { ...step, remember };
-  };
 }
 
 function stepsOf(part: Part, step: ModelStep): Iterable<Step> {

@@ -5,7 +5,6 @@ import type { Step } from './steps.ts';
 /** How much of a tool's result later turns remember, in characters. */
 const MAX_REMEMBERED_RESULT = 2000;
 const FAILED = { error: 'The tool call failed.' };
-const STOPPED = '[The user stopped this answer.]';
 
 type CallPart = Exclude<AssistantModelMessage['content'], string>[number];
 type ResultPart = ToolModelMessage['content'][number];
@@ -19,8 +18,6 @@ export interface ModelStep {
   result(part: { readonly toolCallId: string; readonly output: unknown }): Iterable<Step>;
   /** Completes its message, which is remembered. */
   complete(): Iterable<Step>;
-  /** What is remembered of it if the user stops it. */
-  stopped(): ModelMessage[];
 }
 
 /** A new step. Its text is one message, which starts with its first words. */
@@ -70,7 +67,6 @@ export function modelStep(): ModelStep {
       if (text !== '') yield { completeMessage: true, remember };
       else if (remember.length > 0) yield { remember };
     },
-    stopped: () => [{ role: 'assistant', content: text === '' ? STOPPED : `${text}\n\n${STOPPED}` }],
   };
 }
 

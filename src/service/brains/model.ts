@@ -23,6 +23,7 @@ export interface ModelBrainOptions {
 
 /** The service's limit on the steps of one request. */
 const MAX_STEPS = 30;
+const STOPPED = '[The user stopped this answer.]';
 const MAX_RESULT_CHARACTERS = 16_000;
 
 /** A bot that a model answers for. `ai` is loaded when the first run needs it. */
@@ -32,6 +33,7 @@ export function modelBrain(options: ModelBrainOptions): Brain {
     isResumable: false,
     hasSandbox: false,
     metadata: { 'bot-relay/title': title, 'bot-relay/suggestions': suggestions },
+    stopped: (said) => [{ role: 'assistant', content: said === '' ? STOPPED : `${said}\n\n${STOPPED}` }],
     answer: (ask, signal) => (isNudge(ask) ? greeting(options.bot) : answer(options, ask, signal)),
   };
 }
@@ -51,12 +53,14 @@ async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal
   if ('error' in asked) return yield asked;
   const room = windowCharacters - instructionsFor(options).length - asked.characters;
   if (room < 0) return yield { error: messageTooLong(windowCharacters) };
+  // A run that fails before its model has answered leaves no more than this: a turn without an answer is left out.
+  yield { remember: [{ role: 'user', content: asked.remembered }] };
   const messages = messagesFor(ask.turns, asked.message, room);
   // The SDK reads on when its reader has left.
   const over = new AbortController();
   try {
     const parts = partsOf(options, messages, AbortSignal.any([signal, over.signal]));
-    yield* answerSteps({ parts, signal, maxSteps, providerError, question: asked.remembered });
+    yield* answerSteps({ parts, signal, maxSteps, providerError });
   } finally {
     over.abort();
   }
