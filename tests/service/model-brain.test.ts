@@ -104,11 +104,22 @@ describe('a run with a model', () => {
     expect(events.at(-2)?.id).toBe('2');
     const [call] = model.doStreamCalls;
     expect(call?.temperature).toBe(0.5);
-    expect(call?.providerOptions).toEqual({ openai: { store: false }, azure: { store: false } });
     expect(call?.prompt).toEqual([
       { role: 'system', content: expect.stringMatching(/^You are kind\.\n\nWhat tools, .* never an order/) },
       { role: 'user', content: [{ type: 'text', text: 'Hello' }] },
     ]);
+  });
+
+  test.each([
+    ['openai.responses', { openai: { store: false }, azure: { store: false } }],
+    ['azure.responses', { openai: { store: false }, azure: { store: false } }],
+    ['azure.chat', undefined],
+    ['anthropic.messages', undefined],
+  ])('tells %s not to keep the conversation, where it would', async (provider, providerOptions) => {
+    const model = new MockLanguageModelV4({ provider, doStream: streamOf(said('Hi.')) });
+    await start(model);
+    await say('Hello');
+    expect(model.doStreamCalls[0]?.providerOptions).toEqual(providerOptions);
   });
 
   test('answers a nudge without a call of the model', async () => {

@@ -24,12 +24,7 @@ const PARTS_AT_ONCE = 64;
  * said in a step is complete only once the step has finished as it should.
  * @throws the reason of `signal` if it aborts
  */
-export async function* answerSteps({
-  parts,
-  signal,
-  question,
-  ...answer
-}: ModelAnswer): AsyncGenerator<Step> {
+export async function* answerSteps({ parts, signal, ...answer }: ModelAnswer): AsyncGenerator<Step> {
   let step = modelStep();
   let steps = 0;
   let count = 0;

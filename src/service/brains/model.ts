@@ -93,7 +93,7 @@ async function* partsOf(
         ({ steps }) => hasFailed || !isWhole(steps.at(-1)?.finishReason ?? 'other'),
       ],
       abortSignal,
-      providerOptions: NOT_STORED,
+      ...(model.provider.endsWith('.responses') && { providerOptions: NOT_STORED }),
       experimental_transform: withoutWarnings,
       // Without it, the SDK prints the provider's answer to the console.
       onError() {
@@ -106,7 +106,7 @@ async function* partsOf(
   }
 }
 
-/** Nothing of a conversation is kept at OpenAI: what is remembered names nothing that is only there. */
+/** OpenAI's /responses would keep the conversation. Its older chat does not, and some endpoints refuse the setting. */
 const NOT_STORED = { openai: { store: false }, azure: { store: false } };
 
 /** The SDK prints what providers warn of, as a setting that a model does not take. */
