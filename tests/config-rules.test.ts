@@ -52,6 +52,8 @@ describe('variables that do not fit together', () => {
       { UPSTREAM_BASE_URL: 'http://localhost:1' },
       ['UPSTREAM_API_KEYS must be set with UPSTREAM_BASE_URL', 'BOTS must be set with UPSTREAM_BASE_URL'],
     ],
+    [{ SERVICE_DATA: 'service.db' }, ['SERVICE_SECRET must be set with SERVICE_DATA']],
+    [{ SERVICE_DATA: 'service.db', SERVICE_SECRET: SECRET_A }, []],
     [{ UPSTREAM_API_KEYS: 'canary' }, ['UPSTREAM_BASE_URL must be set with UPSTREAM_API_KEYS']],
     [{ UPSTREAM_BASE_URL: 'http://localhost:1', UPSTREAM_API_KEYS: 'key', BOTS: 'acme/helper' }, []],
     [
@@ -274,6 +276,7 @@ describe('secrets', () => {
     expect(secrets.map(([name]) => name)).toEqual([
       ...['UPSTREAM_API_KEYS', 'CHANNEL_SECRET', 'SESSION_SECRETS', 'REDIS_URL', 'REDIS_SENTINEL_PASSWORD'],
       ...['REDIS_TLS_CA', 'REDIS_TLS_CERT', 'REDIS_TLS_KEY', 'OIDC_CLIENT_SECRET'],
+      'SERVICE_SECRET',
     ]);
   });
 

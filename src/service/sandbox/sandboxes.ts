@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { boundedMap } from '../store/bounded-map.ts';
 import type { Channel } from '../store/channel.ts';
-import { type FileTree, fileTree } from './file-tree.ts';
 import { Refusal } from '../wire/refusal.ts';
+import { type FileTree, fileTree } from './file-tree.ts';
 import { writeFile } from './sandbox-files.ts';
 
 /** A machine with files of a channel. */
@@ -41,6 +41,7 @@ const README = Buffer.from('Files of the demo. They are in memory, and forgotten
 const MAX_SANDBOXES = 8;
 const MAX_AGE_MS = 60 * 60 * 1000;
 
+/** Sandboxes in memory; the least used of too many are forgotten. */
 export function sandboxes(): Sandboxes {
   const all = boundedMap<Sandbox>({
     maxEntries: MAX_SANDBOXES,

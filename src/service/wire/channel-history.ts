@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { beginStream } from './answers.ts';
 import { eventText } from '../store/bot-event.ts';
+import { beginStream } from './answers.ts';
 import { channelOf, type ServiceCall } from './service-call.ts';
 
 /**

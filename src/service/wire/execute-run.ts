@@ -45,7 +45,7 @@ async function sendEvents(steps: AsyncIterable<Step>, execution: Execution): Pro
       else if ('askConsent' in step) consent = step.askConsent;
       else if ('startMessage' in step) message.start();
       else if ('completeMessage' in step) message.complete();
-      else message.say(step.say);
+      else if ('say' in step) message.say(step.say);
       // A bot that never waits would otherwise keep the process from everything else.
       if ('toolResult' in step) await sleep(0);
     }

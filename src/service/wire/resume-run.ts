@@ -1,6 +1,6 @@
-import { beginStream } from './answers.ts';
 import { type EventSource, eventText } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
+import { beginStream } from './answers.ts';
 import { Refusal } from './refusal.ts';
 import type { ServiceCall } from './service-call.ts';
 

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { beginStream } from './answers.ts';
-import type { Ask } from '../brains/steps.ts';
+import type { Ask, Brain } from '../brains/steps.ts';
 import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
+import { openRun } from '../store/run.ts';
+import { beginStream } from './answers.ts';
 import { executeRun } from './execute-run.ts';
 import { type ReadMessage, readMessage } from './read-message.ts';
 import { Refusal } from './refusal.ts';
 import { resumeRun } from './resume-run.ts';
-import { openRun } from '../store/run.ts';
 import { channelId, type ServiceCall } from './service-call.ts';
 
 const MAX_TITLE = 60;
@@ -19,13 +19,14 @@ const MAX_TITLE = 60;
  * @throws Refusal
  */
 export async function sendMessage(call: ServiceCall): Promise<void> {
-  const { req, res, service, brain, namespace, botProviderName } = call;
+  const { req, res, service, projectId, brain, namespace, botProviderName } = call;
   const message = await readMessage(req);
   const lastEventId = req.headers['last-event-id'];
   const requestId = randomUUID();
   const { customChannelId = null } = message;
   const source: EventSource = { requestId, namespace, botProviderName, customChannelId };
   if (lastEventId) return resumeRun(call, { source, lastEventId: String(lastEventId) });
+  if (!service.countMessage(projectId)) return refuseForToday(call, source);
   const channel = channelFor(call, message, requestId);
   const ask = takeMessage(call, { message, channel, source });
   const run = openRun(requestId, res);
@@ -36,6 +37,27 @@ export async function sendMessage(call: ServiceCall): Promise<void> {
   run.follow(res, () => res.end());
   const { maxExecutionMs } = service;
   await executeRun({ run, brain, ask, channel, source, maxExecutionMs });
+}
+
+const DAILY_LIMIT = {
+  code: 'DAILY_LIMIT_REACHED',
+  message: 'This project has had all the messages that it may have today. Try again tomorrow.',
+};
+
+/** Answers a message over the daily cap: in-band, since a client would send it again after a 429. Nothing is kept. */
+async function refuseForToday({ res, service, brain }: ServiceCall, source: EventSource): Promise<void> {
+  const run = openRun(source.requestId, res);
+  const refusing: Brain = {
+    ...brain,
+    async *answer() {
+      yield { error: DAILY_LIMIT };
+    },
+  };
+  const ask: Ask = { kind: 'message', text: '', isAllowed: false, files: [], turns: [] };
+  beginStream(res, source.requestId);
+  run.follow(res, () => res.end());
+  const { maxExecutionMs } = service;
+  await executeRun({ run, brain: refusing, ask, channel: undefined, source, maxExecutionMs });
 }
 
 /** The channel of a message; empty again if the message resets it. */

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Blobs } from '../store/blobs.ts';
 import type { Brain } from '../brains/steps.ts';
+import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Blobs } from '../store/blobs.ts';
 import type { Channel } from '../store/channel.ts';
 import type { Channels } from '../store/channels.ts';
 import { Refusal } from './refusal.ts';
-import type { Sandboxes } from '../sandbox/sandboxes.ts';
 
 /** The state of the service. */
 export interface Service {
@@ -12,6 +12,8 @@ export interface Service {
   readonly blobs: Blobs;
   readonly sandboxes: Sandboxes;
   readonly maxExecutionMs: number;
+  /** Counts a message of today; returns false if the project may have no more of them. */
+  readonly countMessage: (projectId: string) => boolean;
 }
 
 /** A request that has been admitted. */
@@ -19,6 +21,8 @@ export interface ServiceCall {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   readonly service: Service;
+  /** The project of the key and of the bot. */
+  readonly projectId: string;
   readonly namespace: string;
   readonly botProviderName: string;
   /** `namespace/bot`. */
