@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Blobs } from '../store/blobs.ts';
 import type { Brain } from '../brains/steps.ts';
 import type { Channel } from '../store/channel.ts';
 import type { Channels } from '../store/channels.ts';
@@ -9,9 +8,10 @@ import type { Sandboxes } from '../sandbox/sandboxes.ts';
 /** The state of the service. */
 export interface Service {
   readonly channels: Channels;
-  readonly blobs: Blobs;
   readonly sandboxes: Sandboxes;
   readonly maxExecutionMs: number;
+  /** Counts a message of today; returns false if the project may have no more of them. */
+  readonly countMessage: (projectId: string) => boolean;
 }
 
 /** A request that has been admitted. */
@@ -19,6 +19,8 @@ export interface ServiceCall {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   readonly service: Service;
+  /** The project of the key and of the bot. */
+  readonly projectId: string;
   readonly namespace: string;
   readonly botProviderName: string;
   /** `namespace/bot`. */
@@ -39,7 +41,8 @@ const MAX_CHANNEL_ID = 256;
  * @throws Refusal `INVALID_CHANNEL`
  */
 export function channelId(value: unknown): string {
-  if (typeof value === 'string' && value !== '' && value.length <= MAX_CHANNEL_ID) return value;
+  const isId = typeof value === 'string' && value !== '' && value.length <= MAX_CHANNEL_ID;
+  if (isId && value.isWellFormed()) return value;
   throw new Refusal('INVALID_CHANNEL');
 }
 
@@ -47,8 +50,8 @@ export function channelId(value: unknown): string {
  * The channel that the query names.
  * @throws Refusal `INVALID_CHANNEL`, or `CHANNEL_NOT_FOUND` if there is no such channel yet
  */
-export function channelOf({ service, endpoint, query }: ServiceCall): Channel {
-  const channel = service.channels.find(endpoint, channelId(query.get('custom_channel_id')));
+export function channelOf(call: ServiceCall): Channel {
+  const channel = call.service.channels.find(call, channelId(call.query.get('custom_channel_id')));
   if (!channel) throw new Refusal('CHANNEL_NOT_FOUND');
   return channel;
 }
