@@ -52,6 +52,8 @@ describe('variables that do not fit together', () => {
       { UPSTREAM_BASE_URL: 'http://localhost:1' },
       ['UPSTREAM_API_KEYS must be set with UPSTREAM_BASE_URL', 'BOTS must be set with UPSTREAM_BASE_URL'],
     ],
+    [{ SERVICE_DATA: 'service.db' }, ['SERVICE_SECRET must be set with SERVICE_DATA']],
+    [{ SERVICE_DATA: 'service.db', SERVICE_SECRET: SECRET_A }, []],
     [{ UPSTREAM_API_KEYS: 'canary' }, ['UPSTREAM_BASE_URL must be set with UPSTREAM_API_KEYS']],
     [{ UPSTREAM_BASE_URL: 'http://localhost:1', UPSTREAM_API_KEYS: 'key', BOTS: 'acme/helper' }, []],
     [

@@ -50,6 +50,7 @@ describe('a variable that is not set', () => {
         ...{ issuer: undefined, clientId: undefined, clientSecret: undefined, scopes: 'openid profile' },
         ...{ requiredClaim: undefined, keepIdToken: false },
       },
+      service: { data: undefined, secret: undefined },
     });
   });
 
@@ -210,6 +211,7 @@ describe('an invalid value is refused with the name of the variable and without 
       'canary=1 | canary&x | , | custom_channel_id | customChannelId | CUSTOM-CHANNEL.ID | _custom_channel_id_ | custom_channel_id.x | customChannelId. | is_debug,custom_channel_id | bypass_tool_call_consent | bypassToolCallConsent | Bypass-Tool-Call-Consent.x',
     CHANNELS: 'canary | Scoped | owned | scoped,shared',
     CHANNEL_SECRET: `canary-too-short-0123456789 | canary-please-change-me-0123456789-abcdefghij | ${'ab'.repeat(20)}`,
+    SERVICE_SECRET: `canary-too-short-0123456789 | canary-please-change-me-0123456789-abcdefghij | ${'ab'.repeat(20)}`,
     USER_HEADER: `canary header | canary: | ${'canary'.repeat(11)} | X-API-Key | Cookie | Authorization | Host | Connection | Content-Type | Content-Length | Content-Encoding | Transfer-Encoding | TE | Trailer | Upgrade | Expect | Accept | Accept-Encoding | Keep-Alive | Proxy-Authorization | Proxy-Connection | Last-Event-ID | X-Request-Id | Traceparent`,
     CHAT_PAGE: 'canary | On | true | 1',
     CHAT_FILE: '/no/canary',
@@ -255,7 +257,7 @@ describe('an invalid value is refused with the name of the variable and without 
   });
 
   test('every variable with its own format is in this table', () => {
-    const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM'];
+    const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM', 'SERVICE_DATA'];
     const names = Object.keys(VARIABLES).filter((name) => !free.includes(name));
     // tests/redis-settings.test.ts has those of TLS and Sentinel.
     const here = names.filter((name) => !/^REDIS_(TLS|SENTINEL)_/.test(name));

@@ -21,6 +21,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   user: () => import('./user.ts'),
   keys: () => import('./keys.ts'),
   'channel-id': () => import('./channel-id.ts'),
+  service: () => import('./service.ts'),
   'demo-bot': () => import('./demo-bot.ts'),
 };
 

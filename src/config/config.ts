@@ -5,7 +5,7 @@ import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
 import { contradictions, missingVariables } from './rules.ts';
-import { settingsOf } from './settings.ts';
+import { serviceOf, settingsOf } from './settings.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
 
 /** The whole configuration of the relay, checked and frozen. Times in ms, sizes in bytes. */
@@ -38,8 +38,7 @@ export function checkNames({ environment, inFile = [] }: Sources): void {
  */
 export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): Config {
   const environment = withoutServiceLinks(given);
-  const reading: ReadVariables = { values: {}, faulty: new Set(), problems: [] };
-  for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
+  const reading = readVariables(Object.keys(VARIABLES) as VariableName[], environment);
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
   const chatFile = values.CHAT_FILE ? readChatFile(values.CHAT_FILE) : undefined;
@@ -59,11 +58,35 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   return deepFreeze(settingsOf(values, { own, chat, keyFiles, unused, openFiles: openFilesLimit() }));
 }
 
+/** The variables that the bot service alone needs, also where there is no relay. */
+const OF_SERVICE = ['SERVICE_DATA', 'SERVICE_SECRET'] as const;
+
+/**
+ * Reads what concerns the bot service. No other variable needs to be good, but for its name.
+ * @throws ConfigError
+ */
+export function loadServiceConfig({ environment, inFile = [] }: Sources): Config['service'] {
+  const { values, faulty, problems } = readVariables(OF_SERVICE, environment);
+  const all = [
+    ...nameProblems(environment, inFile),
+    ...problems,
+    ...missingVariables(values as Values, faulty),
+  ];
+  if (all.length > 0) throw new ConfigError(all);
+  return serviceOf(values as Values);
+}
+
 interface ReadVariables {
   readonly values: Partial<Record<VariableName, unknown>>;
   /** Variables with an invalid value. */
   readonly faulty: Set<VariableName>;
   readonly problems: string[];
+}
+
+function readVariables(names: readonly VariableName[], environment: Environment): ReadVariables {
+  const reading: ReadVariables = { values: {}, faulty: new Set(), problems: [] };
+  for (const name of names) readVariable(name, environment, reading);
+  return reading;
 }
 
 function readVariable(

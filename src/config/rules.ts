@@ -101,6 +101,8 @@ export function missingVariables(values: Values, faulty: ReadonlySet<VariableNam
     require(['REDIS_URL'], `with REDIS_MODE=${REDIS_MODE}`);
   if (REDIS_MODE === 'sentinel') require(['REDIS_SENTINEL_MASTER'], 'with REDIS_MODE=sentinel');
   if (isSet('REDIS_SENTINEL_USER')) require(['REDIS_SENTINEL_PASSWORD'], 'with REDIS_SENTINEL_USER');
+  // Without it, nothing that is kept could be opened after the next start.
+  if (isSet('SERVICE_DATA')) require(['SERVICE_SECRET'], 'with SERVICE_DATA');
   // All instances must be able to open the same sessions.
   if (isSet('REDIS_URL')) require(['SESSION_SECRETS'], 'with REDIS_URL');
   // With another secret, another instance or a restart would name other conversations.

@@ -84,7 +84,13 @@ export function settingsOf(values: Values, others: OtherSources) {
     guestsPerAddress: values.GUESTS_PER_ADDRESS,
     /** All of these are set if `authMode` is `oidc`. */
     oidc: oidcOf(values),
+    service: serviceOf(values),
   };
+}
+
+/** Where the bot service of this checkout keeps its data; if it does, `secret` is set, too. */
+export function serviceOf({ SERVICE_DATA, SERVICE_SECRET }: Values) {
+  return { data: SERVICE_DATA, secret: SERVICE_SECRET };
 }
 
 /** How many connections of clients there may be, in all and of one address. */

@@ -182,6 +182,8 @@ export const VARIABLES = {
   OIDC_REQUIRED_CLAIM: optional(requiredClaim),
   OIDC_KEEP_ID_TOKEN: variable(flag, 'false'),
   GUESTS_PER_ADDRESS: variable(whole(0, 1_000_000_000), '100'),
+  SERVICE_DATA: optional(z.string()),
+  SERVICE_SECRET: secretVariable(longSecret),
 } as const;
 
 export type VariableName = keyof typeof VARIABLES;

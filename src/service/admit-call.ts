@@ -9,21 +9,26 @@ const PATH = /^(?:\/generic)?\/ns\/([^/?]+)\/bot-provider\/([^/?]+)\/([^?]+)(?:\
 const SANDBOX = /^sandbox\/([^/]+)\//;
 
 export interface Admission {
-  readonly isValidKey: (key: string) => boolean;
-  /** What answers for the bot `namespace/bot`, if there is such a bot. */
-  readonly brainOf: (endpoint: string) => Brain | undefined;
+  /** The id of the project that an enabled key is of. */
+  readonly projectOfKey: (key: string) => string | undefined;
+  /** What answers for a bot, if the project has such a bot. */
+  readonly brainOf: (projectId: string, namespace: string, name: string) => Brain | undefined;
   readonly admit: (endpoint: string) => boolean;
 }
 
-type Admitted = Pick<ServiceCall, 'namespace' | 'botProviderName' | 'endpoint' | 'brain' | 'query' | 'sandbox'>;
+type Admitted = Pick<
+  ServiceCall,
+  'projectId' | 'namespace' | 'botProviderName' | 'endpoint' | 'brain' | 'query' | 'sandbox'
+>;
 
 /**
- * Finds the operation of a request and admits it. `message/sse` has the budget of the bot, and each other path its own.
+ * Finds the operation of a request and admits it: its key names the project, and the bot must be one of that.
+ * `message/sse` has the budget of the bot, and each other path its own.
  * @throws Refusal `NOT_FOUND`, `INVALID_API_KEY`, `BOT_NOT_FOUND` or `RATE_LIMITED`
  */
 export function admitCall(
   { method, url = '', headers }: IncomingMessage,
-  { isValidKey, brainOf, admit }: Admission,
+  { projectOfKey, brainOf, admit }: Admission,
 ): Admitted & { readonly operation: Operation } {
   const [, ...parts] = PATH.exec(url) ?? [];
   const [namespace = '', botProviderName = '', below = ''] = parts.map((part = '') => part);
@@ -32,14 +37,15 @@ export function admitCall(
   const operation = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : undefined;
   if (!operation) throw new Refusal('NOT_FOUND');
   const key = headers['x-api-key'];
-  if (typeof key !== 'string' || !isValidKey(key)) throw new Refusal('INVALID_API_KEY');
+  const projectId = typeof key === 'string' ? projectOfKey(key) : undefined;
+  if (projectId === undefined) throw new Refusal('INVALID_API_KEY');
   const bot = { namespace: decoded(namespace), botProviderName: decoded(botProviderName) };
   const endpoint = `${bot.namespace}/${bot.botProviderName}`;
-  const brain = brainOf(endpoint);
+  const brain = brainOf(projectId, bot.namespace, bot.botProviderName);
   if (!brain) throw new Refusal('BOT_NOT_FOUND');
   if (!admit(path === 'message/sse' ? endpoint : `${endpoint}/${path}`)) throw new Refusal('RATE_LIMITED');
   const sandbox = decoded(SANDBOX.exec(below)?.[1] ?? '');
-  return { ...bot, endpoint, brain, query: new URLSearchParams(parts[3]), sandbox, operation };
+  return { ...bot, projectId, endpoint, brain, query: new URLSearchParams(parts[3]), sandbox, operation };
 }
 
 const WINDOW_MS = 1000;

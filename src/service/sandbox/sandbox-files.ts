@@ -1,5 +1,5 @@
-import { type FileChange, type FileNode, type FileTree, FOLDER, isBelow, parentOf } from './file-tree.ts';
 import { Refusal } from '../wire/refusal.ts';
+import { type FileChange, type FileNode, type FileTree, FOLDER, isBelow, parentOf } from './file-tree.ts';
 
 const MAX_PATH = 512;
 const FILE_MODE = 0o644;

@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { FileTree } from './file-tree.ts';
+import { sendData } from '../wire/answers.ts';
 import { readForm } from '../wire/read-form.ts';
 import { Refusal } from '../wire/refusal.ts';
+import { sendFile } from '../wire/send-file.ts';
+import { channelOf, type Operation, type ServiceCall } from '../wire/service-call.ts';
+import type { FileTree } from './file-tree.ts';
 import {
   copyFiles,
   filePath,
@@ -16,9 +19,6 @@ import {
   writeFile,
 } from './sandbox-files.ts';
 import type { Sandbox } from './sandboxes.ts';
-import { sendData } from '../wire/answers.ts';
-import { sendFile } from '../wire/send-file.ts';
-import { channelOf, type Operation, type ServiceCall } from '../wire/service-call.ts';
 
 /** How many streams may watch one sandbox. */
 const MAX_WATCHING = 16;

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { boundedMap } from '../store/bounded-map.ts';
-import { type FileTree, fileTree } from './file-tree.ts';
 import { Refusal } from '../wire/refusal.ts';
+import { type FileTree, fileTree } from './file-tree.ts';
 import { writeFile } from './sandbox-files.ts';
 
 /** A machine with files of a channel. */

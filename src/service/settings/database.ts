@@ -1,4 +1,7 @@
+import { closeSync, openSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { SettingsError } from './settings-error.ts';
 
 /** How long a statement waits for another process that writes, in ms. */
 const BUSY_MS = 5000;
@@ -81,14 +84,27 @@ const MIGRATIONS: readonly string[] = [
 ];
 
 /**
- * Opens the service's database, in memory without a `path`, and brings its tables to this version's.
- * @throws Error if the file cannot be opened, or is of a newer version
+ * Opens the service's database, in memory without a `path`, and brings its tables to this version's. A new file is
+ * readable by its owner only.
+ * @throws SettingsError if the file cannot be used, or is of a newer version
  */
-export function openDatabase(path = ':memory:'): DatabaseSync {
-  const database = new DatabaseSync(path, { timeout: BUSY_MS });
-  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
-  migrate(database);
-  return database;
+export function openDatabase(path?: string): DatabaseSync {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path === undefined ? ':memory:' : privateFile(path), { timeout: BUSY_MS });
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
+    migrate(database);
+    return database;
+  } catch (error) {
+    database?.close();
+    throw new SettingsError(`${path ?? 'The database'} cannot be used: ${(error as Error).message}`);
+  }
+}
+
+/** Makes the file if there is none. Returns its absolute path, in which SQLite reads no name of its own. */
+function privateFile(path: string): string {
+  closeSync(openSync(path, 'a', 0o600));
+  return resolve(path);
 }
 
 /** Runs `act` as one transaction: all of what it writes, or nothing. It must not wait: others share the connection. */
@@ -107,9 +123,11 @@ export function transaction<T>(database: DatabaseSync, act: () => T): T {
 /** Runs the migrations that the database has not had, all or none. */
 function migrate(database: DatabaseSync): void {
   transaction(database, () => {
-    const { user_version: version } = database.prepare('PRAGMA user_version').get() as { user_version: number };
+    const { user_version: version } = database.prepare('PRAGMA user_version').get() as {
+      user_version: number;
+    };
     if (version > MIGRATIONS.length)
-      throw new Error(`The database is of a newer bot-relay (its tables have version ${version}).`);
+      throw new Error(`it is of a newer bot-relay (its tables have version ${version})`);
     for (const migration of MIGRATIONS.slice(version)) database.exec(migration);
     database.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
   });

@@ -29,7 +29,7 @@ export interface FileBounds {
   readonly maxFileBytes: number;
 }
 
-type FileRow = { id: string; name: string; type: string; bytes: Uint8Array };
+type FileRow = { id: string; name: string; type: string; bytes: Uint8Array<ArrayBuffer> };
 
 const COLUMNS = 'id, name, type, bytes';
 

@@ -49,17 +49,17 @@ export function keptIn(sql: Sql): KeptTable {
         'SELECT sequence, run_id AS runId, message_id AS messageId, text FROM kept WHERE channel_id = ? ORDER BY sequence',
         channel,
       ),
-    keep(channel, { eventType, source, fact, messageId = null }: NewEvent & { messageId?: string | null }, idOf) {
+    keep(channel, { eventType, source, fact, messageId }, idOf) {
       const runId = source.requestId;
       const next = sql.get<{ sequence: number }>(NEXT, Date.now(), runId, channel);
       if (!next) return undefined;
       const text = eventText(eventType, { source, fact, id: idOf(next.sequence) });
       sql.run(
         'INSERT INTO kept (channel_id, sequence, run_id, message_id, characters, text) VALUES (?, ?, ?, ?, ?, ?)',
-        ...[channel, next.sequence, runId, messageId, text.length, text],
+        ...[channel, next.sequence, runId, messageId ?? null, text.length, text],
       );
       sql.run(FORGET, channel, channel);
-      return { sequence: next.sequence, runId, text, messageId };
+      return { sequence: next.sequence, runId, text, messageId: messageId ?? null };
     },
   };
 }

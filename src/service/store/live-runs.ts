@@ -33,7 +33,8 @@ export function liveRuns(): LiveRuns {
   const live = new Map<Run, ChannelName>();
   const ended = boundedMap<Run>({ maxEntries: MAX_ENDED, maxAgeMs: MAX_ENDED_AGE_MS });
   const keyOf = ({ key }: ChannelName, runId: string) => `${key} ${runId}`;
-  const of = ({ key }: ChannelName) => [...live].flatMap(([run, channel]) => (channel.key === key ? [run] : []));
+  const of = ({ key }: ChannelName) =>
+    [...live].flatMap(([run, channel]) => (channel.key === key ? [run] : []));
   return {
     of,
     find: (channel, id) => of(channel).find((run) => run.id === id) ?? ended.get(keyOf(channel, id)),

@@ -1,6 +1,7 @@
 import { closeSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { SettingsError } from '../settings/settings-error.ts';
 
 /** The result of SQLite for a file that another connection has locked (https://sqlite.org/rescode.html). */
 const BUSY = 5;
@@ -8,7 +9,7 @@ const BUSY = 5;
 /**
  * Locks a database for one service, by a second file beside it. The system takes the lock back when the process ends in
  * any way. Returns a function that gives it back.
- * @throws Error if another service has it
+ * @throws SettingsError if another service has it
  */
 export function lockFile(path: string): () => void {
   const name = `${resolve(path)}.lock`;
@@ -19,7 +20,7 @@ export function lockFile(path: string): () => void {
   } catch (error) {
     lock.close();
     if ((error as { readonly errcode?: unknown }).errcode !== BUSY) throw error;
-    throw new Error(`Another bot service is running with the database ${path}. Stop it first.`);
+    throw new SettingsError(`Another bot service is running with the database ${path}. Stop it first.`);
   }
   return () => lock.close();
 }

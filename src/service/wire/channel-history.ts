@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { beginStream } from './answers.ts';
 import { type EventSource, eventText } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
+import { beginStream } from './answers.ts';
 import { runEndText } from './run-end.ts';
 import { channelOf, type ServiceCall } from './service-call.ts';
 

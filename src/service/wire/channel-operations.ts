@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { sendData, sendNothing } from './answers.ts';
 import { readJsonObject } from './read-body.ts';
 import { Refusal } from './refusal.ts';
-import { sendData, sendNothing } from './answers.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
 /** `GET channel/metadata`. */

@@ -1,6 +1,6 @@
-import { beginStream } from './answers.ts';
 import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
+import { beginStream } from './answers.ts';
 import { Refusal } from './refusal.ts';
 import { runEndText } from './run-end.ts';
 import type { ServiceCall } from './service-call.ts';
@@ -28,9 +28,9 @@ export function resumeRun(
   beginStream(res, runId);
   for (const one of kept) if (one.runId === runId && one.sequence > sequence) res.write(one.text);
   const run = channel.findRun(runId);
-  if (run) return run.follow(res, () => res.end());
-  const { failure } = channel.endedRun(runId) ?? {};
-  res.end(runEndText({ ...source, requestId: runId }, brain, failure));
+  const ended = { ...source, requestId: runId };
+  if (run) run.follow(res, () => res.end());
+  else res.end(runEndText(ended, brain, channel.endedRun(runId)?.failure));
 }
 
 function placeOf(call: ServiceCall, id: unknown, lastEventId: string): Place {

@@ -27,7 +27,7 @@ export function runMessages({ run, channel, source }: MessageRun, send: Send) {
   /** Writes all that belongs together before anything of it is sent. */
   const complete = (messages: Turn, state: { readonly isStopped?: true }) => {
     const fact = { messageComplete: { message: { messageId, text, ...state } } };
-    const event = messageId === undefined ? undefined : { eventType, source, fact, messageId } as const;
+    const event = messageId === undefined ? undefined : ({ eventType, source, fact, messageId } as const);
     const kept = channel?.transaction(() => {
       remember(messages);
       return event && channel.keep(event);

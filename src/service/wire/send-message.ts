@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { beginStream } from './answers.ts';
 import type { Ask, Brain } from '../brains/steps.ts';
 import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
+import { openRun } from '../store/run.ts';
+import { beginStream } from './answers.ts';
 import { executeRun } from './execute-run.ts';
 import { type ReadMessage, readMessage } from './read-message.ts';
 import { Refusal } from './refusal.ts';
 import { resumeRun } from './resume-run.ts';
-import { openRun } from '../store/run.ts';
 import { channelId, type ServiceCall } from './service-call.ts';
 
 const MAX_TITLE = 60;

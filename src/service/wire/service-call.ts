@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Brain } from '../brains/steps.ts';
+import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Channel } from '../store/channel.ts';
 import type { Channels } from '../store/channels.ts';
 import { Refusal } from './refusal.ts';
-import type { Sandboxes } from '../sandbox/sandboxes.ts';
 
 /** The state of the service. */
 export interface Service {
