@@ -5,12 +5,11 @@ import { member, readSources } from './harness/documents/sources.ts';
 const sources = readSources('src');
 
 test('an exported function has a docstring', () => {
-  const found = sources
-    .flatMap(({ path, text }) =>
-      [...text.matchAll(/(.*)\nexport (?:async )?function\*? (\w+)/g)]
-        .filter(([, before = '']) => !before.endsWith('*/'))
-        .map(([, , name]) => `${path}: ${name}`),
-    );
+  const found = sources.flatMap(({ path, text }) =>
+    [...text.matchAll(/(.*)\nexport (?:async )?function\*? (\w+)/g)]
+      .filter(([, before = '']) => !before.endsWith('*/'))
+      .map(([, , name]) => `${path}: ${name}`),
+  );
   expect(found).toEqual([]);
 });
 

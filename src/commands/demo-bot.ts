@@ -9,7 +9,6 @@ import { EX_USAGE } from './usage.ts';
 export const USAGE =
   'Usage: bot-relay demo-bot --keys-file FILE [--host 127.0.0.1] [--port 4000] [--rate-limit 5]\n';
 
-
 /**
  * Runs the demo's bot service as a process of its own, until a signal. Returns nothing once it listens, or the exit code
  * if an argument is wrong.

@@ -1,3 +1,5 @@
+import { SANDBOX_OPERATIONS } from './sandbox/sandbox-operations.ts';
+import { sendData } from './wire/answers.ts';
 import { channelHistory } from './wire/channel-history.ts';
 import {
   channelMetadata,
@@ -7,9 +9,7 @@ import {
   suspendRuns,
 } from './wire/channel-operations.ts';
 import { downloadFile, uploadBlob } from './wire/file-operations.ts';
-import { SANDBOX_OPERATIONS } from './sandbox/sandbox-operations.ts';
 import { sendMessage } from './wire/send-message.ts';
-import { sendData } from './wire/answers.ts';
 import type { Operation, ServiceCall } from './wire/service-call.ts';
 
 /** The operations of the service, by method and path below a bot's path. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
-import type { Brain } from '../../src/service/brains/steps.ts';
 import { type BotService, type BotServiceOptions, startBotService } from '../../src/service/bot-service.ts';
+import type { Brain } from '../../src/service/brains/steps.ts';
 import { call } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 

@@ -1,8 +1,8 @@
 import { exec, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { demoBanner } from '../../src/process/demo.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 

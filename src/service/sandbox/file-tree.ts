@@ -32,6 +32,7 @@ const MAX_BYTES = 24 * 1024 * 1024;
 const MAX_NODES = 500;
 export const FOLDER = { bytes: undefined, mode: 0o755 };
 
+/** An empty tree that holds at most `maxBytes` in all files. */
 export function fileTree(maxBytes = MAX_BYTES): FileTree {
   const nodes = new Map<string, FileNode>([['/', { ...FOLDER, mtimeUnix: now() }]]);
   const watchers = new Set<(change: FileChange) => void>();
@@ -75,6 +76,7 @@ export function parentOf(path: string): string {
   return path.slice(0, Math.max(1, path.lastIndexOf('/')));
 }
 
+/** Whether a path stands in a folder, at any depth. */
 export function isBelow(path: string, folder: string): boolean {
   return path !== folder && path.startsWith(folder === '/' ? '/' : `${folder}/`);
 }

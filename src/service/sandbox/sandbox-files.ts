@@ -43,12 +43,14 @@ export function listFolder(tree: FileTree, path: string) {
     .sort((one, other) => (one.name < other.name ? -1 : 1));
 }
 
+/** The bytes of a file. */
 export function readFile(tree: FileTree, path: string): Buffer {
   const { bytes } = nodeAt(tree, path);
   if (!bytes) throw new Refusal('INVALID_PATH');
   return bytes;
 }
 
+/** Writes a file, which may exist unless it `isNew`. */
 export function writeFile(
   tree: FileTree,
   path: string,
@@ -58,6 +60,7 @@ export function writeFile(
   tree.put(path, { bytes, mode });
 }
 
+/** Makes a folder with those above it. */
 export function makeFolder(tree: FileTree, path: string): void {
   tree.put(path, FOLDER);
 }
@@ -88,6 +91,7 @@ export function copyFiles(tree: FileTree, fromTo: FromTo): number {
   return copied.reduce((bytes, [, node]) => bytes + (node.bytes?.length ?? 0), 0);
 }
 
+/** Moves a file, or a folder with all in it. */
 export function moveFiles(tree: FileTree, fromTo: FromTo): void {
   const moved = filesToPut(tree, fromTo);
   tree.remove(fromTo.from);

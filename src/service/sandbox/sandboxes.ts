@@ -41,6 +41,7 @@ const README = Buffer.from('Files of the demo. They are in memory, and forgotten
 const MAX_SANDBOXES = 8;
 const MAX_AGE_MS = 60 * 60 * 1000;
 
+/** Sandboxes in memory; the least used of too many are forgotten. */
 export function sandboxes(): Sandboxes {
   const all = boundedMap<Sandbox>({
     maxEntries: MAX_SANDBOXES,

@@ -16,6 +16,7 @@ export interface Bounds<Value> {
   readonly onLeave?: (value: Value) => void;
 }
 
+/** An empty map with these bounds. */
 export function boundedMap<Value>({ maxEntries, maxAgeMs, onLeave }: Bounds<Value>): BoundedMap<Value> {
   const entries = new Map<string, { value: Value; usedAt: number }>();
   const remove = (key: string) => {

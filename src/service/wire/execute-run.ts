@@ -77,7 +77,7 @@ async function answer(
     message.complete();
   } catch (error) {
     if (signal.reason !== SUSPENDED) throw error;
-    message.stop();
+    message.stop(brain.stopped);
   }
   if (consent) tools.askConsent(consent);
   return undefined;

@@ -47,8 +47,12 @@ export function runMessages({ run, channel, source }: MessageRun, send: Send) {
     },
     /** Completes the message that is open, if one is, and adds to what the bot remembers of this run. */
     complete: (messages: Turn = []) => complete(messages, {}),
-    /** Completes the message that is open, if one is, as one that the user has stopped. */
-    stop: () => complete([], { isStopped: true }),
+    /**
+     * Completes the message that is open, if one is, as one that the user has stopped. `remembered` says what the bot
+     * remembers of what was said of it.
+     */
+    stop: (remembered: (said: string) => Turn = () => []) =>
+      complete(remembered(messageId === undefined ? '' : text), { isStopped: true }),
     /** Adds to what the bot remembers of this run. */
     remember: (messages: Turn) => channel?.transaction(() => remember(messages)),
   };
