@@ -60,6 +60,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/element': CLIENT,
   client: CLIENT,
   'service/brains': '',
+  'service/knowledge': 'service/brains:types service/settings',
   'service/settings': 'secret',
   'service/store': 'service/settings',
   'service/wire': 'service/store service/brains:types service/sandbox:types',

@@ -276,6 +276,7 @@ describe('secrets', () => {
     expect(secrets.map(([name]) => name)).toEqual([
       ...['UPSTREAM_API_KEYS', 'CHANNEL_SECRET', 'SESSION_SECRETS', 'REDIS_URL', 'REDIS_SENTINEL_PASSWORD'],
       ...['REDIS_TLS_CA', 'REDIS_TLS_CERT', 'REDIS_TLS_KEY', 'OIDC_CLIENT_SECRET'],
+      'SERVICE_SECRET',
     ]);
   });
 

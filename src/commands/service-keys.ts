@@ -1,4 +1,3 @@
-import type { Writable } from 'node:stream';
 import type { ApiKey } from '../service/settings/api-keys.ts';
 import type { Project } from '../service/settings/projects.ts';
 import type { Settings } from '../service/settings/settings.ts';
@@ -20,21 +19,22 @@ export function isKeyAction({ verb, name, yes = false }: KeyAction): boolean {
   return verb === 'list' ? name === '' : /^(create|disable|enable|delete)$/.test(verb) && name !== '';
 }
 
-/** Does it, and prints what is to be known. @throws SettingsError */
-export function changeKeys(settings: Settings, action: KeyAction, output: Writable): void {
+/** Does it. Returns the lines to print. @throws SettingsError */
+export function changeKeys(settings: Settings, action: KeyAction): string[] {
   const { verb, name, yes } = action;
   const { id } = projectNamed(settings, action.project);
-  const say = (line: string) => void output.write(`${line}\n`);
-  if (verb === 'list') return settings.keys(id).map(lineOf).forEach(say);
+  if (verb === 'list') return settings.keys(id).map(lineOf);
   // Nothing but the key, so that a script can take it.
-  if (verb === 'create') return say(settings.createKey(id, name).open());
+  if (verb === 'create') return [settings.createKey(id, name).open()];
   const key = settings.keys(id).find((one) => one.name === name);
   if (!key) throw new SettingsError(`There is no key ${name}.`);
   if (verb === 'delete' && !yes)
-    throw new SettingsError(`Programs with the key ${name} would be refused for good. To delete it, add --yes.`);
+    throw new SettingsError(
+      `Programs with the key ${name} would be refused for good. To delete it, add --yes.`,
+    );
   if (verb === 'delete') settings.deleteKey(key.id);
   else settings.setKeyEnabled(key.id, verb === 'enable');
-  say(`${name} is ${verb}d.`);
+  return [`${name} is ${verb}d.`];
 }
 
 function projectNamed(settings: Settings, name: string | undefined): Project {

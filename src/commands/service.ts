@@ -1,6 +1,5 @@
-import type { Writable } from 'node:stream';
 import { parseArgs } from 'node:util';
-import { newPassword, type Terminal } from '../authenticate/password/ask-password.ts';
+import { newPassword } from '../authenticate/password/ask-password.ts';
 import { hashPassword } from '../authenticate/password/password-hash.ts';
 import { loadServiceConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
@@ -35,62 +34,52 @@ type Asked =
   | { readonly what: 'backup'; readonly file: string }
   | { readonly what: 'keys'; readonly action: KeyAction };
 
-/** A terminal, and where it shows what went wrong. */
-export interface CommandTerminal extends Terminal {
-  readonly errors: Writable;
-}
-
 /** Maintains the bot service of this environment, at this terminal. Returns the exit code. */
 export async function run(args: readonly string[]): Promise<number> {
-  const terminal = { input: process.stdin, output: process.stdout, errors: process.stderr };
   const asked = readArguments(args);
   if (!asked) {
-    terminal.errors.write(USAGE);
+    process.stderr.write(USAGE);
     return EX_USAGE;
   }
-  const { data, secret } = loadServiceConfig(readEnvironment());
-  if (data !== undefined && secret) return serviceCommand(asked, { path: data, secret }, terminal);
-  terminal.errors.write('SERVICE_DATA is not set: the service keeps its data in memory.\n');
-  return 1;
-}
-
-/** Does what is asked for. Returns the exit code: 0 done, 1 could not be done. */
-async function serviceCommand(asked: Asked, database: Database, terminal: CommandTerminal): Promise<number> {
+  const { data: path, secret } = loadServiceConfig(readEnvironment());
+  if (path === undefined || !secret)
+    return fail('SERVICE_DATA is not set: the service keeps its data in memory.');
   try {
-    if (asked.what === 'backup') {
-      backUp(database.path, asked.file);
-      terminal.output.write(`${asked.file} holds all that the service keeps. It opens with SERVICE_SECRET only.\n`);
-    } else if (asked.what === 'keys') {
-      await withSettings(database, (settings) => changeKeys(settings, asked.action, terminal.output));
-    } else {
-      await withSettings(database, (settings) => setPassword(settings, terminal));
-    }
+    for (const line of await act(asked, { path, secret })) process.stdout.write(`${line}\n`);
     return 0;
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error;
-    terminal.errors.write(`${error.message}\n`);
-    return 1;
+    return fail(error.message);
   }
 }
 
-async function withSettings(
-  { path, secret }: Database,
-  act: (settings: Settings) => void | Promise<void>,
-): Promise<void> {
+/** Does what is asked for. Returns the lines to print. @throws SettingsError */
+async function act(asked: Asked, { path, secret }: Database): Promise<readonly string[]> {
+  if (asked.what === 'backup') {
+    backUp(path, asked.file);
+    return [`${asked.file} holds all that the service keeps. It opens with SERVICE_SECRET only.`];
+  }
   const database = openDatabase(path);
   try {
-    await act(openSettings(database, sealer(secret)));
+    const settings = openSettings(database, sealer(secret));
+    return asked.what === 'keys' ? changeKeys(settings, asked.action) : [await setPassword(settings)];
   } finally {
     database.close();
   }
 }
 
-async function setPassword(settings: Settings, terminal: Terminal): Promise<void> {
+async function setPassword(settings: Settings): Promise<string> {
+  const terminal = { input: process.stdin, output: process.stdout };
   const password = await newPassword(terminal).catch((error: Error) => {
     throw new SettingsError(error.message);
   });
   settings.setConsoleValue(PASSWORD_HASH, await hashPassword(password));
-  terminal.output.write('The console takes this password now.\n');
+  return 'The console takes this password now.';
+}
+
+function fail(reason: string): number {
+  process.stderr.write(`${reason}\n`);
+  return 1;
 }
 
 const OPTIONS = { project: { type: 'string' }, yes: { type: 'boolean' } } as const;

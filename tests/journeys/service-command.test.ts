@@ -14,7 +14,12 @@ import { CANARY } from '../harness/relay/relay.ts';
 
 const SECRET = 'a-secret-of-the-service-0123456789-XYZ';
 /** Only what concerns the service needs to be good: where it runs alone, there is nothing for a relay. */
-const ENVIRONMENT = { NODE_ENV: 'production', PORT: 'none', SERVICE_DATA: 'service.db', SERVICE_SECRET: SECRET };
+const ENVIRONMENT = {
+  NODE_ENV: 'production',
+  PORT: 'none',
+  SERVICE_DATA: 'service.db',
+  SERVICE_SECRET: SECRET,
+};
 
 afterAll(async () => {
   await stopCommands();
@@ -41,7 +46,11 @@ const done = (stdout: string | RegExp): Ran => ({
   stdout: (typeof stdout === 'string' ? stdout : expect.stringMatching(stdout)) as string,
   stderr: '',
 });
-const failed = (why: RegExp): Ran => ({ code: 1, stdout: '', stderr: expect.stringMatching(why) as unknown as string });
+const failed = (why: RegExp): Ran => ({
+  code: 1,
+  stdout: '',
+  stderr: expect.stringMatching(why) as unknown as string,
+});
 
 describe('bot-relay service keys', () => {
   test('makes, disables, enables and deletes a key, each in force at once for the service that runs', async () => {
@@ -88,8 +97,14 @@ describe('bot-relay service keys', () => {
     expect((await service(folder, 'keys', 'create', 'one', '--project', 'Parcels')).code).toBe(0);
     expect(inSettings(folder, (settings) => settings.keys(id))).toHaveLength(1);
     const run = (environment: Record<string, string>) =>
-      runCommand({ args: ['service', 'keys', 'list'], folder, environment: { ...ENVIRONMENT, ...environment } });
-    expect(await run({ SERVICE_SECRET: `${SECRET}!` })).toEqual(failed(/^SERVICE_SECRET is not the secret [^.]*\.\n$/));
+      runCommand({
+        args: ['service', 'keys', 'list'],
+        folder,
+        environment: { ...ENVIRONMENT, ...environment },
+      });
+    expect(await run({ SERVICE_SECRET: `${SECRET}!` })).toEqual(
+      failed(/^SERVICE_SECRET is not the secret [^.]*\.\n$/),
+    );
     expect(await run({ SERVICE_DATA: 'text.db' })).toEqual(failed(/^text\.db cannot be used: [^\n]*\n$/));
     expect(await run({ SERVICE_DATA: '' })).toEqual(failed(/^SERVICE_DATA is not set: [^.]*\.\n$/));
     expect(await run({ SERVICE_SECRET: '' })).toEqual({
@@ -108,7 +123,11 @@ describe('bot-relay service password', () => {
       return { ...(await ran.exited), stdout: ran.stdout(), stderr: ran.stderr() };
     };
     const stored = () => inSettings(folder, (settings) => settings.consoleValue(PASSWORD_HASH) ?? '');
-    expect(await run('short\n')).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^A password has at least 8/) });
+    expect(await run('short\n')).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/^A password has at least 8/),
+    });
     expect(stored()).toBe('');
     expect(await run(`${CANARY.password}\n`)).toMatchObject({ code: 0, stderr: '' });
     expect(await verifyPassword(CANARY.password, stored())).toBe(true);
@@ -119,7 +138,10 @@ describe('bot-relay service backup', () => {
   test('copies the database to a new file, never over one, and makes none where there is nothing', async () => {
     const folder = freshFolder();
     expect(await service(folder, 'backup', 'copy.db')).toEqual(failed(/^service\.db cannot be opened/));
-    expect([existsSync(join(folder, 'service.db')), existsSync(join(folder, 'copy.db'))]).toEqual([false, false]);
+    expect([existsSync(join(folder, 'service.db')), existsSync(join(folder, 'copy.db'))]).toEqual([
+      false,
+      false,
+    ]);
     await service(folder, 'keys', 'create', 'one');
     expect(await service(folder, 'backup', 'copy.db')).toEqual(done(/^copy\.db holds all/));
     expect(await service(folder, 'backup', 'copy.db')).toEqual(failed(/^copy\.db exists already\.\n$/));

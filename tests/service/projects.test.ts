@@ -99,7 +99,8 @@ describe('the service with a file', () => {
     await service.close();
     await start({ database: database() });
     // A restart enables nothing.
-    for (const refused of [key, service.key]) expect(await saysTo(refused, [DEMO, 'echo'])).toBe('INVALID_API_KEY');
+    for (const refused of [key, service.key])
+      expect(await saysTo(refused, [DEMO, 'echo'])).toBe('INVALID_API_KEY');
     outside.setKeyEnabled(id, true);
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('You said: hello');
   });
@@ -141,7 +142,9 @@ describe('the cap of messages a day', () => {
     for (const lastEventId of ['1', '1', '1'])
       expect(codeOf((await service.send({ customChannelId: 'c1' }, { lastEventId })).body)).toBeUndefined();
     await service.say({ ...HELLO, text: 'again' });
-    expect(codeOf((await service.send({ ...HELLO, action: 'RESET_CHANNEL' })).body)).toBe('DAILY_LIMIT_REACHED');
+    expect(codeOf((await service.send({ ...HELLO, action: 'RESET_CHANNEL' })).body)).toBe(
+      'DAILY_LIMIT_REACHED',
+    );
     const { body } = await service.ask('GET message/sse?custom_channel_id=c1');
     expect(wholeMessages(demoEvents(body)).map(({ text }) => text)).toEqual([
       'You said: hello',

@@ -35,7 +35,7 @@ function refusal(act: () => unknown): string {
   }
   expect(thrown).toBeInstanceOf(SettingsError);
   const { message } = thrown as SettingsError;
-  expect(message).toMatch(/^[A-Z][^\r\n]{10,200}$/);
+  expect(message).toMatch(/^[A-Z/][^\r\n]{10,200}$/);
   return message;
 }
 
@@ -138,12 +138,20 @@ describe('a project', () => {
     settings.saveBot(id, botWith({ namespace: 'mine', tools: ['clock'], temperature: 0.2 }));
     const bot = botWith({ namespace: 'mine', title: 'New', suggestions: ['a', 'b'], usesKnowledge: true });
     settings.saveBot(id, bot);
-    expect([settings.bots(id), settings.bots(DEMO), settings.bot('mine', 'helper')]).toEqual([[bot], [], bot]);
+    expect([settings.bots(id), settings.bots(DEMO), settings.bot('mine', 'helper')]).toEqual([
+      [bot],
+      [],
+      bot,
+    ]);
   });
 
   test('takes all with it, and what runs for it is told', () => {
     const gone: unknown[] = [];
-    const own = openSettings(file.tables(), sealer(secret(SERVICE_SECRET)), (...what) => void gone.push(what));
+    const own = openSettings(
+      file.tables(),
+      sealer(secret(SERVICE_SECRET)),
+      (...what) => void gone.push(what),
+    );
     const { id } = own.createProject('other');
     for (const namespace of ['a', 'b']) own.addNamespace(id, namespace);
     own.saveBot(id, botWith({ namespace: 'a' }));
@@ -170,10 +178,24 @@ describe('a value that cannot be used is refused in a sentence, and changes noth
   const MODELS: Record<string, Partial<NewModelSettings>> = {
     ...Object.fromEntries(
       [
-        ...['ftp://models.test', 'file:///etc/passwd', 'javascript:alert(1)', 'data:,x', 'models.test', '//a.test'],
+        ...[
+          'ftp://models.test',
+          'file:///etc/passwd',
+          'javascript:alert(1)',
+          'data:,x',
+          'models.test',
+          '//a.test',
+        ],
         ...['https://a.test/\r\nX-Evil: 1', 'https://a.test/\n', ' https://a.test', 'https://a.test/ä'],
         ...['https://me@a.test', 'https://me:pass@a.test', 'https://@a.test', 'https://a.test\\@b.test'],
-        ...['https://a.test/#x', 'https://a.test#', 'https://a.test/?key=1', 'https://a.test?', 'http://', ''],
+        ...[
+          'https://a.test/#x',
+          'https://a.test#',
+          'https://a.test/?key=1',
+          'https://a.test?',
+          'http://',
+          '',
+        ],
         ...['https://a.test:99999', 'https://[::1', `https://a.test/${'x'.repeat(2000)}`],
       ].map((endpoint) => [`endpoint ${JSON.stringify(endpoint).slice(0, 60)}`, { endpoint }]),
     ),
@@ -204,13 +226,15 @@ describe('a value that cannot be used is refused in a sentence, and changes noth
     settings.saveModel(DEMO, 'completion', anthropic);
   });
 
-  test.each(['http://localhost:11434/v1', 'http://10.0.0.7', 'http://[::1]:8080/', 'https://x.openai.azure.com'])(
-    'but the endpoint %s can',
-    (endpoint) => {
-      settings.saveModel(DEMO, 'embedding', { ...OPENAI, endpoint });
-      expect(settings.model(DEMO, 'embedding')?.endpoint).toBe(endpoint);
-    },
-  );
+  test.each([
+    'http://localhost:11434/v1',
+    'http://10.0.0.7',
+    'http://[::1]:8080/',
+    'https://x.openai.azure.com',
+  ])('but the endpoint %s can', (endpoint) => {
+    settings.saveModel(DEMO, 'embedding', { ...OPENAI, endpoint });
+    expect(settings.model(DEMO, 'embedding')?.endpoint).toBe(endpoint);
+  });
 
   test.each(NAMES)('the name %j', (name) => {
     refusal(() => settings.addNamespace(DEMO, name));
@@ -262,7 +286,9 @@ describe('the key of a provider', () => {
       expect(refusal(() => saved(own))).toMatch(/Enter the key again/);
     expect(settings.model(DEMO, 'completion')).toMatchObject({ model: 'gpt-6', endpoint: undefined });
     settings.removeModel(DEMO, 'completion');
-    expect(saved({ endpoint: 'http://127.0.0.1:1' })).toMatchObject({ key: undefined, keyHint: '' });
+    expect(refusal(() => saved({}))).toMatch(/needs a key/);
+    const local = { kind: 'openai-compatible' as const, endpoint: 'http://127.0.0.1:1' };
+    expect(saved(local)).toMatchObject({ ...local, key: undefined, keyHint: '' });
   });
 
   test('is not shown by its last characters if it is short', () => {
@@ -319,7 +345,11 @@ describe('an API key', () => {
   test('that is imported again stays as it is, also disabled, and with its project', () => {
     const { id } = settings.importKey(DEMO, 'one', 'key-1');
     settings.setKeyEnabled(id, false);
-    expect(settings.importKey(DEMO, 'another name', 'key-1')).toMatchObject({ id, name: 'one', isEnabled: false });
+    expect(settings.importKey(DEMO, 'another name', 'key-1')).toMatchObject({
+      id,
+      name: 'one',
+      isEnabled: false,
+    });
     expect(settings.keys(DEMO)).toHaveLength(1);
     const other = settings.createProject('other').id;
     expect(refusal(() => settings.importKey(other, 'one', 'key-1'))).toMatch(/another project/);

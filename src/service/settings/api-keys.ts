@@ -43,6 +43,7 @@ const KEY_BYTES = 32;
 const MINUTE_MS = 60_000;
 const MISSING = { missing: 'There is no such key.' };
 
+/** The API keys in the database. */
 export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
   const found = (key: string) =>
     sql.get<KeyRow>(`SELECT ${COLUMNS} FROM api_keys WHERE key_hash = ?`, sealer.hash(key));
@@ -60,7 +61,10 @@ export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
   return {
     keys: (projectId) =>
       sql
-        .all<KeyRow>(`SELECT ${COLUMNS} FROM api_keys WHERE project_id = ? ORDER BY created_at, rowid`, projectId)
+        .all<KeyRow>(
+          `SELECT ${COLUMNS} FROM api_keys WHERE project_id = ? ORDER BY created_at, rowid`,
+          projectId,
+        )
         .map(keyOf),
     createKey(projectId, name) {
       const key = `brk_${randomBytes(KEY_BYTES).toString('base64url')}`;
@@ -89,7 +93,10 @@ export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
 function changesOf(sql: Sql, sealer: Sealer): Pick<ApiKeys, 'revealKey' | 'setKeyEnabled' | 'deleteKey'> {
   return {
     revealKey(id) {
-      const row = sql.get<{ sealed_key: Uint8Array }>('SELECT sealed_key FROM api_keys WHERE id = ?', id);
+      const row = sql.get<{ sealed_key: Uint8Array<ArrayBuffer> }>(
+        'SELECT sealed_key FROM api_keys WHERE id = ?',
+        id,
+      );
       if (!row) throw new SettingsError(MISSING.missing);
       return sealer.open(row.sealed_key, rowOf(id));
     },

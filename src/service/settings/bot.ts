@@ -26,7 +26,15 @@ const MAX_SUGGESTIONS = 10;
 const MAX_TEMPERATURE = 2;
 
 /** @throws SettingsError if a bot cannot be so */
-export function checkBot({ namespace, name, title, instructions, suggestions, temperature, tools }: Bot): void {
+export function checkBot({
+  namespace,
+  name,
+  title,
+  instructions,
+  suggestions,
+  temperature,
+  tools,
+}: Bot): void {
   checkName('A namespace', namespace);
   checkName("A bot's name", name);
   checkLine("A bot's title", title, { min: 0, max: 200 });

@@ -25,6 +25,7 @@ type BotRow = {
 
 const COLUMNS = 'namespace, name, title, instructions, suggestions, temperature, tools, uses_knowledge';
 
+/** The bots in the database; `onGone` is called for each that is deleted. */
 export function botsIn(sql: Sql, onGone: Gone): Bots {
   return {
     bots(projectId) {

@@ -27,12 +27,13 @@ type ModelRow = {
   deployment: string | null;
   api_version: string | null;
   window_characters: number;
-  sealed_key: Uint8Array | null;
+  sealed_key: Uint8Array<ArrayBuffer> | null;
   key_hint: string;
 };
 
 const COLUMNS = 'kind, model, endpoint, deployment, api_version, window_characters, sealed_key, key_hint';
 
+/** The models in the database, with their keys sealed. */
 export function modelsIn(sql: Sql, sealer: Sealer): Models {
   const model = (projectId: string, role: ModelRole): ModelSettings | undefined => {
     const text = `SELECT ${COLUMNS} FROM models WHERE project_id = ? AND role = ?`;
@@ -44,6 +45,8 @@ export function modelsIn(sql: Sql, sealer: Sealer): Models {
     saveModel(projectId, role, settings) {
       checkModel(role, settings);
       const key = settings.key ?? keptKey(model(projectId, role), settings);
+      if (!key && settings.kind !== 'openai-compatible')
+        throw new SettingsError(`A model of ${settings.kind} needs a key.`);
       const { kind, endpoint = null, deployment = null, apiVersion = null, windowCharacters } = settings;
       const values = [kind, settings.model, endpoint, deployment, apiVersion, windowCharacters];
       const sealed = key ? sealer.seal(key, rowOf(projectId, role)) : null;

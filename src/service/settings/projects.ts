@@ -36,12 +36,17 @@ const MAX_CAP = 1_000_000_000;
 const UNDER_CAP =
   'count < coalesce((SELECT daily_cap FROM projects WHERE id = message_counts.project_id), count + 1)';
 
+/** The projects in the database; `onGone` is called for each project and namespace that is removed. */
 export function projectsIn(sql: Sql, onGone: Gone): Projects {
-  const sentences = { taken: 'There is already a project of this name.', missing: 'There is no such project.' };
+  const sentences = {
+    taken: 'There is already a project of this name.',
+    missing: 'There is no such project.',
+  };
   const saved = (change: () => number) => changeRow(change, sentences);
   const checked = (name: string) => checkLine("A project's name", name, { max: 100 });
   return {
-    projects: () => sql.all<ProjectRow>('SELECT id, name, daily_cap FROM projects ORDER BY name').map(projectOf),
+    projects: () =>
+      sql.all<ProjectRow>('SELECT id, name, daily_cap FROM projects ORDER BY name').map(projectOf),
     project(id) {
       const row = sql.get<ProjectRow>('SELECT id, name, daily_cap FROM projects WHERE id = ?', id);
       return row && projectOf(row);

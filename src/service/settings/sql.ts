@@ -19,6 +19,7 @@ export interface Sql {
  */
 export type Gone = (projectId: string, namespace?: string, bot?: string) => void;
 
+/** The statements of a database. They throw the error of SQLite. */
 export function sqlOf(database: DatabaseSync): Sql {
   return {
     all: <Row extends Record<string, SQLOutputValue>>(text: string, ...values: SQLInputValue[]) =>
