@@ -63,7 +63,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'service/models': 'service/settings:types service/brains:types',
   'service/knowledge': 'service/brains:types service/settings',
   'service/settings': 'secret',
-  'service/store': '',
+  'service/store': 'service/settings',
   'service/wire': 'service/store service/brains:types service/sandbox:types',
   'service/sandbox': 'service/store service/wire',
   'service/console':
