@@ -186,8 +186,8 @@ describe('a run with a model', () => {
   test('whose parts end without any end is not complete either', async () => {
     const { signal } = new AbortController();
     const parts = new ReadableStream<never>({ start: (controller) => controller.close() });
-    const steps = await Array.fromAsync(answerSteps({ parts, signal, maxSteps: 30, providerError }));
-    expect(steps).toEqual([{ error: { code: 'ANSWER_INTERRUPTED', message: expect.any(String) } }]);
+    const { value } = await answerSteps({ parts, signal, maxSteps: 30, providerError }).next();
+    expect(value).toEqual({ error: { code: 'ANSWER_INTERRUPTED', message: expect.any(String) } });
   });
 
   test('tells a provider that fails in plain words, and never what it said', async () => {
