@@ -71,6 +71,8 @@ export interface Brain {
   readonly metadata: object;
   /** Whether each of its channels has a sandbox. */
   readonly hasSandbox: boolean;
+  /** What it remembers of an answer that the user stops; `said` is what the open message says, empty if none is open. */
+  readonly stopped?: (said: string) => Turn;
   /** Answers until it is done, or until `signal` aborts; then it throws. */
   answer(ask: Ask, signal: AbortSignal): AsyncIterable<Step>;
 }
