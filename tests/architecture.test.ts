@@ -61,7 +61,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   client: CLIENT,
   'service/brains': '',
   'service/settings': 'secret',
-  'service/store': '',
+  'service/store': 'service/settings',
   'service/wire': 'service/store service/brains:types service/sandbox:types',
   'service/sandbox': 'service/store service/wire',
   service: 'service secret',

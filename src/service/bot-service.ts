@@ -11,20 +11,22 @@ import type { Bot } from './settings/bot.ts';
 import { openDatabase } from './settings/database.ts';
 import { sealer } from './settings/sealed.ts';
 import { DEMO, openSettings, type Settings } from './settings/settings.ts';
-import { blobs } from './store/blobs.ts';
-import type { Channel } from './store/channel.ts';
-import { channels } from './store/channels.ts';
+import { openChannels } from './store/channels.ts';
+import { lockFile } from './store/lock-file.ts';
 import { Refusal, refuse } from './wire/refusal.ts';
 import type { Service } from './wire/service-call.ts';
 
 const LIMIT = 5;
 const MAX_EXECUTION_MS = 180_000;
+const KEEP_DAYS = 30;
 
 export interface BotServiceOptions {
   /** Keys that are imported into the project `demo`. */
   readonly keys?: readonly string[];
   /** The file with all that the service keeps, and SERVICE_SECRET; in memory if not given. */
   readonly database?: { readonly path: string; readonly secret: Secret };
+  /** For how many days a conversation is kept after it was last used. */
+  readonly keepDays?: number;
   readonly speed?: Partial<Speed>;
   /** Bots of every project, which need no settings, by `namespace/bot`. */
   readonly brains?: Readonly<Record<string, Brain>>;
@@ -56,26 +58,17 @@ export interface BotService {
  * @throws SettingsError if the database cannot be used, and the system's error if the address cannot
  */
 export async function startBotService(options: BotServiceOptions): Promise<BotService> {
-  const {
-    keys = [],
-    maxExecutionMs = MAX_EXECUTION_MS,
-    limit = LIMIT,
-    host = '127.0.0.1',
-    port = 0,
-  } = options;
-  const { path, secret: serviceSecret = secret(randomBytes(32).toString('base64url')) } =
-    options.database ?? {};
-  const database = openDatabase(path);
-  const settings = openSettings(database, sealer(serviceSecret));
+  const { keys = [], limit = LIMIT, host = '127.0.0.1', port = 0 } = options;
+  const { settings, service, close } = openState(options);
   const imported = (key: string) => settings.importKey(DEMO, `imported ${secret(key).fingerprint}`, key).id;
   for (const key of keys) imported(key);
-  const { projectOfKey, countMessage } = settings;
+  const { projectOfKey } = settings;
   const admission = { projectOfKey, brainOf: brainsOf(settings, options), admit: endpointLimit(limit) };
-  const service = newService({ maxExecutionMs, countMessage });
   const server = createServer((req, res) => void answer(req, res, { admission, service }));
   server.listen(port, host);
   await once(server, 'listening').catch((error) => {
-    database.close();
+    service.channels.close();
+    close();
     throw error;
   });
   return {
@@ -86,7 +79,7 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
     close: () =>
       new Promise((resolve) => {
         server.close(() => {
-          if (database.isOpen) database.close();
+          close();
           resolve();
         });
         server.closeAllConnections();
@@ -110,13 +103,28 @@ function brainsOf(
   };
 }
 
-function newService(rest: Pick<Service, 'maxExecutionMs' | 'countMessage'>): Service {
-  const state = { blobs: blobs(), sandboxes: sandboxes() };
-  const forgetAll = (channel: Channel) => {
-    state.blobs.forget(channel);
-    state.sandboxes.forget(channel);
+/** Opens what the service keeps. No other service may use the same file until `close`. */
+function openState(options: BotServiceOptions) {
+  const { database: file, keepDays = KEEP_DAYS, maxExecutionMs = MAX_EXECUTION_MS } = options;
+  const unlock = file && lockFile(file.path);
+  const opened: (() => void)[] = unlock ? [unlock] : [];
+  const close = () => {
+    for (const end of opened.splice(0).reverse()) end();
   };
-  return { ...state, ...rest, channels: channels(forgetAll) };
+  try {
+    const database = openDatabase(file?.path);
+    opened.push(() => database.close());
+    const sealed = sealer(file?.secret ?? secret(randomBytes(32).toString('base64url')));
+    const settings = openSettings(database, sealed, (...gone) => channels.deleteOf(...gone));
+    const all = sandboxes();
+    const channels = openChannels(database, { keepDays, isFile: file !== undefined, onGone: all.forget });
+    const { countMessage } = settings;
+    const service: Service = { channels, sandboxes: all, maxExecutionMs, countMessage };
+    return { settings, service, close };
+  } catch (error) {
+    close();
+    throw error;
+  }
 }
 
 async function answer(

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { blobs } from '../../src/service/store/blobs.ts';
-import { newChannel } from '../../src/service/store/channel.ts';
+import { openDatabase } from '../../src/service/settings/database.ts';
+import { sqlOf } from '../../src/service/settings/sql.ts';
+import { channelTable } from '../../src/service/store/channel-table.ts';
 import {
   type DemoService,
   dataOf,
@@ -182,23 +183,29 @@ describe('a download', () => {
 
 describe('the files of all channels', () => {
   test('are bounded by their bytes and their number; the oldest are forgotten', () => {
-    const files = blobs(10);
-    const channel = newChannel('c1');
-    const add = (length: number) => files.add(channel, { name: 'a', type: '', bytes: Buffer.alloc(length) });
-    const [first, second] = [add(4), add(4)];
-    const third = add(4);
-    expect([first, second, third].map(({ id }) => files.find(channel, id)?.id)).toEqual([
-      undefined,
-      second.id,
-      third.id,
-    ]);
-    files.forget(channel);
-    expect(files.find(channel, third.id)).toBeUndefined();
+    const database = openDatabase();
+    sqlOf(database).run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
+    const all = channelTable(database, {
+      bounds: { maxChannels: 9, maxFiles: 5, maxFileBytes: 10, maxTurnCharacters: 0 },
+      idOf: (_channel, sequence) => String(sequence),
+      onGone: () => {},
+    });
+    const bot = { projectId: 'p', endpoint: 'demo/echo' };
+    const [channel, other] = [all.findOrMake(bot, 'c1'), all.findOrMake(bot, 'c2')];
+    const add = (length: number, to = channel) =>
+      to.addFile({ name: 'a', type: '', bytes: Buffer.alloc(length) }).id;
+    const [first, second, third] = [add(4), add(4, other), add(4)];
+    const here = [first, second, third].map((id) => channel.findFile(id)?.id);
+    expect(here).toEqual([undefined, undefined, third]);
+    expect(other.findFile(second)?.bytes).toHaveLength(4);
     // The bytes of what was forgotten are free again.
-    const [one, other] = [add(5), add(5)];
-    expect([files.find(channel, one.id), files.find(channel, other.id)]).toEqual([one, other]);
-    for (let n = 0; n < 201; n++) add(0);
-    expect(files.find(channel, one.id)).toBeUndefined();
+    all.delete(bot, 'c2');
+    const [one, two] = [add(3), add(3)];
+    expect([third, one, two].map((id) => channel.findFile(id)?.id)).toEqual([third, one, two]);
+    for (let n = 0; n < 3; n++) add(0);
+    expect([third, one].map((id) => channel.findFile(id)?.id)).toEqual([undefined, one]);
+    expect(channel.findFile(add(11))).toBeUndefined();
+    database.close();
   });
 });
 

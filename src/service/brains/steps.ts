@@ -53,6 +53,16 @@ export interface RunError {
   readonly message: string;
 }
 
+/** Finds pieces of a project's documents, the best first. */
+export type Search = (query: string, signal: AbortSignal) => Promise<readonly Found[]>;
+
+/** A piece of a document. */
+export interface Found {
+  readonly text: string;
+  /** What names the document. */
+  readonly source: string;
+}
+
 /** What answers a message: a script, or a model. */
 export interface Brain {
   /** Whether its runs can be resumed without a channel. With one, every run can. */
@@ -61,6 +71,8 @@ export interface Brain {
   readonly metadata: object;
   /** Whether each of its channels has a sandbox. */
   readonly hasSandbox: boolean;
+  /** What it remembers of an answer that the user stops; `said` is what the open message says, empty if none is open. */
+  readonly stopped?: (said: string) => Turn;
   /** Answers until it is done, or until `signal` aborts; then it throws. */
   answer(ask: Ask, signal: AbortSignal): AsyncIterable<Step>;
 }

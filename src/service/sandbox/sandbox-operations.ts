@@ -25,7 +25,7 @@ const MAX_WATCHING = 16;
 
 function sandboxOf(call: ServiceCall): Sandbox {
   if (!call.brain.hasSandbox) throw new Refusal('SANDBOX_NOT_FOUND');
-  return call.service.sandboxes.findOrLaunch(channelOf(call), call.sandbox);
+  return call.service.sandboxes.findOrLaunch(channelOf(call).key, call.sandbox);
 }
 const pathOf = ({ query }: ServiceCall, name = 'path') => filePath(query.get(name));
 const isSet = ({ query }: ServiceCall, name: string) => query.get(name) === 'true';

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { boundedMap } from '../store/bounded-map.ts';
-import type { Channel } from '../store/channel.ts';
 import { Refusal } from '../wire/refusal.ts';
 import { type FileTree, fileTree } from './file-tree.ts';
 import { writeFile } from './sandbox-files.ts';
@@ -9,7 +8,8 @@ import { writeFile } from './sandbox-files.ts';
 /** A machine with files of a channel. */
 export interface Sandbox {
   readonly id: string;
-  readonly channel: Channel;
+  /** The number of its channel. */
+  readonly channel: number;
   readonly tree: FileTree;
   /** The streams that watch its files. They end with it. */
   readonly watching: Set<ServerResponse>;
@@ -19,11 +19,11 @@ export interface Sandboxes {
   /** What a channel's metadata tells of its sandbox. */
   readonly described: object;
   /**
-   * The sandbox of a channel with this name; launched if it is not yet.
+   * The sandbox of the channel with this number, by its name; launched if it is not yet.
    * @throws Refusal `SANDBOX_NOT_FOUND`
    */
-  findOrLaunch(channel: Channel, name: string): Sandbox;
-  forget(channel: Channel): void;
+  findOrLaunch(channel: number, name: string): Sandbox;
+  forget(channel: number): void;
 }
 
 /** The name of the only sandbox that each channel has. It takes no memory until it is used. */
@@ -50,7 +50,7 @@ export function sandboxes(): Sandboxes {
       for (const res of watching) res.end();
     },
   });
-  const of = (channel: Channel) => [...all.values()].find((one) => one.channel === channel);
+  const of = (channel: number) => [...all.values()].find((one) => one.channel === channel);
   return {
     described: DESCRIBED,
     findOrLaunch(channel, name) {

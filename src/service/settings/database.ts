@@ -42,28 +42,33 @@ const MIGRATIONS: readonly string[] = [
   CREATE TABLE channels (
     id INTEGER PRIMARY KEY AUTOINCREMENT, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE,
     endpoint TEXT NOT NULL, custom_id TEXT NOT NULL, title TEXT,
-    sequence INTEGER NOT NULL, allows_tools INTEGER NOT NULL, pending_consent TEXT, last_activity_at INTEGER NOT NULL,
+    sequence INTEGER NOT NULL, allows_tools INTEGER NOT NULL, pending_consent TEXT,
+    last_activity_at INTEGER NOT NULL, last_used_at INTEGER NOT NULL,
     UNIQUE (project_id, endpoint, custom_id)
   ) STRICT;
-  CREATE INDEX channels_by_activity ON channels (last_activity_at);
+  CREATE INDEX channels_by_use ON channels (last_used_at);
   CREATE TABLE runs (
-    id TEXT PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE, started_at INTEGER NOT NULL,
-    ended_at INTEGER, error_code TEXT, error_message TEXT
+    position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE, started_at INTEGER NOT NULL,
+    ended_at INTEGER, ended_after INTEGER, error_code TEXT, error_message TEXT
   ) STRICT;
   CREATE INDEX runs_by_channel ON runs (channel_id);
   CREATE TABLE kept (
     channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE, sequence INTEGER NOT NULL,
-    run_id TEXT NOT NULL, message_id TEXT, text TEXT NOT NULL,
+    run_id TEXT NOT NULL, message_id TEXT, characters INTEGER NOT NULL, text TEXT NOT NULL,
     PRIMARY KEY (channel_id, sequence)
   ) STRICT;
   CREATE TABLE turns (
-    run_id TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, messages TEXT NOT NULL
+    run_id TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE, characters INTEGER NOT NULL,
+    messages TEXT NOT NULL
   ) STRICT;
   CREATE TABLE files (
-    id TEXT PRIMARY KEY, channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE,
-    name TEXT NOT NULL, type TEXT NOT NULL, bytes BLOB NOT NULL, created_at INTEGER NOT NULL
+    position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    channel_id INTEGER NOT NULL REFERENCES channels ON DELETE CASCADE,
+    name TEXT NOT NULL, type TEXT NOT NULL, size INTEGER NOT NULL, bytes BLOB NOT NULL
   ) STRICT;
   CREATE INDEX files_by_channel ON files (channel_id);
+  CREATE INDEX files_by_size ON files (size);
 
   CREATE TABLE documents (
     id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, name TEXT NOT NULL,

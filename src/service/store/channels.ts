@@ -1,63 +1,99 @@
-import { boundedMap } from './bounded-map.ts';
-import { type Channel, newChannel } from './channel.ts';
+import type { DatabaseSync } from 'node:sqlite';
+import { openDatabase, transaction } from '../settings/database.ts';
+import type { Channel } from './channel.ts';
+import { type ChannelBounds, type ChannelTable, channelTable } from './channel-table.ts';
+import { SHUT_DOWN } from './run.ts';
 
-const MAX_CHANNELS = 200;
-const MAX_AGE_MS = 24 * 60 * 60 * 1000;
 /** For how long the run of a message without a channel can be resumed. */
 const NAMELESS_MAX_AGE_MS = 10 * 60 * 1000;
+const HOUR_MS = 60 * 60 * 1000;
+const DAY_MS = 24 * HOUR_MS;
+const MB = 1024 * 1024;
 
-/** The conversations of all bots. What was not used for a day is forgotten, and so are the oldest of too many. */
-export interface Channels {
-  find(endpoint: string, id: string): Channel | undefined;
-  /** The channel with this id; made if there is none. */
-  findOrMake(endpoint: string, id: string): Channel;
-  /** Ends the runs of a channel and forgets it; returns whether there was one. */
-  delete(endpoint: string, id: string): boolean;
-  /** Forgets all that a channel holds. Its numbers go on, so that no old `Last-Event-ID` names a new message. */
-  clear(endpoint: string, id: string): boolean;
+const IN_MEMORY: ChannelBounds = {
+  maxChannels: 200,
+  maxFiles: 200,
+  maxFileBytes: 96 * MB,
+  maxTurnCharacters: 500_000,
+};
+const IN_FILE: ChannelBounds = {
+  maxChannels: 100_000,
+  maxFiles: 100_000,
+  maxFileBytes: 1024 * MB,
+  maxTurnCharacters: 2_000_000,
+};
+
+/** The conversations of all bots. */
+export interface Channels
+  extends Pick<ChannelTable, 'find' | 'findOrMake' | 'delete' | 'clear' | 'deleteOf'> {
   /** A channel that only the ids of its messages name: for a message without `customChannelId`. */
   makeNameless(runId: string): Channel;
   findNameless(runId: string): Channel | undefined;
-  /** Ends all runs. */
+  /** Runs `act`, all of whose writes are done, or none. It must not wait. */
+  transaction<T>(act: () => T): T;
+  /** Interrupts all runs. */
   close(): void;
 }
 
-/** `onGone` is called with every channel that is forgotten. */
-export function channels(onGone: (channel: Channel) => void = () => {}): Channels {
-  const leave = (channel: Channel) => {
-    channel.suspend();
-    onGone(channel);
-  };
-  const named = boundedMap<Channel>({ maxEntries: MAX_CHANNELS, maxAgeMs: MAX_AGE_MS, onLeave: leave });
-  const nameless = boundedMap<Channel>({
-    maxEntries: MAX_CHANNELS,
-    maxAgeMs: NAMELESS_MAX_AGE_MS,
-    onLeave: leave,
+export interface ChannelsOptions {
+  /** For how many days a channel is kept after it was last used. */
+  readonly keepDays: number;
+  /** Whether the database is a file, and not in memory. */
+  readonly isFile: boolean;
+  /** Called with the number of each channel that is forgotten. */
+  readonly onGone: (key: number) => void;
+  /** Other bounds than the usual ones. */
+  readonly bounds?: Partial<ChannelBounds> | undefined;
+}
+
+/** Opens the conversations in a database. Runs that were under way when the service stopped are ended. */
+export function openChannels(
+  database: DatabaseSync,
+  { keepDays, isFile, onGone, bounds }: ChannelsOptions,
+): Channels {
+  const named = channelTable(database, {
+    bounds: { ...(isFile ? IN_FILE : IN_MEMORY), ...bounds },
+    idOf: (_channel, sequence) => String(sequence),
+    onGone,
   });
-  const keyOf = (endpoint: string, id: string) => `${endpoint} ${id}`;
+  named.tables.runs.endInterrupted();
+  const forget = () => named.deleteUnused(Date.now() - keepDays * DAY_MS);
+  forget();
+  const timer = setInterval(forget, HOUR_MS).unref();
+  const nameless = namelessChannels();
   return {
-    find: (endpoint, id) => named.get(keyOf(endpoint, id)),
-    findOrMake(endpoint, id) {
-      const key = keyOf(endpoint, id);
-      const found = named.get(key) ?? newChannel(id);
-      named.set(key, found);
-      return found;
-    },
-    delete: (endpoint, id) => named.delete(keyOf(endpoint, id)),
-    clear(endpoint, id) {
-      const key = keyOf(endpoint, id);
-      const found = named.get(key);
-      if (found) named.set(key, newChannel(id, String, found.sequence));
-      return found !== undefined;
-    },
-    makeNameless(runId) {
-      const channel = newChannel('', (sequence) => `${runId}.${sequence}`);
-      nameless.set(runId, channel);
-      return channel;
-    },
-    findNameless: (runId) => nameless.get(runId),
+    ...named,
+    ...nameless,
+    transaction: (act) => transaction(database, act),
     close() {
-      for (const channel of [...named.values(), ...nameless.values()]) leave(channel);
+      clearInterval(timer);
+      named.stop(SHUT_DOWN);
+      nameless.stop(SHUT_DOWN);
     },
+  };
+}
+
+const NOBODY = { projectId: 'nobody', endpoint: '' };
+
+/** Channels without a name are always in memory. */
+function namelessChannels() {
+  const database = openDatabase();
+  database.exec(`INSERT INTO projects (id, name, created_at) VALUES ('${NOBODY.projectId}', '', 0)`);
+  const all = channelTable(database, {
+    bounds: IN_MEMORY,
+    idOf: ({ id }, sequence) => `${id}.${sequence}`,
+    onGone: () => {},
+  });
+  const forget = () => all.deleteUnused(Date.now() - NAMELESS_MAX_AGE_MS);
+  return {
+    makeNameless(runId: string) {
+      forget();
+      return all.findOrMake(NOBODY, runId);
+    },
+    findNameless(runId: string) {
+      forget();
+      return all.find(NOBODY, runId);
+    },
+    stop: all.stop,
   };
 }

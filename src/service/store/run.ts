@@ -2,6 +2,8 @@ import type { ServerResponse } from 'node:http';
 
 /** The abort reason of a run that was suspended, or whose channel is gone. */
 export const SUSPENDED = Symbol('suspended');
+/** The abort reason of a run that is under way when the service is closed. */
+export const SHUT_DOWN = Symbol('shut down');
 
 /** What of a run after its last kept message is remembered for those that follow it later, in characters. */
 const MAX_TAIL = 1_048_576;

@@ -7,29 +7,31 @@ import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 /** `GET channel/metadata`. */
 export function channelMetadata(call: ServiceCall): void {
   const channel = channelOf(call);
-  const { id, title = null, lastActivityAt, runs } = channel;
-  const runState = runs.some(({ isOver }) => !isOver) ? 'RUNNING' : 'IDLE';
+  const { title = null, lastActivityAt } = channel.state();
+  const runState = channel.liveRuns().length > 0 ? 'RUNNING' : 'IDLE';
   const launchedSandboxes = call.brain.hasSandbox ? [call.service.sandboxes.described] : [];
-  sendData(call.res, { customChannelId: id, title, runState, lastActivityAt, launchedSandboxes });
+  sendData(call.res, { customChannelId: channel.id, title, runState, lastActivityAt, launchedSandboxes });
 }
 
 /** `DELETE channel`: ends the runs of a channel and forgets it. */
 export function deleteChannel(call: ServiceCall): void {
   const { id } = channelOf(call);
-  call.service.channels.delete(call.endpoint, id);
+  call.service.channels.delete(call, id);
   sendNothing(call.res);
 }
 
 /** `POST channel/clear`: ends the runs of a channel and forgets what was said. The channel stays. */
 export function clearChannel(call: ServiceCall): void {
   const { id } = channelOf(call);
-  call.service.channels.clear(call.endpoint, id);
+  const { channels } = call.service;
+  channels.transaction(() => channels.clear(call, id));
   sendNothing(call.res);
 }
 
 /** `POST message/suspend`: stops the runs of a channel, or one. The end of each is sent on its own stream. */
-export function suspendRuns({ res, service, endpoint, query }: ServiceCall): void {
-  const channel = service.channels.find(endpoint, channelId(query.get('custom_channel_id')));
+export function suspendRuns(call: ServiceCall): void {
+  const { res, service, query } = call;
+  const channel = service.channels.find(call, channelId(query.get('custom_channel_id')));
   if (!channel?.suspend(query.get('request_id') ?? undefined)) throw new Refusal('NO_RUN');
   sendData(res, { suspended: true });
 }
@@ -38,21 +40,23 @@ const VERDICTS: readonly unknown[] = ['GOOD', 'BAD'];
 const MAX_COMMENT_BYTES = 8192;
 
 /** `POST message/feedback`: keeps what the user thinks of one message of the bot. The newest counts. */
-export async function messageFeedback({ req, res, service, ...call }: ServiceCall): Promise<void> {
+export async function messageFeedback(call: ServiceCall): Promise<void> {
+  const { req, res, service, namespace, botProviderName } = call;
   const feedback = await readJsonObject(req);
   if (!feedback) throw new Refusal('INVALID_FEEDBACK');
   const { customChannelId, messageId, verdict, comment = '' } = feedback;
-  const channel = service.channels.find(call.endpoint, channelId(customChannelId));
+  const channel = service.channels.find(call, channelId(customChannelId));
   if (!channel) throw new Refusal('CHANNEL_NOT_FOUND');
   if (!VERDICTS.includes(verdict) || typeof comment !== 'string') throw new Refusal('INVALID_FEEDBACK');
   if (Buffer.byteLength(comment) > MAX_COMMENT_BYTES) throw new Refusal('INVALID_FEEDBACK');
-  const rated = channel.kept.find((one) => one.messageId !== undefined && one.messageId === messageId);
+  const rated = channel.kept().find((one) => one.messageId !== null && one.messageId === messageId);
   if (!rated) throw new Refusal('MESSAGE_NOT_FOUND');
   const own = randomUUID();
-  const { namespace, botProviderName } = call;
-  const { sequence } = channel.keep('asgard.message.feedback', {
+  const event = {
+    eventType: 'asgard.message.feedback',
     source: { requestId: rated.runId, namespace, botProviderName, customChannelId: channel.id },
     fact: { messageFeedback: { messageId: own, targetMessageId: messageId, verdict, comment } },
-  });
-  sendData(res, { messageId: own, seq: sequence });
+  } as const;
+  const kept = channel.transaction(() => channel.keep(event));
+  sendData(res, { messageId: own, seq: kept?.sequence });
 }

@@ -1,9 +1,13 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Ask, Brain, RunError, Step, ToolCall } from '../brains/steps.ts';
+import type { Ask, Brain, RunError, ToolCall } from '../brains/steps.ts';
 import { type EventSource, type EventType, eventText } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
-import { type Run, SUSPENDED } from '../store/run.ts';
+import { type Run, SHUT_DOWN, SUSPENDED } from '../store/run.ts';
+import { INTERRUPTED } from '../store/run-rows.ts';
+import { runEndText } from './run-end.ts';
+import { runMessages } from './run-messages.ts';
+import { runTools } from './run-tools.ts';
+import { untilAborted } from './until-aborted.ts';
 
 /** What a run needs to be executed. */
 export interface Execution {
@@ -18,96 +22,71 @@ export interface Execution {
 
 /** Executes a run until it ends, fails, takes too long or is stopped. Its events go to those who follow it. */
 export async function executeRun(execution: Execution): Promise<void> {
-  const { run, brain, ask, maxExecutionMs } = execution;
+  const { run, channel, maxExecutionMs } = execution;
   const deadline = setTimeout(() => run.stop.abort(), maxExecutionMs);
   try {
-    await sendEvents(brain.answer(ask, run.stop.signal), execution);
+    await sendEvents(execution);
   } finally {
     clearTimeout(deadline);
     run.end();
+    channel?.removeLiveRun(run);
   }
 }
 
-async function sendEvents(steps: AsyncIterable<Step>, execution: Execution): Promise<void> {
-  const { run, source } = execution;
+async function sendEvents(execution: Execution): Promise<void> {
+  const { run, source, brain, channel } = execution;
   const send = (eventType: EventType, fact: object) =>
     run.send(eventText(eventType, { source, fact }), false);
-  const message = messages(execution, send);
-  const tools = toolCalls(execution, send);
-  let consent: ToolCall | undefined;
+  const parts = { message: runMessages(execution, send), tools: runTools(channel, send) };
   send('asgard.run.init', { runInit: {} });
+  const error = await answer(execution, parts).catch(() => errorOf(run.stop.signal));
+  parts.tools.interrupt();
   try {
-    for await (const step of steps) {
-      if ('error' in step) return send('asgard.run.error', runError(step.error, source));
+    channel?.endRun(run.id, error);
+  } finally {
+    run.send(runEndText(source, brain, error), false);
+  }
+}
+
+interface Parts {
+  readonly message: ReturnType<typeof runMessages>;
+  readonly tools: ReturnType<typeof runTools>;
+}
+
+/** Takes the steps of the bot. Returns the error with which it ends its run, if it does; throws if it is aborted. */
+async function answer(
+  { run, brain, ask }: Execution,
+  { message, tools }: Parts,
+): Promise<RunError | undefined> {
+  const { signal } = run.stop;
+  let consent: ToolCall | undefined;
+  try {
+    for await (const step of untilAborted(brain.answer(ask, signal), signal)) {
+      if ('error' in step) return step.error;
       if ('breakOff' in step) run.breakOff();
       else if ('startTool' in step) tools.start(step.id, step.startTool);
       else if ('toolResult' in step) tools.complete(step.id, step.toolResult);
       else if ('askConsent' in step) consent = step.askConsent;
       else if ('startMessage' in step) message.start();
-      else if ('completeMessage' in step) message.complete();
-      else if ('say' in step) message.say(step.say);
+      else if ('completeMessage' in step) message.complete(step.remember);
+      else if ('remember' in step) message.remember(step.remember);
+      else message.say(step.say);
       // A bot that never waits would otherwise keep the process from everything else.
       if ('toolResult' in step) await sleep(0);
     }
-  } catch {
-    const error = { code: 'EXECUTION_TIMEOUT', message: 'The run took longer than it may.' };
-    if (run.stop.signal.reason !== SUSPENDED) return send('asgard.run.error', runError(error, source));
+    message.complete();
+  } catch (error) {
+    if (signal.reason !== SUSPENDED) throw error;
+    message.stop(brain.stopped);
   }
-  message.complete();
   if (consent) tools.askConsent(consent);
-  send('asgard.run.done', { runDone: {} });
+  return undefined;
 }
 
-type Send = (eventType: EventType, fact: object) => void;
-
-/** The messages that a run sends, one after the other. Whole ones are kept in the channel. */
-function messages({ run, channel, source }: Execution, send: Send) {
-  let messageId: string | undefined;
-  let text = '';
-  return {
-    start() {
-      messageId = randomUUID();
-      text = '';
-      send('asgard.message.start', { messageStart: { message: { messageId } } });
-    },
-    say(piece: string) {
-      text += piece;
-      send('asgard.message.delta', { messageDelta: { message: { messageId, text: piece } } });
-    },
-    /** Does nothing if no message is open. */
-    complete() {
-      if (messageId === undefined) return;
-      const fact = { messageComplete: { message: { messageId, text } } };
-      const kept = channel?.keep('asgard.message.complete', { source, fact, messageId });
-      run.send(kept?.text ?? eventText('asgard.message.complete', { source, fact }), kept !== undefined);
-      messageId = undefined;
-    },
-  };
-}
-
-/** The tool calls of a run. */
-function toolCalls({ channel }: Execution, send: Send) {
-  const processId = randomUUID();
-  const started = new Map<string, object>();
-  return {
-    start(id: string, toolCall: ToolCall) {
-      const start = { processId, callSeq: started.size, toolCall };
-      started.set(id, start);
-      send('asgard.tool_call.start', { toolCallStart: start });
-    },
-    complete(id: string, toolCallResult: object) {
-      send('asgard.tool_call.complete', { toolCallComplete: { ...started.get(id), toolCallResult } });
-    },
-    askConsent(tool: ToolCall) {
-      const call = { toolCallId: randomUUID(), ...tool, alreadyAllowed: false };
-      const toolCallConsent = { processId, pendingCalls: [call] };
-      if (channel) channel.pendingConsent = toolCallConsent;
-      send('asgard.tool_call.consent', { toolCallConsent });
-    },
-  };
-}
-
-function runError(error: RunError, { namespace }: EventSource) {
-  const location = { namespace, workflowName: 'demo', processorName: 'answer', processorType: 'DEMO' };
-  return { runError: { error: { ...error, inner: '', location } } };
+/** What is said of a run that was aborted, or that failed in a way that nobody has thought of. */
+function errorOf({ aborted, reason }: AbortSignal): RunError {
+  if (reason === SHUT_DOWN) return INTERRUPTED;
+  if (aborted && reason !== SUSPENDED)
+    return { code: 'EXECUTION_TIMEOUT', message: 'The run took longer than it may.' };
+  return { code: 'INTERNAL_ERROR', message: 'The bot service could not go on with this run.' };
 }

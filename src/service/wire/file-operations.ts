@@ -1,4 +1,3 @@
-import type { Blob } from '../store/blobs.ts';
 import { sendData } from './answers.ts';
 import { readForm } from './read-form.ts';
 import { Refusal } from './refusal.ts';
@@ -6,14 +5,17 @@ import { sendFile } from './send-file.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
 /** `POST blob`: takes a file into a channel, which is made if there is none. */
-export async function uploadBlob({ req, res, service, endpoint }: ServiceCall): Promise<void> {
+export async function uploadBlob(call: ServiceCall): Promise<void> {
+  const { req, res, service } = call;
   const { file, customChannelId } = await readForm(req);
-  const channel = service.channels.findOrMake(endpoint, channelId(customChannelId));
-  const { id, name, bytes, type } = service.blobs.add(channel, file);
+  const custom = channelId(customChannelId);
+  const { id, name, bytes, type } = service.channels.transaction(() =>
+    service.channels.findOrMake(call, custom).addFile(file),
+  );
   const mime = type || 'application/octet-stream';
   sendData(res, [
     {
-      channelId: channel.id,
+      channelId: custom,
       blobId: id,
       fileType: fileTypeOf(mime),
       fileName: name,
@@ -31,11 +33,11 @@ function fileTypeOf(mime: string): string {
 
 /** `GET channel-home/download`: a file that was uploaded into the channel, by its name. */
 export function downloadFile(call: ServiceCall): void {
-  const { req, res, query, service } = call;
+  const { req, res, query } = call;
   const channel = channelOf(call);
   const path = query.get('relative_path') ?? '';
   if (path === '' || /(?:^|\/)\.{1,2}(?:\/|$)|[\\\p{Cc}]|^\//u.test(path)) throw new Refusal('INVALID_PATH');
-  const blob: Blob | undefined = service.blobs.findByName(channel, path);
-  if (!blob) throw new Refusal('FILE_NOT_FOUND');
-  sendFile(req, res, blob);
+  const file = channel.findFileByName(path);
+  if (!file) throw new Refusal('FILE_NOT_FOUND');
+  sendFile(req, res, file);
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { UploadedFile } from '../store/blobs.ts';
+import type { UploadedFile } from '../store/files.ts';
 import { readBody } from './read-body.ts';
 import { Refusal } from './refusal.ts';
 

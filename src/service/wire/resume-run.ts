@@ -1,7 +1,8 @@
-import { type EventSource, eventText } from '../store/bot-event.ts';
+import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
 import { beginStream } from './answers.ts';
 import { Refusal } from './refusal.ts';
+import { runEndText } from './run-end.ts';
 import type { ServiceCall } from './service-call.ts';
 
 /** Where a resumption goes on. */
@@ -19,23 +20,24 @@ export function resumeRun(
   call: ServiceCall,
   { source, lastEventId }: { readonly source: EventSource; readonly lastEventId: string },
 ): void {
-  const { res } = call;
+  const { res, brain } = call;
   const { channel, sequence } = placeOf(call, source.customChannelId, lastEventId);
-  const runId = channel.kept.find((one) => one.sequence === sequence)?.runId;
+  const kept = channel.kept();
+  const runId = kept.find((one) => one.sequence === sequence)?.runId;
   if (runId === undefined) throw new Refusal('MESSAGE_NOT_FOUND');
   beginStream(res, runId);
-  for (const kept of channel.kept) if (kept.runId === runId && kept.sequence > sequence) res.write(kept.text);
-  const run = channel.runs.find(({ id }) => id === runId);
-  const ended = { source: { ...source, requestId: runId }, fact: { runDone: {} } };
+  for (const one of kept) if (one.runId === runId && one.sequence > sequence) res.write(one.text);
+  const run = channel.findRun(runId);
+  const ended = { ...source, requestId: runId };
   if (run) run.follow(res, () => res.end());
-  else res.end(eventText('asgard.run.done', ended));
+  else res.end(runEndText(ended, brain, channel.endedRun(runId)?.failure));
 }
 
-function placeOf({ service, endpoint }: ServiceCall, id: unknown, lastEventId: string): Place {
+function placeOf(call: ServiceCall, id: unknown, lastEventId: string): Place {
   const [, runId, number = ''] = /^(?:([0-9a-f-]{36})\.)?(\d{1,9})$/.exec(lastEventId) ?? [];
-  const { channels } = service;
+  const { channels } = call.service;
   const channel =
-    runId === undefined ? channels.find(endpoint, String(id)) : id === null && channels.findNameless(runId);
+    runId === undefined ? channels.find(call, String(id)) : id === null && channels.findNameless(runId);
   if (!channel) throw new Refusal('MESSAGE_NOT_FOUND');
   return { channel, sequence: Number(number) };
 }

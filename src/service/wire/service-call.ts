@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Brain } from '../brains/steps.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
-import type { Blobs } from '../store/blobs.ts';
 import type { Channel } from '../store/channel.ts';
 import type { Channels } from '../store/channels.ts';
 import { Refusal } from './refusal.ts';
@@ -9,7 +8,6 @@ import { Refusal } from './refusal.ts';
 /** The state of the service. */
 export interface Service {
   readonly channels: Channels;
-  readonly blobs: Blobs;
   readonly sandboxes: Sandboxes;
   readonly maxExecutionMs: number;
   /** Counts a message of today; returns false if the project may have no more of them. */
@@ -43,7 +41,8 @@ const MAX_CHANNEL_ID = 256;
  * @throws Refusal `INVALID_CHANNEL`
  */
 export function channelId(value: unknown): string {
-  if (typeof value === 'string' && value !== '' && value.length <= MAX_CHANNEL_ID) return value;
+  const isId = typeof value === 'string' && value !== '' && value.length <= MAX_CHANNEL_ID;
+  if (isId && value.isWellFormed()) return value;
   throw new Refusal('INVALID_CHANNEL');
 }
 
@@ -51,8 +50,8 @@ export function channelId(value: unknown): string {
  * The channel that the query names.
  * @throws Refusal `INVALID_CHANNEL`, or `CHANNEL_NOT_FOUND` if there is no such channel yet
  */
-export function channelOf({ service, endpoint, query }: ServiceCall): Channel {
-  const channel = service.channels.find(endpoint, channelId(query.get('custom_channel_id')));
+export function channelOf(call: ServiceCall): Channel {
+  const channel = call.service.channels.find(call, channelId(call.query.get('custom_channel_id')));
   if (!channel) throw new Refusal('CHANNEL_NOT_FOUND');
   return channel;
 }
