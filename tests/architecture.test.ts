@@ -59,7 +59,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
   client: CLIENT,
-  'service/brains': '',
+  'service/brains': 'service/settings:types',
   'service/settings': 'secret',
   'service/store': 'service/settings',
   'service/wire': 'service/store service/brains:types service/sandbox:types',
@@ -72,6 +72,7 @@ const ROOMS: Readonly<Record<string, string>> = {
 const LIBRARIES: Readonly<Record<string, string>> = {
   '@fastify/busboy': 'relay/operations',
   '@redis/client': 'storage',
+  ai: 'service/brains',
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
   'eventsource-parser': 'check client/transport',
