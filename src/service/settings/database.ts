@@ -72,13 +72,18 @@ const MIGRATIONS: readonly string[] = [
 
   CREATE TABLE documents (
     id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects ON DELETE CASCADE, name TEXT NOT NULL,
-    text TEXT NOT NULL, indexed_at INTEGER, model TEXT, dimensions INTEGER, problem TEXT,
+    revision INTEGER NOT NULL, indexed_revision INTEGER, indexed_at INTEGER, model TEXT, dimensions INTEGER,
+    problem TEXT, text TEXT NOT NULL,
     UNIQUE (project_id, name)
   ) STRICT;
   CREATE TABLE pieces (
-    document_id TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    heading TEXT NOT NULL, text TEXT NOT NULL, vector BLOB NOT NULL,
-    PRIMARY KEY (document_id, ordinal)
+    id INTEGER PRIMARY KEY AUTOINCREMENT, document_id TEXT NOT NULL REFERENCES documents ON DELETE CASCADE,
+    heading TEXT NOT NULL, vector BLOB NOT NULL, text TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX pieces_by_document ON pieces (document_id);
+  CREATE TABLE knowledge_changes (
+    change INTEGER PRIMARY KEY AUTOINCREMENT,
+    project_id TEXT NOT NULL UNIQUE REFERENCES projects ON DELETE CASCADE
   ) STRICT;
   `,
 ];
