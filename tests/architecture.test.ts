@@ -59,17 +59,11 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
   client: CLIENT,
-<<<<<<< HEAD
   'service/brains': 'service/settings:types',
   'service/models': 'service/settings:types service/brains:types',
   'service/settings': 'secret',
   'service/store': 'service/settings',
-=======
-  'service/brains': '',
   'service/knowledge': 'service/brains:types service/settings',
-  'service/settings': 'secret',
-  'service/store': '',
->>>>>>> s-knowledge
   'service/wire': 'service/store service/brains:types service/sandbox:types',
   'service/sandbox': 'service/store service/wire',
   service: 'service secret',
