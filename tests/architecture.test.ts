@@ -64,7 +64,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'service/settings': 'secret',
   'service/store': 'service/settings',
   'service/knowledge': 'service/brains:types service/settings',
-  'service/wire': 'service/store service/brains:types service/sandbox:types',
+  'service/wire': 'service/store service/brains:types',
   'service/sandbox': 'service/store service/wire',
   service: 'service secret',
   page: `config:types http ${BASE}`,

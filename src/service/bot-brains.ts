@@ -1,0 +1,71 @@
+import type { Admission } from './admit-call.ts';
+import { modelBrain } from './brains/model.ts';
+import { type Speed, scriptedBrain } from './brains/scripted.ts';
+import type { Brain, Search } from './brains/steps.ts';
+import type { Knowledge } from './knowledge/knowledge.ts';
+import { languageModel } from './models/language-model.ts';
+import { ModelError } from './models/provider-error.ts';
+import { embeddingModelOf, modelRunError } from './project-models.ts';
+import type { Bot } from './settings/bot.ts';
+import type { ModelSettings } from './settings/model-settings.ts';
+import { DEMO, type Settings } from './settings/settings.ts';
+
+/** The bot of SERVICE_MODEL. It is in memory alone. */
+const ASSISTANT: Bot = {
+  ...{ namespace: DEMO, name: 'assistant', title: 'Assistant' },
+  instructions: 'You are a helpful assistant. Answer in the language of the user.',
+  ...{ suggestions: [], tools: ['clock'], usesKnowledge: false },
+};
+
+/** Its name, as `namespace/bot`. */
+export const ASSISTANT_BOT = `${ASSISTANT.namespace}/${ASSISTANT.name}`;
+
+/** For a bot without a model, which says nothing but this. */
+const ANY_WINDOW = 100_000;
+
+export interface BotBrainsOptions {
+  readonly settings: Settings;
+  readonly knowledge: Knowledge;
+  /** The model of `demo/assistant`, if there is such a bot. */
+  readonly assistant?: ModelSettings | undefined;
+  readonly speed?: Partial<Speed> | undefined;
+  /** Bots of every project, which need no settings, by `namespace/bot`. */
+  readonly brains?: Readonly<Record<string, Brain>> | undefined;
+}
+
+/**
+ * Finds what answers for a bot of a project: first the settings, then, for the project with the namespace `demo`, the
+ * assistant and the scripts.
+ */
+export function botBrains(options: BotBrainsOptions): Admission['brainOf'] {
+  const { settings, assistant, speed, brains = {} } = options;
+  const pace = { wordMs: 60, silenceMs: 40_000, ...speed };
+  return (projectId, namespace, name) => {
+    const endpoint = `${namespace}/${name}`;
+    if (Object.hasOwn(brains, endpoint)) return brains[endpoint];
+    if (!settings.namespaces(projectId).includes(namespace)) return undefined;
+    const bot = settings.bot(namespace, name);
+    if (bot) return brainOf(bot, settings.model(projectId, 'completion'), searchOf(options, projectId, bot));
+    if (assistant && endpoint === ASSISTANT_BOT) return brainOf(ASSISTANT, assistant);
+    return scriptedBrain(endpoint, pace);
+  };
+}
+
+function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): Brain {
+  return modelBrain({
+    bot,
+    async model() {
+      if (!model) throw new ModelError('MODEL_NOT_SET');
+      return languageModel(model);
+    },
+    windowCharacters: model?.windowCharacters ?? ANY_WINDOW,
+    ...(search && { search }),
+    providerError: modelRunError,
+  });
+}
+
+/** The search in the documents of a bot's project, if the bot uses them and there is a model for it. */
+function searchOf({ settings, knowledge }: BotBrainsOptions, projectId: string, bot: Bot): Search | undefined {
+  const model = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
+  return model && ((query, signal) => knowledge.search(projectId, query, { model, signal }));
+}
