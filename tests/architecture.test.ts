@@ -66,6 +66,8 @@ const ROOMS: Readonly<Record<string, string>> = {
   'service/knowledge': 'service/brains:types service/settings',
   'service/wire': 'service/store service/brains:types',
   'service/sandbox': 'service/store service/wire',
+  'service/console':
+    'service/settings service/knowledge service/models:types service/brains:types authenticate/sessions authenticate/password guard http errors secret',
   service: 'service secret',
   page: `config:types http ${BASE}`,
 };
@@ -84,9 +86,9 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
   'eventsource-parser': 'check client/transport',
-  express: 'app routes',
+  express: 'app routes service/console',
   'express-rate-limit': 'pace http',
-  helmet: 'arrive',
+  helmet: 'arrive service/console',
   'http-proxy-middleware': 'relay/operations',
   jose: 'authenticate/oidc watch',
   marked: 'client/element',
@@ -111,6 +113,7 @@ const SECRETS_OPENED = {
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'process/demo.ts': 'API keys, for the embedded bot service that takes them',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
+  'service/console/key-pages.ts': 'API keys of the bot service, where an administrator copies one',
   'service/models/language-model.ts': 'the keys of providers, for their models',
   'service/settings/model-settings.ts': 'keys of providers, to check them and show their last characters',
   'service/settings/sealed.ts': 'SERVICE_SECRET and the keys of the bot service, to seal them',

@@ -37,10 +37,9 @@ export async function startServiceConsole(
   address: ConsoleAddress,
   { settings, knowledge, brainOf, onFault }: Parts,
 ): Promise<ServiceConsole> {
-  const { startConsole } = await import('./console/console.ts');
-  const { isLoopback } = await import('../http/hosts.ts');
+  const { needsPassword, startConsole } = await import('./console/console.ts');
   const passwordHash = () => settings.consoleValue(PASSWORD_HASH);
-  if (!isLoopback(address.host) && passwordHash() === undefined)
+  if (needsPassword(address.host) && passwordHash() === undefined)
     throw new SettingsError(
       'SERVICE_CONSOLE_HOST is not a loopback address, and the console has no password. Set one with bot-relay service password, and start again.',
     );
