@@ -7,7 +7,7 @@ import { languageModel } from './models/language-model.ts';
 import { ModelError } from './models/provider-error.ts';
 import { embeddingModelOf, modelRunError } from './project-models.ts';
 import type { Bot } from './settings/bot.ts';
-import type { ModelSettings } from './settings/model-settings.ts';
+import { hintOf, type ModelSettings } from './settings/model-settings.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
 
 /** The bot of SERVICE_MODEL. It is in memory alone. */
@@ -20,8 +20,13 @@ const ASSISTANT: Bot = {
 /** Its name, as `namespace/bot`. */
 export const ASSISTANT_BOT = `${ASSISTANT.namespace}/${ASSISTANT.name}`;
 
-/** For a bot without a model, which says nothing but this. */
-const ANY_WINDOW = 100_000;
+/** The window of a model of which nobody has said how much it takes, in characters. */
+const USUAL_WINDOW = 100_000;
+
+/** The settings of a model that the environment names. */
+export function assistantOf(model: Omit<ModelSettings, 'keyHint' | 'windowCharacters'>): ModelSettings {
+  return { ...model, keyHint: hintOf(model.key), windowCharacters: USUAL_WINDOW };
+}
 
 export interface BotBrainsOptions {
   readonly settings: Settings;
@@ -58,7 +63,7 @@ function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): B
       if (!model) throw new ModelError('MODEL_NOT_SET');
       return languageModel(model);
     },
-    windowCharacters: model?.windowCharacters ?? ANY_WINDOW,
+    windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
     ...(search && { search }),
     providerError: modelRunError,
   });
