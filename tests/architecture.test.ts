@@ -61,9 +61,9 @@ const ROOMS: Readonly<Record<string, string>> = {
   client: CLIENT,
   'service/brains': 'service/settings:types',
   'service/models': 'service/settings:types service/brains:types',
+  'service/knowledge': 'service/brains:types service/settings',
   'service/settings': 'secret',
   'service/store': 'service/settings',
-  'service/knowledge': 'service/brains:types service/settings',
   'service/wire': 'service/store service/brains:types',
   'service/sandbox': 'service/store service/wire',
   'service/console':

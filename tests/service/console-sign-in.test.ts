@@ -111,7 +111,7 @@ describe('pages of other origins', () => {
     const administrator = await console.administrator();
     for (const path of ['/', '/projects/demo/models', '/sign-in', '/nothing', '/console.css']) {
       const { headers } = await administrator.get(path);
-      expect([path, headers['content-security-policy']?.split(';').sort()]).toEqual([
+      expect([path, `${headers['content-security-policy']}`.split(';').sort()]).toEqual([
         path,
         [
           ...["base-uri 'none'", "default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"],

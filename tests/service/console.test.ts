@@ -1,6 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { secret } from '../../src/secret.ts';
+import { scriptedBrain } from '../../src/service/brains/scripted.ts';
+import type { Brain } from '../../src/service/brains/steps.ts';
 import type { ConsoleOptions } from '../../src/service/console/console.ts';
+import { answerInTime, triedAnswer } from '../../src/service/console/tried-answer.ts';
 import type { Bot } from '../../src/service/settings/bot.ts';
 import { until } from '../harness/clock/until.ts';
 import {
@@ -299,6 +302,28 @@ describe('bots', () => {
     expect(console.faults.splice(0)).toEqual([
       expect.objectContaining({ message: 'a secret of the inside' }),
     ]);
+  });
+});
+
+describe('the answer of a bot that is tried', () => {
+  const { signal } = new AbortController();
+  const tried = (name: string) =>
+    triedAnswer(scriptedBrain(name, { wordMs: 0, silenceMs: 0 }) as Brain, 'Hello you', signal);
+
+  test('is all that it has said, and the error with which it ended', async () => {
+    expect(await tried('demo/echo')).toEqual({ text: 'You said: Hello you' });
+    const { text } = await tried('demo/resume');
+    expect(text).toBe('This answer has two messages.\n\nThe second breaks off and goes on where it did.');
+    expect((await tried('demo/steps')).problem).toBe('The run took more than 30 steps.');
+  });
+
+  test('is not waited for once the administrator has left, even if the bot does not care', async () => {
+    const left = new AbortController();
+    const never = () => new Promise<never>(() => {});
+    const [early, late] = [answerInTime(never, AbortSignal.abort()), answerInTime(never, left.signal)];
+    left.abort();
+    const given = { text: '', problem: expect.stringContaining('given up') };
+    expect([await early, await late]).toEqual([given, given]);
   });
 });
 

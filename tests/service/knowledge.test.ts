@@ -94,8 +94,8 @@ describe('a document', () => {
     const id = put('b.txt', 'one');
     put('a.txt', 'two');
     expect(known.documents('p')).toEqual([
-      { id: expect.any(String), name: 'a.txt', pieces: 0, isCurrent: false },
-      { id, name: 'b.txt', pieces: 0, isCurrent: false },
+      { id: expect.any(String), name: 'a.txt', size: 3, pieces: 0, isCurrent: false },
+      { id, name: 'b.txt', size: 3, pieces: 0, isCurrent: false },
     ]);
     await index(id);
     const indexed = { pieces: 1, isCurrent: true, model: 'words/1', indexedAt: expect.any(Number) };

@@ -209,6 +209,7 @@ describe('an endpoint', () => {
     expect(await reportOf(`http://127.0.0.1:${await freePort()}/v1`)).toMatchObject({
       code: 'MODEL_UNREACHABLE',
     });
+    expect(await reportOf('http://127.0.0.1:9/v1')).toMatchObject({ code: 'MODEL_UNREACHABLE' });
     expect(await reportOf('http://models.invalid/v1')).toMatchObject({ code: 'MODEL_HOST_UNKNOWN' });
     expect(await reportOf(server.url.replace('http:', 'https:'))).toMatchObject({ code: 'MODEL_TLS_FAILED' });
   });
@@ -224,10 +225,12 @@ describe('an endpoint', () => {
   });
 
   test('that never ends its answer is cut at a size', async () => {
+    let sent = 0;
     const megabyte = Buffer.alloc(2 ** 20, 'a');
     server.answer = (_request, res) => {
       res.writeHead(200, { 'Content-Type': 'application/json' });
       const more = () => {
+        do sent++;
         while (!res.destroyed && res.write(megabyte));
       };
       res.on('drain', more);
@@ -236,6 +239,8 @@ describe('an endpoint', () => {
     };
     const report = await testConnection('embedding', of(compatible));
     expect(report).toMatchObject({ ok: false, code: 'MODEL_BAD_ANSWER' });
+    // Some more is on its way.
+    expect(sent).toBeLessThan(100);
   });
 });
 
@@ -389,6 +394,12 @@ describe('what a provider says', () => {
     expect(report).toMatchObject({ ok: false, code });
     expect(JSON.stringify(report)).not.toContain(MODEL_KEY);
     expect(printed).toEqual([]);
+  });
+
+  test.each(['completion', 'embedding'] as const)('is asked for once by a test of %s', async (role) => {
+    always({ ...jsonAnswer(error('at capacity'), 503), headers: { 'retry-after-ms': '1' } });
+    expect(await testConnection(role, of(compatible))).toMatchObject({ code: 'MODEL_UNAVAILABLE' });
+    expect(server.requests).toHaveLength(1);
   });
 
   test('is also found in the last error of several tries, and nothing of it is quoted', async () => {

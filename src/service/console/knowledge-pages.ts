@@ -110,14 +110,14 @@ ${fileField(form, {
   showPage(res, { title: 'Knowledge', project, section: 'knowledge', body, forms: [form] });
 }
 
-function fileItem(project: Project, { id, name, bytes, pieces, ...file }: KnowledgeFile): Html {
+function fileItem(project: Project, { id, name, size, pieces, ...file }: KnowledgeFile): Html {
   const path = (...below: string[]) => pathOf(project, 'knowledge', id, ...below);
   const { indexedAt, model, isCurrent, problem, progress } = file;
   const when = indexedAt !== undefined && html`${timeOf(new Date(indexedAt))} by ${model}`;
   return html`<li>
 <h2>${name}</h2>
 ${facts([
-  ['Size', `${(bytes / 1024).toFixed(1)} kB`],
+  ['Size', `${(size / 1024).toFixed(1)} kB`],
   ['Pieces', pieces],
   ['Indexed', progress ? progressOf(progress) : when || 'not yet'],
 ])}

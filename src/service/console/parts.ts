@@ -40,6 +40,7 @@ export function projectOf(req: Request, settings: Settings): Project {
 
 /** What was looked for. @throws Problem `not_found` if it is not there */
 export function found<T>(one: T | undefined): T {
-  if (one === undefined) throw new Problem('not_found', 'What you look for has been deleted, or was never there.');
+  if (one === undefined)
+    throw new Problem('not_found', 'What you look for has been deleted, or was never there.');
   return one;
 }

@@ -31,6 +31,7 @@ export function answerInTime(
 ): Promise<TriedAnswer> {
   const signal = AbortSignal.any([AbortSignal.timeout(LIMIT_MS), left]);
   const late = new Promise<TriedAnswer>((resolve) => {
+    if (signal.aborted) resolve(LATE);
     signal.addEventListener('abort', () => resolve(LATE), { once: true });
   });
   const answer = ask(signal).catch((error) => {

@@ -8,6 +8,8 @@ import { KnowledgeError } from './knowledge-error.ts';
 export interface Document {
   readonly id: string;
   readonly name: string;
+  /** How large its text is, in bytes of UTF-8. */
+  readonly size: number;
   /** How many pieces of it are searched. */
   readonly pieces: number;
   /** When these pieces were made, in ms of Unix time, and by which embedding model. */
@@ -31,6 +33,7 @@ export interface Revision {
 type DocumentRow = {
   id: string;
   name: string;
+  size: number;
   pieces: number;
   revision: number;
   indexed_revision: number | null;
@@ -44,12 +47,13 @@ const NO_DOCUMENT = 'The document is not there any more.';
 
 /** The documents of a project, by name. */
 export function listDocuments(database: DatabaseSync, projectId: string): Document[] {
-  const text = `SELECT id, name, revision, indexed_revision, indexed_at, model, problem,
+  const text = `SELECT id, name, octet_length(text) AS size, revision, indexed_revision, indexed_at, model, problem,
     (SELECT count(*) FROM pieces WHERE document_id = documents.id) AS pieces
     FROM documents WHERE project_id = ? ORDER BY name`;
   return (database.prepare(text).all(projectId) as DocumentRow[]).map((row) => ({
     id: row.id,
     name: row.name,
+    size: row.size,
     pieces: row.pieces,
     indexedAt: row.indexed_at ?? undefined,
     model: row.model ?? undefined,

@@ -170,6 +170,8 @@ const IN_ANSWER: readonly (readonly [RegExp, ModelProblem])[] = [
   [/(invalid|incorrect).{0,20}api[ _-]?key/i, 'MODEL_KEY_REFUSED'],
   [/model_not_found|invalid[ _]model|DeploymentNotFound/i, 'MODEL_NOT_FOUND'],
   [/(model|deployment)\b.{0,160}(not found|not exist|not supported)/i, 'MODEL_NOT_FOUND'],
+  // What fetch and the AI SDK say of connections that have no code, such as those to a port that fetch bars.
+  [/^(fetch failed|cannot connect to api)/im, 'MODEL_UNREACHABLE'],
 ];
 
 const OF_STATUS: Readonly<Record<number, ModelProblem>> = {
