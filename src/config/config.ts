@@ -6,7 +6,8 @@ import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
 import { contradictions, missingVariables, serviceContradictions } from './rules.ts';
 import { isForeignKey, isModelKey } from './service-model.ts';
-import { serviceOf, settingsOf } from './settings.ts';
+import { serviceOf } from './service-settings.ts';
+import { settingsOf } from './settings.ts';
 import { unusedOfService } from './unused-of-service.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
 

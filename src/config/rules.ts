@@ -91,8 +91,14 @@ export function serviceContradictions(values: Values, faulty: ReadonlySet<Variab
   const problems: string[] = [];
   if (isSet('SERVICE_ENDPOINT') && !isSet('SERVICE_MODEL'))
     problems.push('SERVICE_ENDPOINT is set, but SERVICE_MODEL is not: no model would be asked there');
-  if (SERVICE_CONSOLE_PORT !== undefined && SERVICE_CONSOLE_PORT !== 0 && SERVICE_CONSOLE_PORT === SERVICE_PORT)
-    problems.push('SERVICE_CONSOLE_PORT must not be SERVICE_PORT: the console is not for those who call bots');
+  if (
+    SERVICE_CONSOLE_PORT !== undefined &&
+    SERVICE_CONSOLE_PORT !== 0 &&
+    SERVICE_CONSOLE_PORT === SERVICE_PORT
+  )
+    problems.push(
+      'SERVICE_CONSOLE_PORT must not be SERVICE_PORT: the console is not for those who call bots',
+    );
   return problems;
 }
 

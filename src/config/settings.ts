@@ -1,17 +1,17 @@
-import { hkdfSync, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { BotSettings } from '../bots/bot-settings.ts';
 import { hostNameOf } from '../http/hosts.ts';
 import { type Secret, secret } from '../secret.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { RedisSettings, SentinelSettings } from '../storage/redis-settings.ts';
 import type { ChatSettings } from './chat-file.ts';
-import { ASSISTANT, MODEL_KEYS } from './service-model.ts';
+import { ASSISTANT } from './service-model.ts';
+import { demoKey, serviceOf } from './service-settings.ts';
 import type { Values } from './variables.ts';
 
 /** Enough for a load balancer that probes every second to see two failed probes, in ms. */
 const PRODUCTION_DELAY_MS = 5_000;
 const MINUTE_MS = 60_000;
-const KEY_BYTES = 24;
 
 /** Open files that are no connections of clients and none to the bot service: Redis, files, logs, metrics. */
 export const OTHER_FILES = 256;
@@ -90,31 +90,6 @@ export function settingsOf(values: Values, others: OtherSources) {
   };
 }
 
-/** What the bot service of this project is started with. */
-export function serviceOf(values: Values) {
-  return {
-    /** Where it keeps its data; if it does, `secret` is set, too. */
-    data: values.SERVICE_DATA,
-    secret: values.SERVICE_SECRET,
-    /** Where it listens if it runs alone. */
-    host: values.SERVICE_HOST,
-    port: values.SERVICE_PORT,
-    console: {
-      host: values.SERVICE_CONSOLE_HOST,
-      port: values.SERVICE_CONSOLE_PORT,
-      publicUrl: values.SERVICE_CONSOLE_URL as Readonly<URL> | undefined,
-    },
-    keepDays: values.SERVICE_KEEP_DAYS,
-    model: modelOf(values),
-  };
-}
-
-/** The model of SERVICE_MODEL. */
-function modelOf(values: Values) {
-  const { SERVICE_MODEL, SERVICE_ENDPOINT: endpoint } = values;
-  return SERVICE_MODEL && { ...SERVICE_MODEL, key: values[MODEL_KEYS[SERVICE_MODEL.kind]], endpoint };
-}
-
 /** How many connections of clients there may be, in all and of one address. */
 function connectionsOf({ MAX_CONNECTIONS, TRUST_PROXY }: Values, { openFiles }: OtherSources) {
   const fit = openFiles ? (openFiles - OTHER_FILES) / FILES_OF_STREAM : CONNECTIONS_IF_NOT_KNOWN;
@@ -175,13 +150,6 @@ function upstreamOf(values: Values, { own, keyFiles }: OtherSources) {
     forwardQuery: values.FORWARD_QUERY ?? [],
     userHeader: values.USER_HEADER,
   };
-}
-
-/** The key of the demo. With a file of the service it is the same at each start, since the service keeps it. */
-function demoKey({ SERVICE_SECRET }: Values): Secret {
-  if (!SERVICE_SECRET) return secret(randomBytes(KEY_BYTES).toString('base64url'));
-  const key = hkdfSync('sha256', SERVICE_SECRET.open(), '', 'bot-relay: key of the demo', KEY_BYTES);
-  return secret(Buffer.from(key).toString('base64url'));
 }
 
 /** How runs can be joined, and how long. */

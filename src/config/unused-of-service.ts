@@ -26,4 +26,5 @@ export function unusedOfService(environment: Environment): string[] {
   ];
 }
 
-const told = (names: readonly string[], why: string) => (names.length > 0 ? [`${names.join(', ')}: ${why}`] : []);
+const told = (names: readonly string[], why: string) =>
+  names.length > 0 ? [`${names.join(', ')}: ${why}`] : [];

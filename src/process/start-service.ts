@@ -1,7 +1,7 @@
-import { ConfigError, type Config } from '../config/config.ts';
+import { type Config, ConfigError } from '../config/config.ts';
 import type { Logger } from '../logger.ts';
-import { type BotService, type BotServiceOptions, startBotService } from '../service/bot-service.ts';
 import { ASSISTANT_BOT, assistantOf } from '../service/bot-brains.ts';
+import { type BotService, type BotServiceOptions, startBotService } from '../service/bot-service.ts';
 import { SettingsError } from '../service/settings/settings-error.ts';
 import { cannotListen, type PortName } from './cannot-listen.ts';
 

@@ -5,8 +5,8 @@ import { secret } from '../secret.ts';
 import { type Admission, admitCall, endpointLimit } from './admit-call.ts';
 import { type BotBrainsOptions, botBrains } from './bot-brains.ts';
 import { operationsOf } from './operations.ts';
-import { type DatabaseFile, openState } from './service-state.ts';
 import { type ConsoleAddress, type ServiceConsole, startServiceConsole } from './service-console.ts';
+import { type DatabaseFile, openState } from './service-state.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
 import { Refusal, refuse } from './wire/refusal.ts';
 import type { Service } from './wire/service-call.ts';
@@ -15,7 +15,8 @@ const LIMIT = 5;
 const MAX_EXECUTION_MS = 180_000;
 const KEEP_DAYS = 30;
 
-export interface BotServiceOptions extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'speed'> {
+export interface BotServiceOptions
+  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'modelBrainOf' | 'speed'> {
   /** Keys that are imported into the project `demo`. */
   readonly keys?: readonly string[];
   /** In memory if not given. */

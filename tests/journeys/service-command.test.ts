@@ -154,8 +154,11 @@ describe('bot-relay service backup', () => {
 describe('bot-relay service', () => {
   const keys = (...args: string[]) => ['keys', ...args];
   test.each([
-    [[]],
     [['nothing']],
+    [['--json']],
+    [['--rate-limit', '0']],
+    [['test', 'a', 'b']],
+    [['start']],
     [['password', 'x']],
     [['backup']],
     [['backup', '']],
@@ -175,7 +178,7 @@ describe('bot-relay service', () => {
     expect(await service(folder, ...args)).toEqual({
       code: 64,
       stdout: '',
-      stderr: expect.stringMatching(/^Usage: bot-relay service keys create NAME/),
+      stderr: expect.stringMatching(/^Usage: bot-relay service \[--keys-file FILE\]/),
     });
     expect(existsSync(join(folder, 'service.db'))).toBe(false);
   });

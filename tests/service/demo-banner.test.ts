@@ -62,7 +62,9 @@ describe('the banner of the demo', () => {
     ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
   ])('uses, with BOTS=%s, the bot %s', (patterns, bot) => {
     const [namespace, name] = bot.split('/');
-    const [, command] = commandsIn(demoBanner(BASE, { authMode: 'guest', bots: patterns.split(','), service }));
+    const [, command] = commandsIn(
+      demoBanner(BASE, { authMode: 'guest', bots: patterns.split(','), service }),
+    );
     expect(command).toContain(` ${BASE}/generic/ns/${namespace}/bot-provider/${name}/message/sse`);
   });
 
