@@ -192,7 +192,7 @@ export const VARIABLES = {
   SERVICE_CONSOLE_HOST: variable(host, '127.0.0.1'),
   SERVICE_CONSOLE_PORT: optional(whole(0, 65535)),
   SERVICE_CONSOLE_URL: optional(origin('must be an http or https origin such as https://bots.example.com')),
-  SERVICE_KEEP_DAYS: variable(whole(1, 3_650, ' of days'), '30'),
+  SERVICE_KEEP_DAYS: variable(whole(1, 3_650), '30'),
   SERVICE_MODEL: optional(serviceModel),
   SERVICE_ENDPOINT: optional(
     url(

@@ -173,16 +173,21 @@ describe('bot-relay service without more', () => {
     }
     expect(await ask(port, 'another-key')).toMatchObject({ status: 401 });
     // Far more than it takes in any second.
-    const statuses = (
-      await Promise.all(Array.from({ length: 100 }, () => ask(port, CANARY.key)))
-    ).map(({ status }) => status);
+    const statuses = (await Promise.all(Array.from({ length: 100 }, () => ask(port, CANARY.key)))).map(
+      ({ status }) => status,
+    );
     expect(statuses).toContain(429);
     expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
     const [, link = ''] = await running.waitFor(/for one sign-in: (\S+)\n/);
     expect((await fetch(link)).status).toBe(200);
     expect(running.stdout()).toContain(`\n  The bot service is running: http://127.0.0.1:${port}\n`);
     expect(running.stdout()).toContain('\n  It keeps everything in service.db.\n');
-    expect(running.stdout().match(/^\{.*$/gm)?.join()).not.toContain('token');
+    expect(
+      running
+        .stdout()
+        .match(/^\{.*$/gm)
+        ?.join(),
+    ).not.toContain('token');
 
     const second = startProcess({ folder, args: ['service'], environment });
     expect(await second.exited).toEqual({ code: 78, signal: null });
@@ -193,7 +198,9 @@ describe('bot-relay service without more', () => {
     expect(await running.exited).toEqual({ code: 0, signal: null });
     expect(running.stderr()).toBe('');
     // The keys of the file are in the database.
-    expect((await service(folder, 'keys', 'list')).stdout.match(/^imported [0-9a-f]{8} {3}active/gm)).toHaveLength(2);
+    expect(
+      (await service(folder, 'keys', 'list')).stdout.match(/^imported [0-9a-f]{8} {3}active/gm),
+    ).toHaveLength(2);
   });
 
   test('says in one line what it cannot be started with', async () => {
@@ -201,7 +208,9 @@ describe('bot-relay service without more', () => {
     expect(await service(folder, '--keys-file', 'nothing')).toEqual(
       failed(/^The file of --keys-file cannot be read: ENOENT[^\n]*\n$/),
     );
-    expect(await service(folder, '--keys-file', 'none')).toEqual(failed(/^The file of --keys-file is empty\.\n$/));
+    expect(await service(folder, '--keys-file', 'none')).toEqual(
+      failed(/^The file of --keys-file is empty\.\n$/),
+    );
     const taken = createServer().listen(0, '127.0.0.1');
     await once(taken, 'listening');
     const { port } = taken.address() as AddressInfo;
@@ -209,7 +218,9 @@ describe('bot-relay service without more', () => {
       const refused = startProcess({ args: ['service'], environment: { ...environment, [name]: `${port}` } });
       expect((await refused.exited).code).toBe(1);
       expect(refused.stderr()).toMatch(
-        new RegExp(`^The bot service cannot listen on SERVICE_\\w+ and ${name}: .*; set ${name} to another\n$`),
+        new RegExp(
+          `^The bot service cannot listen on SERVICE_\\w+ and ${name}: .*; set ${name} to another\n$`,
+        ),
       );
     }
     taken.close();

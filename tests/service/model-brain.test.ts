@@ -2,6 +2,7 @@ import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { APICallError, simulateReadableStream } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
 import { type ModelBrainOptions, modelBrain } from '../../src/service/brains/model.ts';
+import { answerSteps } from '../../src/service/brains/model-answer.ts';
 import type { Found } from '../../src/service/brains/steps.ts';
 import { type DemoService, startDemoService, wholeMessages } from '../harness/service/demo-service.ts';
 
@@ -42,7 +43,10 @@ const toolCall = (toolName: string, input: object | string = {}, toolCallId = 'c
   input: typeof input === 'string' ? input : JSON.stringify(input),
 });
 const said = (words: string): Part[] => [...text(words), finish('stop')];
-const streamOf = (chunks: Part[]) => ({ stream: simulateReadableStream({ chunks }) });
+/** Without delays all that is read ahead is read ahead. */
+const streamOf = (chunks: Part[]) => ({
+  stream: simulateReadableStream({ chunks, initialDelayInMs: null, chunkDelayInMs: null }),
+});
 const modelOf = (...answers: Part[][]) => new MockLanguageModelV4({ doStream: answers.map(streamOf) });
 
 let service: DemoService;
@@ -179,6 +183,13 @@ describe('a run with a model', () => {
     expect(errorOf(await say('Go'))).toBeDefined();
   });
 
+  test('whose parts end without any end is not complete either', async () => {
+    const { signal } = new AbortController();
+    const parts = new ReadableStream<never>({ start: (controller) => controller.close() });
+    const { value } = await answerSteps({ parts, signal, maxSteps: 30, providerError }).next();
+    expect(value).toEqual({ error: { code: 'ANSWER_INTERRUPTED', message: expect.any(String) } });
+  });
+
   test('tells a provider that fails in plain words, and never what it said', async () => {
     const error = new Error(`Incorrect API key provided: ${KEY}`);
     const refusal = new APICallError({
@@ -278,16 +289,24 @@ describe('a run that never ends by itself', () => {
     expect(errorOf(await say('Hello'))?.code).toBe('EXECUTION_TIMEOUT');
   });
 
-  test('ends where it sends more than an answer may have', async () => {
+  test('ends where it sends more than an answer may have, and its model is told', async () => {
     const delta = 'word '.repeat(100_000);
+    const left = Promise.withResolvers<void>();
     const endless = new ReadableStream<Part>({
       start: (controller) => controller.enqueue({ type: 'text-start', id: '1' }),
       pull: (controller) => controller.enqueue({ type: 'text-delta', id: '1', delta }),
     });
-    await start(new MockLanguageModelV4({ doStream: { stream: endless } }));
+    const model = new MockLanguageModelV4({
+      doStream: async ({ abortSignal }) => {
+        abortSignal?.addEventListener('abort', () => left.resolve());
+        return { stream: endless };
+      },
+    });
+    await start(model);
     const events = await say('Hello');
     expect(errorOf(events)?.code).toBe('ANSWER_TOO_LONG');
     expect(deltasOf(events)).toBeLessThan(10);
+    await left.promise;
   });
 
   test('ends with run.done where the user stops it, and what was said is kept and remembered', async () => {
@@ -374,6 +393,11 @@ describe('the tools of a model', () => {
 
   test.each<[string, Part[], string]>([
     ['an error', [toolCall('clock'), { type: 'error', error: 'x' }, finish('tool-calls')], 'PROVIDER_FAILED'],
+    [
+      'an error that is read late',
+      [toolCall('nothing'), { type: 'error', error: 'x' }, finish('tool-calls')],
+      'PROVIDER_FAILED',
+    ],
     ['a bad end', [toolCall('nothing'), finish('other', 'tired')], 'ANSWER_UNFINISHED'],
     ['too long an answer', [toolCall('clock'), finish('length')], 'ANSWER_TOO_LONG'],
   ])('are followed by no other call of the model after %s', async (_what, parts, code) => {

@@ -66,6 +66,9 @@ test('of any memory, the model gets whole turns that fit: the newest, the first,
       const newest = all.slice(all.length - asTexts.length).map(withoutMark);
       const withFirst = [all[0] ?? [], ...all.slice(all.length - asTexts.length + 1)].map(withoutMark);
       expect([newest.join(), withFirst.join()]).toContain(asTexts.join());
+      const [first, last] = [all[0] ?? [], all.at(-1) ?? []];
+      if (all.length > 0 && sizeOf(first) + sizeOf(last) + 200 <= room)
+        expect([asTexts[0], asTexts.at(-1)]).toEqual([first, last].map(withoutMark));
       // One mark, with the right number, or none if all are there.
       const marks = kept.flatMap(([first]) => MARK.exec(String(first?.content))?.[1] ?? []);
       const leftOut = all.length - asTexts.length;

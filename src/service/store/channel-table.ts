@@ -55,6 +55,7 @@ const DELETE_OLDEST = `
 
 type Key = { id: number };
 
+/** The channels in a database, whose projects must be there. */
 export function channelTable(
   database: DatabaseSync,
   { bounds, idOf, onGone }: ChannelTableOptions,

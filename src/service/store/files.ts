@@ -33,6 +33,7 @@ type FileRow = { id: string; name: string; type: string; bytes: Uint8Array<Array
 
 const COLUMNS = 'id, name, type, bytes';
 
+/** The files in a database, within these bounds. */
 export function filesIn(sql: Sql, { maxFiles, maxFileBytes }: FileBounds): FileTable {
   const isTooMuch = () => {
     const all = sql.get<{ count: number; size: number | null }>(

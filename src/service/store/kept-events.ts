@@ -42,6 +42,7 @@ const FORGET = `
     ) WHERE number > ${MAX_KEPT} OR total > ${MAX_KEPT_CHARACTERS}
   )`;
 
+/** What channels keep in a database. Writes belong into a transaction. */
 export function keptIn(sql: Sql): KeptTable {
   return {
     of: (channel) =>

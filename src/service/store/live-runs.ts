@@ -29,6 +29,7 @@ export interface LiveRuns {
   stop(isMeant: (channel: ChannelName, run: Run) => boolean, reason?: symbol): boolean;
 }
 
+/** No runs yet. */
 export function liveRuns(): LiveRuns {
   const live = new Map<Run, ChannelName>();
   const ended = boundedMap<Run>({ maxEntries: MAX_ENDED, maxAgeMs: MAX_ENDED_AGE_MS });

@@ -58,6 +58,7 @@ const FORGET = `
     AND NOT EXISTS (SELECT 1 FROM turns WHERE run_id = runs.id)
     AND position NOT IN (SELECT position FROM runs WHERE channel_id = ? ORDER BY position DESC LIMIT 200)`;
 
+/** The runs in a database. */
 export function runsIn(sql: Sql): RunTable {
   const one = (row: Row | undefined) => row && endedRun(row);
   return {

@@ -20,6 +20,7 @@ const SIZES = `
   WHERE channel_id = (SELECT channel_id FROM runs WHERE id = ?) ORDER BY position`;
 
 /**
+ * What is remembered in a database.
  * @param maxCharacters how much is remembered of a channel. The oldest turns are forgotten, but for the first one as
  * long as it fits beside the newest.
  */
