@@ -64,7 +64,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'service/knowledge': 'service/brains:types service/settings',
   'service/settings': 'secret',
   'service/store': 'service/settings',
-  'service/wire': 'service/store service/brains:types service/sandbox:types',
+  'service/wire': 'service/store service/brains:types',
   'service/sandbox': 'service/store service/wire',
   'service/console':
     'service/settings service/knowledge service/models:types service/brains:types authenticate/sessions authenticate/password guard http errors secret',
@@ -110,6 +110,7 @@ const SECRETS_OPENED = {
   'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
   'check/http-client.ts': 'the passwords of the users that a check signs in',
   'commands/service-keys.ts': 'a new API key of the bot service, to print it once',
+  'config/service-settings.ts': 'SERVICE_SECRET, for the key of the demo',
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
   'process/demo.ts': 'API keys, for the embedded bot service that takes them',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',

@@ -22,7 +22,6 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   keys: () => import('./keys.ts'),
   'channel-id': () => import('./channel-id.ts'),
   service: () => import('./service.ts'),
-  'demo-bot': () => import('./demo-bot.ts'),
 };
 
 /** Runs the command that the arguments name; without one, the relay. Returns the exit code, or nothing while it runs. */

@@ -1,15 +1,34 @@
 import type { Config } from '../config/config.ts';
-import { startBotService } from '../service/bot-service.ts';
+import { ASSISTANT_BOT } from '../service/bot-brains.ts';
+import type { BotService } from '../service/bot-service.ts';
 import { allowedDemoBot, demoBots } from '../service/brains/demo-bots.ts';
+import { SCRIPTED_BOTS } from '../service/brains/scripted.ts';
+import { type ServiceStart, serviceLines, startService } from './start-service.ts';
 
 /** The user who can sign in to the demo. */
 export const DEMO_USER = { name: 'demo', password: 'demo' };
 
-/** Starts the embedded bot service for the relay's keys. `chat` is what the page of the demo shows besides. */
-export async function startDemo({ upstream, bots }: Pick<Config, 'upstream' | 'bots'>) {
+type OfModel = Pick<Config['service'], 'model'>;
+type DemoConfig = Pick<Config, 'upstream' | 'bots' | 'service'>;
+
+/**
+ * Starts the embedded bot service for the relay's keys. `chat` is what the page of the demo shows besides.
+ * @throws ConfigError if its data cannot be used
+ */
+export async function startDemo(
+  { upstream, bots, service }: DemoConfig,
+  start: Pick<ServiceStart, 'logger' | 'cannotListen'>,
+) {
   const keys = upstream.apiKeys.map((key) => key.open());
-  const { url, close } = await startBotService({ keys });
-  return { url, close, chat: { bots: demoBots(bots), user: DEMO_USER } };
+  const consolePort = service.console.port;
+  const { url, console, close } = await startService(service, { ...start, keys, consolePort });
+  const chat = { bots: demoBots(bots, botsOf(service)), user: DEMO_USER };
+  return { url, console, close, chat };
+}
+
+/** The bots that the demo has, without those of its file. */
+function botsOf({ model }: OfModel): readonly string[] {
+  return model ? [ASSISTANT_BOT, ...SCRIPTED_BOTS] : SCRIPTED_BOTS;
 }
 
 const JSON_TYPE = "-H 'Content-Type: application/json'";
@@ -18,12 +37,17 @@ const JSON_TYPE = "-H 'Content-Type: application/json'";
  * The text that the demo prints at its start: what runs, and commands that sign in and send a message. `base` is the
  * relay's URL with its base path; the commands use a bot that `bots` allows.
  */
-export function demoBanner(base: string, { authMode, bots }: Pick<Config, 'authMode' | 'bots'>): string {
+export function demoBanner(
+  base: string,
+  { authMode, bots, service }: Pick<Config, 'authMode' | 'bots'> & { readonly service: OfModel },
+  console?: BotService['console'],
+): string {
+  const lines = serviceLines(service, console).map((line) => `  ${line}\n`);
   return `
   bot-relay is running in demo mode: ${base}
   It talks to an embedded bot service; set UPSTREAM_BASE_URL, UPSTREAM_API_KEYS and BOTS for a real one.
-
-  Open ${base}/ in a browser${HOW_TO[authMode](base, allowedDemoBot(bots))}
+${lines.join('')}
+  Open ${base}/ in a browser${HOW_TO[authMode](base, allowedDemoBot(bots, botsOf(service)))}
 
 `;
 }

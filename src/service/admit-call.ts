@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Brain } from './brains/steps.ts';
-import { OPERATIONS } from './operations.ts';
+import type { Operations } from './operations.ts';
 import { Refusal } from './wire/refusal.ts';
 import type { Operation, ServiceCall } from './wire/service-call.ts';
 
@@ -9,6 +9,7 @@ const PATH = /^(?:\/generic)?\/ns\/([^/?]+)\/bot-provider\/([^/?]+)\/([^?]+)(?:\
 const SANDBOX = /^sandbox\/([^/]+)\//;
 
 export interface Admission {
+  readonly operations: Operations;
   /** The id of the project that an enabled key is of. */
   readonly projectOfKey: (key: string) => string | undefined;
   /** What answers for a bot, if the project has such a bot. */
@@ -28,13 +29,13 @@ type Admitted = Pick<
  */
 export function admitCall(
   { method, url = '', headers }: IncomingMessage,
-  { projectOfKey, brainOf, admit }: Admission,
+  { operations, projectOfKey, brainOf, admit }: Admission,
 ): Admitted & { readonly operation: Operation } {
   const [, ...parts] = PATH.exec(url) ?? [];
   const [namespace = '', botProviderName = '', below = ''] = parts.map((part = '') => part);
   const path = below.replace(SANDBOX, 'sandbox/:sandbox/');
   const name = `${method} ${path}`;
-  const operation = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : undefined;
+  const operation = Object.hasOwn(operations, name) ? operations[name] : undefined;
   if (!operation) throw new Refusal('NOT_FOUND');
   const key = headers['x-api-key'];
   const projectId = typeof key === 'string' ? projectOfKey(key) : undefined;

@@ -22,6 +22,11 @@ describe('deploy/Dockerfile', () => {
     expect(steps.filter(({ stage }) => stage === 'service').map(({ text }) => text)).toEqual([
       'relay AS service',
       '--from=model-packages /app/node_modules node_modules',
+      'root',
+      // It belongs to the user as whom the service runs, and so does a volume that is mounted there.
+      'install -d -o node -g node -m 700 /data',
+      'node',
+      '4000 4001',
     ]);
   });
 

@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { verifyPassword } from '../../src/authenticate/password/password-hash.ts';
@@ -151,11 +153,88 @@ describe('bot-relay service backup', () => {
   });
 });
 
+describe('bot-relay service without more', () => {
+  const ask = (port: number, key: string) =>
+    call(port, '/generic/ns/demo/bot-provider/echo/message/sse', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'X-API-KEY': key },
+      body: '{"text":"hello"}',
+    });
+  const environment = { ...ENVIRONMENT, SERVICE_PORT: '0', SERVICE_CONSOLE_PORT: '0' };
+
+  test('accepts the keys of its file, keeps its limit, has a console, and stops on a signal', async () => {
+    const folder = freshFolder({ keys: `${CANARY.key}\n${CANARY.secondKey}\n` });
+    const args = ['service', '--keys-file', 'keys', '--rate-limit', '2'];
+    const running = startProcess({ folder, args, environment });
+    const port = await running.listening();
+    for (const key of [CANARY.key, CANARY.secondKey]) {
+      const answered = { status: 200, body: expect.stringMatching(/event: asgard\.run\.done\n.*\n\n$/) };
+      expect(await ask(port, key)).toMatchObject(answered);
+    }
+    expect(await ask(port, 'another-key')).toMatchObject({ status: 401 });
+    // Far more than it takes in any second.
+    const statuses = (await Promise.all(Array.from({ length: 100 }, () => ask(port, CANARY.key)))).map(
+      ({ status }) => status,
+    );
+    expect(statuses).toContain(429);
+    expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    const [, link = ''] = await running.waitFor(/for one sign-in: (\S+)\n/);
+    expect((await fetch(link)).status).toBe(200);
+    expect(running.stdout()).toContain(`\n  The bot service is running: http://127.0.0.1:${port}\n`);
+    expect(running.stdout()).toContain('\n  It keeps everything in service.db.\n');
+    expect(
+      running
+        .stdout()
+        .match(/^\{.*$/gm)
+        ?.join(),
+    ).not.toContain('token');
+
+    const second = startProcess({ folder, args: ['service'], environment });
+    expect(await second.exited).toEqual({ code: 78, signal: null });
+    expect(second.stderr()).toBe(
+      'Another bot service is running with the database service.db. Stop it first.\n',
+    );
+    running.signal('SIGTERM');
+    expect(await running.exited).toEqual({ code: 0, signal: null });
+    expect(running.stderr()).toBe('');
+    // The keys of the file are in the database.
+    expect(
+      (await service(folder, 'keys', 'list')).stdout.match(/^imported [0-9a-f]{8} {3}active/gm),
+    ).toHaveLength(2);
+  });
+
+  test('says in one line what it cannot be started with', async () => {
+    const folder = freshFolder({ none: ',\n', keys: 'key' });
+    expect(await service(folder, '--keys-file', 'nothing')).toEqual(
+      failed(/^The file of --keys-file cannot be read: ENOENT[^\n]*\n$/),
+    );
+    expect(await service(folder, '--keys-file', 'none')).toEqual(
+      failed(/^The file of --keys-file is empty\.\n$/),
+    );
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    for (const name of ['SERVICE_PORT', 'SERVICE_CONSOLE_PORT']) {
+      const refused = startProcess({ args: ['service'], environment: { ...environment, [name]: `${port}` } });
+      expect((await refused.exited).code).toBe(1);
+      expect(refused.stderr()).toMatch(
+        new RegExp(
+          `^The bot service cannot listen on SERVICE_\\w+ and ${name}: .*; set ${name} to another\n$`,
+        ),
+      );
+    }
+    taken.close();
+  });
+});
+
 describe('bot-relay service', () => {
   const keys = (...args: string[]) => ['keys', ...args];
   test.each([
-    [[]],
     [['nothing']],
+    [['--json']],
+    [['--rate-limit', '0']],
+    [['test', 'a', 'b']],
+    [['start']],
     [['password', 'x']],
     [['backup']],
     [['backup', '']],
@@ -175,7 +254,7 @@ describe('bot-relay service', () => {
     expect(await service(folder, ...args)).toEqual({
       code: 64,
       stdout: '',
-      stderr: expect.stringMatching(/^Usage: bot-relay service keys create NAME/),
+      stderr: expect.stringMatching(/^Usage: bot-relay service \[--keys-file FILE\]/),
     });
     expect(existsSync(join(folder, 'service.db'))).toBe(false);
   });

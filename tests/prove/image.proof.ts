@@ -42,7 +42,10 @@ async function make(name: string): Promise<void> {
       symlinkSync(join(ROOT, 'node_modules'), join(app(stage), 'node_modules'));
     } else if (instruction === 'RUN') {
       // What a step writes elsewhere in the image must not be written on this machine.
-      const command = text.replaceAll('/app/', `${app(stage)}/`).replaceAll('/usr/local/bin/', `${stages}/`);
+      const command = text
+        .replaceAll('/app/', `${app(stage)}/`)
+        .replaceAll('/usr/local/bin/', `${stages}/`)
+        .replace('-o node -g node -m 700 /data', `-m 700 ${stages}/data`);
       await promisify(execFile)('sh', ['-c', command], { cwd: app(stage), env: { ...process.env, ...NPM } });
     }
   }

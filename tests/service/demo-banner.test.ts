@@ -11,12 +11,13 @@ if (!hasCurl && process.env.CI === 'true') throw new Error('curl is missing; .ci
 const testWithCurl = hasCurl ? test : test.skip;
 const BASE = 'http://localhost:3000/chat-api';
 const BOTS = ['demo/echo'];
+const service = { model: undefined };
 
-let service: BotService | undefined;
+let running: BotService | undefined;
 let relay: TestRelay | undefined;
 afterEach(async () => {
   await relay?.close();
-  await service?.close();
+  await running?.close();
   await stopProcesses();
 });
 
@@ -28,13 +29,13 @@ const commandsIn = (banner: string) =>
 
 describe('the banner of the demo', () => {
   test('signs the user of the demo in, with AUTH_MODE=password', () => {
-    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS });
+    const banner = demoBanner(BASE, { authMode: 'password', bots: BOTS, service });
     expect(commandsIn(banner)[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
   });
 
   test('names no password, with AUTH_MODE=guest or oidc', () => {
     for (const mode of ['guest', 'oidc'] as const) {
-      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS });
+      const banner = demoBanner(BASE, { authMode: mode, bots: BOTS, service });
       expect(banner).toMatch(/^\n {2}bot-relay is running in demo mode: http:\/\/localhost:3000\/chat-api\n/);
       expect(banner).not.toMatch(/password|demo \/ demo|undefined/);
       expect(banner).toContain(`  Open ${BASE}/ in a browser`);
@@ -43,7 +44,7 @@ describe('the banner of the demo', () => {
   });
 
   test('says what to register at the provider and has no commands, with AUTH_MODE=oidc', () => {
-    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS });
+    const banner = demoBanner(BASE, { authMode: 'oidc', bots: BOTS, service });
     expect(banner).toContain(`${BASE}/auth/callback must be registered`);
     expect(commandsIn(banner)).toEqual([]);
   });
@@ -61,17 +62,19 @@ describe('the banner of the demo', () => {
     ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
   ])('uses, with BOTS=%s, the bot %s', (patterns, bot) => {
     const [namespace, name] = bot.split('/');
-    const [, command] = commandsIn(demoBanner(BASE, { authMode: 'guest', bots: patterns.split(',') }));
+    const [, command] = commandsIn(
+      demoBanner(BASE, { authMode: 'guest', bots: patterns.split(','), service }),
+    );
     expect(command).toContain(` ${BASE}/generic/ns/${namespace}/bot-provider/${name}/message/sse`);
   });
 
   testWithCurl.each(['demo/echo', 'acme/helper,demo/guide'])(
     'for guests has two commands that work as they are (BOTS=%s)',
     async (bots) => {
-      service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 5 } });
-      relay = await startRelay(service.url, { AUTH_MODE: 'guest', BOTS: bots, BASE_PATH: '/chat-api' });
+      running = await startBotService({ keys: [CANARY.key], speed: { wordMs: 5 } });
+      relay = await startRelay(running.url, { AUTH_MODE: 'guest', BOTS: bots, BASE_PATH: '/chat-api' });
       const commands = commandsIn(
-        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(',') }),
+        demoBanner(`${relay.url}/chat-api`, { authMode: 'guest', bots: bots.split(','), service }),
       );
       expect(commands).toHaveLength(2);
       const cwd = freshFolder();

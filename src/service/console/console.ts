@@ -41,6 +41,9 @@ export interface Console {
   close(): Promise<void>;
 }
 
+/** Whether a console that listens at `host` is reached from other machines, so that it has no link to sign in. */
+export const needsPassword = (host: string): boolean => !isLoopback(hostNamed(host) ?? host);
+
 /**
  * Starts the console of the bot service: pages on a listener of their own.
  * @throws the system's error if the address cannot be used

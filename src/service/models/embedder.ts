@@ -3,16 +3,7 @@ import { connectionTo, embeddingModel } from './language-model.ts';
 import { packages } from './packages.ts';
 import { ModelError, modelError } from './provider-error.ts';
 import { type Fetch, safeFetch } from './safe-fetch.ts';
-import { embedByVoyage } from './voyage.ts';
-
-/** Some providers embed what is searched for in another way than what is searched. */
-export type Purpose = 'query' | 'document';
-
-/** What texts became, in their order, and what they cost if the provider says it. */
-export interface EmbeddedBatch {
-  readonly embeddings: readonly (readonly number[])[];
-  readonly tokens?: number | undefined;
-}
+import { type EmbeddedBatch, embedByVoyage, type Purpose } from './voyage.ts';
 
 /** Embeds texts in their order. Throws `ModelError`, or the reason of `signal`. */
 export type Embed = (

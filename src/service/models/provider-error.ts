@@ -2,6 +2,10 @@ import type { RunError } from '../brains/steps.ts';
 
 /** What can be wrong with a model: what users are told, and what an administrator can do. Nothing of a provider's text. */
 const PROBLEMS = {
+  MODEL_NOT_SET: [
+    "The bot's project has no completion model.",
+    'Set one at the console, at AI settings of the project.',
+  ],
   MODEL_KEY_MISSING: ['The model has no key of its provider.', "Enter the provider's key."],
   MODEL_ENDPOINT_MISSING: [
     'The model has no endpoint.',

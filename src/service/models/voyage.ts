@@ -1,6 +1,14 @@
-import type { EmbeddedBatch, Purpose } from './embedder.ts';
 import type { Connection } from './language-model.ts';
 import { ModelError, problemOfAnswer } from './provider-error.ts';
+
+/** Some providers embed what is searched for in another way than what is searched. */
+export type Purpose = 'query' | 'document';
+
+/** What texts became, in their order, and what they cost if the provider says it. */
+export interface EmbeddedBatch {
+  readonly embeddings: readonly (readonly number[])[];
+  readonly tokens?: number | undefined;
+}
 
 /** What Voyage answers (docs.voyageai.com, "Text embeddings API"). */
 interface VoyageAnswer {

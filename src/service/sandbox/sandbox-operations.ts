@@ -18,23 +18,16 @@ import {
   watchFiles,
   writeFile,
 } from './sandbox-files.ts';
-import type { Sandbox } from './sandboxes.ts';
+import type { Sandbox, Sandboxes } from './sandboxes.ts';
 
 /** How many streams may watch one sandbox. */
 const MAX_WATCHING = 16;
 
-function sandboxOf(call: ServiceCall): Sandbox {
-  if (!call.brain.hasSandbox) throw new Refusal('SANDBOX_NOT_FOUND');
-  return call.service.sandboxes.findOrLaunch(channelOf(call).key, call.sandbox);
-}
+/** Finds the sandbox that a call names. */
+type SandboxOf = (call: ServiceCall) => Sandbox;
+
 const pathOf = ({ query }: ServiceCall, name = 'path') => filePath(query.get(name));
 const isSet = ({ query }: ServiceCall, name: string) => query.get(name) === 'true';
-
-/** An operation that changes or reads the tree of a sandbox, and answers with data. */
-const onTree =
-  (act: (tree: FileTree, call: ServiceCall) => unknown): Operation =>
-  (call) =>
-    sendData(call.res, act(sandboxOf(call).tree, call) ?? null);
 
 const fromTo = (call: ServiceCall) => ({
   from: pathOf(call, 'src'),
@@ -51,7 +44,7 @@ function numberIn({ query }: ServiceCall, name: string): number | undefined {
 }
 
 /** `GET fs/file`: a file, or a piece of it by `offset_bytes` and `limit_bytes`, or by `Range`. */
-function sendSandboxFile(call: ServiceCall): void {
+function sendSandboxFile(call: ServiceCall, sandboxOf: SandboxOf): void {
   const path = pathOf(call);
   const whole = readFile(sandboxOf(call).tree, path);
   const from = numberIn(call, 'offset_bytes') ?? 0;
@@ -64,7 +57,7 @@ function sendSandboxFile(call: ServiceCall): void {
 }
 
 /** `PUT fs/file`: writes a file of a form. */
-async function takeSandboxFile(call: ServiceCall): Promise<void> {
+async function takeSandboxFile(call: ServiceCall, sandboxOf: SandboxOf): Promise<void> {
   const path = pathOf(call);
   const { file } = await readForm(call.req);
   const { tree } = sandboxOf(call);
@@ -77,7 +70,7 @@ async function takeSandboxFile(call: ServiceCall): Promise<void> {
 }
 
 /** `GET fs/watch`: the changes of a path, until the reader leaves or the sandbox is gone. Its events have no ids. */
-function watchSandbox(call: ServiceCall): void {
+function watchSandbox(call: ServiceCall, sandboxOf: SandboxOf): void {
   const { res } = call;
   const { tree, watching } = sandboxOf(call);
   if (watching.size >= MAX_WATCHING) throw new Refusal('RATE_LIMITED');
@@ -94,34 +87,45 @@ function watchSandbox(call: ServiceCall): void {
 }
 
 /** An address that opens the browser of the sandbox, once. */
-const openUrl = (call: ServiceCall) => ({
-  openURL: `https://sandbox.example/${sandboxOf(call).id}/${randomUUID()}`,
+const openUrl = ({ id }: Sandbox) => ({
+  openURL: `https://sandbox.example/${id}/${randomUUID()}`,
 });
 
 /** What a page needs to show the browser itself: an address for a WebSocket, and a token. */
-const browserSession = (call: ServiceCall) => ({
-  wsUrl: `wss://sandbox.example/${sandboxOf(call).id}/ws`,
+const browserSession = ({ id }: Sandbox) => ({
+  wsUrl: `wss://sandbox.example/${id}/ws`,
   token: randomUUID(),
 });
 
 /** The operations of a sandbox, by method and path. */
-export const SANDBOX_OPERATIONS: Readonly<Record<string, Operation>> = {
-  'POST sandbox/:sandbox/browser/open-url': (call) => sendData(call.res, openUrl(call)),
-  'POST sandbox/:sandbox/browser/session': (call) => sendData(call.res, browserSession(call)),
-  'GET sandbox/:sandbox/fs/list': onTree((tree, call) => ({
-    entries: listFolder(tree, pathOf(call)),
-    truncated: false,
-  })),
-  'GET sandbox/:sandbox/fs/stat': onTree((tree, call) => {
-    const node = tree.nodes.get(pathOf(call));
-    return { exists: node !== undefined, ...fileState(node) };
-  }),
-  'POST sandbox/:sandbox/fs/mkdir': onTree((tree, call) => makeFolder(tree, pathOf(call))),
-  'POST sandbox/:sandbox/fs/copy': onTree((tree, call) => ({ bytesCopied: copyFiles(tree, fromTo(call)) })),
-  'POST sandbox/:sandbox/fs/move': onTree((tree, call) => moveFiles(tree, fromTo(call))),
-  'DELETE sandbox/:sandbox/fs/item': onTree((tree, call) => removeItem(tree, pathOf(call))),
-  'DELETE sandbox/:sandbox/fs/all': onTree((tree, call) => removeAll(tree, pathOf(call))),
-  'GET sandbox/:sandbox/fs/file': sendSandboxFile,
-  'PUT sandbox/:sandbox/fs/file': takeSandboxFile,
-  'GET sandbox/:sandbox/fs/watch': watchSandbox,
-};
+export function sandboxOperations(sandboxes: Sandboxes): Readonly<Record<string, Operation>> {
+  const sandboxOf = (call: ServiceCall) => {
+    if (!call.brain.hasSandbox) throw new Refusal('SANDBOX_NOT_FOUND');
+    return sandboxes.findOrLaunch(channelOf(call).key, call.sandbox);
+  };
+  /** An operation that changes or reads the tree of a sandbox, and answers with data. */
+  const onTree =
+    (act: (tree: FileTree, call: ServiceCall) => unknown): Operation =>
+    (call) =>
+      sendData(call.res, act(sandboxOf(call).tree, call) ?? null);
+  return {
+    'POST sandbox/:sandbox/browser/open-url': (call) => sendData(call.res, openUrl(sandboxOf(call))),
+    'POST sandbox/:sandbox/browser/session': (call) => sendData(call.res, browserSession(sandboxOf(call))),
+    'GET sandbox/:sandbox/fs/list': onTree((tree, call) => ({
+      entries: listFolder(tree, pathOf(call)),
+      truncated: false,
+    })),
+    'GET sandbox/:sandbox/fs/stat': onTree((tree, call) => {
+      const node = tree.nodes.get(pathOf(call));
+      return { exists: node !== undefined, ...fileState(node) };
+    }),
+    'POST sandbox/:sandbox/fs/mkdir': onTree((tree, call) => makeFolder(tree, pathOf(call))),
+    'POST sandbox/:sandbox/fs/copy': onTree((tree, call) => ({ bytesCopied: copyFiles(tree, fromTo(call)) })),
+    'POST sandbox/:sandbox/fs/move': onTree((tree, call) => moveFiles(tree, fromTo(call))),
+    'DELETE sandbox/:sandbox/fs/item': onTree((tree, call) => removeItem(tree, pathOf(call))),
+    'DELETE sandbox/:sandbox/fs/all': onTree((tree, call) => removeAll(tree, pathOf(call))),
+    'GET sandbox/:sandbox/fs/file': (call) => sendSandboxFile(call, sandboxOf),
+    'PUT sandbox/:sandbox/fs/file': (call) => takeSandboxFile(call, sandboxOf),
+    'GET sandbox/:sandbox/fs/watch': (call) => watchSandbox(call, sandboxOf),
+  };
+}

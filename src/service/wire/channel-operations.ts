@@ -4,12 +4,11 @@ import { readJsonObject } from './read-body.ts';
 import { Refusal } from './refusal.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
-/** `GET channel/metadata`. */
-export function channelMetadata(call: ServiceCall): void {
+/** `GET channel/metadata`. `launchedSandboxes` describes those of the channel. */
+export function channelMetadata(call: ServiceCall, launchedSandboxes: readonly object[]): void {
   const channel = channelOf(call);
   const { title = null, lastActivityAt } = channel.state();
   const runState = channel.liveRuns().length > 0 ? 'RUNNING' : 'IDLE';
-  const launchedSandboxes = call.brain.hasSandbox ? [call.service.sandboxes.described] : [];
   sendData(call.res, { customChannelId: channel.id, title, runState, lastActivityAt, launchedSandboxes });
 }
 

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Brain } from '../brains/steps.ts';
-import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Channel } from '../store/channel.ts';
 import type { Channels } from '../store/channels.ts';
 import { Refusal } from './refusal.ts';
@@ -8,7 +7,6 @@ import { Refusal } from './refusal.ts';
 /** The state of the service. */
 export interface Service {
   readonly channels: Channels;
-  readonly sandboxes: Sandboxes;
   readonly maxExecutionMs: number;
   /** Counts a message of today; returns false if the project may have no more of them. */
   readonly countMessage: (projectId: string) => boolean;
