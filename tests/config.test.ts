@@ -53,7 +53,14 @@ describe('a variable that is not set', () => {
         ...{ requiredClaim: undefined, keepIdToken: false },
       },
       service: {
-        ...{ data: undefined, secret: undefined, host: '127.0.0.1', port: 4000, keepDays: 30, model: undefined },
+        ...{
+          data: undefined,
+          secret: undefined,
+          host: '127.0.0.1',
+          port: 4000,
+          keepDays: 30,
+          model: undefined,
+        },
         console: { host: '127.0.0.1', port: undefined, publicUrl: undefined },
       },
     });
@@ -237,7 +244,8 @@ describe('an invalid value is refused with the name of the variable and without 
     SERVICE_CONSOLE_HOST: 'canary! | canary host | canary:3000 | https://canary',
     SERVICE_CONSOLE_URL: 'canary.example.com | https://canary.example.com/path | ftp://canary',
     SERVICE_MODEL: 'canary | canary/x | openai/ | openai/canary x | voyage/canary',
-    SERVICE_ENDPOINT: 'canary.example.com | ftp://canary | https://canary@example.com | https://a.example/?canary',
+    SERVICE_ENDPOINT:
+      'canary.example.com | ftp://canary | https://canary@example.com | https://a.example/?canary',
     USER_HEADER: `canary header | canary: | ${'canary'.repeat(11)} | X-API-Key | Cookie | Authorization | Host | Connection | Content-Type | Content-Length | Content-Encoding | Transfer-Encoding | TE | Trailer | Upgrade | Expect | Accept | Accept-Encoding | Keep-Alive | Proxy-Authorization | Proxy-Connection | Last-Event-ID | X-Request-Id | Traceparent`,
     CHAT_PAGE: 'canary | On | true | 1',
     CHAT_FILE: '/no/canary',

@@ -113,9 +113,7 @@ describe('docker-compose.yml', () => {
   });
 
   test('runs two equal relays, whose metrics are served only to its containers', () => {
-    const [first, second] = relays.map(
-      ([, { networks: _, ...rest }]: [string, Service]) => rest,
-    );
+    const [first, second] = relays.map(([, { networks: _, ...rest }]: [string, Service]) => rest);
     expect(first).toEqual(second);
     expect(environment.METRICS_PORT).toBe('9090');
     expect(first).not.toHaveProperty('ports');

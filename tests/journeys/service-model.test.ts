@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { runCommand, stopCommands } from '../harness/relay/commands.ts';
-import { inFrontOf, signInAt, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 import { MODEL_FIXTURES, MODEL_KEY } from '../harness/service/model-fixtures.ts';
 import { type ModelServer, startModelServer } from '../harness/service/model-server.ts';
@@ -88,6 +88,25 @@ describe('npm start with SERVICE_MODEL', () => {
         ?.join() ?? '';
     expect(log).toContain('listening');
     expect(log).not.toContain('token');
+  });
+});
+
+describe('npm start with SERVICE_DATA', () => {
+  test('keeps what the service has for the next start, with the same key of the relay', async () => {
+    const file = { SERVICE_DATA: 'service.db', SERVICE_SECRET: 'a-secret-of-the-service-0123456789-XYZ' };
+    const folder = freshFolder();
+    for (const _ of [1, 2]) {
+      const relay = startProcess({ folder, environment: { PORT: '0', ...file } });
+      expect(await ask(await relay.listening(), 'echo')).toContain('asgard.run.done');
+      relay.signal('SIGTERM');
+      expect(await relay.exited).toEqual({ code: 0, signal: null });
+    }
+    const { stdout } = await runCommand({ args: ['service', 'keys', 'list'], folder, environment: file });
+    expect(stdout).toMatch(/^imported [0-9a-f]{8} {3}active .*\n$/);
+    const wrong = { ...file, SERVICE_SECRET: `${file.SERVICE_SECRET}!` };
+    const refused = startProcess({ folder, environment: { PORT: '0', ...wrong } });
+    expect(await refused.exited).toEqual({ code: 78, signal: null });
+    expect(refused.stderr()).toBe('SERVICE_SECRET is not the secret with which this database was made.\n');
   });
 });
 
