@@ -49,30 +49,46 @@ const ROOMS: Readonly<Record<string, string>> = {
   config: `bots http storage ${BASE}`,
   http: BASE,
   storage: BASE,
-  process: `app routes ${STAGES} bots config storage page demo ${BASE}`,
+  process: `app routes ${STAGES} bots config storage page service ${BASE}`,
 
   check: `authenticate guard pace relay watch bots config http storage ${BASE}`,
-  commands: `process check demo authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
+  commands: `process check service authenticate/password authenticate/sessions guard pace relay/upstream watch config storage ${BASE}`,
   'client/transport': '',
   'client/session': 'client/transport',
   'client/channel': 'client/session client/transport',
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
   client: CLIENT,
-  demo: `config:types http ${BASE}`,
+  'service/brains': 'service/settings:types',
+  'service/models': 'service/settings:types service/brains:types',
+  'service/knowledge': 'service/brains:types service/settings',
+  'service/settings': 'secret',
+  'service/store': 'service/settings',
+  'service/wire': 'service/store service/brains:types',
+  'service/sandbox': 'service/store service/wire',
+  'service/console':
+    'service/settings service/knowledge service/models:types service/brains:types authenticate/sessions authenticate/password guard http errors secret',
+  service: 'service secret',
   page: `config:types http ${BASE}`,
 };
 
 /** The rooms that may load a library. Outside `relay/`, its types may be used everywhere. */
 const LIBRARIES: Readonly<Record<string, string>> = {
+  '@ai-sdk/anthropic': 'service/models',
+  '@ai-sdk/azure': 'service/models',
+  '@ai-sdk/google': 'service/models',
+  '@ai-sdk/mistral': 'service/models',
+  '@ai-sdk/openai': 'service/models',
+  '@ai-sdk/openai-compatible': 'service/models',
   '@fastify/busboy': 'relay/operations',
   '@redis/client': 'storage',
+  ai: 'service/models service/brains',
   cookie: 'authenticate/sessions authenticate/oidc',
   dotenv: 'config',
   'eventsource-parser': 'check client/transport',
-  express: 'app routes',
+  express: 'app routes service/console',
   'express-rate-limit': 'pace http',
-  helmet: 'arrive',
+  helmet: 'arrive service/console',
   'http-proxy-middleware': 'relay/operations',
   jose: 'authenticate/oidc watch',
   marked: 'client/element',
@@ -81,7 +97,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   'prom-client': 'watch',
   'rate-limit-redis': 'pace',
   react: 'client',
-  undici: 'relay/upstream',
+  undici: 'relay/upstream service/models',
   zod: 'authenticate bots check config watch',
 };
 
@@ -93,9 +109,15 @@ const SECRETS_OPENED = {
   'authenticate/sessions/seal.ts': 'SESSION_SECRETS, for what is stored of sessions',
   'authenticate/sessions/session-cookie.ts': 'SESSION_SECRETS, for the cookies of sessions',
   'check/http-client.ts': 'the passwords of the users that a check signs in',
-  'demo/start-demo.ts': 'API keys, for the embedded bot service that takes them',
+  'commands/service-keys.ts': 'a new API key of the bot service, to print it once',
+  'config/service-settings.ts': 'SERVICE_SECRET, for the key of the demo',
   'guard/scoped-channels.ts': 'CHANNEL_SECRET, for the ids of conversations',
+  'process/demo.ts': 'API keys, for the embedded bot service that takes them',
   'relay/upstream/upstream-request.ts': 'API keys, for the bot service',
+  'service/console/key-pages.ts': 'API keys of the bot service, where an administrator copies one',
+  'service/models/language-model.ts': 'the keys of providers, for their models',
+  'service/settings/model-settings.ts': 'keys of providers, to check them and show their last characters',
+  'service/settings/sealed.ts': 'SERVICE_SECRET and the keys of the bot service, to seal them',
   'storage/redis-address.ts': 'REDIS_URL, for what may be said of it',
   'storage/redis-sentinel.ts': 'REDIS_SENTINEL_PASSWORD, for the sentinels',
   'storage/redis-settings.ts':
@@ -268,7 +290,10 @@ describe('only one place', () => {
       named(source, 'globalThis') > 0 ||
       ofProcess(source).includes('undefined') ||
       named(source, 'process') > ofProcess(source).length;
-    expect(pathsWhere((source) => !source.path.startsWith('client/') && hidden(source))).toEqual([]);
+    // The AI SDK has a setting that is a global.
+    expect(pathsWhere((source) => !source.path.startsWith('client/') && hidden(source))).toEqual([
+      'service/models/packages.ts',
+    ]);
   });
 
   test('opens each kind of secret, and relay/upstream those of the bot service', () => {
@@ -283,10 +308,10 @@ describe('what is loaded', () => {
     expect([...loadedWith('main.ts')]).toEqual(['main.ts', 'node:fs']);
   });
 
-  test('by an instance is neither the demo nor a command', () => {
+  test('by an instance is neither the bot service nor a command', () => {
     const loaded = [...loadedWith('process/serve.ts'), ...loadedWith('process/instance.ts')];
     expect(loaded).toEqual(expect.arrayContaining(['app.ts', 'express', 'relay/upstream/send.ts']));
-    const late = /^(demo|page|check|commands)\//;
+    const late = /^(service|page|check|commands)\/|^process\/demo/;
     expect(loaded.filter((target) => late.test(target))).toEqual([]);
   });
 });

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { type Config, loadConfig } from '../src/config/config.ts';
+import { MODEL_KEYS } from '../src/config/service-model.ts';
 import { VARIABLES } from '../src/config/variables.ts';
 import { PRODUCTION, problemsOf, SECRET_A, SECRET_B } from './harness/relay/environments.ts';
 
@@ -52,6 +53,49 @@ describe('variables that do not fit together', () => {
       { UPSTREAM_BASE_URL: 'http://localhost:1' },
       ['UPSTREAM_API_KEYS must be set with UPSTREAM_BASE_URL', 'BOTS must be set with UPSTREAM_BASE_URL'],
     ],
+    [{ SERVICE_DATA: 'service.db' }, ['SERVICE_SECRET must be set with SERVICE_DATA']],
+    [{ SERVICE_DATA: 'service.db', SERVICE_SECRET: SECRET_A }, []],
+    [{ SERVICE_MODEL: 'openai/canary' }, ['OPENAI_API_KEY must be set with SERVICE_MODEL=openai/…']],
+    [
+      { SERVICE_MODEL: 'azure/canary' },
+      [
+        'AZURE_API_KEY must be set with SERVICE_MODEL=azure/…',
+        'SERVICE_ENDPOINT must be set with SERVICE_MODEL=azure/…',
+      ],
+    ],
+    [{ SERVICE_MODEL: 'openai-compatible/a/b:c', SERVICE_ENDPOINT: 'http://127.0.0.1:11434/v1' }, []],
+    [
+      { SERVICE_MODEL: 'openai-compatible/x' },
+      ['SERVICE_ENDPOINT must be set with SERVICE_MODEL=openai-compatible/…'],
+    ],
+    ...['gpt-5', 'openai/', 'openai', 'voyage/canary', 'openai/a b', 'constructor/canary'].map(
+      (SERVICE_MODEL): [Record<string, string>, unknown[]] => [
+        { SERVICE_MODEL, OPENAI_API_KEY: 'canary key' },
+        [expect.stringMatching(/^SERVICE_MODEL must be KIND\/MODEL, where KIND is openai, azure, /)],
+      ],
+    ),
+    [
+      { SERVICE_ENDPOINT: 'http://127.0.0.1:11434/v1' },
+      ['SERVICE_ENDPOINT is set, but SERVICE_MODEL is not: no model would be asked there'],
+    ],
+    ...['ftp://canary', 'http://canary@host/', 'http://host/v1?canary', 'http://host/v1?', 'canary'].map(
+      (SERVICE_ENDPOINT): [Record<string, string>, unknown[]] => [
+        { SERVICE_MODEL: 'openai-compatible/x', SERVICE_ENDPOINT },
+        ['SERVICE_ENDPOINT must be an http or https URL without user, query or fragment'],
+      ],
+    ),
+    [
+      { SERVICE_MODEL: 'openai/x', OPENAI_API_KEY: 'key', BOTS: 'demo/echo' },
+      ['SERVICE_MODEL is set, but BOTS does not allow demo/assistant, which answers with it'],
+    ],
+    [{ SERVICE_MODEL: 'openai/x', OPENAI_API_KEY: 'key', BOTS: 'demo/echo,demo/*' }, []],
+    [
+      { SERVICE_PORT: '4001', SERVICE_CONSOLE_PORT: '4001' },
+      ['SERVICE_CONSOLE_PORT must not be SERVICE_PORT: the console is not for those who call bots'],
+    ],
+    // They are exported for other programs, and not read.
+    [{ OPENAI_API_KEY: 'canary key', ANTHROPIC_API_KEY_FILE: '/canary', AZURE_API_KEYS: 'canary' }, []],
+    [{ SERVICE_MODEL: 'openai/x', OPENAI_API_KEY: 'key', MISTRAL_API_KEY: 'canary key' }, []],
     [{ UPSTREAM_API_KEYS: 'canary' }, ['UPSTREAM_BASE_URL must be set with UPSTREAM_API_KEYS']],
     [{ UPSTREAM_BASE_URL: 'http://localhost:1', UPSTREAM_API_KEYS: 'key', BOTS: 'acme/helper' }, []],
     [
@@ -274,6 +318,8 @@ describe('secrets', () => {
     expect(secrets.map(([name]) => name)).toEqual([
       ...['UPSTREAM_API_KEYS', 'CHANNEL_SECRET', 'SESSION_SECRETS', 'REDIS_URL', 'REDIS_SENTINEL_PASSWORD'],
       ...['REDIS_TLS_CA', 'REDIS_TLS_CERT', 'REDIS_TLS_KEY', 'OIDC_CLIENT_SECRET'],
+      'SERVICE_SECRET',
+      ...Object.values(MODEL_KEYS),
     ]);
   });
 

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
 import { type Config, loadConfig } from '../src/config/config.ts';
 import type { Environment } from '../src/config/environment.ts';
+import { isModelKey, MODEL_KEYS } from '../src/config/service-model.ts';
 import { isVariable, VARIABLES } from '../src/config/variables.ts';
 import { PRODUCTION, problemsOf, SECRET_A } from './harness/relay/environments.ts';
 
@@ -14,7 +15,8 @@ const RANGES = `
   MAX_UPLOAD_BYTES 1 1073741824, RATE_LIMIT 1 1000000, RATE_WINDOW_MS 1 3600000, RATE_MAX_WAIT_MS 0 600000,
   MAX_STREAMS_PER_USER 1 1000000, MAX_STREAMS_PER_ADDRESS 1 1000000, CLIENT_LIMIT_PER_ADDRESS 0 1000000000,
   CLIENT_LIMIT_PER_SESSION 0 1000000000, LOGIN_MAX_FAILURES 1 1000000, LOGIN_MAX_FAILURES_PER_ADDRESS 1 1000000,
-  SESSION_IDLE_MINUTES 1 525600, SESSION_ABSOLUTE_HOURS 1 8760, GUESTS_PER_ADDRESS 0 1000000000`;
+  SESSION_IDLE_MINUTES 1 525600, SESSION_ABSOLUTE_HOURS 1 8760, GUESTS_PER_ADDRESS 0 1000000000,
+  SERVICE_PORT 0 65535, SERVICE_CONSOLE_PORT 0 65535, SERVICE_KEEP_DAYS 1 3650`;
 const WHOLE_NUMBERS = RANGES.split(',').map((text) => text.trim().split(' ') as [string, string, string]);
 
 describe('a variable that is not set', () => {
@@ -49,6 +51,17 @@ describe('a variable that is not set', () => {
       oidc: {
         ...{ issuer: undefined, clientId: undefined, clientSecret: undefined, scopes: 'openid profile' },
         ...{ requiredClaim: undefined, keepIdToken: false },
+      },
+      service: {
+        ...{
+          data: undefined,
+          secret: undefined,
+          host: '127.0.0.1',
+          port: 4000,
+          keepDays: 30,
+          model: undefined,
+        },
+        console: { host: '127.0.0.1', port: undefined, publicUrl: undefined },
       },
     });
   });
@@ -127,6 +140,22 @@ describe('a variable that is set', () => {
     [
       'SESSION_IDLE_MINUTES=2; SESSION_ABSOLUTE_HOURS=2',
       { session: { idleMs: 120_000, absoluteMs: 7_200_000 } },
+    ],
+    [
+      'SERVICE_MODEL=openai-compatible/org/model:7b; SERVICE_ENDPOINT=http://127.0.0.1:11434/v1',
+      {
+        bots: ['demo/assistant', 'demo/echo'],
+        service: {
+          model: {
+            ...{ kind: 'openai-compatible', model: 'org/model:7b', key: undefined },
+            endpoint: 'http://127.0.0.1:11434/v1',
+          },
+        },
+      },
+    ],
+    [
+      'SERVICE_CONSOLE_HOST=::; SERVICE_CONSOLE_PORT=4001; SERVICE_CONSOLE_URL=https://bots.example.com',
+      { service: { console: { host: '::', port: 4001, publicUrl: new URL('https://bots.example.com') } } },
     ],
     ['USERS_FILE=/etc/users.json', { usersFile: '/etc/users.json' }],
     ['MAX_BODY_BYTES=10', { maxBodyBytes: 10 }],
@@ -210,6 +239,13 @@ describe('an invalid value is refused with the name of the variable and without 
       'canary=1 | canary&x | , | custom_channel_id | customChannelId | CUSTOM-CHANNEL.ID | _custom_channel_id_ | custom_channel_id.x | customChannelId. | is_debug,custom_channel_id | bypass_tool_call_consent | bypassToolCallConsent | Bypass-Tool-Call-Consent.x',
     CHANNELS: 'canary | Scoped | owned | scoped,shared',
     CHANNEL_SECRET: `canary-too-short-0123456789 | canary-please-change-me-0123456789-abcdefghij | ${'ab'.repeat(20)}`,
+    SERVICE_SECRET: `canary-too-short-0123456789 | canary-please-change-me-0123456789-abcdefghij | ${'ab'.repeat(20)}`,
+    SERVICE_HOST: 'canary! | canary host | canary:3000 | https://canary',
+    SERVICE_CONSOLE_HOST: 'canary! | canary host | canary:3000 | https://canary',
+    SERVICE_CONSOLE_URL: 'canary.example.com | https://canary.example.com/path | ftp://canary',
+    SERVICE_MODEL: 'canary | canary/x | openai/ | openai/canary x | voyage/canary',
+    SERVICE_ENDPOINT:
+      'canary.example.com | ftp://canary | https://canary@example.com | https://a.example/?canary',
     USER_HEADER: `canary header | canary: | ${'canary'.repeat(11)} | X-API-Key | Cookie | Authorization | Host | Connection | Content-Type | Content-Length | Content-Encoding | Transfer-Encoding | TE | Trailer | Upgrade | Expect | Accept | Accept-Encoding | Keep-Alive | Proxy-Authorization | Proxy-Connection | Last-Event-ID | X-Request-Id | Traceparent`,
     CHAT_PAGE: 'canary | On | true | 1',
     CHAT_FILE: '/no/canary',
@@ -255,11 +291,19 @@ describe('an invalid value is refused with the name of the variable and without 
   });
 
   test('every variable with its own format is in this table', () => {
-    const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM'];
-    const names = Object.keys(VARIABLES).filter((name) => !free.includes(name));
+    const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM', 'SERVICE_DATA'];
+    // The keys of providers are read with SERVICE_MODEL alone.
+    const names = Object.keys(VARIABLES).filter((name) => !free.includes(name) && !isModelKey(name));
     // tests/redis-settings.test.ts has those of TLS and Sentinel.
     const here = names.filter((name) => !/^REDIS_(TLS|SENTINEL)_/.test(name));
     expect(here.sort()).toEqual(Object.keys(wrong).sort());
+  });
+
+  test.each(Object.entries(MODEL_KEYS))('the key of %s, in %s', (kind, name) => {
+    const SERVICE_ENDPOINT = 'https://models.example.com/v1';
+    const problems = problemsOf({ SERVICE_MODEL: `${kind}/x`, SERVICE_ENDPOINT, [name]: 'canary key' });
+    expect(problems).toEqual([expect.stringMatching(`^${name} holds`)]);
+    expect(problems.join()).not.toContain('canary');
   });
 
   test('a header for the user has no more than 64 characters, and may be named like others', () => {

@@ -12,6 +12,7 @@ describe('the dependencies', () => {
   const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
     devDependencies: Record<string, string>;
+    peerDependencies: Record<string, string>;
   };
   const used = (files: readonly Source[], withTypes: boolean) =>
     new Set(
@@ -25,7 +26,18 @@ describe('the dependencies', () => {
     const dependencies = Object.keys(manifest.dependencies);
     expect(dependencies.filter((name) => !used(sources, false).has(name))).toEqual([]);
     const packages = [...used(sources, true)].filter((name) => !/^node:|\.ts$/.test(name));
-    expect(packages.filter((name) => !dependencies.includes(name))).toEqual([]);
+    const peers = Object.keys(manifest.peerDependencies);
+    expect(packages.filter((name) => ![...dependencies, ...peers].includes(name))).toEqual([]);
+    expect(peers.filter((name) => !packages.includes(name))).toEqual([]);
+  });
+
+  test('that are optional are loaded by nothing but import(), when they are needed', () => {
+    const peers = Object.keys(manifest.peerDependencies);
+    const loads = sources.flatMap(({ imports }) =>
+      imports.filter(({ target, typesOnly }) => !typesOnly && peers.includes(packageOf(target))),
+    );
+    expect(loads.length).toBeGreaterThan(6);
+    expect(loads.filter(({ late }) => !late)).toEqual([]);
   });
 
   test('are pinned to one version each', () => {

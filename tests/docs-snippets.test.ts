@@ -11,7 +11,7 @@ import {
   RelayError,
 } from '../src/client/session/bot-client.ts';
 import type { Guards } from '../src/client/transport/bot-event.ts';
-import { type BotService, startBotService } from '../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../src/service/bot-service.ts';
 import { codeOf } from './harness/documents/markdown.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './harness/relay/relay.ts';
 import { until } from './harness/relay/relay-and-upstream.ts';

@@ -8,7 +8,7 @@ import { ROOT } from './harness/documents/sources.ts';
 // The compiler is slow on a busy machine.
 jest.setTimeout(90_000);
 
-const DOCUMENTS = ['README.md', 'docs/front-end.md', 'docs/sign-in.md', 'docs/http.md'];
+const DOCUMENTS = ['README.md', 'docs/front-end.md', 'docs/sign-in.md', 'docs/http.md', 'docs/service.md'];
 /** What a page has around the snippets. */
 const AROUND = `
 declare function show(text: string): void;
@@ -19,6 +19,7 @@ declare function showStatus(status: string, error?: Error): void;
 declare const form: HTMLFormElement;
 declare const username: string;
 declare const password: string;
+declare const key: string;
 `;
 /** In a page, \`name\` is another global. */
 const FROM_FORM = "const name = 'ada';\n";

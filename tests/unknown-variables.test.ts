@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from '@jest/globals';
 import { loadConfig } from '../src/config/config.ts';
 import type { Environment } from '../src/config/environment.ts';
 import { risksOf } from '../src/config/risks.ts';
+import { isModelKey } from '../src/config/service-model.ts';
 import { isVariable, secretVariables, VARIABLES } from '../src/config/variables.ts';
 import { testSideBySide } from './harness/clock/side-by-side.ts';
 import { runCommand, stopCommands } from './harness/relay/commands.ts';
@@ -11,12 +12,18 @@ import { CANARY } from './harness/relay/relay.ts';
 
 const unknown = (name: string, says: string) => [`${name} is not a variable of the relay: ${says}`];
 
+/** Keys that are exported for other programs, and what stands beside them. */
+const AI_TOOLS = parse(`
+  OPENAI_API_KEY=sk-canary OPENAI_API_KEY_2=sk-canary OPENAI_API_KEYS=a,b OPENAI_BASE_URL=https://canary.example.com
+  ANTHROPIC_API_KEY=canary ANTHROPIC_AUTH_TOKEN=canary AZURE_CLIENT_ID=x AZURE_OPENAI_API_KEY=canary
+  MISTRAL_API_KEY=x GOOGLE_APPLICATION_CREDENTIALS=/canary.json GOOGLE_GENERATIVE_AI_API_KEY=x`);
+
 /** Variables of other programs, as they are found on real machines. */
 const PLATFORMS: Record<string, Record<string, string>> = {
   'a Kubernetes pod beside services named redis, bots, metrics and nearly so': {
     ...parse('HOSTNAME=relay-6d4b KUBERNETES_PORT=tcp://10.96.0.1:443 KUBERNETES_SERVICE_HOST=10.96.0.1'),
     ...{ ...serviceLinks('REDIS', 6379), ...serviceLinks('BOTS', 80), ...serviceLinks('METRICS', 9464) },
-    ...{ ...serviceLinks('METRIC', 80), ...serviceLinks('METRICS_2', 80) },
+    ...{ ...serviceLinks('METRIC', 80), ...serviceLinks('METRICS_2', 80), ...serviceLinks('SERVICE', 80) },
   },
   "Node.js's image": parse(`
     NODE_VERSION=24.21.0 YARN_VERSION=1.22.22 NODE_OPTIONS=--max-old-space-size=512 NODE_EXTRA_CA_CERTS=/dev/null
@@ -30,6 +37,7 @@ const PLATFORMS: Record<string, Record<string, string>> = {
   'a Heroku dyno': parse(`
     DYNO=web.1 DATABASE_URL=postgres://db REDIS_TLS_URL=rediss://:canary@host:6380 WEB_CONCURRENCY=2 WEB_MEMORY=512
     REDISCLOUD_URL=redis://:canary@host:6379 BASE_URL=https://x.example.com CLIENT_ID=x USERS_DB=x`),
+  'a machine with other programs for models': AI_TOOLS,
   'a GitHub runner': parse(`
     CI=true GITHUB_ACTIONS=true GITHUB_BASE_REF=main RUNNER_OS=Linux BASH_ENV=
     ACTIONS_RUNNER_ACTION_ARCHIVE_CACHE=/opt/cache AGENT_TOOLSDIRECTORY=/opt/hostedtoolcache`),
@@ -73,7 +81,11 @@ describe('a misspelt variable in the environment', () => {
 
   test('is found wherever one or two letters are added, missing or changed', () => {
     const files = secretVariables().map((name) => `${name}_FILE`);
-    for (const name of [...Object.keys(VARIABLES), ...files].filter(({ length }) => length >= 6)) {
+    // Other programs have variables of names like those of the providers' keys.
+    const own = [...Object.keys(VARIABLES), ...files].filter(
+      (name) => !isModelKey(name.replace(/_FILE$/, '')),
+    );
+    for (const name of own.filter(({ length }) => length >= 6)) {
       const wrong = [...name].flatMap((_letter, at) => {
         const [before, after] = [name.slice(0, at), name.slice(at)];
         const changed = [`${before}Q${after.slice(1)}`, `${before}QJ${after.slice(2)}`];
@@ -154,6 +166,34 @@ describe('an unknown name with a prefix of the relay', () => {
     expect(
       risks({ NODE_OPTIONS: '', NODE_PATH: 'x', REDIS_X: '', LOGNAME: 'x', PORTS: 'x', 'LOG_\n': 'x' }),
     ).toEqual([]);
+  });
+});
+
+describe('keys of providers that are exported for other programs', () => {
+  test('are no risk, and are not read', () => {
+    const config = loadConfig(AI_TOOLS);
+    expect(risksOf(config)).toEqual([]);
+    expect(config.service.model).toBeUndefined();
+    expect(config.bots).toEqual(['demo/echo']);
+  });
+});
+
+describe('a variable of the bot service', () => {
+  const set = { SERVICE_PORT: '4000', SERVICE_CONSOLE_HOST: '127.0.0.1', SERVICE_KEEP_DAYS: '3' };
+
+  test('has no effect in a relay that talks to another service, which is a risk', () => {
+    const upstream = { UPSTREAM_BASE_URL: 'http://localhost:1', UPSTREAM_API_KEYS: 'key', BOTS: 'a/b' };
+    expect(risksOf(loadConfig({ ...upstream, ...set }))[0]).toBe(
+      'SERVICE_PORT, SERVICE_CONSOLE_HOST, SERVICE_KEEP_DAYS: for the bot service of this project, but UPSTREAM_BASE_URL names another one: they do nothing here',
+    );
+  });
+
+  test('is a risk in the demo if it only says where the service would listen alone', () => {
+    expect(risksOf(loadConfig(set))).toEqual([
+      'SERVICE_PORT: for bot-relay service alone: the service of the demo listens on a free port',
+      'SERVICE_CONSOLE_HOST: SERVICE_CONSOLE_PORT is not set, so there is no console',
+    ]);
+    expect(risksOf(loadConfig({ SERVICE_CONSOLE_HOST: '::1', SERVICE_CONSOLE_PORT: '0' }))).toEqual([]);
   });
 });
 

@@ -38,7 +38,7 @@ export type BotProviderProps = {
       /** A client that the page has made. */
       readonly client: BotClient;
     }
-  | (BotClientOptions & {
+  | (Omit<BotClientOptions, 'apiKey'> & {
       /** Missing with options. */
       readonly client?: undefined;
     })

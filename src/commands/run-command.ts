@@ -21,7 +21,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   user: () => import('./user.ts'),
   keys: () => import('./keys.ts'),
   'channel-id': () => import('./channel-id.ts'),
-  'demo-bot': () => import('./demo-bot.ts'),
+  service: () => import('./service.ts'),
 };
 
 /** Runs the command that the arguments name; without one, the relay. Returns the exit code, or nothing while it runs. */

@@ -8,7 +8,7 @@ export const USAGE = `Usage: bot-relay                   run the relay
        bot-relay user …            maintain the users file
        bot-relay keys [--json]     print the keys of each bot, by fingerprint
        bot-relay channel-id …      print the id of a conversation at the bot service
-       bot-relay demo-bot …        run the demo's bot service alone
+       bot-relay service …         run the bot service alone, or maintain its keys and data
        bot-relay --help            print this; behind a command, how to use that
        bot-relay --version         print the version
 `;

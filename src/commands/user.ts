@@ -1,5 +1,4 @@
-import { text } from 'node:stream/consumers';
-import { askPassword, type Terminal } from '../authenticate/password/ask-password.ts';
+import { newPassword, type Terminal } from '../authenticate/password/ask-password.ts';
 import { listUsers, removeUser, saveUser } from '../authenticate/password/users.ts';
 import { checkNames, loadConfig } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
@@ -17,7 +16,6 @@ export const USAGE = `Usage: bot-relay user add NAME      add a user, or set a n
        bot-relay user list          print the names
        bot-relay user unlock NAME   forget the failed sign-ins of a user
 `;
-const MIN_PASSWORD_LENGTH = 8;
 
 /** Maintains the users of this environment, at this terminal. Returns the exit code. */
 export async function run(args: readonly string[]): Promise<number> {
@@ -101,20 +99,4 @@ export async function userCommand(
   }
   terminal.output.write(USAGE);
   return EX_USAGE;
-}
-
-async function newPassword(terminal: Terminal): Promise<string> {
-  const password = terminal.input.isTTY
-    ? await askTwice(terminal)
-    : (await text(terminal.input)).replace(/\r?\n$/, '');
-  if (password.length < MIN_PASSWORD_LENGTH) {
-    throw new Error(`A password has at least ${MIN_PASSWORD_LENGTH} characters.`);
-  }
-  return password;
-}
-
-async function askTwice(terminal: Terminal): Promise<string> {
-  const first = await askPassword('Password: ', terminal);
-  if (first !== (await askPassword('Once more: ', terminal))) throw new Error('The two passwords differ.');
-  return first;
 }

@@ -4,8 +4,11 @@ import { readSecretFile } from '../bots/secret-files.ts';
 import { readChatFile } from './chat-file.ts';
 import type { Environment, Sources } from './environment.ts';
 import { nameProblems, unusedVariables, withoutServiceLinks } from './names.ts';
-import { contradictions, missingVariables } from './rules.ts';
+import { contradictions, missingVariables, serviceContradictions } from './rules.ts';
+import { isForeignKey, isModelKey } from './service-model.ts';
+import { serviceOf } from './service-settings.ts';
 import { settingsOf } from './settings.ts';
+import { unusedOfService } from './unused-of-service.ts';
 import { VARIABLES, type Values, type VariableName } from './variables.ts';
 
 /** The whole configuration of the relay, checked and frozen. Times in ms, sizes in bytes. */
@@ -38,8 +41,7 @@ export function checkNames({ environment, inFile = [] }: Sources): void {
  */
 export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): Config {
   const environment = withoutServiceLinks(given);
-  const reading: ReadVariables = { values: {}, faulty: new Set(), problems: [] };
-  for (const name of Object.keys(VARIABLES) as VariableName[]) readVariable(name, environment, reading);
+  const reading = readVariables(Object.keys(VARIABLES) as VariableName[], environment);
   const values = reading.values as Values;
   const botsFile = values.BOTS_FILE ? readBotsFile(values.BOTS_FILE, values.BOTS) : undefined;
   const chatFile = values.CHAT_FILE ? readChatFile(values.CHAT_FILE) : undefined;
@@ -53,10 +55,37 @@ export function loadConfig(given: Environment, inFile: Sources['inFile'] = []): 
   ];
   if (problems.length > 0) throw new ConfigError(problems);
   const keyFiles = { apiKeys: environment.UPSTREAM_API_KEYS_FILE || undefined, bots: values.BOTS_FILE };
-  const unused = unusedVariables(given);
+  const unused = [...unusedVariables(given), ...unusedOfService(environment)];
   const chat = chatFile?.chat ?? {};
   const own = botsFile?.own ?? {};
   return deepFreeze(settingsOf(values, { own, chat, keyFiles, unused, openFiles: openFilesLimit() }));
+}
+
+/** The variables that `bot-relay service` reads: where it runs, there need be no relay. */
+const OF_SERVICE = (Object.keys(VARIABLES) as VariableName[]).filter(
+  (name) => name === 'LOG_LEVEL' || name.startsWith('SERVICE_') || isModelKey(name),
+);
+
+/** What `bot-relay service` is started with. */
+export interface ServiceConfig extends ReturnType<typeof serviceOf> {
+  readonly logLevel: Config['logLevel'];
+}
+
+/**
+ * Reads what concerns the bot service. No other variable needs to be good, but for its name.
+ * @throws ConfigError
+ */
+export function loadServiceConfig({ environment, inFile = [] }: Sources): ServiceConfig {
+  const { values: read, faulty, problems } = readVariables(OF_SERVICE, withoutServiceLinks(environment));
+  const values = read as Values;
+  const all = [
+    ...nameProblems(environment, inFile),
+    ...problems,
+    ...missingVariables(values, faulty),
+    ...serviceContradictions(values, faulty),
+  ];
+  if (all.length > 0) throw new ConfigError(all);
+  return deepFreeze({ ...serviceOf(values), logLevel: values.LOG_LEVEL });
 }
 
 interface ReadVariables {
@@ -64,6 +93,13 @@ interface ReadVariables {
   /** Variables with an invalid value. */
   readonly faulty: Set<VariableName>;
   readonly problems: string[];
+}
+
+function readVariables(names: readonly VariableName[], environment: Environment): ReadVariables {
+  const reading: ReadVariables = { values: {}, faulty: new Set(), problems: [] };
+  const read = names.filter((name) => !isForeignKey(name, environment.SERVICE_MODEL));
+  for (const name of read) readVariable(name, environment, reading);
+  return reading;
 }
 
 function readVariable(

@@ -1,11 +1,14 @@
 import type { Environment } from './environment.ts';
+import { isModelKey } from './service-model.ts';
 import { isVariable, VARIABLES } from './variables.ts';
 
 /** A shorter name differs too little from names with another meaning, such as PATH, HOME or POST. */
 const MIN_LENGTH = 6;
 const MAX_CHANGES = 2;
 
+/** Without the keys of providers: other programs have variables of similar names. */
 const NAMES = Object.entries(VARIABLES)
+  .filter(([name]) => !isModelKey(name))
   .flatMap(([name, { secret }]) => (secret ? [name, `${name}_FILE`] : [name]))
   .filter(({ length }) => length >= MIN_LENGTH);
 
@@ -51,9 +54,13 @@ export function unusedVariables(environment: Environment): string[] {
   return risks;
 }
 
-/** `environment` without `METRICS_PORT`, if Kubernetes has set it for a service named metrics. */
+/** The variables that Kubernetes sets, too, for a service named metrics, service or service-console. */
+const LINKED = ['METRICS_PORT', 'SERVICE_PORT', 'SERVICE_CONSOLE_PORT'];
+
+/** `environment` without the ports that Kubernetes has set for a service. */
 export function withoutServiceLinks(environment: Environment): Environment {
-  return isServiceLink(environment.METRICS_PORT) ? { ...environment, METRICS_PORT: undefined } : environment;
+  const links = LINKED.filter((name) => isServiceLink(environment[name]));
+  return { ...environment, ...Object.fromEntries(links.map((name) => [name, undefined])) };
 }
 
 /**

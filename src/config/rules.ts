@@ -1,5 +1,6 @@
 import { redisAddress } from '../storage/redis-address.ts';
 import { isKeyOf } from '../storage/redis-settings.ts';
+import { ALLOW_ASSISTANT, ASSISTANT, MODEL_KEYS, NEED_ENDPOINT, NEED_NO_KEY } from './service-model.ts';
 import type { Values, VariableName } from './variables.ts';
 
 const REQUIRED_IN_PRODUCTION = [
@@ -18,7 +19,11 @@ const REQUIRED_BY_OIDC = ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET']
 export function contradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
   const { COOKIE_SAME_SITE, PUBLIC_URL, METRICS_PORT, PORT, AUTH_MODE } = values;
-  const problems = [...redisTlsProblems(values, isSet), ...redisModeProblems(values, isSet)];
+  const problems = [
+    ...redisTlsProblems(values, isSet),
+    ...redisModeProblems(values, isSet),
+    ...serviceContradictions(values, faulty),
+  ];
   if (COOKIE_SAME_SITE === 'none' && PUBLIC_URL?.protocol !== 'https:') {
     problems.push('COOKIE_SAME_SITE=none needs an https PUBLIC_URL');
   }
@@ -37,6 +42,9 @@ export function contradictions(values: Values, faulty: ReadonlySet<VariableName>
   const { CHAT_PAGE, BOTS } = values;
   if (CHAT_PAGE && BOTS?.every((bot) => bot.includes('*')))
     problems.push('CHAT_PAGE is on, but each entry of BOTS has a *: the page would have no bot to talk with');
+  const { SERVICE_MODEL, UPSTREAM_BASE_URL } = values;
+  if (SERVICE_MODEL && !UPSTREAM_BASE_URL && BOTS && !BOTS.some((bot) => ALLOW_ASSISTANT.includes(bot)))
+    problems.push(`SERVICE_MODEL is set, but BOTS does not allow ${ASSISTANT}, which answers with it`);
   if (AUTH_MODE === 'oidc' && PORT === 0 && !isSet('PUBLIC_URL')) {
     problems.push('PUBLIC_URL must be set with AUTH_MODE=oidc and PORT=0: the provider sends browsers there');
   }
@@ -76,6 +84,24 @@ function redisModeProblems(values: Values, isSet: (name: VariableName) => boolea
   return problems;
 }
 
+/** Problems of variables of the bot service that contradict each other. */
+export function serviceContradictions(values: Values, faulty: ReadonlySet<VariableName>): string[] {
+  const isSet = isSetIn(values, faulty);
+  const { SERVICE_PORT, SERVICE_CONSOLE_PORT } = values;
+  const problems: string[] = [];
+  if (isSet('SERVICE_ENDPOINT') && !isSet('SERVICE_MODEL'))
+    problems.push('SERVICE_ENDPOINT is set, but SERVICE_MODEL is not: no model would be asked there');
+  if (
+    SERVICE_CONSOLE_PORT !== undefined &&
+    SERVICE_CONSOLE_PORT !== 0 &&
+    SERVICE_CONSOLE_PORT === SERVICE_PORT
+  )
+    problems.push(
+      'SERVICE_CONSOLE_PORT must not be SERVICE_PORT: the console is not for those who call bots',
+    );
+  return problems;
+}
+
 /** Tells whether a variable is set, to a valid value or not. */
 function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: VariableName) => boolean {
   return (name) => values[name] !== undefined || faulty.has(name);
@@ -84,7 +110,7 @@ function isSetIn(values: Values, faulty: ReadonlySet<VariableName>): (name: Vari
 /** Problems of variables that must be set and are not, with the reason. */
 export function missingVariables(values: Values, faulty: ReadonlySet<VariableName>): string[] {
   const isSet = isSetIn(values, faulty);
-  const { NODE_ENV, AUTH_MODE, CHANNELS, REDIS_MODE } = values;
+  const { NODE_ENV, AUTH_MODE, CHANNELS, REDIS_MODE, SERVICE_MODEL } = values;
   const missing = new Map<VariableName, string>();
   const require = (names: readonly VariableName[], why: string) => {
     for (const name of names) if (!isSet(name) && !missing.has(name)) missing.set(name, why);
@@ -101,6 +127,14 @@ export function missingVariables(values: Values, faulty: ReadonlySet<VariableNam
     require(['REDIS_URL'], `with REDIS_MODE=${REDIS_MODE}`);
   if (REDIS_MODE === 'sentinel') require(['REDIS_SENTINEL_MASTER'], 'with REDIS_MODE=sentinel');
   if (isSet('REDIS_SENTINEL_USER')) require(['REDIS_SENTINEL_PASSWORD'], 'with REDIS_SENTINEL_USER');
+  // Without it, nothing that is kept could be opened after the next start.
+  if (isSet('SERVICE_DATA')) require(['SERVICE_SECRET'], 'with SERVICE_DATA');
+  if (SERVICE_MODEL) {
+    const { kind } = SERVICE_MODEL;
+    const why = `with SERVICE_MODEL=${kind}/…`;
+    if (!NEED_NO_KEY.includes(kind)) require([MODEL_KEYS[kind]], why);
+    if (NEED_ENDPOINT.includes(kind)) require(['SERVICE_ENDPOINT'], why);
+  }
   // All instances must be able to open the same sessions.
   if (isSet('REDIS_URL')) require(['SESSION_SECRETS'], 'with REDIS_URL');
   // With another secret, another instance or a restart would name other conversations.

@@ -5,6 +5,8 @@ import { type Secret, secret } from '../secret.ts';
 import { redisAddress } from '../storage/redis-address.ts';
 import type { RedisSettings, SentinelSettings } from '../storage/redis-settings.ts';
 import type { ChatSettings } from './chat-file.ts';
+import { ASSISTANT } from './service-model.ts';
+import { demoKey, serviceOf } from './service-settings.ts';
 import type { Values } from './variables.ts';
 
 /** Enough for a load balancer that probes every second to see two failed probes, in ms. */
@@ -70,7 +72,7 @@ export function settingsOf(values: Values, others: OtherSources) {
     /** Whether a run is suspended when its client leaves. */
     suspendOnLeave: values.SUSPEND_ON_LEAVE,
     join: joinOf(values),
-    bots: values.BOTS ?? ['demo/echo'],
+    bots: values.BOTS ?? [...(values.SERVICE_MODEL ? [ASSISTANT] : []), 'demo/echo'],
     /** The groups of operations that are enabled for bots without groups of their own. */
     operations: values.OPERATIONS,
     channels: channelsOf(values),
@@ -84,6 +86,7 @@ export function settingsOf(values: Values, others: OtherSources) {
     guestsPerAddress: values.GUESTS_PER_ADDRESS,
     /** All of these are set if `authMode` is `oidc`. */
     oidc: oidcOf(values),
+    service: serviceOf(values),
   };
 }
 
@@ -133,9 +136,7 @@ function upstreamOf(values: Values, { own, keyFiles }: OtherSources) {
   return {
     /** `undefined` in demo mode, until the embedded bot service listens. */
     baseUrl: values.UPSTREAM_BASE_URL as Readonly<URL> | undefined,
-    apiKeys: (values.UPSTREAM_API_KEYS ?? [
-      secret(randomBytes(24).toString('base64url')),
-    ]) as readonly Secret[],
+    apiKeys: (values.UPSTREAM_API_KEYS ?? [demoKey(values)]) as readonly Secret[],
     /** What BOTS_FILE sets for single bots. */
     own,
     keyFiles,

@@ -4,6 +4,7 @@ import { OPERATION_GROUPS } from '../bots/bot.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
 import { isHost, isLoopback } from '../http/hosts.ts';
 import type { Secret } from '../secret.ts';
+import { serviceModel } from './service-model.ts';
 import {
   certificates,
   forwardedParameter,
@@ -79,6 +80,8 @@ const isSafe = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopb
 const flag = oneOf('true', 'false').transform((text) => text === 'true');
 const onOff = oneOf('on', 'off').transform((text) => text === 'on');
 
+const host = z.string().refine(isHost, 'must be an IP address or a host name');
+
 const origin = (message: string) => url(message, ({ pathname }) => pathname === '/');
 
 /**
@@ -88,7 +91,7 @@ const origin = (message: string) => url(message, ({ pathname }) => pathname === 
 export const VARIABLES = {
   NODE_ENV: optional(oneOf('production', 'development', 'test')),
   PORT: variable(whole(0, 65535), '3000'),
-  HOST: optional(z.string().refine(isHost, 'must be an IP address or a host name')),
+  HOST: optional(host),
   BASE_PATH: optional(
     z
       .string()
@@ -182,6 +185,27 @@ export const VARIABLES = {
   OIDC_REQUIRED_CLAIM: optional(requiredClaim),
   OIDC_KEEP_ID_TOKEN: variable(flag, 'false'),
   GUESTS_PER_ADDRESS: variable(whole(0, 1_000_000_000), '100'),
+  SERVICE_DATA: optional(z.string()),
+  SERVICE_SECRET: secretVariable(longSecret),
+  SERVICE_HOST: variable(host, '127.0.0.1'),
+  SERVICE_PORT: variable(whole(0, 65535), '4000'),
+  SERVICE_CONSOLE_HOST: variable(host, '127.0.0.1'),
+  SERVICE_CONSOLE_PORT: optional(whole(0, 65535)),
+  SERVICE_CONSOLE_URL: optional(origin('must be an http or https origin such as https://bots.example.com')),
+  SERVICE_KEEP_DAYS: variable(whole(1, 3_650), '30'),
+  SERVICE_MODEL: optional(serviceModel),
+  SERVICE_ENDPOINT: optional(
+    url(
+      'must be an http or https URL without user, query or fragment',
+      ({ href }) => !/[?#]/.test(href),
+    ).transform(({ href }) => href),
+  ),
+  OPENAI_API_KEY: secretVariable(headerSecret),
+  AZURE_API_KEY: secretVariable(headerSecret),
+  ANTHROPIC_API_KEY: secretVariable(headerSecret),
+  MISTRAL_API_KEY: secretVariable(headerSecret),
+  GOOGLE_GENERATIVE_AI_API_KEY: secretVariable(headerSecret),
+  OPENAI_COMPATIBLE_API_KEY: secretVariable(headerSecret),
 } as const;
 
 export type VariableName = keyof typeof VARIABLES;

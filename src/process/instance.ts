@@ -19,6 +19,7 @@ import { startMetricsServer } from '../watch/metrics-server.ts';
 import { redisMetrics } from '../watch/relay-metrics.ts';
 import { countSessionOperations } from '../watch/session-operations.ts';
 import { BUILD } from './build-info.ts';
+import type { PortName } from './cannot-listen.ts';
 import { type LiveBotsOptions, liveBots } from './live-bots.ts';
 import { observersOf } from './observers.ts';
 import { createLifecycle, startServer } from './server.ts';
@@ -44,7 +45,7 @@ export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {
   /** Users instead of those of the users file. */
   readonly users?: Users;
   /** Returns the handler for a port that cannot be opened; `name` is its variable. By default `startInstance` throws. */
-  readonly cannotListen?: (name: 'PORT' | 'METRICS_PORT') => (error: NodeJS.ErrnoException) => never;
+  readonly cannotListen?: (name: PortName) => (error: NodeJS.ErrnoException) => never;
 }
 
 /** A relay that listens. */
@@ -52,12 +53,14 @@ export type Instance = Awaited<ReturnType<typeof startInstance>>;
 
 /**
  * Builds all parts of the relay, each from those above it, and listens.
- * @throws ConfigError if the users file cannot be used
+ * @throws ConfigError if the users file, or the data of the embedded bot service, cannot be used
  */
 export async function startInstance(options: InstanceOptions) {
   const { config, logger, users, pollEveryMs, cannotListen = () => rethrow } = options;
   const signIn = await signInOf(config, logger, users);
-  const demo = config.demo ? await (await import('../demo/start-demo.ts')).startDemo(config) : undefined;
+  const demo = config.demo
+    ? await (await import('./demo.ts')).startDemo(config, { logger, cannotListen })
+    : undefined;
   const upstreamUrl = (demo?.url ?? config.upstream.baseUrl) as Readonly<URL>;
   const metrics = await metricsOf(options);
   const redis = await redisOf(config, logger, metrics);
@@ -102,7 +105,7 @@ export async function startInstance(options: InstanceOptions) {
     await demo?.close();
   };
   const parts = { ...common, ...stores, redis, signIn, open, held, runs, lifecycle };
-  return { port: server.port, parts, reload: bots.reload, close };
+  return { port: server.port, parts, demo, reload: bots.reload, close };
 }
 
 /** How long runs may take, and how long and how much of them is kept. */

@@ -2,6 +2,7 @@ import type { Config } from '../config/config.ts';
 import { risksOf } from '../config/risks.ts';
 import type { Logger } from '../logger.ts';
 import { BUILD } from './build-info.ts';
+import { cannotListen } from './cannot-listen.ts';
 import type { Instance } from './instance.ts';
 import { openLog } from './log-output.ts';
 import { stopOnFault, stopOnSignals } from './shutdown.ts';
@@ -24,8 +25,8 @@ export async function serve(config: Config, underNpm: boolean): Promise<void> {
   // In the background: the relay is ready without the provider.
   if (parts.signIn.mode === 'oidc') void parts.signIn.provider.discover();
   if (config.demo) {
-    const { demoBanner } = await import('../demo/start-demo.ts');
-    output.write(demoBanner(origin + config.basePath, config));
+    const { demoBanner } = await import('./demo.ts');
+    output.write(demoBanner(origin + config.basePath, config, instance.demo?.console));
   }
   stopOnSignals({ logger, openMessages: parts.open.count, close, underNpm });
 }
@@ -43,16 +44,4 @@ function announce(config: Config, listens: { port: number; origin: string; logge
   const { version, revision } = BUILD;
   logger.info({ version, revision, host, port, demo, bots, authMode, publicUrl: origin }, 'listening');
   for (const risk of risksOf(config)) logger.warn(risk);
-}
-
-/**
- * Returns a handler for the error that the port of the variable `name` cannot be opened. It prints one line without a
- * stack, since only the operator can change the address, and ends the process.
- */
-export function cannotListen(name: 'PORT' | 'METRICS_PORT'): (error: NodeJS.ErrnoException) => never {
-  return ({ code, message }) => {
-    const hint = code === 'EADDRINUSE' ? `; set ${name} to another` : '';
-    process.stderr.write(`The relay cannot listen on HOST and ${name}: ${message}${hint}\n`);
-    process.exit(1);
-  };
 }

@@ -38,7 +38,7 @@ async function usersOfFile({ usersFile }: Config, logger: Logger): Promise<Users
 }
 
 async function demoUsers(): Promise<Users> {
-  const { DEMO_USER } = await import('../demo/start-demo.ts');
+  const { DEMO_USER } = await import('./demo.ts');
   // The password stands in the README.
   const hash = await hashPassword(DEMO_USER.password, QUICK);
   return usersIn(() => new Map([[DEMO_USER.name, hash]]), hash);

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import {
   type FakeLoadBalancer,
   type FakeLoadBalancerOptions,

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { startBotService } from '../../src/demo/bot-service.ts';
 import { secret } from '../../src/secret.ts';
+import { startBotService } from '../../src/service/bot-service.ts';
 import { checkEnvironment, expectRows, printCheck, problemsOf, runCheck } from '../harness/relay/check.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';

@@ -1,6 +1,6 @@
 import tls from 'node:tls';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { startBotService } from '../../src/demo/bot-service.ts';
+import { startBotService } from '../../src/service/bot-service.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { type Identity, selfSigned } from '../harness/faults/fake-load-balancer.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { startBotService } from '../../src/demo/bot-service.ts';
+import { startBotService } from '../../src/service/bot-service.ts';
 import { type Chromium, describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
 import {
   bundle,

@@ -6,7 +6,7 @@ import {
   createBotClient,
   RelayError,
 } from '../../src/client/session/bot-client.ts';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import {
   CANARY,

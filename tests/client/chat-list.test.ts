@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { lastAnswer, longMessage, say, signIn, stored, texts } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';

@@ -7,7 +7,7 @@ import {
 } from '../../src/client/channel/follow-history.ts';
 import { resumedAnswers } from '../../src/client/channel/resumed-answers.ts';
 import { type BotEvent, createBotClient } from '../../src/client/session/bot-client.ts';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { openTalk } from '../harness/clients/channels.ts';
 import { until } from '../harness/clock/until.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
 import { type BotClientOptions, createBotClient } from '../../src/client/session/bot-client.ts';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { openTalk, startHistory } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect } from '@jest/globals';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import {
   bundle,

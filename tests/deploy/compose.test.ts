@@ -1,14 +1,16 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
-import { isVariable, VARIABLES } from '../../src/config/variables.ts';
+import { readServiceArguments } from '../../src/commands/service-arguments.ts';
+import { isVariable, secretVariables, VARIABLES } from '../../src/config/variables.ts';
 import { redisGivenBlobs } from '../../src/guard/redis-given-blobs.ts';
 import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { longestShutdownMs } from '../harness/relay/longest-shutdown.ts';
 import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
@@ -20,7 +22,8 @@ interface Service {
   readonly depends_on?: Readonly<Record<string, { condition: string; required?: boolean }>>;
   readonly profiles?: readonly string[];
   readonly healthcheck?: { readonly test: readonly string[] };
-  readonly build?: { readonly context: string; readonly dockerfile: string };
+  readonly build?: { readonly context: string; readonly dockerfile: string; readonly target?: string };
+  readonly networks?: object;
   readonly image?: string;
   readonly ports?: readonly string[];
   readonly command?: readonly string[];
@@ -58,6 +61,7 @@ describe('docker-compose.yml', () => {
   test.each([
     { profiles: [], names: ['nginx', 'relay-1', 'relay-2', 'redis'] },
     { profiles: ['demo'], names: ['nginx', 'relay-1', 'relay-2', 'redis', 'bot'] },
+    { profiles: ['service'], names: ['nginx', 'relay-1', 'relay-2', 'redis', 'service'] },
   ])('has all services that others depend on, with profiles $profiles', ({ profiles, names }) => {
     const enabled = services.filter(
       ([, { profiles: own }]) => !own || own.some((one) => profiles.includes(one)),
@@ -100,7 +104,7 @@ describe('docker-compose.yml', () => {
       deploy: { resources: { limits: { memory: expect.stringMatching(/^\d+M$/), pids: 256 } } },
     });
     // The image of the relay has its own user and its own health check.
-    const own = service.image === 'bot-relay';
+    const own = /^bot-relay(-service)?$/.test(service.image ?? '');
     expect(own || (service.user !== undefined && service.healthcheck !== undefined)).toBe(true);
     expect(own || /^[a-z]+:\d+\.\d+\.\d+-alpine$/.test(service.image ?? '')).toBe(true);
     for (const { condition } of Object.values(service.depends_on ?? {})) {
@@ -109,21 +113,68 @@ describe('docker-compose.yml', () => {
   });
 
   test('runs two equal relays, whose metrics are served only to its containers', () => {
-    const [first, second] = relays.map(
-      ([, { networks: _, ...rest }]: [string, Service & { networks?: object }]) => rest,
-    );
+    const [first, second] = relays.map(([, { networks: _, ...rest }]: [string, Service]) => rest);
     expect(first).toEqual(second);
     expect(environment.METRICS_PORT).toBe('9090');
     expect(first).not.toHaveProperty('ports');
   });
 
   test('sets only variables that the relay knows, and no secret among them', () => {
-    expect(Object.keys(environment).filter((name) => !isVariable(name))).toEqual([]);
+    const names = services.flatMap(([, service]) => Object.keys(service.environment ?? {}));
+    expect(names.filter((name) => !isVariable(name))).toEqual([]);
+    // The address of this Redis has no password in it.
+    const secrets = secretVariables().filter((name) => name !== 'REDIS_URL');
+    expect(names.filter((name) => secrets.includes(name))).toEqual([]);
     for (const name of ['UPSTREAM_API_KEYS', 'SESSION_SECRETS', 'CHANNEL_SECRET']) {
       expect(environment).not.toHaveProperty(name);
       expect(environment).toHaveProperty(`${name}_FILE`);
     }
     expect(environment.TRUST_PROXY).toBe('1');
+  });
+
+  test('runs a bot service with a file, in the place of that of the demo, whose console this machine alone reaches', () => {
+    const { service, bot } = compose.services;
+    const { target } = service?.build ?? {};
+    expect(read('deploy/Dockerfile')).toMatch(new RegExp(`^FROM \\w+ AS ${target}$`, 'm'));
+    // Where the relays look for it: UPSTREAM_BASE_URL.
+    expect(service?.networks).toMatchObject({ back: { aliases: ['bot'] } });
+    expect(service?.ports).toEqual(['127.0.0.1:4001:4001']);
+    const { SERVICE_DATA } = service?.environment ?? {};
+    expect(service?.volumes).toEqual([`service-data:${dirname(SERVICE_DATA ?? '')}`]);
+    const [program, ...args] = service?.command ?? [];
+    expect([program, bot?.command]).toEqual(['bot-relay', service?.command]);
+    expect(readServiceArguments(args.slice(1))).toMatchObject({ what: 'start' });
+    for (const command of read('docker-compose.yml').match(
+      /docker compose --profile service .*?(?= {2}|$)/gm,
+    ) ?? [])
+      expect(read('docs/deploy.md')).toMatch(new RegExp(`^${command}$`, 'm'));
+  });
+
+  test('runs a bot service that starts with what it is given, once it has a password, and is healthy', async () => {
+    const { service } = compose.services;
+    const folder = freshFolder({ bot_api_keys: `${CANARY.key}\n`, service_secret: CANARY.channelSecret });
+    const here = (text: string) =>
+      text
+        .replace('/run/secrets/', `${folder}/`)
+        .replace('/data/', `${folder}/`)
+        .replace('0.0.0.0', '127.0.0.1');
+    const given = Object.entries(service?.environment ?? {}).map(([name, text]) => [name, here(text)]);
+    const environment = { ...Object.fromEntries(given), SERVICE_PORT: '0', SERVICE_CONSOLE_PORT: '0' };
+    const args = (service?.command ?? []).slice(1).map(here);
+    // As in the container, where the console listens on all addresses.
+    const open = { ...environment, SERVICE_CONSOLE_HOST: '0.0.0.0' };
+    const refused = startProcess({ args, folder, environment: open });
+    expect(await refused.exited).toEqual({ code: 78, signal: null });
+    expect(refused.stderr()).toMatch(
+      /^SERVICE_CONSOLE_HOST is not a loopback address, .* bot-relay service password/,
+    );
+    const input = `${CANARY.password}\n`;
+    const set = startProcess({ args: ['service', 'password'], folder, environment: open, input });
+    expect(await set.exited).toEqual({ code: 0, signal: null });
+    const running = startProcess({ args, folder, environment: open });
+    const port = await running.listening();
+    const health = (service?.healthcheck?.test.at(-1) ?? '').replace(':4000', `:${port}`);
+    expect(spawnSync(process.execPath, ['-e', health]).status).toBe(0);
   });
 
   test('leaves a relay enough time to stop', () => {
@@ -197,7 +248,7 @@ describeWithRedis('Redis with the arguments of docker-compose.yml', () => {
     expect(command[0]).toBe('redis-server');
     // The image works in /data, which belongs to its user.
     expect(volumes).toEqual(['redis-data:/data']);
-    expect(Object.keys(compose.volumes ?? {})).toEqual(['redis-data']);
+    expect(Object.keys(compose.volumes ?? {})).toEqual(['redis-data', 'service-data']);
     const server = await startRedis(...command.slice(1), '--dir', freshFolder());
     try {
       const before = await connected(server.url);

@@ -5,8 +5,7 @@ import { parseDockerfile } from '../harness/documents/dockerfile.ts';
 const root = new URL('../../', import.meta.url);
 const read = (name: string) => readFileSync(new URL(name, root), 'utf8');
 const steps = parseDockerfile(read('deploy/Dockerfile'));
-const last = steps.at(-1)?.stage;
-const image = steps.filter(({ stage }) => stage === last);
+const image = steps.filter(({ stage }) => stage === 'relay');
 const texts = (instruction: string, of = image) =>
   of.filter((step) => step.instruction === instruction).map(({ text }) => text);
 
@@ -15,7 +14,20 @@ describe('deploy/Dockerfile', () => {
     const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: { node: string } };
     const [base, ...others] = texts('FROM', steps);
     expect(base).toBe(`node:${devDependencies.node}-trixie-slim AS base`);
-    expect(others.every((from) => /^base\b/.test(from))).toBe(true);
+    expect(others.every((from) => /^(base|dependencies|relay)\b/.test(from))).toBe(true);
+  });
+
+  test('is the relay alone, and with the packages for models as its target `service`', () => {
+    expect(steps.at(-1)).toMatchObject({ instruction: 'FROM', text: 'relay' });
+    expect(steps.filter(({ stage }) => stage === 'service').map(({ text }) => text)).toEqual([
+      'relay AS service',
+      '--from=model-packages /app/node_modules node_modules',
+      'root',
+      // It belongs to the user as whom the service runs, and so does a volume that is mounted there.
+      'install -d -o node -g node -m 700 /data',
+      'node',
+      '4000 4001',
+    ]);
   });
 
   test('runs the relay as a user who owns no file, and without a shell, which would not pass signals on', () => {

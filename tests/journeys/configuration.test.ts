@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { afterAll, describe, expect, jest } from '@jest/globals';
-import { cannotListen } from '../../src/process/serve.ts';
+import { cannotListen } from '../../src/process/cannot-listen.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { runCommand, stopCommands } from '../harness/relay/commands.ts';
 import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';

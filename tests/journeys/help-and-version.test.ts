@@ -22,7 +22,8 @@ const USAGES: [string[], RegExp][] = [
   [['keys', '--json', '-h'], /^Usage: bot-relay keys/],
   [['channel-id', '--user', 'ada', '-h'], /^Usage: bot-relay channel-id --user USER --id ID/],
   [['check', '--no-messages', '--help'], /^Usage: bot-relay check \[options\]/],
-  [['demo-bot', '--port', '0', '--help'], /^Usage: bot-relay demo-bot/],
+  [['service', '-h'], /^Usage: bot-relay service \[--keys-file FILE\]/],
+  [['service', 'keys', 'delete', 'x', '--help'], /^Usage: bot-relay service \[--keys-file FILE\]/],
 ];
 /** The version is the same for all commands. */
 const VERSIONS = [['--version'], ['-v'], ['--check-config', '-v'], ['check', '--no-messages', '--version']];

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import type { Config } from '../../src/config/config.ts';
-import { type BotService, startBotService } from '../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import {
   lastAnswer,
   longMessage,

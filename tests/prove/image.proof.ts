@@ -24,12 +24,9 @@ const app = (stage: string) => join(stages, stage);
 
 beforeAll(async () => {
   stages = mkdtempSync(join(tmpdir(), 'bot-relay-image-'));
-  const names = [...new Set(steps.map(({ stage }) => stage))].filter(
-    (stage) => !['base', last].includes(stage),
-  );
-  // The last stage copies from the others, which do not depend on each other.
-  await Promise.all(names.map(make));
-  await make(last);
+  const names = [...new Set(steps.map(({ stage }) => stage))].filter((stage) => stage !== 'base');
+  // A stage is made of those before it.
+  for (const name of names) await make(name);
 }, PATIENCE_MS);
 
 /** Runs the steps of a stage. */
@@ -37,13 +34,18 @@ async function make(name: string): Promise<void> {
   mkdirSync(app(name));
   for (const { stage, instruction, text } of steps) {
     if (stage !== name) continue;
+    const [parent = ''] = text.split(' ');
+    if (instruction === 'FROM' && parent !== 'base') cpSync(app(parent), app(name), { recursive: true });
     if (instruction === 'COPY') copy(stage, text);
     // The build uses the packages that are installed here. Those of the image are installed as the file says.
     if (instruction === 'RUN' && stage === 'build' && text === 'npm ci') {
       symlinkSync(join(ROOT, 'node_modules'), join(app(stage), 'node_modules'));
     } else if (instruction === 'RUN') {
       // What a step writes elsewhere in the image must not be written on this machine.
-      const command = text.replaceAll('/app/', `${app(stage)}/`).replaceAll('/usr/local/bin/', `${stages}/`);
+      const command = text
+        .replaceAll('/app/', `${app(stage)}/`)
+        .replaceAll('/usr/local/bin/', `${stages}/`)
+        .replace('-o node -g node -m 700 /data', `-m 700 ${stages}/data`);
       await promisify(execFile)('sh', ['-c', command], { cwd: app(stage), env: { ...process.env, ...NPM } });
     }
   }
@@ -85,6 +87,12 @@ describe('the image that deploy/Dockerfile makes', () => {
     expect(packages).toContain('express');
     expect(packages).not.toContain('typescript');
     expect(packages).not.toContain('jest');
+    expect(packages).not.toContain('ai');
+    const withModels = readdirSync(join(app('service'), 'node_modules'));
+    expect(withModels.filter((name) => !packages.includes(name))).toEqual(
+      expect.arrayContaining(['@ai-sdk', 'ai']),
+    );
+    expect(withModels).not.toContain('typescript');
   });
 
   test(

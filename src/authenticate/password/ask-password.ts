@@ -1,4 +1,7 @@
 import type { Readable, Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+
+const MIN_LENGTH = 8;
 
 /** A terminal, or streams in its place. */
 export interface Terminal {
@@ -29,4 +32,22 @@ export function askPassword(prompt: string, { input, output }: Terminal): Promis
     input.on('data', onData);
     input.resume();
   });
+}
+
+/**
+ * A new password: asked for twice at a terminal; if the input is none, all of it (without one line end at its end).
+ * @throws Error in plain words, if it is too short, is not repeated, or was cancelled
+ */
+export async function newPassword(terminal: Terminal): Promise<string> {
+  const password = terminal.input.isTTY
+    ? await askTwice(terminal)
+    : (await text(terminal.input)).replace(/\r?\n$/, '');
+  if (password.length < MIN_LENGTH) throw new Error(`A password has at least ${MIN_LENGTH} characters.`);
+  return password;
+}
+
+async function askTwice(terminal: Terminal): Promise<string> {
+  const first = await askPassword('Password: ', terminal);
+  if (first !== (await askPassword('Once more: ', terminal))) throw new Error('The two passwords differ.');
+  return first;
 }

@@ -13,12 +13,18 @@ interface SessionCookieOptions {
   readonly sameSite: 'strict' | 'lax' | 'none';
   /** Whether the browser sees the relay over https: the cookie is then `Secure` and `__Host-`. */
   readonly https: boolean;
+  /** Cookies are those of a host, whatever the port: two programs there must not share a name. */
+  readonly name?: string;
 }
 
 /** The cookie's name and attributes (RFC 6265bis §4.1.3.2 for `__Host-`). */
-export function cookieFlags({ https, sameSite }: Pick<SessionCookieOptions, 'https' | 'sameSite'>) {
+export function cookieFlags({
+  https,
+  sameSite,
+  name = 'bot_relay_session',
+}: Pick<SessionCookieOptions, 'https' | 'sameSite' | 'name'>) {
   return {
-    name: https ? '__Host-bot_relay_session' : 'bot_relay_session',
+    name: https ? `__Host-${name}` : name,
     flags: { httpOnly: true, sameSite, path: '/', secure: https },
   } as const;
 }
@@ -34,8 +40,8 @@ export interface SessionCookie {
 }
 
 /** Makes the cookie of one realm. */
-export function sessionCookie({ secrets, realm, sameSite, https }: SessionCookieOptions): SessionCookie {
-  const { name, flags } = cookieFlags({ https, sameSite });
+export function sessionCookie({ secrets, realm, ...options }: SessionCookieOptions): SessionCookie {
+  const { name, flags } = cookieFlags(options);
   const keys = secrets.map((secret) => `${secret.open()} ${realm}`) as [string, ...string[]];
   const signature = (id: string, key: string) => createHmac('sha256', key).update(id).digest('base64url');
 

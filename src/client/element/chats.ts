@@ -3,9 +3,10 @@ import { textOf } from '../channel/channel-state.ts';
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { defaultChannels } from '../channel/default-channel.ts';
-import { type BotClient, createBotClient } from '../session/bot-client.ts';
+import type { BotClient } from '../session/bot-client.ts';
 import { internalsOf } from '../session/client-internals.ts';
 import { followedSession } from '../session/followed-session.ts';
+import { relayClient } from '../session/relay-client.ts';
 import { type Chat, keptChats } from './kept-chats.ts';
 
 const MAX_TITLE = 80;
@@ -112,7 +113,7 @@ const clients = new Map<string, BotClient>();
 export function clientOf(base: string, bot: string): BotClient {
   const key = JSON.stringify([base, bot]);
   const [namespace = '', botProviderName = ''] = bot.split('/');
-  const client = clients.get(key) ?? createBotClient({ baseUrl: base, namespace, botProviderName });
+  const client = clients.get(key) ?? relayClient({ baseUrl: base, namespace, botProviderName });
   clients.set(key, client);
   return client;
 }

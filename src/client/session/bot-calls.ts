@@ -9,15 +9,20 @@ import type { SessionTracker } from './session-tracker.ts';
 /** Three times the default of the relay's `HEARTBEAT_MS`. */
 const SILENCE_MS = 45_000;
 
-/** The settings of the bot service's own libraries, without the key. */
+/** The settings of the bot service's own libraries. */
 export interface BotClientOptions extends CallsOptions {
   /** The namespace of the bot. */
   readonly namespace: string;
   /** The bot's name in its namespace. */
   readonly botProviderName: string;
   /**
-   * How long a stream may be silent before it counts as lost, in ms; 45,000 by default. At least twice the relay's
-   * `HEARTBEAT_MS`.
+   * A key of the bot service, for servers and scripts: `baseUrl` is then the address of the bot service itself, and
+   * nobody signs in. In a browser it is refused: leave it out there, and use the relay.
+   */
+  readonly apiKey?: string | undefined;
+  /**
+   * How long a stream may be silent before it counts as lost, in ms; 45,000 by default, and 200,000 with `apiKey`. At
+   * least twice the relay's `HEARTBEAT_MS`.
    */
   readonly silenceMs?: number;
   /** For kinds of events that the application has added to `Facts`. */

@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import type { Page } from 'playwright-core';
-import { DEMO_USER } from '../../../src/demo/start-demo.ts';
+import { DEMO_USER } from '../../../src/process/demo.ts';
 import { until } from '../clock/until.ts';
 import type { RelayProcess } from '../relay/process.ts';
 

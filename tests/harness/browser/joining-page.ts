@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import type { Config } from '../../../src/config/config.ts';
-import { startBotService } from '../../../src/demo/bot-service.ts';
+import { startBotService } from '../../../src/service/bot-service.ts';
 import { type ChatFront, openChatFront } from '../faults/chat-front.ts';
 import { startFakeLoadBalancer } from '../faults/fake-load-balancer.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../relay/relay.ts';

@@ -7,7 +7,7 @@ import {
   type BotClientOptions,
   createBotClient,
 } from '../../../src/client/session/bot-client.ts';
-import { startBotService } from '../../../src/demo/bot-service.ts';
+import { startBotService } from '../../../src/service/bot-service.ts';
 import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../relay/relay.ts';

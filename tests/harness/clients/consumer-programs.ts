@@ -9,8 +9,8 @@ import { botChatTransport, type BotChatTransport } from 'bot-relay-client/ai-sdk
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
 createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs: 30_000, fetch: globalThis.fetch });
-// @ts-expect-error: a page has no key
-createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', apiKey: 'k' });
+// @ts-expect-error: the key is a text
+createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', apiKey: 1 });
 // @ts-expect-error: the bot has a name
 createBotClient({ baseUrl: '', namespace: 'a' });
 

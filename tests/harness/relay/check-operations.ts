@@ -1,4 +1,4 @@
-import { startBotService } from '../../../src/demo/bot-service.ts';
+import { startBotService } from '../../../src/service/bot-service.ts';
 import { type FakeLoadBalancerOptions, startFakeLoadBalancer } from '../faults/fake-load-balancer.ts';
 import { type Alterations, type ServiceRequest, startAlteringService } from '../service/altering-service.ts';
 import { type Checked, checkEnvironment, type Row, runCheck } from './check.ts';

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from '@jest/globals';
 import { keysCommand } from '../../../src/commands/keys.ts';
 import { loadConfig } from '../../../src/config/config.ts';
-import { type BotService, startBotService } from '../../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../../src/service/bot-service.ts';
 import { call } from '../clients/call.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freshFolder, type RelayProcess, signInAt, startProcess, stopProcesses } from './process.ts';
@@ -27,8 +27,17 @@ export async function stopDeployments(): Promise<void> {
   for (const service of services.splice(0)) await service.close();
 }
 
-export interface Deployment {
+/** Where messages go, and with which key at first. */
+export interface Upstream {
+  readonly url: string;
+  readonly key: string;
+}
+
+export interface Deployment extends RelayDeployment {
   readonly service: BotService;
+}
+
+export interface RelayDeployment {
   readonly folder: string;
   readonly environment: Record<string, string>;
   readonly relays: readonly RelayProcess[];
@@ -53,11 +62,21 @@ export interface Sending {
 export async function deploy(count: number, more: Record<string, string> = {}): Promise<Deployment> {
   const service = await startBotService({ keys: [OLD], speed: { wordMs: 20 }, limit: 1_000 });
   services.push(service);
-  const folder = freshFolder({ 'users.json': JSON.stringify(users), keys: `${OLD}\n` });
+  return { service, ...(await deployRelays({ url: String(service.url), key: OLD }, count, more)) };
+}
+
+/** Starts relays with one file of keys. */
+export async function deployRelays(
+  upstream: Upstream,
+  count: number,
+  more: Record<string, string> = {},
+): Promise<RelayDeployment> {
+  secrets.push(upstream.key);
+  const folder = freshFolder({ 'users.json': JSON.stringify(users), keys: `${upstream.key}\n` });
   const environment = {
     PORT: '0',
     HOST: '127.0.0.1',
-    UPSTREAM_BASE_URL: String(service.url),
+    UPSTREAM_BASE_URL: upstream.url,
     UPSTREAM_API_KEYS_FILE: join(folder, 'keys'),
     BOTS: 'demo/echo',
     // No message waits for its turn, also after a pause of this machine.
@@ -86,11 +105,11 @@ export async function deploy(count: number, more: Record<string, string> = {}): 
     return /\nevent: asgard\.run\.done\n.*\n\n$/s.test(body) ? 'answered' : `${status} ${body}`;
   }
   return {
-    service,
     folder,
     environment,
     relays,
     putKeys(...keys) {
+      secrets.push(...keys);
       writeFileSync(join(folder, 'keys.new'), `${keys.join('\n')}\n`);
       renameSync(join(folder, 'keys.new'), join(folder, 'keys'));
     },

@@ -1,4 +1,4 @@
-import { startBotService } from '../../../src/demo/bot-service.ts';
+import { startBotService } from '../../../src/service/bot-service.ts';
 import { signIn } from '../browser/chat-page.ts';
 import type { Chromium } from '../browser/chromium.ts';
 import { type ChatFront, openChatFront } from '../faults/chat-front.ts';

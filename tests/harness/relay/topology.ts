@@ -103,8 +103,9 @@ export async function startTopology(
 }
 
 async function startDemoBot(folder: string): Promise<string> {
-  const args = ['demo-bot', '--keys-file', 'bot_api_keys', '--port', '0', '--rate-limit', '10000'];
-  return `http://127.0.0.1:${await startProcess({ folder, args }).listening()}`;
+  const args = ['service', '--keys-file', 'bot_api_keys', '--rate-limit', '10000'];
+  const environment = { SERVICE_PORT: '0', SERVICE_CONSOLE_PORT: '0' };
+  return `http://127.0.0.1:${await startProcess({ folder, args, environment }).listening()}`;
 }
 
 /** Stops everything and scans the output of the processes for secrets; for `afterEach`. */

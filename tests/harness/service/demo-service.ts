@@ -1,4 +1,4 @@
-import { type BotServiceOptions, startBotService } from '../../../src/demo/bot-service.ts';
+import { type BotServiceOptions, startBotService } from '../../../src/service/bot-service.ts';
 import { type Answer, call } from '../clients/call.ts';
 import { rawClient, rawMessage } from '../clients/raw-client.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type BotService, startBotService } from '../../../src/demo/bot-service.ts';
+import { type BotService, startBotService } from '../../../src/service/bot-service.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay } from '../../harness/relay/relay.ts';
 
 const BASE = '/ns/demo/bot-provider/echo';

@@ -1,0 +1,118 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { secret } from '../secret.ts';
+import { type Admission, admitCall, endpointLimit } from './admit-call.ts';
+import { type BotBrainsOptions, botBrains } from './bot-brains.ts';
+import { operationsOf } from './operations.ts';
+import { type ConsoleAddress, type ServiceConsole, startServiceConsole } from './service-console.ts';
+import { type DatabaseFile, openState } from './service-state.ts';
+import { DEMO, type Settings } from './settings/settings.ts';
+import { Refusal, refuse } from './wire/refusal.ts';
+import type { Service } from './wire/service-call.ts';
+
+const LIMIT = 5;
+const MAX_EXECUTION_MS = 180_000;
+const KEEP_DAYS = 30;
+
+export interface BotServiceOptions
+  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'modelBrainOf' | 'speed'> {
+  /** Keys that are imported into the project `demo`. */
+  readonly keys?: readonly string[];
+  /** In memory if not given. */
+  readonly database?: DatabaseFile | undefined;
+  /** For how many days a conversation is kept after it was last used. */
+  readonly keepDays?: number;
+  /** The limit on the execution of one request, in ms. */
+  readonly maxExecutionMs?: number;
+  /** Requests that one endpoint takes in a second. */
+  readonly limit?: number;
+  /** Where to listen; a free loopback port if not given. */
+  readonly host?: string;
+  readonly port?: number;
+  /** Where the console listens; there is none if not given. */
+  readonly console?: ConsoleAddress | undefined;
+  /** Called with each error that is a fault of the service. */
+  readonly onFault?: (error: unknown) => void;
+}
+
+export interface BotService {
+  readonly url: URL;
+  readonly settings: Settings;
+  readonly console: ServiceConsole | undefined;
+  /** Makes a key invalid, as an operator does at the service's console. */
+  disableKey(key: string): void;
+  /** Makes a key valid; one that is not known becomes one of the project `demo`. */
+  enableKey(key: string): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the bot service. It has the operations that clients in the field use, `X-API-KEY` with several valid keys, 5
+ * requests per second for each endpoint, and 3 minutes and 30 steps per request. Its events have the shape that is seen
+ * in the field, and words arrive one by one.
+ * @throws SettingsError if the database cannot be used or the console needs a password, and the system's error if an
+ * address cannot be used
+ */
+export async function startBotService(options: BotServiceOptions): Promise<BotService> {
+  const { keys = [], limit = LIMIT, maxExecutionMs = MAX_EXECUTION_MS, onFault = () => {} } = options;
+  const state = openState(options.database, options.keepDays ?? KEEP_DAYS);
+  const { settings, channels, sandboxes, knowledge } = state;
+  const imported = (key: string) => settings.importKey(DEMO, `imported ${secret(key).fingerprint}`, key).id;
+  const { projectOfKey, countMessage } = settings;
+  const brainOf = botBrains({ ...options, settings, knowledge });
+  const admit = endpointLimit(limit);
+  const admission = { operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
+  const service = { channels, maxExecutionMs, countMessage };
+  const server = createServer((req, res) => void answer(req, res, { admission, service, onFault }));
+  let console: ServiceConsole | undefined;
+  const close = async () => {
+    const closed = server.listening ? once(server, 'close') : undefined;
+    server.close();
+    server.closeAllConnections();
+    channels.close();
+    await console?.close();
+    await closed;
+    state.close();
+  };
+  try {
+    for (const key of keys) imported(key);
+    server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
+    await once(server, 'listening');
+    console = options.console && (await startServiceConsole(options.console, { ...state, brainOf, onFault }));
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return {
+    url: urlOf(server.address() as AddressInfo),
+    ...{ settings, console, close },
+    disableKey: (key) => settings.setKeyEnabled(imported(key), false),
+    enableKey: (key) => settings.setKeyEnabled(imported(key), true),
+  };
+}
+
+function urlOf({ address, family, port }: AddressInfo): URL {
+  return new URL(`http://${family === 'IPv6' ? `[${address}]` : address}:${port}`);
+}
+
+interface Answering {
+  readonly admission: Admission;
+  readonly service: Service;
+  readonly onFault: (error: unknown) => void;
+}
+
+async function answer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  { admission, service, onFault }: Answering,
+): Promise<void> {
+  try {
+    const { operation, ...admitted } = admitCall(req, admission);
+    await operation({ req, res, service, ...admitted });
+  } catch (error) {
+    if (!(error instanceof Refusal)) onFault(error);
+    if (!(error instanceof Refusal) || res.headersSent) res.destroy();
+    else refuse(res, error, error.code === 'RATE_LIMITED' ? { 'Retry-After': '1' } : {});
+  }
+}

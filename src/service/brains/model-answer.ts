@@ -1,0 +1,77 @@
+import { setImmediate as nextTick } from 'node:timers/promises';
+import type { TextStreamPart, ToolSet } from 'ai';
+import { INTERRUPTED, isWhole, OUT_OF_BOUNDS, stepLimit, unfinished } from './model-endings.ts';
+import { type ModelStep, modelStep } from './model-step.ts';
+import type { RunError, Step } from './steps.ts';
+
+type Part = TextStreamPart<ToolSet>;
+
+export interface ModelAnswer {
+  /** The parts of the SDK's stream, as they come. */
+  readonly parts: AsyncIterable<Part>;
+  readonly signal: AbortSignal;
+  readonly maxSteps: number;
+  readonly providerError: (error: unknown) => RunError;
+}
+
+/** How much a run may take from its provider, in characters. */
+const MAX_CHARACTERS = 2_000_000;
+/** After how many parts others have their turn. */
+const PARTS_AT_ONCE = 64;
+
+/**
+ * The steps of a model's answer. It ends at the first part that shows that the answer is not whole: what the model has
+ * said in a step is complete only once the step has finished as it should.
+ * @throws the reason of `signal` if it aborts
+ */
+export async function* answerSteps({ parts, signal, ...answer }: ModelAnswer): AsyncGenerator<Step> {
+  let step = modelStep();
+  let steps = 0;
+  let count = 0;
+  let characters = 0;
+  for await (const part of parts) {
+    if (signal.aborted) break;
+    count += 1;
+    characters += sizeOf(part);
+    if (part.type === 'start-step') step = modelStep();
+    if (part.type === 'finish-step') steps += 1;
+    const error = characters > MAX_CHARACTERS ? OUT_OF_BOUNDS : errorOf(part, { ...answer, step, steps });
+    if (error) return yield { error };
+    if (part.type === 'finish') return;
+    yield* stepsOf(part, step);
+    if (count % PARTS_AT_ONCE === 0) await nextTick();
+  }
+  signal.throwIfAborted();
+  yield { error: INTERRUPTED };
+}
+
+function stepsOf(part: Part, step: ModelStep): Iterable<Step> {
+  if (part.type === 'text-delta') return step.say(part);
+  if (part.type === 'tool-call') return step.call(part);
+  if (part.type === 'tool-result' && !part.preliminary) return step.result(part);
+  if (part.type === 'tool-error') return step.result({ ...part, output: undefined });
+  return part.type === 'finish-step' ? step.complete() : [];
+}
+
+type Place = Pick<ModelAnswer, 'maxSteps' | 'providerError'> & {
+  readonly step: ModelStep;
+  readonly steps: number;
+};
+
+/** What is wrong with the answer, if this part shows that anything is. */
+function errorOf(part: Part, { maxSteps, providerError, step, steps }: Place): RunError | undefined {
+  if (part.type === 'error') return providerError(part.error);
+  if (part.type === 'finish-step' && !isWhole(part.finishReason))
+    return unfinished(part.finishReason, part.rawFinishReason);
+  if (part.type !== 'finish') return undefined;
+  // The SDK ends without a word where it would have to go on.
+  if (step.callsTools && steps >= maxSteps) return stepLimit(maxSteps);
+  const isDone = part.finishReason === 'stop' && !step.callsTools;
+  return isDone ? undefined : unfinished('other', part.finishReason);
+}
+
+function sizeOf(part: Part): number {
+  if ('text' in part) return part.text.length;
+  if ('delta' in part) return part.delta.length;
+  return part.type === 'tool-call' ? JSON.stringify(part.input ?? '').length + part.toolName.length : 1;
+}

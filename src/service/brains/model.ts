@@ -1,0 +1,117 @@
+import type { LanguageModel, ModelMessage, StreamTextTransform, TextStreamPart, ToolSet } from 'ai';
+import type { Bot } from '../settings/bot.ts';
+import { answerSteps } from './model-answer.ts';
+import { isWhole, messageTooLong } from './model-endings.ts';
+import { messagesFor } from './model-history.ts';
+import { instructionsFor } from './model-instructions.ts';
+import { askedMessage } from './model-message.ts';
+import { toolsFor } from './model-tools.ts';
+import type { Ask, Brain, RunError, Search, Step } from './steps.ts';
+
+export interface ModelBrainOptions {
+  readonly bot: Bot;
+  /** Makes the model, for each run. */
+  readonly model: () => Promise<Exclude<LanguageModel, string>>;
+  /** How much the model takes: instructions, history and message together, in characters. */
+  readonly windowCharacters: number;
+  /** Searches the documents of the bot's project, if it has any. */
+  readonly search?: Search;
+  readonly maxSteps?: number;
+  /** Tells what went wrong at a provider, in plain words and without its own. */
+  readonly providerError: (error: unknown) => RunError;
+}
+
+/** The service's limit on the steps of one request. */
+const MAX_STEPS = 30;
+const STOPPED = '[The user stopped this answer.]';
+const MAX_RESULT_CHARACTERS = 16_000;
+
+/** A bot that a model answers for. `ai` is loaded when the first run needs it. */
+export function modelBrain(options: ModelBrainOptions): Brain {
+  const { title, suggestions } = options.bot;
+  return {
+    isResumable: false,
+    hasSandbox: false,
+    metadata: { 'bot-relay/title': title, 'bot-relay/suggestions': suggestions },
+    stopped: (said) => [{ role: 'assistant', content: said === '' ? STOPPED : `${said}\n\n${STOPPED}` }],
+    answer: (ask, signal) => (isNudge(ask) ? greeting(options.bot) : answer(options, ask, signal)),
+  };
+}
+
+const isNudge = ({ text, files }: Ask) => text === '' && files.length === 0;
+
+/** What a bot says to who has said nothing. No model is asked. */
+async function* greeting({ title, name, suggestions }: Bot): AsyncGenerator<Step> {
+  yield { startMessage: true };
+  yield { say: [title === '' ? name : title, ...suggestions.map((text) => `- ${text}`)].join('\n') };
+  yield { completeMessage: true };
+}
+
+async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal): AsyncGenerator<Step> {
+  const { maxSteps = MAX_STEPS, providerError, windowCharacters } = options;
+  const asked = askedMessage(ask);
+  if ('error' in asked) return yield asked;
+  const room = windowCharacters - instructionsFor(options).length - asked.characters;
+  if (room < 0) return yield { error: messageTooLong(windowCharacters) };
+  // A run that fails before its model has answered leaves no more than this: a turn without an answer is left out.
+  yield { remember: [{ role: 'user', content: asked.remembered }] };
+  const messages = messagesFor(ask.turns, asked.message, room);
+  // The SDK reads on when its reader has left.
+  const over = new AbortController();
+  try {
+    const parts = partsOf(options, messages, AbortSignal.any([signal, over.signal]));
+    yield* answerSteps({ parts, signal, maxSteps, providerError });
+  } finally {
+    over.abort();
+  }
+}
+
+type Part = TextStreamPart<ToolSet>;
+
+/** The parts of the SDK's stream. Whatever is thrown on the way is an error of the provider, and a part. */
+async function* partsOf(
+  options: ModelBrainOptions,
+  messages: ModelMessage[],
+  abortSignal: AbortSignal,
+): AsyncGenerator<Part> {
+  const { bot, search, maxSteps = MAX_STEPS, providerError, windowCharacters } = options;
+  let hasFailed = false;
+  try {
+    const model = await options.model();
+    const sdk = await import('ai');
+    const maxCharacters = Math.min(MAX_RESULT_CHARACTERS, Math.ceil(windowCharacters / 8));
+    const tools = toolsFor(sdk, { bot, search, maxCharacters, providerError });
+    const { stream } = sdk.streamText({
+      model,
+      instructions: instructionsFor(options),
+      messages,
+      ...(Object.keys(tools).length > 0 && { tools }),
+      ...(bot.temperature !== undefined && { temperature: bot.temperature }),
+      // It would go on after an error, or half an answer, if that step had results of tools.
+      stopWhen: [
+        sdk.isStepCount(maxSteps),
+        ({ steps }) => hasFailed || !isWhole(steps.at(-1)?.finishReason ?? 'other'),
+      ],
+      abortSignal,
+      ...(model.provider.endsWith('.responses') && { providerOptions: NOT_STORED }),
+      experimental_transform: withoutWarnings,
+      // Without it, the SDK prints the provider's answer to the console.
+      onError() {
+        hasFailed = true;
+      },
+    });
+    yield* stream;
+  } catch (error) {
+    yield { type: 'error', error };
+  }
+}
+
+/** OpenAI's /responses would keep the conversation. Its older chat does not, and some endpoints refuse the setting. */
+const NOT_STORED = { openai: { store: false }, azure: { store: false } };
+
+/** The SDK prints what providers warn of, as a setting that a model does not take. */
+const withoutWarnings: StreamTextTransform<ToolSet> = () =>
+  new TransformStream<Part, Part>({
+    transform: (part, controller) =>
+      controller.enqueue(part.type === 'start-step' ? { ...part, warnings: [] } : part),
+  });

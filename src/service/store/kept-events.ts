@@ -1,0 +1,66 @@
+import type { Sql } from '../settings/sql.ts';
+import { type EventSource, type EventType, eventText } from './bot-event.ts';
+
+/** How much of a channel is kept; the oldest is forgotten first. */
+const MAX_KEPT = 200;
+const MAX_KEPT_CHARACTERS = 262_144;
+
+/** An event that a channel keeps, as it stands in a stream. */
+export type Kept = {
+  readonly sequence: number;
+  readonly runId: string;
+  readonly text: string;
+  /** The id of the bot's message, if it is one. */
+  readonly messageId: string | null;
+};
+
+export interface NewEvent {
+  readonly eventType: EventType;
+  readonly source: EventSource;
+  readonly fact: object;
+  /** The id of the bot's message, if it is one. */
+  readonly messageId?: string;
+}
+
+/** What was said in all channels, which the numbers of their rows name. */
+export interface KeptTable {
+  /** What the channel keeps, oldest first. */
+  of(channel: number): Kept[];
+  /** Keeps an event of a run under the channel's next number. Does nothing if the run is gone with its channel. */
+  keep(channel: number, event: NewEvent, idOf: (sequence: number) => string): Kept | undefined;
+}
+
+const NEXT = `
+  UPDATE channels SET sequence = sequence + 1, last_activity_at = ?
+  WHERE id = (SELECT channel_id FROM runs WHERE id = ? AND channel_id = ?) RETURNING sequence`;
+
+const FORGET = `
+  DELETE FROM kept WHERE channel_id = ? AND sequence <= (
+    SELECT max(sequence) FROM (
+      SELECT sequence, row_number() OVER newest AS number, sum(characters) OVER newest AS total
+      FROM kept WHERE channel_id = ? WINDOW newest AS (ORDER BY sequence DESC)
+    ) WHERE number > ${MAX_KEPT} OR total > ${MAX_KEPT_CHARACTERS}
+  )`;
+
+/** What channels keep in a database. Writes belong into a transaction. */
+export function keptIn(sql: Sql): KeptTable {
+  return {
+    of: (channel) =>
+      sql.all<Kept>(
+        'SELECT sequence, run_id AS runId, message_id AS messageId, text FROM kept WHERE channel_id = ? ORDER BY sequence',
+        channel,
+      ),
+    keep(channel, { eventType, source, fact, messageId }, idOf) {
+      const runId = source.requestId;
+      const next = sql.get<{ sequence: number }>(NEXT, Date.now(), runId, channel);
+      if (!next) return undefined;
+      const text = eventText(eventType, { source, fact, id: idOf(next.sequence) });
+      sql.run(
+        'INSERT INTO kept (channel_id, sequence, run_id, message_id, characters, text) VALUES (?, ?, ?, ?, ?, ?)',
+        ...[channel, next.sequence, runId, messageId ?? null, text.length, text],
+      );
+      sql.run(FORGET, channel, channel);
+      return { sequence: next.sequence, runId, text, messageId: messageId ?? null };
+    },
+  };
+}

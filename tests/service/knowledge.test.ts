@@ -1,0 +1,475 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import type { EmbeddingModel, Purpose } from '../../src/service/knowledge/embed-texts.ts';
+import { type Knowledge, knowledge } from '../../src/service/knowledge/knowledge.ts';
+import { KnowledgeError } from '../../src/service/knowledge/knowledge-error.ts';
+import { openDatabase } from '../../src/service/settings/database.ts';
+
+const DIMENSIONS = 256;
+const { signal } = new AbortController();
+
+interface Asked {
+  readonly texts: readonly string[];
+  readonly purpose: Purpose;
+}
+
+/** Counts words: each new word has a dimension of its own, so that texts without a common word have nothing in common. */
+function wordCounter(model = 'words/1') {
+  const words = new Map<string, number>();
+  const asked: Asked[] = [];
+  const vectorOf = (text: string) => {
+    const vector = new Float32Array(DIMENSIONS);
+    for (const [word] of text.toLowerCase().matchAll(/[\p{L}\p{N}]+/gu)) {
+      const place = words.get(word) ?? words.size;
+      words.set(word, place);
+      vector[place % DIMENSIONS] = (vector[place % DIMENSIONS] ?? 0) + 1;
+    }
+    return vector;
+  };
+  const counter: EmbeddingModel = {
+    model,
+    embed: async (texts, purpose) => {
+      asked.push({ texts, purpose });
+      return texts.map(vectorOf);
+    },
+    explain: () => 'The embedding model does not answer.',
+  };
+  return { ...counter, vectorOf, asked };
+}
+
+/** A model that answers with these vectors, whatever it is asked. */
+const answering = (...vectors: Float32Array[]): EmbeddingModel => ({
+  ...wordCounter(),
+  embed: async () => vectors,
+});
+const failing: EmbeddingModel = {
+  ...wordCounter(),
+  embed: () => Promise.reject(new Error('401 from the provider, which quotes sk-secret')),
+};
+
+let database: DatabaseSync;
+let known: Knowledge;
+let words: ReturnType<typeof wordCounter>;
+beforeEach(() => {
+  database = openDatabase();
+  for (const id of ['p', 'q']) addProject(database, id);
+  known = knowledge(database);
+  words = wordCounter();
+});
+afterEach(() => database.close());
+
+function addProject(to: DatabaseSync, id: string) {
+  to.prepare('INSERT INTO projects (id, name, created_at) VALUES (?, ?, 0)').run(id, id);
+}
+const put = (name: string, text: string | Uint8Array, project = 'p') =>
+  known.put(project, { name, bytes: typeof text === 'string' ? Buffer.from(text) : text });
+const index = (id: string, model: EmbeddingModel = words) => known.index(id, model, { signal });
+const addIndexed = (name: string, text: string, project = 'p') => index(put(name, text, project));
+const search = (query: string, { project = 'p', model = words as EmbeddingModel, of = known } = {}) =>
+  of.search(project, query, { model, signal });
+const sources = async (query: string) => (await search(query)).map(({ source }) => source);
+const only = () => known.documents('p')[0];
+
+describe('a document', () => {
+  test('is found by what it says, with its name and headings as the source', async () => {
+    await addIndexed(
+      'handbook.md',
+      '# Leave\n\nTwelve weeks for parents.\n\n# Travel\n\nSecond class by train.\n',
+    );
+    expect(await search('how many weeks')).toEqual([
+      { text: '# Leave\n\nTwelve weeks for parents.', source: 'handbook.md › Leave' },
+    ]);
+    expect(await sources('a train')).toEqual(['handbook.md › Travel']);
+    expect(await search('unheard')).toEqual([]);
+    expect(await search('  \n')).toEqual([]);
+    expect(words.asked.map(({ purpose }) => purpose)).toEqual(['document', 'query', 'query', 'query']);
+    expect(words.asked[0]?.texts[1]).toBe('handbook.md › Travel\n\n# Travel\n\nSecond class by train.');
+  });
+
+  test('is listed with its pieces, its model and whether they are of its text', async () => {
+    const id = put('b.txt', 'one');
+    put('a.txt', 'two');
+    expect(known.documents('p')).toEqual([
+      { id: expect.any(String), name: 'a.txt', size: 3, pieces: 0, isCurrent: false },
+      { id, name: 'b.txt', size: 3, pieces: 0, isCurrent: false },
+    ]);
+    await index(id);
+    const indexed = { pieces: 1, isCurrent: true, model: 'words/1', indexedAt: expect.any(Number) };
+    expect(known.documents('p')[1]).toMatchObject(indexed);
+    expect(known.documents('q')).toEqual([]);
+  });
+
+  test('of another project is not found', async () => {
+    await addIndexed('a.txt', 'apple');
+    await addIndexed('a.txt', 'apple pie', 'q');
+    expect(await search('apple')).toEqual([{ text: 'apple', source: 'a.txt' }]);
+    expect(await search('apple', { project: 'q' })).toEqual([{ text: 'apple pie', source: 'a.txt' }]);
+    expect(await search('apple', { project: 'none' })).toEqual([]);
+  });
+
+  test('that is uploaded again is searched as it was until it is indexed', async () => {
+    await addIndexed('a.txt', 'apple');
+    const id = put('a.txt', 'banana');
+    expect(known.documents('p')).toEqual([expect.objectContaining({ id, pieces: 1, isCurrent: false })]);
+    expect(await sources('apple')).toEqual(['a.txt']);
+    await index(id);
+    expect(only()).toMatchObject({ pieces: 1, isCurrent: true });
+    expect(await sources('apple')).toEqual([]);
+    expect(await sources('banana')).toEqual(['a.txt']);
+  });
+
+  test('that is removed is not found any more', async () => {
+    await addIndexed('a.txt', 'apple');
+    await addIndexed('b.txt', 'apple');
+    expect((await sources('apple')).sort()).toEqual(['a.txt', 'b.txt']);
+    const id = only()?.id ?? '';
+    known.remove(id);
+    expect(await sources('apple')).toEqual(['b.txt']);
+    expect(() => known.remove(id)).toThrow('The document is not there any more.');
+    await expect(index(id)).rejects.toThrow('The document is not there any more.');
+  });
+
+  test('that is removed takes no place of others among what is found', async () => {
+    await addIndexed('a.md', '# S\napple\n'.repeat(9));
+    await addIndexed('b.md', 'apple and pear and plum and fig');
+    expect(await sources('apple')).toEqual(Array(5).fill('a.md › S'));
+    known.remove(only()?.id ?? '');
+    expect(await sources('apple')).toEqual(['b.md']);
+  });
+
+  test('goes with its project', async () => {
+    await addIndexed('a.txt', 'apple');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    database.exec("DELETE FROM projects WHERE id = 'p'");
+    addProject(database, 'p');
+    await addIndexed('b.txt', 'banana');
+    expect(await sources('apple banana')).toEqual(['b.txt']);
+    database.exec("DELETE FROM projects WHERE id = 'p'");
+    expect(await sources('banana')).toEqual([]);
+    expect(() => put('a.txt', 'x', 'none')).toThrow('The project is not there any more.');
+  });
+});
+
+describe('an upload', () => {
+  test.each([
+    '../a.md',
+    '..\\a.md',
+    'a/b.md',
+    '/etc/a.txt',
+    'C:\\a.md',
+    'a\0.md',
+    'a\n.md',
+    'a\u202edm.exe.md',
+    'a\u2028.md',
+    '.md',
+    '.hidden.md',
+    '..md',
+    'a..md',
+    ' a.md',
+    '\ud800.md',
+    `${'a'.repeat(198)}.md`,
+    '',
+  ])('is refused if its name is %j', (name) => {
+    expect(() => put(name, 'x')).toThrow('must be a plain file name of at most 200 characters');
+  });
+
+  test.each(['a.pdf', 'a.md.exe', 'md', 'a.html'])('is refused if it is %s', (name) => {
+    expect(() => put(name, 'x')).toThrow('its name must end in .md, .markdown or .txt');
+  });
+
+  test('can have any letters in its name, which are one name in either way of writing', () => {
+    for (const name of ['Über uns.md', '手册.MD', 'a b-c_(1).markdown', 'v1.2.txt']) put(name, 'x');
+    put('U\u0308ber uns.md', 'y');
+    expect(known.documents('p')).toHaveLength(4);
+  });
+
+  test.each([
+    ['Latin-1', Buffer.from('caf\xe9', 'latin1'), 'not text in UTF-8'],
+    ['UTF-16', Buffer.from('\ufeffhello', 'utf16le'), 'not text in UTF-8'],
+    ['a picture', Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), 'not text in UTF-8'],
+    ['text with NUL', Buffer.from('a\0b'), 'control characters'],
+    ['text with codes of a terminal', Buffer.from('a\x1b[31mb'), 'control characters'],
+    ['nothing', Buffer.alloc(0), 'a.md is empty'],
+    ['white space', Buffer.from(' \n\t\r\n\u00a0'), 'a.md is empty'],
+    [
+      '1 MB and a byte',
+      Buffer.alloc(1_048_577, 'a'),
+      'has 1,048,577 bytes. A document can have at most 1,048,576.',
+    ],
+  ])('is refused if it is %s', (_, bytes, problem) => {
+    expect(() => put('a.md', bytes)).toThrow(problem);
+    expect(() => put('a.md', bytes)).toThrow(KnowledgeError);
+    expect(known.documents('p')).toEqual([]);
+  });
+
+  test('can have 1 MB', async () => {
+    await addIndexed('a.md', `apple ${'x'.repeat(1_048_570)}`);
+    expect(only()).toMatchObject({ pieces: 700, isCurrent: true });
+    expect(await sources('apple')).toEqual(['a.md']);
+  });
+
+  test('has no byte order mark when it is found', async () => {
+    await addIndexed('a.md', '\ufeff# Fruit\napple');
+    expect(await search('apple')).toEqual([{ text: '# Fruit\napple', source: 'a.md › Fruit' }]);
+  });
+
+  test('is refused beyond 1,000 documents, but can take the place of one', () => {
+    const many = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
+      INSERT INTO documents (id, project_id, name, revision, text) SELECT i, 'p', i || '.md', 1, 'x' FROM n`;
+    database.exec(many);
+    put('last.md', 'x');
+    put('last.md', 'y');
+    expect(() => put('more.md', 'x')).toThrow('A project can have at most 1,000 documents.');
+    put('more.md', 'x', 'q');
+  });
+});
+
+describe('an indexing', () => {
+  /** `n` sections, each a piece. */
+  const sections = (n: number) => Array.from({ length: n }, (_, i) => `# S${i}\ntext\n`).join('');
+
+  test('embeds in batches of 16, and tells its progress', async () => {
+    const id = put('a.md', sections(40));
+    const told: string[] = [];
+    await known.index(id, words, { signal, onProgress: (done, total) => told.push(`${done}/${total}`) });
+    expect(words.asked.map(({ texts }) => texts.length)).toEqual([16, 16, 8]);
+    expect(told).toEqual(['0/40', '16/40', '32/40', '40/40']);
+  });
+
+  const vector = (...values: number[]) => Float32Array.from(values);
+  test.each([
+    ['fails', failing, 'The embedding model does not answer.'],
+    ['gives too few vectors', answering(), 'answered with 0 vectors for 1 texts'],
+    ['gives too many vectors', answering(vector(1), vector(1)), 'answered with 2 vectors for 1 texts'],
+    ['gives an empty vector', answering(vector()), 'a vector that is not one'],
+    ['gives a vector of nothing', answering(vector(0, 0)), 'a vector that is not one'],
+    ['gives no numbers', answering(vector(1, Number.NaN)), 'a vector that is not one'],
+    ['gives infinite numbers', answering(vector(1, Number.POSITIVE_INFINITY)), 'a vector that is not one'],
+    ['gives a huge vector', answering(new Float32Array(4097).fill(1)), '4097 dimensions; at most 4096'],
+  ])('keeps the pieces and says why if the model %s', async (_, model, problem) => {
+    await addIndexed('a.txt', 'apple');
+    const id = put('a.txt', 'banana');
+    const failure: unknown = await index(id, model).catch((error) => error);
+    expect(failure).toBeInstanceOf(KnowledgeError);
+    expect(String(failure)).toContain(problem);
+    expect(only()).toMatchObject({ pieces: 1, isCurrent: false, problem: expect.stringContaining(problem) });
+    expect(JSON.stringify(known.documents('p'))).not.toContain('sk-secret');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    await index(id);
+    expect(only()).toMatchObject({ isCurrent: true, problem: undefined });
+  });
+
+  test('is refused if the dimensions change between two batches', async () => {
+    const id = put('a.md', sections(17));
+    let dimensions = 1;
+    const embed: EmbeddingModel['embed'] = async (texts) => {
+      dimensions += 1;
+      return texts.map(() => new Float32Array(dimensions).fill(1));
+    };
+    await expect(index(id, { ...words, embed })).rejects.toThrow('vectors of different dimensions');
+    expect(only()).toMatchObject({ pieces: 0, isCurrent: false });
+  });
+
+  test('stops when it is aborted, asks no more of the model, and keeps the pieces', async () => {
+    await addIndexed('a.md', 'apple');
+    const id = put('a.md', sections(40));
+    const abort = new AbortController();
+    const before = words.asked.length;
+    const onProgress = (done: number) => done === 16 && abort.abort(new Error('closed'));
+    await expect(known.index(id, words, { signal: abort.signal, onProgress })).rejects.toThrow('closed');
+    expect(words.asked.length - before).toBe(1);
+    expect(only()).toMatchObject({ pieces: 1, isCurrent: false, problem: 'The indexing was stopped.' });
+    expect(await sources('apple')).toEqual(['a.md']);
+  });
+
+  /** A model that answers when it is told to. */
+  function waiting() {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const embed: EmbeddingModel['embed'] = async (...asked) => {
+      await promise;
+      return words.embed(...asked);
+    };
+    return { model: { ...words, embed }, go: resolve };
+  }
+
+  test('writes nothing if the document was uploaded anew or removed meanwhile', async () => {
+    const id = put('a.txt', 'apple');
+    const first = waiting();
+    const indexing = index(id, first.model);
+    put('a.txt', 'banana');
+    first.go();
+    await expect(indexing).rejects.toThrow('a.txt was uploaded anew meanwhile. Index it again.');
+    expect(only()).toMatchObject({ pieces: 0, isCurrent: false });
+
+    const second = waiting();
+    const again = index(id, second.model);
+    known.remove(id);
+    second.go();
+    await expect(again).rejects.toThrow('The document is not there any more.');
+    expect(await sources('apple banana')).toEqual([]);
+  });
+
+  test('of a document that is being indexed is refused, until that has ended', async () => {
+    const id = put('a.txt', 'apple');
+    const { model, go } = waiting();
+    const indexing = index(id, model);
+    await expect(index(id)).rejects.toThrow('a.txt is being indexed already.');
+    expect(only()?.problem).toBeUndefined();
+    go();
+    await indexing;
+    await index(id);
+    expect(only()).toMatchObject({ pieces: 1, isCurrent: true });
+  });
+
+  test('is refused beyond 10,000 pieces in a project, before the model is asked', async () => {
+    const id = put('full.md', 'x');
+    const many = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9990)
+      INSERT INTO pieces (document_id, heading, vector, text) SELECT '${id}', '', x'00000000', 'x' FROM n`;
+    database.exec(many);
+    const refused = put('b.md', sections(11));
+    await expect(index(refused)).rejects.toThrow(
+      'A project can have at most 10,000 pieces. This document has 11, and the others have 9,990.',
+    );
+    expect(words.asked).toEqual([]);
+    expect(only()?.problem).toContain('10,000');
+    await addIndexed('c.md', sections(10));
+    await addIndexed('c.md', sections(10));
+    await addIndexed('b.md', sections(11), 'q');
+    await index(id);
+    await index(refused);
+  });
+
+  test('counts the pieces again when it writes', async () => {
+    const [a, b] = [put('a.md', sections(6000)), put('b.md', sections(6000))];
+    const one = new Float32Array([1]);
+    const model = { ...words, embed: async (texts: readonly string[]) => texts.map(() => one) };
+    const ends = await Promise.allSettled([index(a, model), index(b, model)]);
+    expect(ends.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    expect(known.documents('p').map(({ pieces }) => pieces)).toEqual([6000, 0]);
+  });
+});
+
+describe('a search', () => {
+  const vocabulary = ['ant', 'bee', 'cat', 'dog', 'elk', 'fox'];
+  const sentence = fc.array(fc.constantFrom(...vocabulary), { minLength: 1, maxLength: 6 });
+
+  test('finds the five nearest, the nearest first, and nothing that has nothing in common', async () => {
+    const property = fc.asyncProperty(
+      fc.array(sentence, { minLength: 1, maxLength: 12 }),
+      sentence,
+      async (said, asked) => {
+        // Words of each piece alone count: its name and heading would be in all of them.
+        const model = wordCounter();
+        const vectorOf = (text: string) => model.vectorOf(text.replace(/^.*\n\n# \n/, ''));
+        const embed: EmbeddingModel['embed'] = async (texts) => texts.map(vectorOf);
+        await index(put('a.md', said.map((one) => `# \n${one.join(' ')}\n`).join('')), { ...model, embed });
+        const found = await search(asked.join(' '), { model: { ...model, embed } });
+        const cosine = (text: string) => {
+          const [a, b] = [vectorOf(text), vectorOf(asked.join(' '))];
+          const dot = (x: Float32Array, y: Float32Array) => x.reduce((sum, v, n) => sum + v * (y[n] ?? 0), 0);
+          return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
+        };
+        const scores = said.map((one) => cosine(one.join(' '))).filter((score) => score > 0);
+        const best = scores.sort((a, b) => b - a).slice(0, 5);
+        const got = found.map(({ text }) => cosine(text.replace('# \n', '')));
+        expect(got).toHaveLength(best.length);
+        for (const [n, score] of best.entries()) expect(got[n]).toBeCloseTo(score, 4);
+      },
+    );
+    await fc.assert(property, { numRuns: 200 });
+  });
+
+  test('finds nothing that points the other way', async () => {
+    const id = put('a.txt', 'apple');
+    await index(id, answering(Float32Array.of(-1, 0)));
+    expect(await search('x', { model: answering(Float32Array.of(1, 1)) })).toEqual([]);
+    expect(await search('x', { model: answering(Float32Array.of(-1, 1)) })).toHaveLength(1);
+  });
+
+  test('loads vectors once for as long as nothing changes', async () => {
+    await addIndexed('a.txt', 'apple');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    database.exec('UPDATE pieces SET vector = zeroblob(length(vector))');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    put('b.txt', 'banana');
+    expect(await sources('apple')).toEqual(['a.txt']);
+    await addIndexed('b.txt', 'banana');
+    expect(await sources('apple')).toEqual([]);
+  });
+
+  test('is refused if documents were indexed with another model, before it is asked', async () => {
+    await addIndexed('a.txt', 'apple');
+    const other = wordCounter('words/2');
+    const refused =
+      'The embedding model is words/2, but documents were indexed with words/1. Index all documents again.';
+    await expect(search('apple', { model: other })).rejects.toThrow(refused);
+    expect(other.asked).toEqual([]);
+    await index(put('b.txt', 'banana'), other);
+    await expect(search('apple', { model: other })).rejects.toThrow(refused);
+    await index(only()?.id ?? '', other);
+    expect(await search('apple', { model: other })).toHaveLength(1);
+  });
+
+  test('is refused if the model has other dimensions than before', async () => {
+    await addIndexed('a.txt', 'apple');
+    const narrow = answering(Float32Array.of(1, 1));
+    await expect(search('apple', { model: narrow })).rejects.toThrow('has changed its dimensions');
+    await index(put('b.txt', 'banana'), narrow);
+    await expect(search('apple')).rejects.toThrow('has changed its dimensions');
+  });
+
+  test('says in plain words that the model fails, and ends when it is aborted', async () => {
+    await addIndexed('a.txt', 'apple');
+    const failure: unknown = await search('apple', { model: failing }).catch((error) => error);
+    expect(failure).toEqual(new KnowledgeError('The embedding model does not answer.'));
+    const options = { model: words, signal: AbortSignal.abort(new Error('gone')) };
+    await expect(known.search('p', 'apple', options)).rejects.toThrow('gone');
+  });
+
+  test('takes the first 2,000 characters of a question', async () => {
+    await addIndexed('a.txt', 'apple');
+    await search(`apple ${'😀'.repeat(2000)}`);
+    expect(words.asked.at(-1)?.texts).toEqual([`apple ${'😀'.repeat(997)}`]);
+  });
+
+  test('answers from the documents as they are when the model has answered', async () => {
+    await addIndexed('a.txt', 'apple old');
+    const embed: EmbeddingModel['embed'] = async (texts, purpose, signal) => {
+      await addIndexed('a.txt', 'apple new');
+      return words.embed(texts, purpose, signal);
+    };
+    expect(await search('apple', { model: { ...words, embed } })).toEqual([
+      { text: 'apple new', source: 'a.txt' },
+    ]);
+  });
+});
+
+test('a change by another process is seen at the next search', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'knowledge-'));
+  const [one, two] = [0, 1].map(() => openDatabase(join(folder, 'service.db'))) as [
+    DatabaseSync,
+    DatabaseSync,
+  ];
+  try {
+    addProject(one, 'p');
+    const [here, there] = [knowledge(one), knowledge(two)];
+    const texts = async () => (await search('apple', { of: here })).map(({ text }) => text);
+    expect(await texts()).toEqual([]);
+    const id = there.put('p', { name: 'a.txt', bytes: Buffer.from('apple') });
+    await there.index(id, words, { signal });
+    expect(await texts()).toEqual(['apple']);
+    there.put('p', { name: 'a.txt', bytes: Buffer.from('apple pie') });
+    await there.index(id, words, { signal });
+    expect(await texts()).toEqual(['apple pie']);
+    there.remove(id);
+    expect(await texts()).toEqual([]);
+  } finally {
+    one.close();
+    two.close();
+    rmSync(folder, { recursive: true });
+  }
+});
