@@ -25,20 +25,32 @@ const AWAY = { code: 'session_store_unavailable', status: 503 };
 
 /** A service that leaves the run of the usual message open, and answers others as wholes. */
 async function start(environment: Record<string, string> = BUDGET, count = 2): Promise<void> {
-  all = await startJoinInstances(count, environment, ({ body }, socket) => {
+  const first: Parameters<typeof startJoinInstances>[2] = ({ body }, socket) => {
     if (!String(body).includes('another')) return [INIT];
     socket.write(wholeStream(...EVENTS));
     return undefined;
-  });
+  };
+  // A command that is held fails only in a test that hangs.
+  all = await startJoinInstances(count, environment, first, [{ commandTimeoutMs: 600_000 }]);
 }
 
 /** The usual message is claimed at the first instance, and waits for the only slot. */
-async function claimed(windowMs = '5000'): Promise<RawClient> {
-  await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: windowMs, RATE_MAX_WAIT_MS: '20000' });
+async function claimed(): Promise<RawClient> {
+  await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '2000', RATE_MAX_WAIT_MS: '20000' });
   expect(await bodyOf(all.say(0, OTHER))).toBe(WHOLE);
   const client = all.say(0);
   await until(async () => (await statesOfNames(all.redis)).includes('c'));
   return client;
+}
+
+/** The usual message is claimed at the first instance, whose question for a slot does not come to Redis. */
+async function heldUp(): Promise<{ client: RawClient; release(): void }> {
+  await start();
+  const { begun, release } = firstWire().hold('client', '\r\nreserve\r\n');
+  const client = all.say(0);
+  await begun;
+  expect(await statesOfNames(all.redis)).toEqual(['c']);
+  return { client, release };
 }
 
 const slots = async () => Number(await all.redis.command('ZCARD', SLOTS));
@@ -115,7 +127,7 @@ describeWithRedis('a message that joins a run', () => {
 
 describeWithRedis('a message that is claimed and waits for its slot', () => {
   test('is not sent if Redis is away then, and can be sent once it is back', async () => {
-    const client = await claimed();
+    const { client } = await heldUp();
     firstWire().cut();
     expect(await problemOf(client)).toMatchObject(AWAY);
     expect(statusOf(client)).toBe(503);
@@ -126,19 +138,19 @@ describeWithRedis('a message that is claimed and waits for its slot', () => {
   });
 
   test('is sent once if Redis has lost all its data', async () => {
-    const client = await claimed();
+    const { client, release } = await heldUp();
     await all.redis.command('FLUSHALL');
+    release();
     await client.waitFor('run.init');
     await all.sayAs(await relayAt(1).signIn(), 1).waitFor('run.init');
     expect(sent()).toBe(1);
   });
 
   test('is not sent by an instance that was held up, if another one has it then', async () => {
-    const client = await claimed();
-    const held = firstWire().hold('client', '');
+    const { client, release } = await heldUp();
     const other = all.say(1);
     await other.waitFor('run.init');
-    held.release();
+    release();
     await client.waitFor('run.init');
     all.emit(...EVENTS.slice(1));
     all.finish();
@@ -147,7 +159,7 @@ describeWithRedis('a message that is claimed and waits for its slot', () => {
   });
 
   test.each([0, 1])('can be sent again at once at instance %i, if its client leaves', async (at) => {
-    const client = await claimed('2000');
+    const client = await claimed();
     client.socket.destroy();
     // They may find the dropped run, or what comes after that.
     for (const again of [all.say(at), all.say(at)]) {
