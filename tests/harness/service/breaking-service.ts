@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { holdTimers } from '../clock/hold-timers.ts';
 import { plainAnswer, type RelayAndUpstream, startRelayAndUpstream } from '../relay/relay-and-upstream.ts';
 import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from './raw-upstream.ts';
 
@@ -17,7 +18,9 @@ const begun = (text: string) => Buffer.concat([Buffer.from(STREAM_HEAD), chunk(t
 /** One way in which a bot service breaks a message. */
 export interface Row {
   readonly what: string;
-  readonly breaks: (socket: Socket) => void;
+  readonly breaks: (socket: Socket, letTimePass: () => void) => void;
+  /** How long it does not answer, in ms. `letTimePass` moves the clocks of the process so far: it runs alone. */
+  readonly silentMs?: number;
   readonly environment?: Record<string, string>;
   /** Whether the client gets the whole answer all the same; if not, it gets an error. */
   readonly isWhole: boolean;
@@ -54,8 +57,9 @@ export const ROWS: readonly Row[] = [
   },
   {
     what: 'does not answer in time',
-    breaks: () => {},
-    environment: { UPSTREAM_RESPONSE_TIMEOUT_MS: '300' },
+    breaks: (_socket, letTimePass) => letTimePass(),
+    silentMs: 54_321,
+    environment: { UPSTREAM_RESPONSE_TIMEOUT_MS: '54321' },
     isWhole: false,
   },
   {
@@ -88,17 +92,19 @@ export interface BreakingService extends RelayAndUpstream {
 
 /**
  * Starts a bot service that answers a first message whole, so that a kept connection is there, and breaks the messages
- * after it. A resumption gets the rest of the answer.
+ * after it. A resumption gets the rest of the answer. `jest.restoreAllMocks()` ends a silence.
  */
-export async function startBreakingService({ breaks, environment }: Row): Promise<BreakingService> {
+export async function startBreakingService({ breaks, silentMs, environment }: Row): Promise<BreakingService> {
   let answered = 0;
+  let letTimePass = () => {};
   const answer = (socket: Socket, { all }: RawRequest) => {
     if (answered++ === 0) socket.write(wholeStream(WHOLE));
     else if (all('last-event-id').length > 0) socket.write(wholeStream(DELTA + REST));
-    else breaks(socket);
+    else breaks(socket, letTimePass);
   };
   const pair = await startRelayAndUpstream(answer, environment);
   await (await pair.relay.send(pair.cookie)).text();
+  if (silentMs !== undefined) letTimePass = holdTimers(silentMs);
   const runs = () => pair.upstream.requests.filter(({ all }) => all('last-event-id').length === 0).length - 1;
   return { ...pair, runs };
 }
