@@ -376,6 +376,8 @@ describe('knowledge', () => {
     expect(console.documents('demo')).toEqual([]);
     settings.saveModel('demo', 'embedding', EMBEDDING);
     expect(await administrator.fail(path, filesForm())).toContain('Choose a file.');
+    const many = Array.from({ length: 1001 }, () => ['', ''] as const);
+    expect((await administrator.post(path, filesForm(...many))).status).toBe(400);
     const hostile = [
       ['../up.md', 'Text.'],
       [`${HOSTILE}.md`, 'Text.'],

@@ -76,6 +76,13 @@ describe('an upload', () => {
     expect([much.status, much.code]).toEqual([413, 'TOO_LARGE']);
   });
 
+  test('must be a form of few parts: very many would take seconds to read', async () => {
+    const more = Array.from({ length: 1000 }, (_one, n) => [`f${n}`, ''] as const);
+    const parts = [['file', fileOf('a')], ['customChannelId', 'c1'], ...more] as const;
+    expect((await upload(parts)).code).toBe('INVALID_FORM');
+    expect((await upload(parts.slice(0, 900))).status).toBe(200);
+  });
+
   test('must be a form with one file and one channel', async () => {
     const file = fileOf('a');
     const refused = async (parts: Parameters<typeof upload>[0]) => (await upload(parts)).code;
@@ -186,7 +193,7 @@ describe('the files of all channels', () => {
     const database = openDatabase();
     sqlOf(database).run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
     const all = channelTable(database, {
-      bounds: { maxChannels: 9, maxFiles: 5, maxFileBytes: 10, maxTurnCharacters: 0 },
+      bounds: { maxChannels: 9, maxFiles: 5, maxFileBytes: 10, maxTurnCharacters: 0, maxTurns: 0 },
       idOf: (_channel, sequence) => String(sequence),
       onGone: () => {},
     });

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { UploadedFile } from '../store/files.ts';
+import { formDataOf } from './form-data.ts';
 import { readBody } from './read-body.ts';
 import { Refusal } from './refusal.ts';
 
@@ -17,7 +18,8 @@ export interface UploadForm {
  */
 export async function readForm(req: IncomingMessage): Promise<UploadForm> {
   const type = req.headers['content-type'] ?? '';
-  const form = await parse(await readBody(req), type);
+  const form = await formDataOf(await readBody(req), type);
+  if (!form) throw new Refusal('INVALID_FORM');
   const names = [...form.keys()];
   const isOnce = new Set(names).size === names.length;
   const file = form.get('file');
@@ -27,13 +29,4 @@ export async function readForm(req: IncomingMessage): Promise<UploadForm> {
   if (file.size > MAX_FILE_BYTES) throw new Refusal('TOO_LARGE');
   const bytes = Buffer.from(await file.arrayBuffer());
   return { file: { name: file.name, type: file.type, bytes }, customChannelId: id };
-}
-
-async function parse(body: Buffer, type: string): Promise<FormData> {
-  try {
-    if (!type.toLowerCase().startsWith('multipart/form-data')) throw new Refusal('INVALID_FORM');
-    return await new Response(new Uint8Array(body), { headers: { 'Content-Type': type } }).formData();
-  } catch {
-    throw new Refusal('INVALID_FORM');
-  }
 }
