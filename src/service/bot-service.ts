@@ -17,7 +17,7 @@ const KEEP_DAYS = 30;
 
 export interface BotServiceOptions
   extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'modelBrainOf' | 'speed'> {
-  /** Keys that are imported into the project `demo`. */
+  /** Keys that are imported into the project `demo`, as long as there is one; those that are known stay as they are. */
   readonly keys?: readonly string[];
   /** In memory if not given. */
   readonly database?: DatabaseFile | undefined;
@@ -76,7 +76,9 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
     state.close();
   };
   try {
-    for (const key of keys) imported(key);
+    // An administrator may have deleted the project, or given one of the keys to another.
+    const added = settings.project(DEMO) ? keys.filter((key) => !settings.hasKey(key)) : [];
+    for (const key of added) imported(key);
     server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
     await once(server, 'listening');
     console = options.console && (await startServiceConsole(options.console, { ...state, brainOf, onFault }));
@@ -111,7 +113,8 @@ async function answer(
     const { operation, ...admitted } = admitCall(req, admission);
     await operation({ req, res, service, ...admitted });
   } catch (error) {
-    if (!(error instanceof Refusal)) onFault(error);
+    // A client that leaves before its request is whole is no fault.
+    if (!(error instanceof Refusal) && error !== req.errored) onFault(error);
     if (!(error instanceof Refusal) || res.headersSent) res.destroy();
     else refuse(res, error, error.code === 'RATE_LIMITED' ? { 'Retry-After': '1' } : {});
   }

@@ -105,6 +105,23 @@ describe('the service with a file', () => {
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('You said: hello');
   });
 
+  test('starts with keys that are of another project by now, and without the project demo', async () => {
+    await start({ database: database() });
+    const { id } = service.settings.createProject('Parcels');
+    service.settings.addNamespace(id, 'parcels');
+    service.settings.saveBot(id, botWith({ namespace: 'parcels' }));
+    const key = service.settings.createKey(id, 'one').open();
+    await service.close();
+    await start({ database: database(), keys: ['key-1', key] });
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe(`helper of ${id}`);
+    expect(await saysTo('key-1', [DEMO, 'echo'])).toBe('You said: hello');
+    service.settings.deleteProject(DEMO);
+    await service.close();
+    await start({ database: database(), keys: ['key-1', key] });
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe(`helper of ${id}`);
+    expect(await saysTo('key-1', ['parcels', 'helper'])).toBe('INVALID_API_KEY');
+  });
+
   test('does not start with another secret, or where it cannot listen, and lets go of the file', async () => {
     file.open();
     await start();

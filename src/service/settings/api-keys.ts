@@ -22,6 +22,8 @@ export interface ApiKeys {
   createKey(projectId: string, name: string): Secret;
   /** Adds a key that was made elsewhere. One that the project has already stays as it is, also if it is disabled. */
   importKey(projectId: string, name: string, key: string): ApiKey;
+  /** Whether any project has this key, also if it is disabled. */
+  hasKey(key: string): boolean;
   revealKey(id: string): Secret;
   setKeyEnabled(id: string, isEnabled: boolean): void;
   deleteKey(id: string): void;
@@ -78,6 +80,7 @@ export function apiKeysIn(sql: Sql, sealer: Sealer): ApiKeys {
       if (row?.project_id !== projectId) throw new SettingsError('The key is of another project.');
       return keyOf(row);
     },
+    hasKey: (key) => found(key) !== undefined,
     ...changesOf(sql, sealer),
     projectOfKey(key) {
       const row = found(key);
