@@ -51,6 +51,14 @@ describe('the link of the start', () => {
 });
 
 describe('without a session', () => {
+  test('a form of very many fields is refused, and not read: that would take seconds', async () => {
+    const console = await start();
+    const visitor = console.visitor();
+    const many = Object.fromEntries(Array.from({ length: 1001 }, (_one, n) => [`f${n}`, '']));
+    const { status, headers } = await visitor.post('/sign-in', { token: tokenOf(console), ...many });
+    expect([status, headers['set-cookie']]).toEqual([400, undefined]);
+  });
+
   test('every page leads to the sign-in, and no form does anything', async () => {
     const console = await start();
     const visitor = console.visitor();
@@ -139,6 +147,19 @@ describe('on an address that others reach', () => {
     expect(wrong).toContain('The password is wrong.');
     expect(wrong).not.toContain('wrong-password');
     expect((await visitor.submit('/sign-in', { password: PASSWORD })).status).toBe(200);
+  });
+
+  test('a new password ends the sessions that began before it', async () => {
+    const console = await start({ host: '0.0.0.0' });
+    const setPassword = async (password: string) =>
+      console.settings.setConsoleValue(PASSWORD_HASH, await hashPassword(password, QUICK));
+    await setPassword(PASSWORD);
+    const [visitor, other] = [console.visitor(), console.visitor()];
+    for (const one of [visitor, other]) await one.submit('/sign-in', { password: PASSWORD });
+    await setPassword('another long password');
+    expect((await visitor.get('/')).status).toBe(303);
+    await visitor.submit('/sign-in', { password: 'another long password' });
+    expect([(await visitor.get('/')).status, (await other.get('/')).status]).toEqual([200, 303]);
   });
 
   test('five wrong passwords a minute are too many, also for the right one, and also all at once', async () => {

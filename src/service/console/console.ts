@@ -17,7 +17,7 @@ import { showPage } from './layout.ts';
 import { modelPages } from './model-pages.ts';
 import type { ConsoleParts } from './parts.ts';
 import { projectPages } from './project-pages.ts';
-import { consoleSessions, oneTimeToken, signedInOnly, signInPages } from './sign-in.ts';
+import { consoleSessions, endedByNewPassword, oneTimeToken, signedInOnly, signInPages } from './sign-in.ts';
 import { ICON, STYLE } from './style.ts';
 
 export interface ConsoleOptions extends ConsoleParts {
@@ -52,10 +52,11 @@ export async function startConsole(options: ConsoleOptions): Promise<Console> {
   const { port, host, publicUrl, passwordHash } = options;
   const name = hostNamed(host) ?? host;
   const token = isLoopback(name) ? oneTimeToken() : undefined;
-  const { sessions, close: closeSessions } = consoleSessions(publicUrl?.protocol === 'https:');
+  const { sessions, endAll, close: closeSessions } = consoleSessions(publicUrl?.protocol === 'https:');
   const app = express().disable('x-powered-by').disable('etag');
   for (const stage of firstStages(options, name)) app.use(stage);
   files(app);
+  app.use(endedByNewPassword(passwordHash, endAll));
   signInPages(app, { sessions, token, passwordHash });
   app.use(signedInOnly(sessions));
   for (const addPages of [projectPages, keyPages, modelPages, botPages]) addPages(app, options);

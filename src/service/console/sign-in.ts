@@ -26,7 +26,22 @@ export function consoleSessions(isHttps: boolean) {
     sameSite: 'strict',
     https: isHttps,
   });
-  return { sessions: openSessions({ store, cookie, limits: LIMITS }), close: () => store.close() };
+  return {
+    sessions: openSessions({ store, cookie, limits: LIMITS }),
+    endAll: () => store.removeUser(ADMINISTRATOR.id),
+    close: () => store.close(),
+  };
+}
+
+/** Ends all sessions once the password is another one: who knows the old one may have them. */
+export function endedByNewPassword(hash: () => string | undefined, endAll: () => unknown): RequestHandler {
+  let known = hash();
+  return async function endedByNewPassword(_req, _res, next) {
+    const now = hash();
+    if (now !== known) await endAll();
+    known = now;
+    next();
+  };
 }
 
 /** A token that is good for one sign-in. */
