@@ -522,6 +522,16 @@ describe('the memory of a model', () => {
     expect(JSON.stringify(prompt)).not.toContain('msg_1');
   });
 
+  test('has no name of a tool that providers would refuse for good', async () => {
+    const strange = toolCall('functions.clock now');
+    const model = modelOf([strange, finish('tool-calls')], said('Sorry.'), said('Yes.'));
+    await start(model);
+    await say('What time is it?');
+    await say('Really?');
+    const names = JSON.stringify(promptOf(model, 2)).match(/"toolName":"[^"]*"/g);
+    expect(names).toEqual(Array(2).fill('"toolName":"functions_clock_now"'));
+  });
+
   test('is of its conversation alone, and none without one', async () => {
     const model = modelOf(said('One.'), said('Two.'), said('Three.'));
     await start(model);
