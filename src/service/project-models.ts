@@ -5,14 +5,24 @@ import { embedder } from './models/embedder.ts';
 import { providerError } from './models/provider-error.ts';
 import type { Settings } from './settings/settings.ts';
 
+/** How long one call of an embedding model may take, in ms: while it waits, no other document is indexed. */
+const LIMIT_MS = 120_000;
+
 /** The embedding model of a project, if it has one. It is loaded when it is asked. */
-export function embeddingModelOf(settings: Settings, projectId: string): EmbeddingModel | undefined {
+export function embeddingModelOf(
+  settings: Pick<Settings, 'model'>,
+  projectId: string,
+  limitMs = LIMIT_MS,
+): EmbeddingModel | undefined {
   const found = settings.model(projectId, 'embedding');
   return (
     found && {
       // The same name can be another model at another kind of provider.
       model: `${found.kind}/${found.deployment ?? found.model}`,
-      embed: async (...texts) => (await embedder(found))(...texts),
+      async embed(texts, purpose, signal) {
+        const embed = await embedder(found);
+        return embed(texts, purpose, AbortSignal.any([signal, AbortSignal.timeout(limitMs)]));
+      },
       explain: (error) => providerError(error).message,
     }
   );
