@@ -156,7 +156,7 @@ describe('what is remembered of a conversation', () => {
   test('is bounded: the oldest goes, but for the first, unless that leaves no room for the newest', () => {
     const database = openDatabase();
     sqlOf(database).run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
-    const bounds = { maxChannels: 9, maxFiles: 9, maxFileBytes: 9, maxTurnCharacters: 40 };
+    const bounds = { maxChannels: 9, maxFiles: 9, maxFileBytes: 9, maxTurnCharacters: 40, maxTurns: 5 };
     const options = { bounds, idOf: () => '', onGone: () => {} };
     const channel = channelTable(database, options).findOrMake({ projectId: 'p', endpoint: 'a/b' }, 'c1');
     const add = (id: string, length: number) => {
@@ -175,6 +175,10 @@ describe('what is remembered of a conversation', () => {
     channel.writeTurn('g', ['small']);
     channel.writeTurn('no run', ['x']);
     expect(ids()).toEqual(['small']);
+    for (let n = 0; n < 9; n += 1) add(`${n}`, 5);
+    expect(ids()).toEqual(['small', '5', '6', '7', '8']);
+    add('x', 5);
+    expect(ids()).toEqual(['small', '6', '7', '8', 'x']);
     database.close();
   });
 });

@@ -5,15 +5,13 @@ import { type FileBounds, filesIn } from './files.ts';
 import { keptIn } from './kept-events.ts';
 import { type ChannelName, liveRuns } from './live-runs.ts';
 import { runsIn } from './run-rows.ts';
-import { turnsIn } from './turns.ts';
+import { type TurnBounds, turnsIn } from './turns.ts';
 
 /** Whose channel is meant. */
 export type ChannelOwner = Pick<ChannelName, 'projectId' | 'endpoint'>;
 
-export interface ChannelBounds extends FileBounds {
+export interface ChannelBounds extends FileBounds, TurnBounds {
   readonly maxChannels: number;
-  /** How much models remember of one channel. */
-  readonly maxTurnCharacters: number;
 }
 
 export interface ChannelTableOptions {
@@ -63,7 +61,7 @@ export function channelTable(
   const sql = sqlOf(database);
   const live = liveRuns();
   const parts = { kept: keptIn(sql), runs: runsIn(sql), files: filesIn(sql, bounds) };
-  const turns = turnsIn(sql, bounds.maxTurnCharacters);
+  const turns = turnsIn(sql, bounds);
   const tables: ChannelTables = { database, sql, ...parts, turns, live, idOf };
   const gone = (keys: readonly Key[]) => {
     for (const { id } of keys) {

@@ -15,12 +15,14 @@ const IN_MEMORY: ChannelBounds = {
   maxFiles: 200,
   maxFileBytes: 96 * MB,
   maxTurnCharacters: 500_000,
+  maxTurns: 500,
 };
 const IN_FILE: ChannelBounds = {
   maxChannels: 100_000,
   maxFiles: 100_000,
   maxFileBytes: 1024 * MB,
   maxTurnCharacters: 2_000_000,
+  maxTurns: 500,
 };
 
 /** The conversations of all bots. */

@@ -3,6 +3,13 @@ import type { Sql } from '../settings/sql.ts';
 /** The messages of one run, as JSON values. */
 export type StoredTurn = readonly unknown[];
 
+export interface TurnBounds {
+  /** How much models remember of one channel. */
+  readonly maxTurnCharacters: number;
+  /** Of how many of its runs: all of them are read for each message. */
+  readonly maxTurns: number;
+}
+
 /** What models remember of all channels, which the numbers of their rows name. */
 export interface TurnTable {
   /** What is remembered of a channel, oldest first: one list for each run. */
@@ -20,11 +27,10 @@ const SIZES = `
   WHERE channel_id = (SELECT channel_id FROM runs WHERE id = ?) ORDER BY position`;
 
 /**
- * What is remembered in a database.
- * @param maxCharacters how much is remembered of a channel. The oldest turns are forgotten, but for the first one as
- * long as it fits beside the newest.
+ * What is remembered in a database, within these bounds. The oldest turns are forgotten, but for the first one as long
+ * as it fits beside the newest.
  */
-export function turnsIn(sql: Sql, maxCharacters: number): TurnTable {
+export function turnsIn(sql: Sql, { maxTurnCharacters, maxTurns }: TurnBounds): TurnTable {
   return {
     of: (channel) =>
       sql
@@ -38,7 +44,7 @@ export function turnsIn(sql: Sql, maxCharacters: number): TurnTable {
       sql.run(WRITE, messages.length, messages, runId);
       const sizes = sql.all<{ runId: string; characters: number }>(SIZES, runId);
       let total = sizes.reduce((sum, { characters }) => sum + characters, 0);
-      while (total > maxCharacters) {
+      while (total > maxTurnCharacters || sizes.length > maxTurns) {
         const [oldest] = sizes.splice(sizes.length > 2 ? 1 : 0, 1);
         if (!oldest) return;
         sql.run('DELETE FROM turns WHERE run_id = ?', oldest.runId);
