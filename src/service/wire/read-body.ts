@@ -3,24 +3,28 @@ import { Refusal } from './refusal.ts';
 
 /** The largest body that is read: a file of 20 MB with its form around it. */
 const MAX_BODY_BYTES = 21 * 1024 * 1024;
+const FIRST_BYTES = 16 * 1024;
 
 /**
  * Reads the whole body. The rest of one that is too large is read and thrown away, so that the refusal arrives.
  * @throws Refusal `TOO_LARGE`
  */
 export async function readBody(req: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
+  // One buffer: a list of very many small chunks would take far more memory than their bytes.
+  let body = Buffer.allocUnsafe(FIRST_BYTES);
   let length = 0;
   await new Promise<void>((resolve, reject) => {
     req.on('data', (chunk: Buffer) => {
+      const begin = length;
       length += chunk.length;
-      if (length <= MAX_BODY_BYTES) chunks.push(chunk);
-      else chunks.length = 0;
+      if (length > MAX_BODY_BYTES) body = Buffer.alloc(0);
+      else if (length > body.length) body = Buffer.concat([body], Math.max(2 * body.length, length));
+      chunk.copy(body, begin);
     });
     req.once('end', resolve).once('error', reject);
   });
   if (length > MAX_BODY_BYTES) throw new Refusal('TOO_LARGE');
-  return Buffer.concat(chunks, length);
+  return body.subarray(0, length);
 }
 
 /** The body as a JSON object; undefined if it is none, or of another media type. */
