@@ -1,14 +1,16 @@
 import type { Admission } from './admit-call.ts';
 import { modelBrain } from './brains/model.ts';
 import { type Speed, scriptedBrain } from './brains/scripted.ts';
-import type { Brain, Search } from './brains/steps.ts';
+import type { Brain, RunError, Search } from './brains/steps.ts';
+import type { EmbeddingModel } from './knowledge/embedding-model.ts';
 import type { Knowledge } from './knowledge/knowledge.ts';
+import { embedder } from './models/embedder.ts';
 import { languageModel } from './models/language-model.ts';
-import { ModelError } from './models/provider-error.ts';
-import { embeddingModelOf, modelRunError } from './project-models.ts';
+import { ModelError, providerError } from './models/provider-error.ts';
 import type { Bot } from './settings/bot.ts';
 import { hintOf, type ModelSettings } from './settings/model-settings.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
+import { SettingsError } from './settings/settings-error.ts';
 
 /** The bot of SERVICE_MODEL. It is in memory alone. */
 const ASSISTANT: Bot = {
@@ -67,7 +69,7 @@ function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): B
     },
     windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
     ...(search && { search }),
-    providerError: modelRunError,
+    runError,
   });
 }
 
@@ -79,3 +81,29 @@ const brainOfProject =
       embedding && ((query, signal) => knowledge.search(projectId, query, { model: embedding, signal }));
     return brainOf(bot, settings.model(projectId, 'completion'), search);
   };
+
+/** The embedding model of a project, if it has one. It is loaded when it is asked. */
+export function embeddingModelOf(settings: Settings, projectId: string): EmbeddingModel | undefined {
+  const found = settings.model(projectId, 'embedding');
+  return (
+    found && {
+      // The same name can be another model at another kind of provider.
+      model: `${found.kind}/${found.deployment ?? found.model}`,
+      async embed(texts, purpose, signal) {
+        try {
+          const { embeddings } = await (await embedder(found))(texts, purpose, signal);
+          return embeddings.map((embedding) => Float32Array.from(embedding));
+        } catch (error) {
+          signal.throwIfAborted();
+          throw new SettingsError(providerError(error).message);
+        }
+      },
+    }
+  );
+}
+
+/** What a run is told of an error of a model, or of the knowledge. */
+function runError(error: unknown): RunError {
+  if (error instanceof SettingsError) return { code: 'KNOWLEDGE_FAILED', message: error.message };
+  return providerError(error);
+}

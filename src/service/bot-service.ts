@@ -3,9 +3,10 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { secret } from '../secret.ts';
 import { type Admission, admitCall, endpointLimit } from './admit-call.ts';
-import { type BotBrainsOptions, botBrains } from './bot-brains.ts';
+import { type BotBrainsOptions, botBrains, embeddingModelOf } from './bot-brains.ts';
+import type { Console, ConsoleOptions } from './console/console.ts';
+import { testConnection } from './models/connection-test.ts';
 import { operationsOf } from './operations.ts';
-import { type ConsoleAddress, type ServiceConsole, startServiceConsole } from './service-console.ts';
 import { type DatabaseFile, openState } from './service-state.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
 import { Refusal, refuse } from './wire/refusal.ts';
@@ -31,7 +32,7 @@ export interface BotServiceOptions
   readonly host?: string;
   readonly port?: number;
   /** Where the console listens; there is none if not given. */
-  readonly console?: ConsoleAddress | undefined;
+  readonly console?: Pick<ConsoleOptions, 'host' | 'port' | 'publicUrl'> | undefined;
   /** Called with each error that is a fault of the service. */
   readonly onFault?: (error: unknown) => void;
 }
@@ -39,7 +40,7 @@ export interface BotServiceOptions
 export interface BotService {
   readonly url: URL;
   readonly settings: Settings;
-  readonly console: ServiceConsole | undefined;
+  readonly console: Console | undefined;
   /** Makes a key invalid, as an operator does at the service's console. */
   disableKey(key: string): void;
   /** Makes a key valid; one that is not known becomes one of the project `demo`. */
@@ -65,7 +66,7 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   const admission = { operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
   const service = { channels, maxExecutionMs, countMessage };
   const server = createServer((req, res) => void answer(req, res, { admission, service, onFault }));
-  let console: ServiceConsole | undefined;
+  let console: Console | undefined;
   const close = async () => {
     const closed = server.listening ? once(server, 'close') : undefined;
     server.close();
@@ -79,7 +80,13 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
     for (const key of keys) imported(key);
     server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
     await once(server, 'listening');
-    console = options.console && (await startServiceConsole(options.console, { ...state, brainOf, onFault }));
+    if (options.console) {
+      const embeddingModel = (projectId: string) => embeddingModelOf(settings, projectId);
+      const parts = { settings, knowledge, brainOf, embeddingModel, testConnection, onFault };
+      // Its pages are loaded only now.
+      const { startConsole } = await import('./console/console.ts');
+      console = await startConsole({ ...options.console, ...parts });
+    }
   } catch (error) {
     await close();
     throw error;

@@ -11,7 +11,7 @@ export interface ModelAnswer {
   readonly parts: AsyncIterable<Part>;
   readonly signal: AbortSignal;
   readonly maxSteps: number;
-  readonly providerError: (error: unknown) => RunError;
+  readonly runError: (error: unknown) => RunError;
 }
 
 /** How much a run may take from its provider, in characters. */
@@ -53,14 +53,14 @@ function stepsOf(part: Part, step: ModelStep): Iterable<Step> {
   return part.type === 'finish-step' ? step.complete() : [];
 }
 
-type Place = Pick<ModelAnswer, 'maxSteps' | 'providerError'> & {
+type Place = Pick<ModelAnswer, 'maxSteps' | 'runError'> & {
   readonly step: ModelStep;
   readonly steps: number;
 };
 
 /** What is wrong with the answer, if this part shows that anything is. */
-function errorOf(part: Part, { maxSteps, providerError, step, steps }: Place): RunError | undefined {
-  if (part.type === 'error') return providerError(part.error);
+function errorOf(part: Part, { maxSteps, runError, step, steps }: Place): RunError | undefined {
+  if (part.type === 'error') return runError(part.error);
   if (part.type === 'finish-step' && !isWhole(part.finishReason))
     return unfinished(part.finishReason, part.rawFinishReason);
   if (part.type !== 'finish') return undefined;

@@ -8,7 +8,7 @@ export interface ToolParts {
   readonly search: Search | undefined;
   /** How long a result may be, in characters. */
   readonly maxCharacters: number;
-  readonly providerError: (error: unknown) => RunError;
+  readonly runError: (error: unknown) => RunError;
 }
 
 /** The functions of `ai`, which is loaded late. */
@@ -47,7 +47,7 @@ function timeIn(zone: string, now: Date): object {
   }
 }
 
-function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, providerError }: ToolParts) {
+function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, runError }: ToolParts) {
   return tool({
     description: 'Finds what the documents say. Each piece has its source.',
     inputSchema: jsonSchema<{ readonly query?: unknown }>({
@@ -62,7 +62,7 @@ function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, 
         return { found: bounded(await search(query.slice(0, MAX_QUERY), abortSignal), maxCharacters) };
       } catch (error) {
         abortSignal.throwIfAborted();
-        return { error: providerError(error).message };
+        return { error: runError(error).message };
       }
     },
   });

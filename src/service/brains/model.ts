@@ -18,7 +18,7 @@ export interface ModelBrainOptions {
   readonly search?: Search;
   readonly maxSteps?: number;
   /** Tells what went wrong at a provider, in plain words and without its own. */
-  readonly providerError: (error: unknown) => RunError;
+  readonly runError: (error: unknown) => RunError;
 }
 
 /** The service's limit on the steps of one request. */
@@ -48,7 +48,7 @@ async function* greeting({ title, name, suggestions }: Bot): AsyncGenerator<Step
 }
 
 async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal): AsyncGenerator<Step> {
-  const { maxSteps = MAX_STEPS, providerError, windowCharacters } = options;
+  const { maxSteps = MAX_STEPS, runError, windowCharacters } = options;
   const asked = askedMessage(ask);
   if ('error' in asked) return yield asked;
   const room = windowCharacters - instructionsFor(options).length - asked.characters;
@@ -60,7 +60,7 @@ async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal
   const over = new AbortController();
   try {
     const parts = partsOf(options, messages, AbortSignal.any([signal, over.signal]));
-    yield* answerSteps({ parts, signal, maxSteps, providerError });
+    yield* answerSteps({ parts, signal, maxSteps, runError });
   } finally {
     over.abort();
   }
@@ -74,13 +74,13 @@ async function* partsOf(
   messages: ModelMessage[],
   abortSignal: AbortSignal,
 ): AsyncGenerator<Part> {
-  const { bot, search, maxSteps = MAX_STEPS, providerError, windowCharacters } = options;
+  const { bot, search, maxSteps = MAX_STEPS, runError, windowCharacters } = options;
   let hasFailed = false;
   try {
     const model = await options.model();
     const sdk = await import('ai');
     const maxCharacters = Math.min(MAX_RESULT_CHARACTERS, Math.ceil(windowCharacters / 8));
-    const tools = toolsFor(sdk, { bot, search, maxCharacters, providerError });
+    const tools = toolsFor(sdk, { bot, search, maxCharacters, runError });
     const { stream } = sdk.streamText({
       model,
       instructions: instructionsFor(options),

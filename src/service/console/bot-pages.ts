@@ -9,10 +9,10 @@ import { html } from './html.ts';
 import { actionLink, deletePage, facts, goTo, pathOf, showPage } from './layout.ts';
 import { type ConsoleParts, found, pathPart, projectOf } from './parts.ts';
 import { fieldsOf } from './read-form.ts';
-import { answerInTime, type TriedAnswer } from './tried-answer.ts';
+import { type TriedAnswer, triedAnswer } from './tried-answer.ts';
 
 /** The bots of a project: all of them, a new one, and each with a box to try it. */
-export function botPages(app: Express, { settings, tryBot }: ConsoleParts): void {
+export function botPages(app: Express, { settings, brainOf }: ConsoleParts): void {
   const botOf = (req: Request, project: Project) => {
     const [namespace, name] = [pathPart(req, 'namespace'), pathPart(req, 'name')];
     return found(settings.bots(project.id).find((bot) => bot.namespace === namespace && bot.name === name));
@@ -39,12 +39,8 @@ export function botPages(app: Express, { settings, tryBot }: ConsoleParts): void
     const project = projectOf(req, settings);
     const bot = botOf(req, project);
     const question = { id: 'try', values: await fieldsOf(req), faults: [] };
-    const { namespace, name } = bot;
-    const answer = await answerInTime(
-      (signal) =>
-        tryBot({ projectId: project.id, namespace, name }, question.values.get('text') ?? '', signal),
-      abortWhenLeft(res).signal,
-    );
+    const brain = found(brainOf(project.id, bot.namespace, bot.name));
+    const answer = await triedAnswer(brain, question.values.get('text') ?? '', abortWhenLeft(res).signal);
     showBot(res, { project, bot, question, answer });
   });
   deletePage(app, '/projects/:project/bots/:namespace/:name/delete', (req) => {

@@ -1,4 +1,3 @@
-import { KnowledgeError } from '../knowledge/knowledge-error.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 import { type Html, html } from './html.ts';
 
@@ -33,7 +32,7 @@ export async function faultsOf(act: () => unknown, spoken: Spoken = {}): Promise
     await act();
     return [];
   } catch (error) {
-    if (!(error instanceof SettingsError || error instanceof KnowledgeError)) throw error;
+    if (!(error instanceof SettingsError)) throw error;
     const [field] = Object.entries(spoken).find(([, words]) => words.test(error.message)) ?? [];
     return [{ field, message: error.message }];
   }

@@ -1,6 +1,6 @@
-import type { EmbeddingModel } from '../knowledge/embed-texts.ts';
+import type { EmbeddingModel } from '../knowledge/embedding-model.ts';
 import type { Knowledge } from '../knowledge/knowledge.ts';
-import { KnowledgeError } from '../knowledge/knowledge-error.ts';
+import { SettingsError } from '../settings/settings-error.ts';
 
 /** How far the indexing of a document is, in pieces. */
 export interface Progress {
@@ -39,7 +39,7 @@ export function indexings(index: Knowledge['index'], onFault: (error: unknown) =
     try {
       if (!signal.aborted) await index(documentId, model, { signal, onProgress });
     } catch (error) {
-      if (!(error instanceof KnowledgeError) && !signal.aborted) onFault(error);
+      if (!(error instanceof SettingsError) && !signal.aborted) onFault(error);
     } finally {
       if (jobs.get(documentId) === job) jobs.delete(documentId);
     }

@@ -1,7 +1,7 @@
 import type { Express, Request, Response } from 'express';
 import type { Document } from '../knowledge/documents.ts';
-import { KnowledgeError } from '../knowledge/knowledge-error.ts';
 import type { Project } from '../settings/projects.ts';
+import { SettingsError } from '../settings/settings-error.ts';
 import { type Form, faultsOf, fileField, formOf } from './fields.ts';
 import { type Html, html } from './html.ts';
 import type { Indexings, Progress } from './indexings.ts';
@@ -26,7 +26,7 @@ export function knowledgePages(
     showFiles(res, { project, files: filesIn(project), form });
   const modelOf = (project: Project) => {
     const model = embeddingModel(project.id);
-    if (!model) throw new KnowledgeError(NO_MODEL);
+    if (!model) throw new SettingsError(NO_MODEL);
     return model;
   };
 

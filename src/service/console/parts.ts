@@ -1,12 +1,12 @@
 import type { Request } from 'express';
 import { Problem } from '../../errors.ts';
-import type { EmbeddingModel } from '../knowledge/embed-texts.ts';
+import type { Brain } from '../brains/steps.ts';
+import type { EmbeddingModel } from '../knowledge/embedding-model.ts';
 import type { Knowledge } from '../knowledge/knowledge.ts';
 import type { ConnectionReport } from '../models/connection-test.ts';
 import type { ModelRole, ModelSettings } from '../settings/model-settings.ts';
 import type { Project } from '../settings/projects.ts';
 import type { Settings } from '../settings/settings.ts';
-import type { TriedAnswer } from './tried-answer.ts';
 
 /** What the pages of the console show and change. */
 export interface ConsoleParts {
@@ -19,12 +19,8 @@ export interface ConsoleParts {
     settings: ModelSettings,
     signal: AbortSignal,
   ) => Promise<ConnectionReport>;
-  /** Asks a bot as a client would. */
-  readonly tryBot: (
-    bot: { readonly projectId: string; readonly namespace: string; readonly name: string },
-    text: string,
-    signal: AbortSignal,
-  ) => Promise<TriedAnswer>;
+  /** What answers for a bot. */
+  readonly brainOf: (projectId: string, namespace: string, name: string) => Brain | undefined;
 }
 
 /** One part of the path of a request; empty if its route has none of this name. */

@@ -34,7 +34,7 @@ export async function sendMessage(call: ServiceCall): Promise<void> {
   const run = openRun(requestId, res);
   // Nobody could ask for the rest of it.
   if (!channel) res.once('close', () => run.stop.abort());
-  channel?.addLiveRun(run);
+  channel?.live.add(run);
   beginStream(res, requestId);
   run.follow(res, () => res.end());
   const { maxExecutionMs } = service;
@@ -89,7 +89,7 @@ function checkMessage(call: ServiceCall, message: ReadMessage): Checked {
   const isConsent = action === 'RESPONSE_TOOL_CALL_CONSENT';
   const results = isConsent ? consentResults(channel, message) : [];
   const files = blobIds.map((blobId) => {
-    const file = channel?.findFile(blobId);
+    const file = channel?.files.find(blobId);
     if (!file) throw new Refusal('BLOB_NOT_FOUND');
     return file;
   });
@@ -133,10 +133,10 @@ function beginRun(call: ServiceCall, { message, checked, source }: Beginning): B
   const isBypassed = call.query.get('bypass_tool_call_consent') === 'true';
   if (allowsTools) channel?.allowTools();
   const isAllowed = isConsented || isBypassed || channel?.state().allowsTools === true;
-  const ask: Ask = { kind, text, isAllowed, files, turns: channel?.turns() ?? [] };
+  const ask: Ask = { kind, text, isAllowed, files, turns: channel?.turns.all() ?? [] };
   if (!channel) return { ask, channel };
   channel.setPendingConsent(undefined);
-  channel.beginRun(source.requestId);
+  channel.runs.begin(source.requestId);
   if (kind === 'message') keepMessage(channel, { message, text, source });
   return { ask, channel };
 }
@@ -159,6 +159,6 @@ function keepMessage(
 ): void {
   const { customMessageId = '', blobIds } = message;
   const messageUser = { messageId: randomUUID(), text, customMessageId, blobIds };
-  channel.keep({ eventType: 'asgard.message.user', source, fact: { messageUser } });
+  channel.kept.add({ eventType: 'asgard.message.user', source, fact: { messageUser } });
   if (text !== '') channel.giveTitle(text.slice(0, MAX_TITLE).toWellFormed());
 }
