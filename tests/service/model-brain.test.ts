@@ -186,7 +186,7 @@ describe('a run with a model', () => {
   test('whose parts end without any end is not complete either', async () => {
     const { signal } = new AbortController();
     const parts = new ReadableStream<never>({ start: (controller) => controller.close() });
-    const { value } = await answerSteps({ parts, signal, maxSteps: 30, runError }).next();
+    const { value } = await answerSteps({ parts, signal, runError }).next();
     expect(value).toEqual({ error: { code: 'ANSWER_INTERRUPTED', message: expect.any(String) } });
   });
 
@@ -246,12 +246,6 @@ describe('a run with a model', () => {
     await start(modelOf(), { model: () => Promise.reject(new Error(KEY)) });
     const events = await say('Hello');
     expect(errorOf(events)).toMatchObject(runError());
-  });
-
-  test('prints no warning of a provider', async () => {
-    const warnings = [{ type: 'unsupported' as const, feature: 'temperature' }];
-    await start(modelOf([{ type: 'stream-start', warnings }, ...said('Warm.')]));
-    expect(textsOf(await say('Hello'))).toEqual(['Warm.']);
   });
 });
 

@@ -17,8 +17,8 @@ import { keyPages } from './key-pages.ts';
 import { knowledgePages } from './knowledge-pages.ts';
 import { showPage } from './layout.ts';
 import { modelPages } from './model-pages.ts';
-import type { ConsoleParts } from './parts.ts';
 import { projectPages } from './project-pages.ts';
+import type { ConsoleParts } from './routes.ts';
 import { consoleSessions, oneTimeToken, signedInOnly, signInPages } from './sign-in.ts';
 import { ICON, STYLE } from './style.ts';
 

@@ -123,12 +123,10 @@ export function fileField(form: Form, options: FieldOptions & { readonly accept:
 }
 
 /** A box to tick. */
-export function checkField({ id, values }: Form, { name, label, hint }: FieldOptions): Html {
+export function checkField({ id, values }: Form, { name, label }: FieldOptions): Html {
   const own = `${id}-${name}`;
-  const described = hint !== undefined && html` aria-describedby="${own}-hint"`;
   return html`<div class="check">
-<input type="checkbox" id="${own}" name="${name}" value="on"${values.has(name) && html` checked`}${described}>
+<input type="checkbox" id="${own}" name="${name}" value="on"${values.has(name) && html` checked`}>
 <label for="${own}">${label}</label>
-${hint !== undefined && html`<p class="hint" id="${own}-hint">${hint}</p>`}
 </div>`;
 }
