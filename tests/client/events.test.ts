@@ -29,11 +29,13 @@ interface Part {
   readonly event?: { readonly eventType: string; readonly raw: unknown; readonly id: string | undefined };
 }
 const word = fc.string({ unit: fc.constantFrom('a', 'é', '🦊', '"', '{', ' ', ':', '1', 'data') });
+/** Without backslashes: behind a name with one, V8 may read another escaped name wrongly (nodejs/node#63785). */
+const json = fc
+  .jsonValue()
+  .map((raw) => JSON.stringify(raw))
+  .filter((text) => !text.includes('\\\\'));
 const data = fc.oneof(
-  fc.jsonValue().map((raw) => ({
-    lines: [`data: ${JSON.stringify(raw)}`],
-    raw: JSON.parse(JSON.stringify(raw)) as unknown,
-  })),
+  json.map((text) => ({ lines: [`data: ${text}`], raw: JSON.parse(text) as unknown })),
   // Several lines are one text, which is parsed if it is JSON.
   fc
     .tuple(fc.integer(), fc.integer())

@@ -15,13 +15,15 @@ const { value } = fc.letrec<{ value: unknown }>((tie) => ({
   ),
 }));
 const object = fc.dictionary(text, value, { noNullPrototype: true });
-const space = fc.constantFrom('', ' ', '\n\t');
+const space = fc.constantFrom('', ' ', '\t');
 
-/** The names and the parsed values of the members. */
-function read(json: string): [string, unknown][] {
+/** The names of the members, and the texts of their values. */
+function texts(json: string): [string, string][] {
   const bytes = Buffer.from(json);
-  return jsonMembers(bytes).map(({ name, from, to }) => [name, JSON.parse(bytes.toString('utf8', from, to))]);
+  return jsonMembers(bytes).map(({ name, from, to }) => [name, bytes.toString('utf8', from, to)]);
 }
+/** The names and the parsed values of the members. */
+const read = (json: string) => texts(json).map(([name, text]) => [name, JSON.parse(text)]);
 
 describe('the members of a JSON object', () => {
   test.each<[string, [string, unknown][]]>([
@@ -62,11 +64,15 @@ describe('the members of a JSON object', () => {
     expect(read(json)).toEqual(members);
   });
 
-  test('are those that JSON.parse finds, in any object', () =>
+  // `JSON.parse` is no model: V8 may take an escaped name for one that it has read before (nodejs/node#63785).
+  test('are those that JSON.stringify has written, of any object', () =>
     fc.assert(
       fc.property(object, space, (of, indent) => {
-        const parsed = JSON.parse(JSON.stringify(of)) as object;
-        expect(read(JSON.stringify(of, undefined, indent))).toEqual(Object.entries(parsed));
+        const written = Object.entries(of).map(([name, each]) => [
+          name,
+          JSON.stringify(each, undefined, indent).replaceAll('\n', `\n${indent}`),
+        ]);
+        expect(texts(JSON.stringify(of, undefined, indent))).toEqual(written);
       }),
       { numRuns: 1000 },
     ));
@@ -96,7 +102,7 @@ describe('the strings of JSON that are replaced', () => {
       }),
     ));
 
-  test('are all that JSON.parse finds, in any value', () => {
+  test('are all that JSON.stringify has written, of any value', () => {
     const mark = (each: unknown): unknown => {
       if (typeof each === 'string') return `<${each}>`;
       if (Array.isArray(each)) return each.map(mark);
@@ -106,8 +112,8 @@ describe('the strings of JSON that are replaced', () => {
     fc.assert(
       fc.property(value, space, (of, indent) => {
         const bytes = Buffer.from(JSON.stringify(of, undefined, indent));
-        const replaced = JSON.parse(String(replaceStrings(bytes, (each) => `<${each}>`)));
-        expect(replaced).toEqual(mark(JSON.parse(String(bytes))));
+        const replaced = String(replaceStrings(bytes, (each) => `<${each}>`));
+        expect(replaced).toBe(JSON.stringify(mark(of), undefined, indent));
       }),
       { numRuns: 1000 },
     );

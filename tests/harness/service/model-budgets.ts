@@ -6,8 +6,8 @@ interface Slot {
 }
 
 /**
- * What budgets must answer, by trying each ms: whole ms, few slots and short windows only. A slot fits if no window with
- * it has more than the limit; one behind all others fits if the window that ends with it has not.
+ * What budgets must answer, by trying every time at which a slot leaves a window, since nothing else makes room. A slot
+ * fits if no window with it has more than the limit; one behind all others fits if the window that ends with it has not.
  */
 export function modelBudgets(rate: Rate, now: () => number): EndpointBudgets {
   const { windowMs } = rate;
@@ -20,10 +20,9 @@ export function modelBudgets(rate: Rate, now: () => number): EndpointBudgets {
     endpoint.slots = endpoint.slots.filter((slot) => slot.at + windowMs > now());
     return { endpoint, limit: limitFor(rate, name) };
   };
-  const first = (from: number, fits: (time: number) => boolean) => {
-    let time = from;
-    while (!fits(time)) time += 1;
-    return time;
+  const first = (from: number, slots: readonly Slot[], fits: (time: number) => boolean) => {
+    const times = [from, ...slots.map((slot) => slot.at + windowMs)];
+    return Math.min(...times.filter((time) => time >= from && fits(time)));
   };
   const fitsAmong = (slots: readonly Slot[], limit: number) => (time: number) => {
     const times = [...slots.map((slot) => slot.at), time];
@@ -40,7 +39,11 @@ export function modelBudgets(rate: Rate, now: () => number): EndpointBudgets {
   return {
     async reserve({ endpoint: name, holders, maxWaitMs, maxFutureSlots = MAX_FUTURE_SLOTS }) {
       const { endpoint, limit } = at(name);
-      const time = first(Math.max(now(), endpoint.pausedUntil), fitsAmong(endpoint.slots, limit));
+      const time = first(
+        Math.max(now(), endpoint.pausedUntil),
+        endpoint.slots,
+        fitsAmong(endpoint.slots, limit),
+      );
       const ownOf = (holder: string) =>
         inOrder(
           endpoint.slots.filter((slot) => slot.at > now() && holdersOf.get(slot.ticket)?.includes(holder)),
@@ -66,7 +69,7 @@ export function modelBudgets(rate: Rate, now: () => number): EndpointBudgets {
       const rest = others(endpoint.slots, ticket);
       const from = Math.max(now(), endpoint.pausedUntil, own?.at ?? 0);
       const started = rest.filter((slot) => slot.at <= now());
-      const time = first(from, fitsBehind(started, limit));
+      const time = first(from, started, fitsBehind(started, limit));
       endpoint.slots = [...rest, { at: time, ticket }];
       return time - now();
     },
@@ -85,7 +88,7 @@ export function modelBudgets(rate: Rate, now: () => number): EndpointBudgets {
       const placed = rest.filter((slot) => slot.at <= now());
       const refused = firstTicket === undefined ? [] : [{ at: now(), ticket: firstTicket }];
       for (const slot of [...refused, ...rest.filter((one) => one.at > now())]) {
-        const time = first(Math.max(endpoint.pausedUntil, slot.at), fitsBehind(placed, limit));
+        const time = first(Math.max(endpoint.pausedUntil, slot.at), placed, fitsBehind(placed, limit));
         placed.push({ ...slot, at: time });
       }
       endpoint.slots = placed;
