@@ -9,8 +9,7 @@ import { testConnection } from './models/connection-test.ts';
 import { operationsOf } from './operations.ts';
 import { type DatabaseFile, openState } from './service-state.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
-import { Refusal, refuse } from './wire/refusal.ts';
-import type { Service } from './wire/service-call.ts';
+import { Refusal, refuse } from './wire/answers.ts';
 
 const LIMIT = 5;
 const MAX_EXECUTION_MS = 180_000;
@@ -63,9 +62,14 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   const { projectOfKey, countMessage } = settings;
   const brainOf = botBrains({ ...options, settings, knowledge });
   const admit = endpointLimit(limit);
-  const admission = { operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
   const service = { channels, maxExecutionMs, countMessage };
-  const server = createServer((req, res) => void answer(req, res, { admission, service, onFault }));
+  const admission = { service, operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
+  const server = createServer((req, res) =>
+    answer(req, res, admission).catch((error) => {
+      onFault(error);
+      res.destroy();
+    }),
+  );
   let console: Console | undefined;
   const close = async () => {
     const closed = server.listening ? once(server, 'close') : undefined;
@@ -103,23 +107,13 @@ function urlOf({ address, family, port }: AddressInfo): URL {
   return new URL(`http://${family === 'IPv6' ? `[${address}]` : address}:${port}`);
 }
 
-interface Answering {
-  readonly admission: Admission;
-  readonly service: Service;
-  readonly onFault: (error: unknown) => void;
-}
-
-async function answer(
-  req: IncomingMessage,
-  res: ServerResponse,
-  { admission, service, onFault }: Answering,
-): Promise<void> {
+async function answer(req: IncomingMessage, res: ServerResponse, admission: Admission): Promise<void> {
   try {
-    const { operation, ...admitted } = admitCall(req, admission);
-    await operation({ req, res, service, ...admitted });
+    const { operation, ...call } = admitCall(req, admission);
+    await operation({ req, res, ...call });
   } catch (error) {
-    if (!(error instanceof Refusal)) onFault(error);
-    if (!(error instanceof Refusal) || res.headersSent) res.destroy();
+    if (!(error instanceof Refusal)) throw error;
+    if (res.headersSent) res.destroy();
     else refuse(res, error, error.code === 'RATE_LIMITED' ? { 'Retry-After': '1' } : {});
   }
 }

@@ -308,18 +308,6 @@ describe('an indexing', () => {
     expect(await sources('apple banana')).toEqual([]);
   });
 
-  test('of a document that is being indexed is refused, until that has ended', async () => {
-    const id = put('a.txt', 'apple');
-    const { model, go } = waiting();
-    const indexing = index(id, model);
-    await expect(index(id)).rejects.toThrow('a.txt is being indexed already.');
-    expect(only()?.problem).toBeUndefined();
-    go();
-    await indexing;
-    await index(id);
-    expect(only()).toMatchObject({ pieces: 1, isCurrent: true });
-  });
-
   test('is refused beyond 10,000 pieces in a project, before the model is asked', async () => {
     const id = put('full.md', 'x');
     const many = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9990)

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { streamText } from 'ai';
-import { azureAddress } from '../../src/service/models/azure-address.ts';
 import { testConnection } from '../../src/service/models/connection-test.ts';
 import { embedder } from '../../src/service/models/embedder.ts';
-import { languageModel } from '../../src/service/models/language-model.ts';
+import { azureAddress, languageModel } from '../../src/service/models/language-model.ts';
 import type { ModelKind, ModelSettings } from '../../src/service/settings/model-settings.ts';
 import { MODEL_FIXTURES, type ModelFixture, modelSettings } from '../harness/service/model-fixtures.ts';
 import {

@@ -21,11 +21,8 @@ const BATCH = 16;
  * the document has stay, and the problem is kept with it.
  */
 export function indexer(database: Database) {
-  const underWay = new Set<string>();
   return async (documentId: string, model: EmbeddingModel, options: IndexOptions): Promise<void> => {
     const document = readRevision(database, documentId);
-    if (underWay.has(documentId)) throw new SettingsError(`${document.name} is being indexed already.`);
-    underWay.add(documentId);
     try {
       const pieces = piecesOf(document);
       checkRoom(database, document, pieces.length);
@@ -38,8 +35,6 @@ export function indexer(database: Database) {
       const problem = problemOf(error, options.signal);
       database.run('UPDATE documents SET problem = ? WHERE id = ?', problem, documentId);
       throw error;
-    } finally {
-      underWay.delete(documentId);
     }
   };
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { boundedMap } from '../store/bounded-map.ts';
-import { Refusal } from '../wire/refusal.ts';
+import { Refusal } from '../wire/answers.ts';
 import { type FileTree, fileTree } from './file-tree.ts';
 import { writeFile } from './sandbox-files.ts';
 

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { sendData, sendNothing } from './answers.ts';
+import { Refusal, sendData, sendNothing } from './answers.ts';
 import { readJsonObject } from './read-body.ts';
-import { Refusal } from './refusal.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
 /** `GET channel/metadata`. `launchedSandboxes` describes those of the channel. */

@@ -1,6 +1,5 @@
-import { sendData } from './answers.ts';
-import { readForm } from './read-form.ts';
-import { Refusal } from './refusal.ts';
+import { Refusal, sendData } from './answers.ts';
+import { readForm } from './read-body.ts';
 import { sendFile } from './send-file.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 

@@ -1,7 +1,6 @@
 import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
-import { beginStream } from './answers.ts';
-import { Refusal } from './refusal.ts';
+import { beginStream, Refusal } from './answers.ts';
 import { runEndText } from './run-events.ts';
 import type { ServiceCall } from './service-call.ts';
 
