@@ -36,8 +36,6 @@ export interface BotBrainsOptions {
   /** The model of `demo/assistant`, if there is such a bot. */
   readonly assistant?: ModelSettings | undefined;
   readonly speed?: Partial<Speed> | undefined;
-  /** What answers for a bot of the settings; if not given, the model of its project. */
-  readonly modelBrainOf?: ((projectId: string, bot: Bot) => Brain) | undefined;
   /** Bots of every project, which need no settings, by `namespace/bot`. */
   readonly brains?: Readonly<Record<string, Brain>> | undefined;
 }
@@ -47,14 +45,14 @@ export interface BotBrainsOptions {
  * assistant and the scripts.
  */
 export function botBrains(options: BotBrainsOptions): Admission['brainOf'] {
-  const { settings, assistant, speed, brains = {}, modelBrainOf = brainOfProject(options) } = options;
+  const { settings, assistant, speed, brains = {} } = options;
   const pace = { wordMs: 60, silenceMs: 40_000, ...speed };
   return (projectId, namespace, name) => {
     const endpoint = `${namespace}/${name}`;
     if (Object.hasOwn(brains, endpoint)) return brains[endpoint];
     if (!settings.namespaces(projectId).includes(namespace)) return undefined;
     const bot = settings.bot(namespace, name);
-    if (bot) return modelBrainOf(projectId, bot);
+    if (bot) return brainOfProject(options, projectId, bot);
     if (assistant && endpoint === ASSISTANT_BOT) return brainOf(ASSISTANT, assistant);
     return scriptedBrain(endpoint, pace);
   };
@@ -73,14 +71,12 @@ function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): B
   });
 }
 
-const brainOfProject =
-  ({ settings, knowledge }: BotBrainsOptions) =>
-  (projectId: string, bot: Bot): Brain => {
-    const embedding = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
-    const search: Search | undefined =
-      embedding && ((query, signal) => knowledge.search(projectId, query, { model: embedding, signal }));
-    return brainOf(bot, settings.model(projectId, 'completion'), search);
-  };
+function brainOfProject({ settings, knowledge }: BotBrainsOptions, projectId: string, bot: Bot): Brain {
+  const model = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
+  const search: Search | undefined =
+    model && ((query, signal) => knowledge.search(projectId, query, { model, signal }));
+  return brainOf(bot, settings.model(projectId, 'completion'), search);
+}
 
 /** The embedding model of a project, if it has one. It is loaded when it is asked. */
 export function embeddingModelOf(settings: Settings, projectId: string): EmbeddingModel | undefined {

@@ -92,8 +92,8 @@ describe('a document', () => {
     const id = put('b.txt', 'one');
     put('a.txt', 'two');
     expect(known.documents('p')).toEqual([
-      { id: expect.any(String), name: 'a.txt', size: 3, pieces: 0, isCurrent: false },
-      { id, name: 'b.txt', size: 3, pieces: 0, isCurrent: false },
+      expect.objectContaining({ name: 'a.txt', size: 3, pieces: 0, isCurrent: false, indexedAt: null }),
+      expect.objectContaining({ id, name: 'b.txt', size: 3, pieces: 0, isCurrent: false }),
     ]);
     await index(id);
     const indexed = { pieces: 1, isCurrent: true, model: 'words/1', indexedAt: expect.any(Number) };
@@ -255,7 +255,7 @@ describe('an indexing', () => {
     expect(only()).toMatchObject({ pieces: 1, isCurrent: false, problem: expect.stringContaining(problem) });
     expect(await sources('apple')).toEqual(['a.txt']);
     await index(id);
-    expect(only()).toMatchObject({ isCurrent: true, problem: undefined });
+    expect(only()).toMatchObject({ isCurrent: true, problem: null });
   });
 
   test('is refused if the dimensions change between two batches', async () => {

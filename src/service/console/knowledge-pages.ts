@@ -105,7 +105,7 @@ ${fileField(form, {
 function fileItem(project: Project, { id, name, size, pieces, ...file }: KnowledgeFile): Html {
   const path = (...below: string[]) => pathOf(project, 'knowledge', id, ...below);
   const { indexedAt, model, isCurrent, problem, progress } = file;
-  const when = indexedAt !== undefined && html`${timeOf(new Date(indexedAt))} by ${model}`;
+  const when = indexedAt !== null && html`${timeOf(new Date(indexedAt))} by ${model ?? ''}`;
   return html`<li>
 <h2>${name}</h2>
 ${facts([
@@ -113,8 +113,8 @@ ${facts([
   ['Pieces', pieces],
   ['Indexed', progress ? progressOf(progress) : when || 'not yet'],
 ])}
-${!progress && !isCurrent && indexedAt !== undefined && html`<p>It was uploaded anew since; the pieces are of the file before.</p>`}
-${!progress && problem !== undefined && html`<p class="fault">${problem}</p>`}
+${!progress && !isCurrent && indexedAt !== null && html`<p>It was uploaded anew since; the pieces are of the file before.</p>`}
+${!progress && problem !== null && html`<p class="fault">${problem}</p>`}
 <div class="buttons">${actionButton(path('index'), 'Index again', name)}${actionLink(path('delete'), 'Delete', name)}</div>
 </li>`;
 }

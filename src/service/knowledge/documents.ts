@@ -3,56 +3,38 @@ import type { Database } from '../settings/database.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 import { documentName, documentText, type Upload } from './document-text.ts';
 
-/** A document of a project, as a list shows it. */
-export interface Document {
-  readonly id: string;
-  readonly name: string;
-  /** How large its text is, in bytes of UTF-8. */
-  readonly size: number;
-  /** How many pieces of it are searched. */
-  readonly pieces: number;
-  /** When these pieces were made, in ms of Unix time, and by which embedding model. */
-  readonly indexedAt?: number | undefined;
-  readonly model?: string | undefined;
-  /** Whether these pieces are of its text: false until it is indexed, and again when it was uploaded anew. */
-  readonly isCurrent: boolean;
-  /** Why it could not be indexed the last time. */
-  readonly problem?: string | undefined;
-}
-
-/** What is indexed: a document's text, and the number of its upload. */
-export type Revision = { id: string; projectId: string; name: string; revision: number; text: string };
-
 type DocumentRow = {
   id: string;
   name: string;
+  /** How large its text is, in bytes of UTF-8. */
   size: number;
+  /** How many pieces of it are searched. */
   pieces: number;
-  revision: number;
-  indexed_revision: number | null;
-  indexed_at: number | null;
+  /** When these pieces were made, in ms of Unix time, and by which embedding model. */
+  indexedAt: number | null;
   model: string | null;
+  /** Whether these pieces are of its text: not until it is indexed, and not when it was uploaded anew. */
+  isCurrent: number;
+  /** Why it could not be indexed the last time. */
   problem: string | null;
 };
+
+/** A document of a project, as a list shows it. */
+export type Document = ReturnType<typeof listDocuments>[number];
+
+/** What is indexed: a document's text, and the number of its upload. */
+export type Revision = { id: string; projectId: string; name: string; revision: number; text: string };
 
 const MAX_DOCUMENTS = 1000;
 const NO_DOCUMENT = 'The document is not there any more.';
 
 /** The documents of a project, by name. */
-export function listDocuments(database: Database, projectId: string): Document[] {
-  const text = `SELECT id, name, octet_length(text) AS size, revision, indexed_revision, indexed_at, model, problem,
+export function listDocuments(database: Database, projectId: string) {
+  const text = `SELECT id, name, octet_length(text) AS size, indexed_at AS indexedAt, model, problem,
+    indexed_revision IS revision AS isCurrent,
     (SELECT count(*) FROM pieces WHERE document_id = documents.id) AS pieces
     FROM documents WHERE project_id = ? ORDER BY name`;
-  return database.all<DocumentRow>(text, projectId).map((row) => ({
-    id: row.id,
-    name: row.name,
-    size: row.size,
-    pieces: row.pieces,
-    indexedAt: row.indexed_at ?? undefined,
-    model: row.model ?? undefined,
-    isCurrent: row.indexed_revision === row.revision,
-    problem: row.problem ?? undefined,
-  }));
+  return database.all<DocumentRow>(text, projectId).map((row) => ({ ...row, isCurrent: row.isCurrent === 1 }));
 }
 
 /**
