@@ -36,6 +36,8 @@ export interface BotBrainsOptions {
   /** The model of `demo/assistant`, if there is such a bot. */
   readonly assistant?: ModelSettings | undefined;
   readonly speed?: Partial<Speed> | undefined;
+  /** Called when a model, or the search in the knowledge, fails in an answer of `bot`. `code` says how. */
+  readonly onModelError?: ((bot: string, code: string) => void) | undefined;
   /** Bots of every project, which need no settings, by `namespace/bot`. */
   readonly brains?: Readonly<Record<string, Brain>> | undefined;
 }
@@ -53,12 +55,19 @@ export function botBrains(options: BotBrainsOptions): Admission['brainOf'] {
     if (!settings.namespaces(projectId).includes(namespace)) return undefined;
     const bot = settings.bot(namespace, name);
     if (bot) return brainOfProject(options, projectId, bot);
-    if (assistant && endpoint === ASSISTANT_BOT) return brainOf(ASSISTANT, assistant);
+    if (assistant && endpoint === ASSISTANT_BOT)
+      return brainOf(options, { bot: ASSISTANT, model: assistant });
     return scriptedBrain(endpoint, pace);
   };
 }
 
-function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): Brain {
+interface Answering {
+  readonly bot: Bot;
+  readonly model: ModelSettings | undefined;
+  readonly search?: Search | undefined;
+}
+
+function brainOf({ onModelError }: BotBrainsOptions, { bot, model, search }: Answering): Brain {
   return modelBrain({
     bot,
     async model() {
@@ -67,15 +76,20 @@ function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): B
     },
     windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
     ...(search && { search }),
-    runError,
+    runError(error) {
+      const told = runErrorOf(error);
+      onModelError?.(`${bot.namespace}/${bot.name}`, told.code);
+      return told;
+    },
   });
 }
 
-function brainOfProject({ settings, knowledge }: BotBrainsOptions, projectId: string, bot: Bot): Brain {
+function brainOfProject(options: BotBrainsOptions, projectId: string, bot: Bot): Brain {
+  const { settings, knowledge } = options;
   const model = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
   const search: Search | undefined =
     model && ((query, signal) => knowledge.search(projectId, query, { model, signal }));
-  return brainOf(bot, settings.model(projectId, 'completion'), search);
+  return brainOf(options, { bot, model: settings.model(projectId, 'completion'), search });
 }
 
 /** The embedding model of a project, if it has one. It is loaded when it is asked. */
@@ -99,7 +113,7 @@ export function embeddingModelOf(settings: Settings, projectId: string): Embeddi
 }
 
 /** What a run is told of an error of a model, or of the knowledge. */
-function runError(error: unknown): RunError {
+function runErrorOf(error: unknown): RunError {
   if (error instanceof SettingsError) return { code: 'KNOWLEDGE_FAILED', message: error.message };
   return providerError(error);
 }

@@ -15,7 +15,8 @@ const LIMIT = 5;
 const MAX_EXECUTION_MS = 180_000;
 const KEEP_DAYS = 30;
 
-export interface BotServiceOptions extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'speed'> {
+export interface BotServiceOptions
+  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'onModelError' | 'speed'> {
   /** Keys that are imported into the project `demo`. */
   readonly keys?: readonly string[];
   /** In memory if not given. */

@@ -2,6 +2,7 @@ import type { Express } from 'express';
 import { abortWhenLeft } from '../../http/client-connection.ts';
 import type { Bot } from '../settings/bot.ts';
 import type { Project } from '../settings/projects.ts';
+import { DEMO } from '../settings/settings.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 import { botFields, botIn, formOfBot, SPOKEN_OF_BOT } from './bot-form.ts';
 import { areaField, type Form, formOf, selectField, textField } from './fields.ts';
@@ -22,7 +23,10 @@ export function botPages(app: Express, { settings, brainOf }: ConsoleParts): voi
     );
   const showNew = (call: Call, form: Form) => showNewBot(call, settings.namespaces(call.project.id), form);
 
-  get('/bots', (call) => showBots(call, settings.bots(call.project.id)));
+  get('/bots', (call) => {
+    const { id } = call.project;
+    showBots(call, settings.bots(id), settings.namespaces(id).includes(DEMO));
+  });
   get('/bots/new', (call) => showNew(call, formOf('bot')));
   form('/bots/new', {
     ...{ id: 'bot', spoken: SPOKEN_OF_BOT, show: showNew },
@@ -69,7 +73,8 @@ function botPath(project: Project, { namespace, name }: Bot, ...below: readonly 
   return pathOf(project, 'bots', namespace, name, ...below);
 }
 
-function showBots({ res, project }: Call, bots: readonly Bot[]): void {
+/** `hasScripted`: whether the scripted bots of the demo answer in the project, too. */
+function showBots({ res, project }: Call, bots: readonly Bot[], hasScripted: boolean): void {
   const items = bots.map(
     (bot) => html`<li>
 <h2><a class="code" href="${botPath(project, bot)}">${bot.namespace}/${bot.name}</a></h2>
@@ -80,7 +85,9 @@ ${facts([
 <div class="buttons">${actionLink(botPath(project, bot, 'delete'), 'Delete', bot.name)}</div>
 </li>`,
   );
+  const scripted = html`<p>The scripted bots of the demo, such as <code>demo/echo</code>, answer here, too. They need no model.</p>`;
   const body = html`${rows(items, 'There is no bot yet.')}
+${hasScripted && scripted}
 <p><a class="button" href="${pathOf(project, 'bots', 'new')}">New bot</a></p>`;
   showPage(res, { title: 'Bots', project, section: 'bots', body });
 }

@@ -10,6 +10,7 @@ import { filesOf } from './read-form.ts';
 import { type Call, type ConsoleParts, found, projectRoutes } from './routes.ts';
 
 const REFRESH_SECONDS = 2;
+const NO_MODEL = 'Set the embedding model of the project at AI settings first.';
 
 /** The knowledge of a project: its files, and how far they are indexed. */
 export function knowledgePages(
@@ -24,26 +25,29 @@ export function knowledgePages(
     found(filesIn(project).find(({ id }) => id === part('document')));
   const modelOf = (project: Project) => {
     const model = embeddingModel(project.id);
-    if (!model) throw new SettingsError('Set the embedding model of the project at AI settings first.');
+    if (!model) throw new SettingsError(NO_MODEL);
     return model;
+  };
+  const show = (call: Call, faults: readonly Fault[] = []) => {
+    const hasModel = embeddingModel(call.project.id) !== undefined;
+    showFiles(call, filesIn(call.project), { faults, hasModel });
   };
   /** Shows how far the indexing is, or else what is wrong. */
   const showBegun = (call: Call, faults: readonly Fault[]) => {
     if (faults.length === 0) goTo(call.res, pathOf(call.project, 'knowledge', 'progress'));
-    else showFiles(call, filesIn(call.project), faults);
+    else show(call, faults);
   };
 
-  get('/knowledge', (call) => showFiles(call, filesIn(call.project)));
+  get('/knowledge', (call) => show(call));
   post('/knowledge', async (call) => {
     const { req, project } = call;
-    const faults: Fault[] = [];
     const files = await filesOf(req);
-    if (files.length === 0) faults.push({ field: 'file', message: 'Choose a file.' });
+    const model = embeddingModel(project.id);
+    if (files.length === 0) return show(call, [{ field: 'file', message: 'Choose a file.' }]);
+    if (!model) return show(call, [{ field: 'file', message: NO_MODEL }]);
+    const faults: Fault[] = [];
     for (const file of files) {
-      const begin = () => {
-        const model = modelOf(project);
-        indexings.begin(knowledge.put(project.id, file), model);
-      };
+      const begin = () => indexings.begin(knowledge.put(project.id, file), model);
       faults.push(...(await faultsOf(begin, { file: /./ })));
     }
     showBegun(call, faults);
@@ -78,17 +82,19 @@ interface KnowledgeFile extends Document {
 function showFiles(
   { res, project }: Call,
   files: readonly KnowledgeFile[],
-  faults: readonly Fault[] = [],
+  { faults, hasModel }: { readonly faults: readonly Fault[]; readonly hasModel: boolean },
 ): void {
   const form = { ...formOf('upload'), faults };
   const items = files.map((file) => fileItem(project, file));
   const isRunning = files.some(({ progress }) => progress);
   const follow = html`<p><a href="${pathOf(project, 'knowledge', 'progress')}">Follow the indexing</a></p>`;
+  const needed = html`<p>First set the embedding model at <a href="${pathOf(project, 'models')}">AI settings</a>: it indexes the files.</p>`;
   const body = html`<p>Bots that use knowledge search these files, and name them as their sources.</p>
 ${isRunning && follow}
 ${rows(items, 'There is no file yet.')}
 <section>
 <h2>Upload</h2>
+${!hasModel && needed}
 <form method="post" action="${pathOf(project, 'knowledge')}" enctype="multipart/form-data">
 ${fileField(form, {
   name: 'file',

@@ -34,7 +34,9 @@ export function listDocuments(database: Database, projectId: string) {
     indexed_revision IS revision AS isCurrent,
     (SELECT count(*) FROM pieces WHERE document_id = documents.id) AS pieces
     FROM documents WHERE project_id = ? ORDER BY name`;
-  return database.all<DocumentRow>(text, projectId).map((row) => ({ ...row, isCurrent: row.isCurrent === 1 }));
+  return database
+    .all<DocumentRow>(text, projectId)
+    .map((row) => ({ ...row, isCurrent: row.isCurrent === 1 }));
 }
 
 /**

@@ -30,7 +30,9 @@ export function openSettings(database: Database, sealer: Sealer, onGone: Gone = 
     const known = settings.consoleValue(SECRET_MARK);
     if (known === sealer.mark) return;
     if (known !== undefined)
-      throw new SettingsError('SERVICE_SECRET is not the secret with which this database was made.');
+      throw new SettingsError(
+        'SERVICE_SECRET is not the secret with which this database was made. Start with that one.',
+      );
     settings.setConsoleValue(SECRET_MARK, sealer.mark);
     settings.createProject(DEMO, DEMO);
     settings.addNamespace(DEMO, DEMO);
