@@ -8,6 +8,9 @@ import { hostileMarkdown, longMarkdown } from '../harness/browser/hostile-markdo
 import { faultsOf, MARKDOWN_PAGE, type MarkdownWindow, traces } from '../harness/browser/markdown-page.ts';
 import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
+/** `HOSTILE_INPUTS` sets another number. */
+const INPUTS = Number(process.env.HOSTILE_INPUTS ?? 500);
+
 let front: FakeLoadBalancer;
 let page: Page;
 let complaints: string[];
@@ -180,8 +183,17 @@ describeInChromium('an answer in Markdown', () => {
     ]);
   });
 
-  test('runs no script and asks no server, whatever it says', async () => {
-    const texts = Array.from({ length: 400 }, (_, seed) => hostileMarkdown(seed));
+  test('runs no script and asks no server, whatever it says, also without a policy', async () => {
+    const texts = Array.from({ length: INPUTS }, (_, seed) => hostileMarkdown(seed));
     expect(await faultsOf(page, texts)).toEqual([]);
+    // Nothing is refused here: what is asked for shows as a request.
+    const bare = await serveElementPage(MARKDOWN_PAGE, '');
+    const tab = await chromium.open(`${bare.url}/`);
+    await tab.page.waitForFunction('globalThis.newView');
+    tab.page.on('request', (request) => asked.push(request.url()));
+    expect(await faultsOf(tab.page, texts)).toEqual([]);
+    expect(await traces(tab.page)).toEqual({ hits: 0, refused: [] });
+    expect(tab.complaints).toEqual([]);
+    await bare.close();
   });
 });

@@ -11,12 +11,13 @@ import {
   deploy,
   HAPROXY,
   MANY,
+  NGINX,
   PROGRAMS,
   type Program,
-  stopDeployed,
 } from '../harness/relay/deployed.ts';
 import { describeWithLoadBalancers } from '../harness/relay/deployed-load-balancers.ts';
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 
@@ -89,7 +90,7 @@ async function withOwn(program: Program, use: (deployed: Deployed) => Promise<vo
   }
 }
 
-afterAll(stopDeployed);
+afterAll(stopPrograms);
 
 describeWithLoadBalancers('in front of two relays', () => {
   // They wait for the next checks.
@@ -108,7 +109,7 @@ describeWithLoadBalancers('in front of two relays', () => {
 });
 
 describe.each(PROGRAMS)('$file', (program) => {
-  const isNginx = program !== HAPROXY && program !== CADDY;
+  const isNginx = program === NGINX;
   program.describeWith('in front of two relays', () => {
     let deployed: Deployed;
     let { front, relays, send, post, postMany, total } = {} as Deployed;

@@ -1,15 +1,13 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { openBrowser } from '../harness/browser/browser.ts';
-import { type Answer, call } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
+import { selfSigned } from '../harness/faults/fake-load-balancer.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
-import {
-  describeWithBalancers,
-  startBalancer,
-  stopBalancers,
-} from '../harness/relay/common-load-balancers.ts';
-import { describeWithNginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { describeWithNginx, startNginx } from '../harness/relay/deployed-load-balancers.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { describeThrough, type LoadBalancer, startLoadBalancer } from '../harness/relay/load-balancers.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { until } from '../harness/relay/relay-and-upstream.ts';
 import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
@@ -23,12 +21,12 @@ interface Sent {
   readonly body?: string;
 }
 
+type Ports = readonly [number, number];
+
+/** A load balancer, and how it is started in front of both relays: where it then is, and its certificate. */
 interface Balancer {
   readonly describe: typeof describeWithNginx;
-  /** Starts it in front of both relays; returns a function that sends a request through it. */
-  readonly start: (
-    ports: readonly [number, number],
-  ) => Promise<(sent: Sent, cookie: string) => Promise<Pick<Answer, 'status' | 'body'>>>;
+  readonly start: (ports: Ports) => Promise<{ readonly origin: string; readonly certificate: string }>;
 }
 
 const POST: Sent = { method: 'POST', path: BOT_PATH, type: 'application/json', body: MESSAGE };
@@ -39,31 +37,35 @@ const CLEAR: Sent = {
 };
 const REMOVE: Sent = { method: 'DELETE', path: '/ns/acme/bot-provider/helper/channel?custom_channel_id=c1' };
 
-const simple = (name: 'haproxy' | 'caddy'): Balancer => ({
-  describe: describeWithBalancers,
-  async start(ports) {
-    const port = await startBalancer(name, ports);
-    return async ({ path, type, ...sent }, cookie) => {
-      const headers = { Cookie: cookie, ...(type !== undefined && { 'Content-Type': type }) };
-      return call(port, path, { ...sent, headers });
-    };
+/** Common configurations, which send a request again that has not left. */
+const LINES = {
+  haproxy:
+    'retries 3\n  option redispatch 1\n  option httpchk GET /readyz\n  default-server check inter 1s fall 2',
+  caddy: 'lb_try_duration 5s\n    health_uri /readyz\n    health_interval 1s',
+};
+
+const common = (name: LoadBalancer & keyof typeof LINES): Balancer => ({
+  describe: describeThrough(name),
+  async start(relays) {
+    const [identity, port] = [selfSigned(), await freePort()];
+    await startLoadBalancer(name, { identity, port, relays, lines: LINES[name] });
+    return { origin: `https://127.0.0.1:${port}`, certificate: identity.cert };
   },
 });
 
-const nginx: Balancer = {
-  describe: describeWithNginx,
-  async start(ports) {
-    const { origin, certificate } = await startNginx(ports);
-    return async ({ method, path, type, ...sent }, cookie) => {
-      const browser = openBrowser(origin, certificate);
-      const own = { ':method': method, ...(type !== undefined && { 'content-type': type }) };
-      const headers = { ...own, cookie, origin: 'http://app.example.com' };
-      const answer = await browser.send(path, { headers, ...sent });
-      browser.close();
-      return answer;
-    };
-  },
-};
+async function sendTo(
+  { origin, certificate }: Awaited<ReturnType<Balancer['start']>>,
+  sent: Sent,
+  cookie: string,
+) {
+  const { method, path, type, body } = sent;
+  const browser = openBrowser(origin, certificate);
+  const own = { ':method': method, ...(type !== undefined && { 'content-type': type }) };
+  const headers = { ...own, cookie, origin: 'http://app.example.com' };
+  const answer = await browser.send(path, { headers, ...(body !== undefined && { body }) });
+  browser.close();
+  return answer;
+}
 
 describeWithRedis('two relays', () => {
   let upstream: RawUpstream;
@@ -81,24 +83,26 @@ describeWithRedis('two relays', () => {
     cookie = await (relays[0] as TestRelay).signIn();
   });
   afterAll(async () => {
-    await stopNginx();
-    await stopBalancers();
+    await stopPrograms();
     for (const relay of relays) await relay.close();
     await upstream.close();
     stopRedis();
   });
 
   const ways: [string, Balancer][] = [
-    ['nginx', nginx],
-    ['HAProxy', simple('haproxy')],
-    ['Caddy', simple('caddy')],
+    ['nginx', { describe: describeWithNginx, start: startNginx }],
+    ['HAProxy', common('haproxy')],
+    ['Caddy', common('caddy')],
   ];
   for (const [name, balancer] of ways) {
     balancer.describe(`behind ${name}`, () => {
-      let send: Awaited<ReturnType<Balancer['start']>>;
+      let front: Awaited<ReturnType<Balancer['start']>>;
       beforeAll(async () => {
         const [first, second] = relays as [TestRelay, TestRelay];
-        send = await balancer.start([first.port, second.port]);
+        front = await balancer.start([first.port, second.port]);
+        const isReady = () =>
+          sendTo(front, { method: 'GET', path: '/readyz' }, '').then(({ status }) => status === 200);
+        await until(isReady, 50);
       });
 
       /** Sends one after the other. As soon as the bot service has one, the relays end what they carry, with `ended`. */
@@ -106,7 +110,7 @@ describeWithRedis('two relays', () => {
         const answers: { status: number; code: string }[] = [];
         for (const sent of all) {
           const before = upstream.requests.length;
-          const answer = send(sent, cookie);
+          const answer = sendTo(front, sent, cookie);
           await until(() => upstream.requests.length > before);
           for (const { open } of relays) open.endAll(new Problem(ended, 'Gone.'));
           const { status, body } = await answer;

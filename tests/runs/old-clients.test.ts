@@ -5,13 +5,18 @@ import { INIT, type JoinPair, startJoinPair } from '../harness/clients/joining.t
 import { CUTS, expectWholeAnswer } from '../harness/clients/old-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
+import {
+  describeWithNginx,
+  type LoadBalancer,
+  startNginx,
+} from '../harness/relay/deployed-load-balancers.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../harness/relay/join-instances.ts';
-import { describeWithNginx, type Nginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import type { TestRelay } from '../harness/relay/relay.ts';
 
 let pair: JoinPair | JoinInstances;
 afterEach(async () => {
-  await stopNginx();
+  await stopPrograms();
   await pair.close();
 });
 
@@ -49,17 +54,17 @@ describeWithRedis('two instances', () => {
         // Its id is too short to be remembered: the next message with it runs.
         await runsEnded(redis);
       }
-      const messages = () => nginx.accessLog().filter(({ method }) => method === 'POST');
+      const messages = () => [...nginx.log().matchAll(/^\{.*"method":"POST".*"relay":"([^"]*)".*\}$/gm)];
       // A line is written after the end of its answer.
       await until(() => messages().length >= 5 * (CUTS + 1));
       expect(messages()).toHaveLength(5 * (CUTS + 1));
-      expect(new Set(messages().map(({ relay }) => relay)).size).toBe(2);
+      expect(new Set(messages().map(([, relay]) => relay)).size).toBe(2);
     });
   });
 });
 
 /** A connection for HTTP/1.1. */
-function connectedTo({ origin, certificate }: Nginx): Socket {
+function connectedTo({ origin, certificate }: LoadBalancer): Socket {
   const { port } = new URL(origin);
   const way = { host: '127.0.0.1', port: Number(port), servername: 'localhost' };
   return connectTls({ ...way, ca: certificate, ALPNProtocols: ['http/1.1'] });

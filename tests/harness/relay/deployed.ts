@@ -1,14 +1,14 @@
 import { type Browser, openBrowser } from '../browser/browser.ts';
 import {
   describeWithLoadBalancers,
+  describeWithNginx,
   type LoadBalancer,
   startCaddy,
   startHaproxy,
-  stopLoadBalancers,
+  startNginx,
 } from './deployed-load-balancers.ts';
 import { type FakeRelay, type Reply, startFakeRelay } from './fake-relay.ts';
 import { freePort } from './free-port.ts';
-import { describeWithNginx, startNginx, stopNginx } from './nginx.ts';
 import { BOT_PATH, MESSAGE } from './relay.ts';
 
 /** So many messages that each relay gets some of them, also if a relay is drawn for each. */
@@ -21,26 +21,13 @@ export interface Program {
   readonly start: typeof startHaproxy;
 }
 
-const nginx: Program = {
-  file: 'deploy/nginx.conf',
-  describeWith: describeWithNginx,
-  async start(ports) {
-    const front = await startNginx(ports);
-    const lines = () => front.accessLog().map((line) => `${JSON.stringify(line)}\n`);
-    return { ...front, log: () => lines().join('') };
-  },
-};
-export const HAPROXY: Program = {
-  file: 'deploy/haproxy.cfg',
-  describeWith: describeWithLoadBalancers,
-  start: startHaproxy,
-};
-export const CADDY: Program = {
-  file: 'deploy/Caddyfile',
-  describeWith: describeWithLoadBalancers,
-  start: startCaddy,
-};
-export const PROGRAMS = [nginx, HAPROXY, CADDY];
+const of = (file: string, describeWith: Program['describeWith'], start: Program['start']): Program => ({
+  ...{ file, describeWith, start },
+});
+export const NGINX = of('deploy/nginx.conf', describeWithNginx, startNginx);
+export const HAPROXY = of('deploy/haproxy.cfg', describeWithLoadBalancers, startHaproxy);
+export const CADDY = of('deploy/Caddyfile', describeWithLoadBalancers, startCaddy);
+export const PROGRAMS = [NGINX, HAPROXY, CADDY];
 
 /** A load balancer in front of two relays. */
 export interface Deployed {
@@ -54,7 +41,7 @@ export interface Deployed {
   counts(): number[];
   /** How many requests both have got. */
   total(): number;
-  /** Closes the relays and the connections to the load balancer, which goes on until `stopDeployed`. */
+  /** Closes the relays and the connections to the load balancer, which goes on until `stopPrograms`. */
   close(): Promise<void>;
 }
 
@@ -75,10 +62,4 @@ export async function deploy({ start }: Program, reply: Reply): Promise<Deployed
       for (const relay of relays) await relay.close();
     },
   };
-}
-
-/** Stops all load balancers; for `afterAll`. */
-export async function stopDeployed(): Promise<void> {
-  await stopNginx();
-  await stopLoadBalancers();
 }
