@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { openBrowser } from '../harness/browser/browser.ts';
+import { type Answer, call } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
-import { selfSigned } from '../harness/faults/fake-load-balancer.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { describeWithNginx, startNginx } from '../harness/relay/deployed-load-balancers.ts';
 import { freePort } from '../harness/relay/free-port.ts';
@@ -21,12 +21,12 @@ interface Sent {
   readonly body?: string;
 }
 
-type Ports = readonly [number, number];
-
-/** A load balancer, and how it is started in front of both relays: where it then is, and its certificate. */
 interface Balancer {
   readonly describe: typeof describeWithNginx;
-  readonly start: (ports: Ports) => Promise<{ readonly origin: string; readonly certificate: string }>;
+  /** Starts it in front of both relays; returns a function that sends a request through it. */
+  readonly start: (
+    ports: readonly [number, number],
+  ) => Promise<(sent: Sent, cookie: string) => Promise<Pick<Answer, 'status' | 'body'>>>;
 }
 
 const POST: Sent = { method: 'POST', path: BOT_PATH, type: 'application/json', body: MESSAGE };
@@ -47,25 +47,29 @@ const LINES = {
 const common = (name: LoadBalancer & keyof typeof LINES): Balancer => ({
   describe: describeThrough(name),
   async start(relays) {
-    const [identity, port] = [selfSigned(), await freePort()];
-    await startLoadBalancer(name, { identity, port, relays, lines: LINES[name] });
-    return { origin: `https://127.0.0.1:${port}`, certificate: identity.cert };
+    const port = await freePort();
+    await startLoadBalancer(name, { port, relays, lines: LINES[name] });
+    return async ({ path, type, ...sent }, cookie) => {
+      const headers = { Cookie: cookie, ...(type !== undefined && { 'Content-Type': type }) };
+      return call(port, path, { ...sent, headers });
+    };
   },
 });
 
-async function sendTo(
-  { origin, certificate }: Awaited<ReturnType<Balancer['start']>>,
-  sent: Sent,
-  cookie: string,
-) {
-  const { method, path, type, body } = sent;
-  const browser = openBrowser(origin, certificate);
-  const own = { ':method': method, ...(type !== undefined && { 'content-type': type }) };
-  const headers = { ...own, cookie, origin: 'http://app.example.com' };
-  const answer = await browser.send(path, { headers, ...(body !== undefined && { body }) });
-  browser.close();
-  return answer;
-}
+const nginx: Balancer = {
+  describe: describeWithNginx,
+  async start(ports) {
+    const { origin, certificate } = await startNginx(ports);
+    return async ({ method, path, type, ...sent }, cookie) => {
+      const browser = openBrowser(origin, certificate);
+      const own = { ':method': method, ...(type !== undefined && { 'content-type': type }) };
+      const headers = { ...own, cookie, origin: 'http://app.example.com' };
+      const answer = await browser.send(path, { headers, ...sent });
+      browser.close();
+      return answer;
+    };
+  },
+};
 
 describeWithRedis('two relays', () => {
   let upstream: RawUpstream;
@@ -90,19 +94,17 @@ describeWithRedis('two relays', () => {
   });
 
   const ways: [string, Balancer][] = [
-    ['nginx', { describe: describeWithNginx, start: startNginx }],
+    ['nginx', nginx],
     ['HAProxy', common('haproxy')],
     ['Caddy', common('caddy')],
   ];
   for (const [name, balancer] of ways) {
     balancer.describe(`behind ${name}`, () => {
-      let front: Awaited<ReturnType<Balancer['start']>>;
+      let send: Awaited<ReturnType<Balancer['start']>>;
       beforeAll(async () => {
         const [first, second] = relays as [TestRelay, TestRelay];
-        front = await balancer.start([first.port, second.port]);
-        const isReady = () =>
-          sendTo(front, { method: 'GET', path: '/readyz' }, '').then(({ status }) => status === 200);
-        await until(isReady, 50);
+        send = await balancer.start([first.port, second.port]);
+        await until(async () => (await send({ method: 'GET', path: '/readyz' }, '')).status === 200, 50);
       });
 
       /** Sends one after the other. As soon as the bot service has one, the relays end what they carry, with `ended`. */
@@ -110,7 +112,7 @@ describeWithRedis('two relays', () => {
         const answers: { status: number; code: string }[] = [];
         for (const sent of all) {
           const before = upstream.requests.length;
-          const answer = sendTo(front, sent, cookie);
+          const answer = send(sent, cookie);
           await until(() => upstream.requests.length > before);
           for (const { open } of relays) open.endAll(new Problem(ended, 'Gone.'));
           const { status, body } = await answer;

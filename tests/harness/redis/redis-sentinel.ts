@@ -1,16 +1,16 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually } from '../clock/until.ts';
-import { groupFolder, type RedisProcess, startProcess } from './redis-process.ts';
+import { type RedisServer, redisFolder, startRedis, startServer } from './redis-server.ts';
 
 /** A master with a replica, and three sentinels that watch it. */
 export interface SentinelGroup {
   /** With the three sentinels. */
   readonly url: string;
-  readonly sentinels: readonly RedisProcess[];
-  readonly servers: readonly RedisProcess[];
+  readonly sentinels: readonly RedisServer[];
+  readonly servers: readonly RedisServer[];
   /** The server that the sentinels name. */
-  master(): Promise<RedisProcess>;
+  master(): Promise<RedisServer>;
 }
 
 export const MASTER_NAME = 'relays';
@@ -23,18 +23,18 @@ const TIMES = [
 
 /** Starts the servers and the sentinels. `more` are lines of the sentinels' configuration. */
 export async function startSentinels(...more: string[]): Promise<SentinelGroup> {
-  const options = ['--save', '', '--appendonly', 'no', '--repl-diskless-sync-delay', '0'];
-  const first = await startProcess(...options);
+  const options = ['--repl-diskless-sync-delay', '0'];
+  const first = await startRedis(...options);
   const replicaOf = ['--replicaof', `127.0.0.1 ${first.port}`];
-  const servers = [first, await startProcess(...options, ...replicaOf)];
+  const servers = [first, await startRedis(...options, ...replicaOf)];
   await eventually(async () => {
     if (!String(await first.command('INFO', 'replication')).includes('state=online'))
       throw new Error('not yet');
   });
-  const sentinels: RedisProcess[] = [];
+  const sentinels: RedisServer[] = [];
   for (let n = 0; n < 3; n += 1) {
     const file = sentinelFile(first.port, 2, [...TIMES, ...more]);
-    sentinels.push(await startProcess(file, '--sentinel'));
+    sentinels.push(await startServer(file, '--sentinel'));
   }
   // All know each other, and the replica.
   for (const sentinel of sentinels) {
@@ -48,8 +48,8 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
     ...{ sentinels, servers },
     async master() {
       const asked = ['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER_NAME];
-      const [, port] = (await (sentinels[0] as RedisProcess).command(...asked)) as string[];
-      return servers.find((server) => String(server.port) === port) as RedisProcess;
+      const [, port] = (await (sentinels[0] as RedisServer).command(...asked)) as string[];
+      return servers.find((server) => String(server.port) === port) as RedisServer;
     },
   };
 }
@@ -59,7 +59,7 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
  * that it is down; `more` are further lines. Returns the file's path.
  */
 export function sentinelFile(masterPort: number, quorum: number, more: readonly string[] = []): string {
-  const file = join(groupFolder(), 'sentinel.conf');
+  const file = join(redisFolder(), 'sentinel.conf');
   const lines = [`sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} ${quorum}`, ...more];
   writeFileSync(file, `${lines.join('\n')}\n`);
   return file;

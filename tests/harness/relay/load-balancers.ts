@@ -12,6 +12,8 @@ interface Setting {
   readonly folder: string;
   /** Lines that the test adds where requests are forwarded to the relays. */
   readonly lines: string;
+  /** Whether it takes https requests; if not, http. nginx always does. */
+  readonly tls: boolean;
 }
 
 interface Program {
@@ -49,14 +51,14 @@ const PROGRAMS = {
   haproxy: {
     describeWith: describeWith(['haproxy -v'], 'haproxy'),
     run: (file) => ['haproxy', '-db', '-f', file],
-    configuration: ({ port, relays, folder, lines }) => `
+    configuration: ({ port, relays, folder, lines, tls }) => `
 defaults
   mode http
   timeout connect 2s
   timeout client 200s
   timeout server 200s
 frontend public
-  bind 127.0.0.1:${port} ssl crt ${folder}/both alpn h2,http/1.1
+  bind 127.0.0.1:${port}${tls ? ` ssl crt ${folder}/both` : ''}
   default_backend relays
 backend relays
   balance roundrobin
@@ -67,7 +69,7 @@ ${listed(relays, (relay, at) => `  server relay-${at} 127.0.0.1:${relay}`, '\n')
   caddy: {
     describeWith: describeWith(['caddy version'], 'caddy'),
     run: (file) => ['caddy', 'run', '--adapter', 'caddyfile', '--config', file],
-    configuration: ({ port, relays, folder, lines }) => `
+    configuration: ({ port, relays, folder, lines, tls }) => `
 {
   admin off
   auto_https off
@@ -76,9 +78,9 @@ ${listed(relays, (relay, at) => `  server relay-${at} 127.0.0.1:${relay}`, '\n')
     protocols h1 h2
   }
 }
-https://127.0.0.1:${port} {
+${tls ? 'https' : 'http'}://127.0.0.1:${port} {
   bind 127.0.0.1
-  tls ${folder}/cert ${folder}/key
+  ${tls ? `tls ${folder}/cert ${folder}/key` : ''}
   reverse_proxy ${listed(relays, (relay) => `127.0.0.1:${relay}`, ' ')} {
     lb_policy round_robin
     ${lines}
@@ -94,18 +96,18 @@ export type LoadBalancer = keyof typeof PROGRAMS;
 export const describeThrough = (name: LoadBalancer) => PROGRAMS[name].describeWith;
 
 export interface LoadBalancerOptions {
-  readonly identity: Identity;
+  /** For https. */
+  readonly identity?: Identity;
   readonly port: number;
   readonly relays: readonly number[];
   readonly lines?: string;
 }
 
-/** Starts the program on `port` for https requests; resolves when it listens. `stopPrograms` ends it. */
+/** Starts the program on `port`; resolves when it listens. `stopPrograms` ends it. */
 export async function startLoadBalancer(
   name: LoadBalancer,
   { identity, port, relays, lines = '' }: LoadBalancerOptions,
 ): Promise<void> {
-  const { cert, key } = identity;
   const folder = programFolder();
   const { configuration, run } = PROGRAMS[name];
   const files = {

@@ -20,7 +20,15 @@ export async function startRelayAndUpstream(
   environment: Record<string, string> = {},
   limits: TestLimits = {},
 ): Promise<RelayAndUpstream> {
-  const upstream = await startRawUpstream(onRequest);
+  return startRelayBefore(await startRawUpstream(onRequest), environment, limits);
+}
+
+/** Starts a relay in front of a raw upstream, and signs a user in. */
+export async function startRelayBefore(
+  upstream: RawUpstream,
+  environment: Record<string, string>,
+  limits: TestLimits,
+): Promise<RelayAndUpstream> {
   const relay = await startRelay(upstream.url, environment, limits);
   const cookie = await relay.signIn();
   const clients: RawClient[] = [];
