@@ -110,12 +110,9 @@ export async function startLoadBalancer(
 ): Promise<void> {
   const folder = programFolder();
   const { configuration, run } = PROGRAMS[name];
-  const files = {
-    cert,
-    key,
-    both: cert + key,
-    configuration: configuration({ port, relays, folder, lines }),
-  };
-  for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
+  const { cert = '', key = '' } = identity ?? {};
+  const text = configuration({ port, relays, folder, lines, tls: identity !== undefined });
+  for (const [file, content] of Object.entries({ cert, key, both: cert + key, configuration: text }))
+    writeFileSync(join(folder, file), content);
   await startProgram(run(join(folder, 'configuration'), folder), folder, () => listens(port));
 }
