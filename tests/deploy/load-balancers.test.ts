@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/clock/until.ts';
 import {
   CADDY,
   type Deployed,
@@ -19,7 +20,6 @@ import { describeWithLoadBalancers } from '../harness/relay/deployed-load-balanc
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
 import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const REQUEST_ID = '0b5c0f6e-0d7f-4b7e-9a44-3a5fd3a1c001';
 

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { FORM_TYPE } from '../harness/clients/forms.ts';
+import { until } from '../harness/clock/until.ts';
 import { type Deployed, deploy, PROGRAMS } from '../harness/relay/deployed.ts';
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
 import { stopPrograms } from '../harness/relay/programs.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
 const BLOB = `${BOT}/blob`;

@@ -3,13 +3,13 @@ import { Problem } from '../../src/errors.ts';
 import { openBrowser } from '../harness/browser/browser.ts';
 import { type Answer, call } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { describeWithNginx, startNginx } from '../harness/relay/deployed-load-balancers.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { describeThrough, type LoadBalancer, startLoadBalancer } from '../harness/relay/load-balancers.ts';
 import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 const FEEDBACK_PATH = BOT_PATH.replace(/sse$/, 'feedback');

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { bodyOf, messageBody } from '../harness/clients/joining.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { type JoinInstances, startJoinInstances } from '../harness/relay/join-instances.ts';
 import {
@@ -12,7 +13,6 @@ import {
   startProcess,
   stopProcesses,
 } from '../harness/relay/process.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 /** What a relay answers that has no time for Redis, or Redis none for it, or that stops: nothing of the message has run. */

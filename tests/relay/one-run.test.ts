@@ -12,12 +12,14 @@ import { fieldClient, type Received } from '../harness/clients/field-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
+  chunk,
   plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../harness/relay/relay-and-upstream.ts';
-import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+  type RawRequest,
+  STREAM_HEAD,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 const json = (eventType: string, fields: object = {}) =>
   JSON.stringify({ eventType, requestId: 'run-1', ...fields });

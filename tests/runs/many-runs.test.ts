@@ -2,8 +2,8 @@ import { expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { bodyOf, EVENTS, INIT, type JoinPair, startJoinPair } from '../harness/clients/joining.ts';
 import type { RawClient } from '../harness/clients/raw-client.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, wholeStream } from '../harness/service/raw-upstream.ts';
+import { until } from '../harness/clock/until.ts';
+import { chunk, plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 /** `RUNS` sets another number. */
 const RUNS = Number(process.env.RUNS ?? 300);

@@ -4,15 +4,12 @@ import { call, expectProblem } from '../../harness/clients/call.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { OTHER_USER, startRelay } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { isQuestion, launched, SANDBOX_REQUEST } from '../../harness/service/launched-sandboxes.ts';
 import type { RawRequest } from '../../harness/service/raw-upstream.ts';
+import { plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 const LIST = operationAt('GET sandbox/:sandbox/fs/list');
 const WATCH = operationAt('GET sandbox/:sandbox/fs/watch');

@@ -9,15 +9,17 @@ import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
 import { advanceClocks } from '../../harness/clock/advance-clocks.ts';
 import { holdTimers } from '../../harness/clock/hold-timers.ts';
+import { until } from '../../harness/clock/until.ts';
 import { CANARY, startRelay } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { isQuestion, launched } from '../../harness/service/launched-sandboxes.ts';
-import { chunk, type RawRequest, STREAM_HEAD, startRawUpstream } from '../../harness/service/raw-upstream.ts';
+import {
+  chunk,
+  plainAnswer,
+  type RawRequest,
+  STREAM_HEAD,
+  startRawUpstream,
+} from '../../harness/service/raw-upstream.ts';
 
 const LIST = operationAt('GET sandbox/:sandbox/fs/list');
 const ROWS = OPERATIONS.filter(({ group }) => group === 'sandbox').map((row) => ({
