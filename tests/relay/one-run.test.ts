@@ -74,7 +74,7 @@ const ROWS: readonly Row[] = [
   {
     what: 'does not answer in time',
     breaks: () => {},
-    environment: { UPSTREAM_RESPONSE_TIMEOUT_MS: '300' },
+    environment: { UPSTREAM_RESPONSE_TIMEOUT_MS: '2000' },
     isWhole: false,
   },
   {
