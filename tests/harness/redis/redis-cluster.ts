@@ -3,23 +3,14 @@ import { eventually } from '../clock/until.ts';
 import { freePort } from '../relay/free-port.ts';
 import { type RedisServer, startRedis } from './redis-server.ts';
 
-/** A cluster of three masters, each with a replica. */
-export interface RedisGroup {
-  /** With all servers. */
-  readonly url: string;
-  readonly servers: readonly RedisServer[];
-  /** The server that has this key. */
-  masterOf(key: string): Promise<RedisServer>;
-  /** Moves the slot of a key, with all keys in it, to another master. */
-  moveSlot(key: string): Promise<void>;
-}
-
 /** How long a server may not answer before another one takes its place, in ms. */
 const NODE_TIMEOUT_MS = 1_000;
 const SLOTS = 16_384;
 
-/** Starts the servers of a cluster and joins them. */
-export async function startCluster(): Promise<RedisGroup> {
+export type RedisGroup = Awaited<ReturnType<typeof startCluster>>;
+
+/** Starts a cluster of three masters, each with a replica. */
+export async function startCluster() {
   const servers: RedisServer[] = [];
   const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)];
   for (let n = 0; n < 6; n += 1) {
@@ -31,11 +22,14 @@ export async function startCluster(): Promise<RedisGroup> {
   const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8', timeout: 20_000 });
   if (status !== 0) throw new Error(stdout);
   for (const server of servers) await isWhole(server);
+  /** The server that has this key. */
   const masterOf = (key: string) => ownerOf(servers, key);
   return {
+    /** With all servers. */
     url: `redis://${hosts.join(',')}`,
     ...{ servers, masterOf },
-    async moveSlot(key) {
+    /** Moves the slot of a key, with all keys in it, to another master. */
+    async moveSlot(key: string) {
       const from = await masterOf(key);
       const ports = await mastersOf(from);
       const masters = servers.filter(({ port }) => ports.includes(port));

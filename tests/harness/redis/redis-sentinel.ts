@@ -3,16 +3,6 @@ import { join } from 'node:path';
 import { eventually } from '../clock/until.ts';
 import { type RedisServer, redisFolder, startRedis, startServer } from './redis-server.ts';
 
-/** A master with a replica, and three sentinels that watch it. */
-export interface SentinelGroup {
-  /** With the three sentinels. */
-  readonly url: string;
-  readonly sentinels: readonly RedisServer[];
-  readonly servers: readonly RedisServer[];
-  /** The server that the sentinels name. */
-  master(): Promise<RedisServer>;
-}
-
 export const MASTER_NAME = 'relays';
 /** How long the master may not answer before another one takes its place, in ms. */
 const DOWN_MS = 1_000;
@@ -21,8 +11,10 @@ const TIMES = [
   `sentinel failover-timeout ${MASTER_NAME} 10000`,
 ];
 
-/** Starts the servers and the sentinels. `more` are lines of the sentinels' configuration. */
-export async function startSentinels(...more: string[]): Promise<SentinelGroup> {
+export type SentinelGroup = Awaited<ReturnType<typeof startSentinels>>;
+
+/** Starts a master with a replica, and three sentinels that watch it; `more` are lines of their configuration. */
+export async function startSentinels(...more: string[]) {
   const options = ['--repl-diskless-sync-delay', '0'];
   const first = await startRedis(...options);
   const replicaOf = ['--replicaof', `127.0.0.1 ${first.port}`];
@@ -44,8 +36,10 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
     });
   }
   return {
+    /** With the three sentinels. */
     url: `redis://${sentinels.map(({ host }) => host).join(',')}`,
     ...{ sentinels, servers },
+    /** The server that the sentinels name. */
     async master() {
       const asked = ['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER_NAME];
       const [, port] = (await (sentinels[0] as RedisServer).command(...asked)) as string[];

@@ -1,13 +1,12 @@
-import { type Browser, openBrowser } from '../browser/browser.ts';
+import { openBrowser } from '../browser/browser.ts';
 import {
   describeWithLoadBalancers,
   describeWithNginx,
-  type LoadBalancer,
   startCaddy,
   startHaproxy,
   startNginx,
 } from './deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, startFakeRelay } from './fake-relay.ts';
+import { type Reply, startFakeRelay } from './fake-relay.ts';
 import { freePort } from './free-port.ts';
 import { BOT_PATH, MESSAGE } from './relay.ts';
 
@@ -30,33 +29,24 @@ export const CADDY = of('deploy/Caddyfile', describeWithLoadBalancers, startCadd
 export const PROGRAMS = [NGINX, HAPROXY, CADDY];
 
 /** A load balancer in front of two relays. */
-export interface Deployed {
-  readonly front: LoadBalancer;
-  readonly relays: readonly [FakeRelay, FakeRelay];
-  readonly send: Browser['send'];
-  post(body?: string | Buffer): ReturnType<Browser['send']>;
-  /** Sends `MANY` messages at once. */
-  postMany(): Promise<(Awaited<ReturnType<Browser['send']>> | Error)[]>;
-  /** How many requests each relay has got. */
-  counts(): number[];
-  /** How many requests both have got. */
-  total(): number;
-  /** Closes the relays and the connections to the load balancer, which goes on until `stopPrograms`. */
-  close(): Promise<void>;
-}
+export type Deployed = Awaited<ReturnType<typeof deploy>>;
 
 /** Starts it in front of two relays that answer with `reply`. */
-export async function deploy({ start }: Program, reply: Reply): Promise<Deployed> {
+export async function deploy({ start }: Program, reply: Reply) {
   const ports = [await freePort(), await freePort()] as const;
   const relays = [await startFakeRelay(ports[0], reply), await startFakeRelay(ports[1], reply)] as const;
   const front = await start(ports);
   const browser = openBrowser(front.origin, front.certificate);
   const post = (body: string | Buffer = MESSAGE) => browser.send(BOT_PATH, { body });
+  /** How many requests each relay has got. */
   const counts = () => relays.map(({ seen }) => seen.length);
   return {
     ...{ front, relays, send: browser.send, post, counts },
+    /** Sends `MANY` messages at once. */
     postMany: () => Promise.all(Array.from({ length: MANY }, () => post().catch((error: Error) => error))),
+    /** How many requests both have got. */
     total: () => counts().reduce((a, b) => a + b),
+    /** Closes the relays and the connections to the load balancer, which goes on until `stopPrograms`. */
     async close() {
       browser.close();
       for (const relay of relays) await relay.close();
