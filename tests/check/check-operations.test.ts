@@ -7,7 +7,6 @@ import { stopProcesses } from '../harness/relay/process.ts';
 import { CANARY, OTHER_USER, startRelay, USER } from '../harness/relay/relay.ts';
 import {
   type Alter,
-  type Alterations,
   answering,
   isOf,
   type ServiceRequest,
@@ -35,7 +34,7 @@ interface CheckedOperations extends Checked {
 interface OperationsSetup {
   readonly args?: readonly string[];
   readonly text?: string;
-  readonly service?: Alterations;
+  readonly alter?: Alter;
   readonly front?: FakeLoadBalancerOptions;
   /** Environment of relay and check. */
   readonly more?: Record<string, string>;
@@ -51,7 +50,7 @@ interface OperationsSetup {
 async function checkOperations(setup: OperationsSetup = {}): Promise<CheckedOperations> {
   const { args = AS_BOTH, text = TEXT, more, ofRelay, ofCheck } = setup;
   const demo = await startBotService({ keys: [CANARY.key], speed: { wordMs: 40 }, limit: 1_000 });
-  const service = await startAlteringService(demo.url, setup.service);
+  const service = await startAlteringService(demo.url, setup.alter);
   const front = await startFakeLoadBalancer(setup.front);
   const environment = {
     ...{ BOTS: 'demo/echo', PUBLIC_URL: front.url, RESUME_UPSTREAM: 'off' },
@@ -117,7 +116,7 @@ const finds = (what: string, setup: OperationsSetup, ...problems: RegExp[]): Cas
 ];
 /** A case whose bot service is another one. */
 const service = (what: string, alter: Alter, ...problems: RegExp[]) =>
-  finds(`a bot service ${what}`, { service: { alter } }, ...problems);
+  finds(`a bot service ${what}`, { alter }, ...problems);
 const failing = (line: string, status: number, json: unknown = {}) => answering(line, { status, json });
 
 /** A bot service that wants the id of the conversation before the file, and the relay writes it behind. */
@@ -311,7 +310,7 @@ describe('a note is', () => {
         'a bot service that does not say where a file is',
         async () => {
           const checked = await checkOperations({
-            service: { alter: failing('GET channel-home/download', 404) },
+            alter: failing('GET channel-home/download', 404),
           });
           expect([checked.code, checked.operations.filter((row) => row.includes('blob'))]).toEqual([
             0,
@@ -324,7 +323,7 @@ describe('a note is', () => {
         async () => {
           const json = { customChannelId: 'x', launchedSandboxes: [] };
           const checked = await checkOperations({
-            service: { alter: answering('GET channel/metadata', { status: 200, json }) },
+            alter: answering('GET channel/metadata', { status: 200, json }),
             ...{ args: AS_USER, more: { OPERATIONS: 'message,chat,sandbox' } },
           });
           expect(checked.operations).toContain(
@@ -341,7 +340,7 @@ describe('a note is', () => {
             ...{ maxTokens: '5', token: 7, title: 'How to reset a password' },
           };
           const checked = await checkOperations({
-            service: { alter: answering('GET metadata', { status: 200, json }) },
+            alter: answering('GET metadata', { status: 200, json }),
           });
           expect(checked.operations).toContain(
             'note GET metadata: seems to hold secrets, which every user who is signed in can read: apiKey, DB_PASSWORD',
@@ -407,12 +406,12 @@ describe('what a second user gets is a problem, at', () => {
     [
       gets(
         'a bot service that ignores the id of a conversation',
-        { service: { alter: withIds(() => 'the-only-one') }, more: ALL },
+        { alter: withIds(() => 'the-only-one'), more: ALL },
         ...[stop, metadata, 'its file: 200 (text/plain)', 'its sandbox: 200 (application/json)'],
       ),
-      gets('a bot service that stops a run by its id alone', { service: { alter: stopsById } }, stop),
+      gets('a bot service that stops a run by its id alone', { alter: stopsById }, stop),
       gets('no bot service that only takes ids without case', {
-        service: { alter: withIds((id) => id.toLowerCase()) },
+        alter: withIds((id) => id.toLowerCase()),
       }),
       gets(
         'a running relay with CHANNELS=shared, if the configuration says scoped',
