@@ -34,6 +34,8 @@ export interface BotBrainsOptions {
   /** The model of `demo/assistant`, if there is such a bot. */
   readonly assistant?: ModelSettings | undefined;
   readonly speed?: Partial<Speed> | undefined;
+  /** Called when a model, or the search in the knowledge, fails in an answer of `bot`. `code` says how. */
+  readonly onModelError?: ((bot: string, code: string) => void) | undefined;
   /** What answers for a bot of the settings; if not given, the model of its project. */
   readonly modelBrainOf?: ((projectId: string, bot: Bot) => Brain) | undefined;
   /** Bots of every project, which need no settings, by `namespace/bot`. */
@@ -53,12 +55,19 @@ export function botBrains(options: BotBrainsOptions): Admission['brainOf'] {
     if (!settings.namespaces(projectId).includes(namespace)) return undefined;
     const bot = settings.bot(namespace, name);
     if (bot) return modelBrainOf(projectId, bot);
-    if (assistant && endpoint === ASSISTANT_BOT) return brainOf(ASSISTANT, assistant);
+    if (assistant && endpoint === ASSISTANT_BOT)
+      return brainOf(options, { bot: ASSISTANT, model: assistant });
     return scriptedBrain(endpoint, pace);
   };
 }
 
-function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): Brain {
+interface Answering {
+  readonly bot: Bot;
+  readonly model: ModelSettings | undefined;
+  readonly search?: Search | undefined;
+}
+
+function brainOf({ onModelError }: BotBrainsOptions, { bot, model, search }: Answering): Brain {
   return modelBrain({
     bot,
     async model() {
@@ -67,15 +76,20 @@ function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): B
     },
     windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
     ...(search && { search }),
-    providerError: modelRunError,
+    providerError(error) {
+      const told = modelRunError(error);
+      onModelError?.(`${bot.namespace}/${bot.name}`, told.code);
+      return told;
+    },
   });
 }
 
 const brainOfProject =
-  ({ settings, knowledge }: BotBrainsOptions) =>
+  (options: BotBrainsOptions) =>
   (projectId: string, bot: Bot): Brain => {
+    const { settings, knowledge } = options;
     const embedding = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
     const search: Search | undefined =
       embedding && ((query, signal) => knowledge.search(projectId, query, { model: embedding, signal }));
-    return brainOf(bot, settings.model(projectId, 'completion'), search);
+    return brainOf(options, { bot, model: settings.model(projectId, 'completion'), search });
   };

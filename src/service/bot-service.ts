@@ -16,7 +16,7 @@ const MAX_EXECUTION_MS = 180_000;
 const KEEP_DAYS = 30;
 
 export interface BotServiceOptions
-  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'modelBrainOf' | 'speed'> {
+  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'modelBrainOf' | 'onModelError' | 'speed'> {
   /** Keys that are imported into the project `demo`. */
   readonly keys?: readonly string[];
   /** In memory if not given. */

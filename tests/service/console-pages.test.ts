@@ -226,7 +226,7 @@ describeInChromium('the console in a browser', () => {
     await page.getByText('0 of').waitFor();
     held.resolve();
     // The page loads itself again until all is done.
-    await page.getByText('No file is being indexed any more.').waitFor();
+    await page.getByText('The indexing is over.').waitFor();
     await link('Delete guide.md');
     await press(page, 'Delete the file');
     await page.getByText('There is no file yet.').waitFor();

@@ -372,7 +372,10 @@ describe('knowledge', () => {
   });
 
   test('what cannot be indexed is refused or says why, and the rest is indexed', async () => {
-    expect(await administrator.fail(path, filesForm(['a.md', 'Text.']))).toContain('embedding model');
+    expect(readable(await page(path))).toContain('First set the embedding model at AI settings');
+    const unready = readable(await administrator.fail(path, filesForm(['a.md', 'Text.'], ['b.md', 'Text.'])));
+    // Once at the top, and once at the field.
+    expect(unready.split('Set the embedding model of the project')).toHaveLength(3);
     expect(console.documents('demo')).toEqual([]);
     settings.saveModel('demo', 'embedding', EMBEDDING);
     expect(await administrator.fail(path, filesForm())).toContain('Choose a file.');

@@ -2,6 +2,7 @@ import type { Express, Request, Response } from 'express';
 import { abortWhenLeft } from '../../http/client-connection.ts';
 import type { Bot } from '../settings/bot.ts';
 import type { Project } from '../settings/projects.ts';
+import { DEMO } from '../settings/settings.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 import { botFields, botIn, formOfBot, SPOKEN_OF_BOT } from './bot-form.ts';
 import { areaField, type Form, faultsOf, formOf, selectField, textField } from './fields.ts';
@@ -20,7 +21,11 @@ export function botPages(app: Express, { settings, tryBot }: ConsoleParts): void
 
   app.get('/projects/:project/bots', (req, res) => {
     const project = projectOf(req, settings);
-    showBots(res, project, settings.bots(project.id));
+    showBots(res, {
+      project,
+      bots: settings.bots(project.id),
+      hasScripted: settings.namespaces(project.id).includes(DEMO),
+    });
   });
   newBotPages(app, settings);
   app.get('/projects/:project/bots/:namespace/:name', (req, res) => {
@@ -83,7 +88,14 @@ function botPath(project: Project, { namespace, name }: Bot, ...below: readonly 
   return pathOf(project, 'bots', namespace, name, ...below);
 }
 
-function showBots(res: Response, project: Project, bots: readonly Bot[]): void {
+interface BotsPage {
+  readonly project: Project;
+  readonly bots: readonly Bot[];
+  /** Whether the scripted bots of the demo answer in the project, too. */
+  readonly hasScripted: boolean;
+}
+
+function showBots(res: Response, { project, bots, hasScripted }: BotsPage): void {
   const items = bots.map(
     (bot) => html`<li>
 <h2><a class="code" href="${botPath(project, bot)}">${bot.namespace}/${bot.name}</a></h2>
@@ -94,7 +106,9 @@ ${facts([
 <div class="buttons">${actionLink(botPath(project, bot, 'delete'), 'Delete', bot.name)}</div>
 </li>`,
   );
+  const scripted = html`<p>The scripted bots of the demo, such as <code>demo/echo</code>, answer here, too. They need no model.</p>`;
   const body = html`${items.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>There is no bot yet.</p>`}
+${hasScripted && scripted}
 <p><a class="button" href="${pathOf(project, 'bots', 'new')}">New bot</a></p>`;
   showPage(res, { title: 'Bots', project, section: 'bots', body });
 }

@@ -73,7 +73,7 @@ ${facts([
 <div class="buttons">${actionLink(path(), 'Copy', name)}${change}${actionLink(path('delete'), 'Delete', name)}</div>
 </li>`;
   });
-  const body = html`<p>Integration: a server that calls the bots of this project sends one of these keys as <code>X-API-KEY</code>.
+  const body = html`<p>Integration: a server that calls the bots of this project sends one of these keys as <code class="whole">X-API-KEY</code>.
 To change a key, create a new one, use it everywhere, see that the old one is used no more, and disable that.</p>
 ${items.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>There is no key yet.</p>`}
 <section>

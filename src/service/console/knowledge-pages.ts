@@ -23,7 +23,7 @@ export function knowledgePages(
   const fileOf = (req: Request, project: Project) =>
     found(filesIn(project).find(({ id }) => id === pathPart(req, 'document')));
   const show = (res: Response, project: Project, form: Form) =>
-    showFiles(res, { project, files: filesIn(project), form });
+    showFiles(res, { project, files: filesIn(project), form, hasModel: !!embeddingModel(project.id) });
   const modelOf = (project: Project) => {
     const model = embeddingModel(project.id);
     if (!model) throw new KnowledgeError(NO_MODEL);
@@ -36,17 +36,12 @@ export function knowledgePages(
   app.post('/projects/:project/knowledge', async (req, res) => {
     const project = projectOf(req, settings);
     const files = await filesOf(req);
+    const model = embeddingModel(project.id);
+    const refused = (files.length === 0 && 'Choose a file.') || (!model && NO_MODEL);
     const each = files.map((file) =>
-      faultsOf(
-        () => {
-          const model = modelOf(project);
-          indexings.begin(knowledge.put(project.id, file), model);
-        },
-        { file: /./ },
-      ),
+      faultsOf(() => model && indexings.begin(knowledge.put(project.id, file), model), { file: /./ }),
     );
-    const none = { field: 'file', message: 'Choose a file.' };
-    const faults = files.length === 0 ? [none] : (await Promise.all(each)).flat();
+    const faults = refused ? [{ field: 'file', message: refused }] : (await Promise.all(each)).flat();
     if (faults.length === 0) goTo(res, pathOf(project, 'knowledge', 'progress'));
     else show(res, project, { ...formOf('upload'), faults });
   });
@@ -86,17 +81,21 @@ interface FilesPage {
   readonly project: Project;
   readonly files: readonly KnowledgeFile[];
   readonly form: Form;
+  /** Whether there is a model that can index them. */
+  readonly hasModel: boolean;
 }
 
-function showFiles(res: Response, { project, files, form }: FilesPage): void {
+function showFiles(res: Response, { project, files, form, hasModel }: FilesPage): void {
   const items = files.map((file) => fileItem(project, file));
   const isRunning = files.some(({ progress }) => progress);
   const follow = html`<p><a href="${pathOf(project, 'knowledge', 'progress')}">Follow the indexing</a></p>`;
+  const needed = html`<p>First set the embedding model at <a href="${pathOf(project, 'models')}">AI settings</a>: it indexes the files.</p>`;
   const body = html`<p>Bots that use knowledge search these files, and name them as their sources.</p>
 ${isRunning && follow}
 ${files.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>There is no file yet.</p>`}
 <section>
 <h2>Upload</h2>
+${!hasModel && needed}
 <form method="post" action="${pathOf(project, 'knowledge')}" enctype="multipart/form-data">
 ${fileField(form, {
   name: 'file',

@@ -20,7 +20,7 @@ const DONE = {
   deleted: 'Deleted.',
   enabled: 'The key is active: it works from now on.',
   disabled: 'The key is disabled: it works no more.',
-  indexed: 'No file is being indexed any more.',
+  indexed: 'The indexing is over.',
 } as const;
 export type Done = keyof typeof DONE;
 

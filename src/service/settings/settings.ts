@@ -51,7 +51,9 @@ function begin(sql: Sql, settings: Settings, mark: string): void {
   const known = settings.consoleValue(SECRET_MARK);
   if (known === mark) return;
   if (known !== undefined)
-    throw new SettingsError('SERVICE_SECRET is not the secret with which this database was made.');
+    throw new SettingsError(
+      'SERVICE_SECRET is not the secret with which this database was made. Start with that one.',
+    );
   settings.setConsoleValue(SECRET_MARK, mark);
   sql.run('INSERT INTO projects (id, name, created_at) VALUES (?, ?, ?)', DEMO, DEMO, Date.now());
   settings.addNamespace(DEMO, DEMO);
