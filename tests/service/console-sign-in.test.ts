@@ -148,13 +148,11 @@ describe('on an address that others reach', () => {
   });
 
   test('a new password ends the sessions that began before it', async () => {
-    const console = await start({ host: '0.0.0.0' });
-    const setPassword = async (password: string) =>
-      console.settings.setConsoleValue(PASSWORD_HASH, await hashPassword(password, QUICK));
-    await setPassword(PASSWORD);
+    const console = await start({ host: '0.0.0.0', passwordHash: await hashPassword(PASSWORD, QUICK) });
     const [visitor, other] = [console.visitor(), console.visitor()];
     for (const one of [visitor, other]) await one.submit('/sign-in', { password: PASSWORD });
-    await setPassword('another long password');
+    const another = await hashPassword('another long password', QUICK);
+    console.settings.setConsoleValue(PASSWORD_HASH, another);
     expect((await visitor.get('/')).status).toBe(303);
     await visitor.submit('/sign-in', { password: 'another long password' });
     expect([(await visitor.get('/')).status, (await other.get('/')).status]).toEqual([200, 303]);

@@ -100,12 +100,12 @@ describe('the service with a file', () => {
     const key = service.settings.createKey(id, 'one').open();
     await service.close();
     await start({ database: database(), keys: ['key-1', key] });
-    expect(await saysTo(key, ['parcels', 'helper'])).toBe(`helper of ${id}`);
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe('MODEL_NOT_SET');
     expect(await saysTo('key-1', [DEMO, 'echo'])).toBe('You said: hello');
     service.settings.deleteProject(DEMO);
     await service.close();
     await start({ database: database(), keys: ['key-1', key] });
-    expect(await saysTo(key, ['parcels', 'helper'])).toBe(`helper of ${id}`);
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe('MODEL_NOT_SET');
     expect(await saysTo('key-1', ['parcels', 'helper'])).toBe('INVALID_API_KEY');
   });
 
